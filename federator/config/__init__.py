@@ -1,0 +1,37 @@
+"""The daemon's settings: the only package that reads the environment or a configuration file.
+
+Precedence: environment, then the TOML file, then the defaults. ``load`` either returns settings
+that can be used as they are or raises one ``ConfigError`` that says what to mend, and where.
+"""
+
+from federator.config.address import Address
+from federator.config.reading import load
+from federator.config.settings import (
+    BrokerSettings,
+    Connection,
+    DataSettings,
+    DiscoverySettings,
+    HttpSettings,
+    LinkSettings,
+    LogSettings,
+    MeshSettings,
+    NeighbourSettings,
+    RoutingSettings,
+    Settings,
+)
+
+__all__ = [
+    "Address",
+    "BrokerSettings",
+    "Connection",
+    "DataSettings",
+    "DiscoverySettings",
+    "HttpSettings",
+    "LinkSettings",
+    "LogSettings",
+    "MeshSettings",
+    "NeighbourSettings",
+    "RoutingSettings",
+    "Settings",
+    "load",
+]

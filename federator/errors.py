@@ -1,0 +1,24 @@
+"""Every error of ours. Each class says who recovers from it."""
+
+
+class FederatorError(Exception):
+    """Root of the tree."""
+
+
+class DecodeError(FederatorError):
+    """A peer or a client sent something malformed: drop it and count."""
+
+
+class LinkError(FederatorError):
+    """A connection failed or was refused: retry with back-off."""
+
+
+class ConfigError(FederatorError):
+    """The operator must mend the configuration: exit with ``exit_code``.
+
+    The text is one line, ``FILE[:LINE]: what: how to mend``.
+    """
+
+    def __init__(self, text: str, *, exit_code: int) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code

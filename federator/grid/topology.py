@@ -1,0 +1,133 @@
+"""Which brokers there are, who neighbours whom, and the mesh the papers' rules give.
+
+A grid is numbered row by row from ``first_id``. The expected mesh is worked out here from the graph
+alone, by breadth-first search, so that what the agents agree on can be held against it.
+
+Source: papers/federator.txt, sections 3 and 7.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NewType
+
+from federator.protocol.types import BrokerId
+
+Hops = NewType("Hops", int)
+"""Links on a shortest path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Two neighbouring brokers, ``a < b``."""
+
+    a: BrokerId
+    b: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """``rows`` x ``columns`` brokers, each linked to the ones beside, above and below it."""
+
+    rows: int
+    columns: int
+    first_id: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.rows, self.columns) < 1:
+            raise ValueError(f"{self.rows} x {self.columns}: at least 1 x 1 wanted")
+
+    @property
+    def ids(self) -> tuple[BrokerId, ...]:
+        """Every broker, row by row."""
+        return tuple(BrokerId(self.first_id + i) for i in range(self.rows * self.columns))
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """Every link once, ascending."""
+        found = []
+        for here in self.ids:
+            row, column = divmod(here - self.first_id, self.columns)
+            if column + 1 < self.columns:
+                found.append(Link(here, BrokerId(here + 1)))
+            if row + 1 < self.rows:
+                found.append(Link(here, BrokerId(here + self.columns)))
+        return tuple(found)
+
+    @property
+    def neighbours(self) -> dict[BrokerId, tuple[BrokerId, ...]]:
+        """The neighbours of every broker, ascending."""
+        found: dict[BrokerId, list[BrokerId]] = {here: [] for here in self.ids}
+        for link in self.links:
+            found[link.a].append(link.b)
+            found[link.b].append(link.a)
+        return {here: tuple(sorted(others)) for here, others in found.items()}
+
+    def hops_from(self, start: BrokerId) -> dict[BrokerId, Hops]:
+        """Links on the shortest path from ``start`` to every broker."""
+        neighbours = self.neighbours
+        hops = {start: Hops(0)}
+        frontier = deque([start])
+        while frontier:
+            here = frontier.popleft()
+            for other in neighbours[here]:
+                if other not in hops:
+                    hops[other] = Hops(hops[here] + 1)
+                    frontier.append(other)
+        return hops
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """One filter's mesh.
+
+    Attributes:
+        core: The broker it is built around.
+        members: Brokers with subscribers and those that connect them, the core among them.
+        parents: Next hops towards the core, ascending, of every broker but the core.
+    """
+
+    core: BrokerId
+    members: frozenset[BrokerId]
+    parents: Mapping[BrokerId, tuple[BrokerId, ...]]
+
+    def children(self, here: BrokerId) -> tuple[BrokerId, ...]:
+        """The members that chose ``here`` as a parent, ascending."""
+        return tuple(sorted(m for m in self.members if here in self.parents.get(m, ())))
+
+
+def expected_mesh(grid: Grid, subscribers: Iterable[BrokerId], *, redundancy: int) -> Mesh:
+    """The mesh that the paper's rules give: smallest subscriber as core, up to ``redundancy``
+    equal-best parents with the smallest ids, members closed over their parents.
+
+    Raises:
+        ValueError: When nobody subscribes.
+    """
+    wanting = sorted(set(subscribers))
+    if not wanting:
+        raise ValueError("a mesh needs a subscriber")
+    core = wanting[0]
+    hops = grid.hops_from(core)
+    parents = {
+        here: tuple(other for other in others if hops[other] == hops[here] - 1)[:redundancy]
+        for here, others in grid.neighbours.items()
+        if here != core
+    }
+    members: set[BrokerId] = set()
+    unvisited = list(wanting)
+    while unvisited:
+        here = unvisited.pop()
+        if here not in members:
+            members.add(here)
+            unvisited.extend(parents.get(here, ()))
+    return Mesh(core, frozenset(members), parents)
+
+
+def announcement_bound(grid: Grid) -> int:
+    """Theorem 1: publications per core announcement, at most."""
+    return 2 * len(grid.links)
+
+
+def announcement_flood(grid: Grid) -> int:
+    """Publications of one flood when all links delay alike: everyone but towards the sender."""
+    return 2 * len(grid.links) - (len(grid.ids) - 1)

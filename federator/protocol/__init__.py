@@ -1,0 +1,1 @@
+"""The protocol, pure: events and a clock reading in, effects out."""

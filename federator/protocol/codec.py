@@ -1,0 +1,63 @@
+"""Control messages on the wire: MessagePack, validated field by field on receipt.
+
+Source: docs/protocol.md, section 3.
+"""
+
+import msgspec
+
+from federator.errors import DecodeError
+from federator.protocol.messages import (
+    Bye,
+    CoreAnn,
+    FilterListPage,
+    FilterListRequest,
+    Hello,
+    MeshMembAnn,
+    Message,
+    Solicit,
+)
+
+CONTROL_BYTES_MAX = 1_048_576
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Message)
+
+_KIND_OF: dict[type, str] = {
+    Hello: "hello",
+    CoreAnn: "core_ann",
+    MeshMembAnn: "mesh_memb_ann",
+    Bye: "ctl",
+    FilterListRequest: "ctl",
+    FilterListPage: "ctl",
+    Solicit: "ctl",
+}
+
+CONTROL_KINDS = ("hello", "core_ann", "mesh_memb_ann", "ctl")
+"""Last topic level of each control topic."""
+
+
+def kind_of(message: Message) -> str:
+    """The control topic, below ``$fed/<federation>/``, that carries ``message``."""
+    return _KIND_OF[type(message)]
+
+
+def encode(message: Message) -> bytes:
+    """The wire form of ``message``."""
+    return _encoder.encode(message)
+
+
+def decode(kind: str, payload: bytes) -> Message:
+    """The message in ``payload``, received on the control topic ``kind``.
+
+    Raises:
+        DecodeError: When the payload is too long, malformed, out of range, or not of ``kind``.
+    """
+    if len(payload) > CONTROL_BYTES_MAX:
+        raise DecodeError(f"{kind}: {len(payload)} bytes, at most {CONTROL_BYTES_MAX} wanted")
+    try:
+        message: Message = _decoder.decode(payload)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise DecodeError(f"{kind}: {error}") from error
+    if kind_of(message) != kind:
+        raise DecodeError(f"{kind}: carries a {type(message).__name__}")
+    return message

@@ -1,0 +1,81 @@
+"""Everything a node can ask its driver to do. Drivers perform effects in order."""
+
+from dataclasses import dataclass, field
+
+from federator.protocol.messages import Message
+from federator.protocol.types import BrokerId, ConnId
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Publish ``message`` on the neighbour's broker, over ``conn``. A lost one is not an error."""
+
+    conn: ConnId
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """Connect to a broker that named itself in a hello, and keep reconnecting."""
+
+    id: BrokerId
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class HangUp:
+    """Close ``conn`` and do not reconnect: it leads to a neighbour we already reach, or to us."""
+
+    conn: ConnId
+
+
+@dataclass(frozen=True, slots=True)
+class ReachNeighbour:
+    """The data plane reaches ``neighbour`` over ``conn``, or no longer when it is ``None``."""
+
+    neighbour: BrokerId
+    conn: ConnId | None
+
+
+@dataclass(frozen=True, slots=True)
+class FilterRoute:
+    """What the data plane does with publications that match one filter.
+
+    Attributes:
+        local: Our own clients subscribe to it: publish arriving frames on our broker.
+        wanted: Others want it: subscribe to it on our broker.
+        next_hops: Neighbours that get each publication (except the one it came from), ascending:
+            parents and children for a member; one parent for a non-member (one per mesh while a
+            hand-over lasts); none while a route is being repaired.
+    """
+
+    local: bool
+    wanted: bool
+    next_hops: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetRoute:
+    """Replace the route of ``filter``; ``None`` forgets it."""
+
+    filter: str
+    route: FilterRoute | None
+
+
+@dataclass(frozen=True, slots=True)
+class RenewEpoch:
+    """Our id is known under a newer epoch: persist this one and announce with it."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something an operator may want to know. ``name`` is stable: docs/events.md."""
+
+    name: str
+    level: str = "info"
+    details: dict[str, int | str] = field(default_factory=dict)
+
+
+Effect = Send | Dial | HangUp | ReachNeighbour | SetRoute | RenewEpoch | Notice

@@ -1,0 +1,73 @@
+"""Everything that can happen to a node."""
+
+from dataclasses import dataclass
+
+from federator.protocol.messages import Message
+from federator.protocol.types import BrokerId, ConnId, Cost
+
+
+@dataclass(frozen=True, slots=True)
+class LocalBrokerUp:
+    """Our own broker answers, and we are subscribed to the control topics there."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalBrokerDown:
+    """The connection to our own broker is gone: we neither hear nor deliver."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourConnected:
+    """Connection ``conn`` to a neighbour's broker can carry messages.
+
+    ``expected_id`` is what the operator wrote, or ``None`` when only an address was given.
+    """
+
+    conn: ConnId
+    address: str
+    expected_id: BrokerId | None = None
+    cost: Cost = Cost(1)
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourDisconnected:
+    """Connection ``conn`` is gone. Reconnecting gives a new ``ConnId``."""
+
+    conn: ConnId
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A control message arrived on our own broker."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFiltersChanged:
+    """What our own clients subscribe to, as a change."""
+
+    added: frozenset[str]
+    removed: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineReached:
+    """The instant returned by ``next_deadline_ms`` has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveRequested:
+    """The operator stops this agent: tell the neighbours."""
+
+
+Event = (
+    LocalBrokerUp
+    | LocalBrokerDown
+    | NeighbourConnected
+    | NeighbourDisconnected
+    | Received
+    | LocalFiltersChanged
+    | DeadlineReached
+    | LeaveRequested
+)

@@ -1,0 +1,143 @@
+"""What agents say to each other, decoded. The wire form is in ``codec``.
+
+Every message names its ``sender``: all neighbours of a broker publish on the same few topics there.
+
+Source: docs/protocol.md, section 3.
+"""
+
+from enum import IntEnum
+from typing import Annotated
+
+import msgspec
+
+from federator.protocol.types import BROKER_ID_MAX, UNREACHABLE, BrokerId, ConnId, Cost, Epoch
+
+PROTOCOL_VERSION = 1
+FILTER_BYTES_MAX = 65_535
+FILTERS_PER_MESSAGE_MAX = 8_192
+NEIGHBOURS_MAX = 1_024
+
+_Id = Annotated[BrokerId, msgspec.Meta(ge=0, le=BROKER_ID_MAX)]
+_Epoch = Annotated[Epoch, msgspec.Meta(ge=0, lt=2**63)]
+_Conn = Annotated[ConnId, msgspec.Meta(ge=0, lt=2**63)]
+_Natural = Annotated[int, msgspec.Meta(ge=0, lt=2**63)]
+_Cost = Annotated[Cost, msgspec.Meta(ge=0, le=UNREACHABLE)]
+_Priority = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
+_Digest = Annotated[int, msgspec.Meta(ge=0, lt=2**64)]
+_Filter = Annotated[str, msgspec.Meta(min_length=1, max_length=FILTER_BYTES_MAX)]
+_Filters = Annotated[tuple[_Filter, ...], msgspec.Meta(max_length=FILTERS_PER_MESSAGE_MAX)]
+_Address = Annotated[str, msgspec.Meta(max_length=512)]
+
+
+class Heard(msgspec.Struct, frozen=True, array_like=True):
+    """One neighbour in a hello: which of its hellos was heard last, and how long ago.
+
+    ``sent_at_ms`` comes back to its author, so ``now - sent_at_ms - held_ms`` is a round trip
+    measured with one clock.
+    """
+
+    id: _Id
+    epoch: _Epoch
+    conn: _Conn
+    sent_at_ms: _Natural
+    held_ms: _Natural
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """I am alive, and these are the neighbours I hear.
+
+    ``conn`` names the connection that carries this copy; a neighbour returns it in ``hears``, which
+    tells the sender who is at the other end of that connection.
+    """
+
+    version: _Natural
+    sender: _Id
+    epoch: _Epoch
+    conn: _Conn
+    sent_at_ms: _Natural
+    address: _Address
+    hears: Annotated[tuple[Heard, ...], msgspec.Meta(max_length=NEIGHBOURS_MAX)]
+
+
+class Bye(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """The sender is leaving, died (as its Will), or lost its own broker."""
+
+    sender: _Id
+    epoch: _Epoch
+    conn: _Conn
+
+
+class CoreAnn(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """The core lives, ``cost`` away from the sender, and announces a set of filters.
+
+    The set travels as the change made by this announcement, with the digest and the size of the
+    result; a receiver that ends with another digest asks for the whole list.
+
+    ``cost`` of ``UNREACHABLE`` takes the sender's route back. ``in_mesh`` says that the sender
+    belongs to a mesh of this core: a non-member prefers it as the one parent it relays to.
+    """
+
+    sender: _Id
+    core: _Id
+    priority: _Priority
+    epoch: _Epoch
+    seq: _Natural
+    cost: _Cost
+    in_mesh: bool
+    added: _Filters
+    removed: _Filters
+    digest: _Digest
+    count: _Natural
+
+
+class MeshMembAnn(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """The sender is our child in the core's meshes for a set of filters (as in ``CoreAnn``)."""
+
+    sender: _Id
+    core: _Id
+    epoch: _Epoch
+    seq: _Natural
+    added: _Filters
+    removed: _Filters
+    digest: _Digest
+    count: _Natural
+
+
+class ListKind(IntEnum):
+    """Whose filters a list holds."""
+
+    CORE = 0  # announced by the core
+    MEMBERSHIP = 1  # wanted by the child
+
+
+class FilterListRequest(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """Send me the whole list: my digest differs from yours."""
+
+    sender: _Id
+    kind: ListKind
+    core: _Id
+
+
+class FilterListPage(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """Page ``page`` of ``pages`` of a whole list, whose digest is ``digest``."""
+
+    sender: _Id
+    kind: ListKind
+    core: _Id
+    epoch: _Epoch
+    digest: _Digest
+    page: _Natural
+    pages: _Natural
+    filters: _Filters
+
+
+class Solicit(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """Flooded by a broker without a parent: core, announce with more than (epoch, seq)."""
+
+    sender: _Id
+    core: _Id
+    epoch: _Epoch
+    seq: _Natural
+
+
+Message = Hello | Bye | CoreAnn | MeshMembAnn | FilterListRequest | FilterListPage | Solicit

@@ -1,0 +1,41 @@
+"""Every timer and bound of the protocol. Defaults are for a LAN or a metropolitan network."""
+
+from dataclasses import dataclass
+
+from federator.protocol.types import Millis
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """How one agent behaves. All agents of a federation should use the same.
+
+    Attributes:
+        redundancy: Parents kept per core.
+        hello_interval_ms: Between hellos on each link.
+        hello_timeout_ms: Silence after which a link is down.
+        core_ann_interval_ms: Between a core's refreshing announcements.
+        core_ann_gap_ms: Least time between two announcements of one core; the first change after a
+            quiet time is announced at once.
+        core_lifetime_intervals: Announcement intervals after which a silent core is forgotten.
+        solicit_timeout_ms: How long a broker without a parent waits for the core's answer. Should
+            exceed a round trip across the federation.
+        improvement_hold_ms: How long a relay waits for the cheaper copy it had last time.
+        handover_ms: How long the mesh of a deposed core still carries data.
+        list_request_gap_ms: Least time between two requests for the same list.
+        filters_max: Filters one agent holds, its own and others'; more are refused.
+        cores_max: Cores one agent holds; more are refused.
+    """
+
+    redundancy: int = 2
+    hello_interval_ms: Millis = Millis(1_000)
+    hello_timeout_ms: Millis = Millis(3_000)
+    core_ann_interval_ms: Millis = Millis(5_000)
+    core_ann_gap_ms: Millis = Millis(20)
+    core_lifetime_intervals: int = 3
+    solicit_timeout_ms: Millis = Millis(500)
+    improvement_hold_ms: Millis = Millis(30)
+    handover_ms: Millis = Millis(1_000)
+    list_request_gap_ms: Millis = Millis(250)
+    filters_max: int = 1_000_000
+    cores_max: int = 65_536
+    dial_back: bool = True

@@ -1,0 +1,71 @@
+"""What the machines of one node tell each other. Nothing here leaves the node."""
+
+from dataclasses import dataclass
+
+from federator.protocol.effects import Effect
+from federator.protocol.types import BrokerId, Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUp:
+    """Each side hears the other."""
+
+    neighbour: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDown:
+    """``neighbour`` is gone, or does not hear us."""
+
+    neighbour: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class OwnIdHeard:
+    """Somebody spoke in our name, with an epoch newer than ours."""
+
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class CoreMoved:
+    """Our parents towards ``core`` changed, or it became unreachable or reachable."""
+
+    core: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class CoreRefreshed:
+    """We adopted a newer announcement of ``core``: memberships are due."""
+
+    core: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncedFiltersChanged:
+    """``core`` announces other filters than before."""
+
+    core: BrokerId
+    filters: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFiltersChanged:
+    """The filters whose core we are changed."""
+
+    added: frozenset[str]
+    removed: frozenset[str]
+
+
+Signal = (
+    LinkUp
+    | LinkDown
+    | OwnIdHeard
+    | CoreMoved
+    | CoreRefreshed
+    | AnnouncedFiltersChanged
+    | OwnFiltersChanged
+)
+
+Step = Effect | Signal
+"""What a machine returns: orders for the driver, and news for the other machines."""

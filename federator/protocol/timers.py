@@ -1,0 +1,57 @@
+"""Deadlines by name: a heap that forgets what was moved or cancelled.
+
+Machines set a deadline under a key as often as they like; only the last one counts. Keys due at the
+same instant come out in the order of their keys, so a run depends on nothing else.
+"""
+
+import heapq
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+from federator.protocol.types import Millis
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Timers(Generic[K]):
+    """Pending deadlines. Keys must be mutually comparable."""
+
+    def __init__(self) -> None:
+        self._at: dict[K, Millis] = {}
+        self._heap: list[tuple[Millis, K]] = []
+
+    def set(self, key: K, at_ms: Millis) -> None:
+        """Let ``key`` come due at ``at_ms``, in place of any earlier setting."""
+        if self._at.get(key) == at_ms:
+            return
+        self._at[key] = at_ms
+        heapq.heappush(self._heap, (at_ms, key))
+
+    def set_sooner(self, key: K, at_ms: Millis) -> None:
+        """As ``set``, unless ``key`` is due earlier already."""
+        known = self._at.get(key)
+        if known is None or at_ms < known:
+            self.set(key, at_ms)
+
+    def clear(self, key: K) -> None:
+        """Forget ``key``."""
+        self._at.pop(key, None)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._at
+
+    def next_deadline_ms(self) -> Millis | None:
+        """The earliest pending deadline."""
+        heap = self._heap
+        while heap and self._at.get(heap[0][1]) != heap[0][0]:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else None
+
+    def pop_due(self, now_ms: Millis) -> list[K]:
+        """Take out every key due by ``now_ms``, earliest first."""
+        due: list[K] = []
+        while (at_ms := self.next_deadline_ms()) is not None and at_ms <= now_ms:
+            _, key = heapq.heappop(self._heap)
+            del self._at[key]
+            due.append(key)
+        return due

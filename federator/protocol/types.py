@@ -1,0 +1,26 @@
+"""Identifiers and units shared by every state machine."""
+
+from typing import NewType
+
+BrokerId = NewType("BrokerId", int)
+"""Unique in the federation, 0 to ``BROKER_ID_MAX``."""
+
+BROKER_ID_MAX = 2**32 - 1
+
+Millis = NewType("Millis", int)
+"""A monotonic instant or a span, in milliseconds. Never wall-clock time."""
+
+Epoch = NewType("Epoch", int)
+"""An agent's incarnation; grows at every start."""
+
+ConnId = NewType("ConnId", int)
+"""One of an agent's connections to neighbours' brokers; never reused within an epoch."""
+
+Cost = NewType("Cost", int)
+"""A path's cost: the sum of its links' costs, 1 each unless configured."""
+
+UNREACHABLE = Cost(2**31)
+"""The cost that retracts a route."""
+
+CoreRank = tuple[int, BrokerId]
+"""(operator priority, id): the smallest announcer of a filter is its core."""

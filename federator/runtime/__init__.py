@@ -1,0 +1,1 @@
+"""The asyncio side: connections, subscription discovery, the data path, the daemon."""

@@ -1,0 +1,1 @@
+"""A deterministic world in which the same protocol code runs."""

@@ -1,0 +1,40 @@
+"""What happens next: a heap of calls ordered by (time, order of submission).
+
+Like a stage manager's cue sheet: nobody acts until called, and two cues for the same instant are
+called in the order they were written down. So a run depends on nothing but what is written.
+
+Source: design.md, section 2 (``sim/``); FoundationDB's and TigerBeetle's simulators.
+"""
+
+import heapq
+from collections.abc import Callable
+from typing import Any
+
+from federator.protocol.types import Millis
+
+
+class Agenda:
+    """A simulated clock and the calls that wait for it."""
+
+    def __init__(self) -> None:
+        self.now_ms = Millis(0)
+        self.calls_made = 0
+        self._order = 0
+        self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
+
+    def at(self, when_ms: int, call: Callable[..., None], *args: Any) -> None:  # noqa: ANN401
+        """Make ``call(*args)`` at ``when_ms``, or now when that has passed."""
+        self._order += 1
+        due_ms = when_ms if when_ms > self.now_ms else self.now_ms
+        heapq.heappush(self._heap, (due_ms, self._order, call, args))
+
+    def run_until(self, end_ms: int) -> None:
+        """Make every call due by ``end_ms``, then stop the clock there."""
+        heap = self._heap
+        pop = heapq.heappop
+        while heap and heap[0][0] <= end_ms:
+            when_ms, _, call, args = pop(heap)
+            self.now_ms = Millis(when_ms)
+            self.calls_made += 1
+            call(*args)
+        self.now_ms = Millis(end_ms)
