@@ -1,0 +1,34 @@
+"""Topic filters: syntax, matching, and sets of them."""
+
+from federator.protocol.filters.algebra import canonical, contains, join, overlaps
+from federator.protocol.filters.cover import Cover, CoverChange
+from federator.protocol.filters.digests import DigestedSet
+from federator.protocol.filters.keys import digest_of, filter_key
+from federator.protocol.filters.matching import matches
+from federator.protocol.filters.syntax import (
+    is_match_all,
+    may_travel,
+    validate_filter,
+    validate_topic,
+    without_share,
+)
+from federator.protocol.filters.trie import FilterTrie
+
+__all__ = [
+    "Cover",
+    "CoverChange",
+    "DigestedSet",
+    "FilterTrie",
+    "canonical",
+    "contains",
+    "digest_of",
+    "filter_key",
+    "is_match_all",
+    "join",
+    "matches",
+    "may_travel",
+    "overlaps",
+    "validate_filter",
+    "validate_topic",
+    "without_share",
+]

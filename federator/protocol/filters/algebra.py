@@ -1,0 +1,72 @@
+"""Filters as sets of topics: containment, overlap, and the least filter around two.
+
+A filter stands for the set of topics it matches. Ordered by containment, filters form a lattice as far
+as joins go: any two have a least filter that contains both. Joining ``a/+`` and ``+/b`` gives ``+/+``;
+where one path ends before the other only ``#`` can follow, and it matches the level above it too, so
+``a`` and ``a/b`` join to ``a/#``. Only ``#`` and ``+/#`` are two names of one set.
+
+Source: MQTT Version 5.0, section 4.7; design, section 3.4 (non-overlapping cover).
+"""
+
+from collections.abc import Sequence
+
+
+def canonical(filter: str) -> str:
+    """Return the one name we use for the topics that ``filter`` matches."""
+    return "#" if filter == "+/#" else filter
+
+
+def contains(a: str, b: str) -> bool:
+    """Tell whether ``a`` matches every topic that ``b`` matches."""
+    if _apart_at_root(a, b):
+        return False
+    outer, inner = canonical(a).split("/"), canonical(b).split("/")
+    ends = len(inner)
+    for at, level in enumerate(outer):
+        if level == "#":
+            return True
+        if at >= ends or inner[at] == "#" or (level != "+" and level != inner[at]):
+            return False
+    return len(outer) == ends
+
+
+def overlaps(a: str, b: str) -> bool:
+    """Tell whether some topic matches both ``a`` and ``b``."""
+    return not _apart_at_root(a, b) and levels_overlap(a.split("/"), b.split("/"), 0)
+
+
+def levels_overlap(a: Sequence[str], b: Sequence[str], start: int) -> bool:
+    """Tell whether the paths overlap from level ``start`` on; earlier levels are taken to."""
+    for at in range(start, min(len(a), len(b))):
+        x, y = a[at], b[at]
+        if x == "#" or y == "#":
+            return True
+        if x != y and x != "+" and y != "+":
+            return False
+    longer, shorter = (a, b) if len(a) > len(b) else (b, a)
+    rest = longer[max(start, len(shorter)) :]
+    return not rest or rest[0] == "#"
+
+
+def join(a: str, b: str) -> str:
+    """Return the least filter that contains ``a`` and ``b``, in canonical form.
+
+    Raises:
+        ValueError: No filter contains both, since no wildcard matches a leading ``$``.
+    """
+    if a.partition("/")[0] != b.partition("/")[0] and (a[0] == "$" or b[0] == "$"):
+        raise ValueError(f"no filter contains both {a!a} and {b!a}: one starts with '$'")
+    left, right = a.split("/"), b.split("/")
+    joined = []
+    for x, y in zip(left, right, strict=False):
+        if x == "#" or y == "#":
+            return canonical("/".join([*joined, "#"]))
+        joined.append(x if x == y else "+")
+    if len(left) != len(right):
+        joined.append("#")
+    return canonical("/".join(joined))
+
+
+def _apart_at_root(a: str, b: str) -> bool:
+    """Tell whether one starts with ``$`` and the other with a wildcard."""
+    return (a[0] == "$" and b[0] in "+#") or (b[0] == "$" and a[0] in "+#")

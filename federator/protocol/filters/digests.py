@@ -1,0 +1,64 @@
+"""A set of filters that knows its digest.
+
+Cores announce, and members report, sets of filters as changes plus a digest. Both ends keep such a set;
+while the digests agree nobody sends a list.
+
+Source: design, section 3.2.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+
+from federator.protocol.filters.keys import filter_key
+
+_NONE: frozenset[str] = frozenset()
+
+
+class DigestedSet:
+    """A set of filters with the XOR of their keys, kept up to date.
+
+    Holds no more than the set and one number; an empty one shares its set with all empty ones.
+    """
+
+    __slots__ = ("_digest", "_filters")
+
+    def __init__(self, filters: Iterable[str] = ()) -> None:
+        self._digest = 0
+        self._filters: set[str] | frozenset[str] = _NONE
+        self.apply(added=filters)
+
+    def apply(self, added: Iterable[str] = (), removed: Iterable[str] = ()) -> None:
+        """Remove, then add: a filter named in both is in. Repeating a change alters nothing."""
+        filters = self._filters if isinstance(self._filters, set) else set[str]()
+        digest = self._digest
+        for filter in removed:
+            if filter in filters:
+                filters.discard(filter)
+                digest ^= filter_key(filter)
+        for filter in added:
+            if filter not in filters:
+                filters.add(filter)
+                digest ^= filter_key(filter)
+        self._filters = filters or _NONE
+        self._digest = digest
+
+    @property
+    def digest(self) -> int:
+        """XOR of the keys of all filters, 0 when empty."""
+        return self._digest
+
+    @property
+    def count(self) -> int:
+        """How many filters it holds."""
+        return len(self._filters)
+
+    @property
+    def filters(self) -> AbstractSet[str]:
+        """The filters; a view of the living set, in no stable order. Copy it to keep it."""
+        return self._filters
+
+    def __contains__(self, filter: object) -> bool:
+        return filter in self._filters
+
+    def __len__(self) -> int:
+        return len(self._filters)

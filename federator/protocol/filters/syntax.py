@@ -1,0 +1,95 @@
+"""What a topic and a topic filter may look like.
+
+A filter is a path of levels between slashes; a level may be empty. ``+`` stands for any one level and
+must be a whole level; ``#`` stands for the rest of the path, the level above it included, and must be
+the last level. ``$share/<group>/<filter>`` is a way to subscribe to ``<filter>``, not another filter.
+
+Source: MQTT Version 5.0, sections 1.5.4 (UTF-8), 4.7 (topics and filters), 4.8.2 (shared).
+"""
+
+from typing import Final
+
+TEXT_BYTES_MAX: Final = 65_535
+"""UTF-8 bytes of a topic or filter: its length travels in two bytes."""
+
+LEVELS_MAX: Final = 201
+"""Levels of a topic or filter. Mosquitto refuses more than 200 slashes; MQTT names no limit."""
+
+QUOTED_MAX: Final = 80
+"""Characters of a refused text that its error message repeats."""
+
+SHARE: Final = "$share/"
+
+
+def validate_topic(text: str, *, levels_max: int = LEVELS_MAX) -> str:
+    """Return ``text``, which a publication may carry as its topic.
+
+    Raises:
+        ValueError: It is not a topic; one line says why.
+    """
+    _check_text(text, "topic", levels_max)
+    if "+" in text or "#" in text:
+        raise ValueError(f"topic {_quoted(text)}: wildcards belong in filters only")
+    return text
+
+
+def validate_filter(text: str, *, levels_max: int = LEVELS_MAX) -> str:
+    """Return ``text``, to which a client may subscribe; ``$share/...`` is allowed.
+
+    Raises:
+        ValueError: It is not a filter; one line says why.
+    """
+    _check_text(text, "filter", levels_max)
+    path = text
+    if text.startswith(SHARE):
+        group, slash, path = text[len(SHARE) :].partition("/")
+        if not group or "+" in group or "#" in group:
+            raise ValueError(f"filter {_quoted(text)}: the share name is empty or has a wildcard")
+        if not slash or not path:
+            raise ValueError(f"filter {_quoted(text)}: no filter follows the share name")
+    levels = path.split("/")
+    if "#" in path and ("#" in "/".join(levels[:-1]) or len(levels[-1]) > 1 and "#" in levels[-1]):
+        raise ValueError(f"filter {_quoted(text)}: '#' must be the whole last level")
+    if "+" in path and any("+" in level and level != "+" for level in levels):
+        raise ValueError(f"filter {_quoted(text)}: '+' must be a whole level")
+    return text
+
+
+def without_share(filter: str) -> str:
+    """Return the filter that ``$share/<group>/<filter>`` shares; any other unchanged."""
+    if filter.startswith(SHARE):
+        return filter[len(SHARE) :].partition("/")[2]
+    return filter
+
+
+def may_travel(filter: str) -> bool:
+    """Tell whether interest in ``filter`` may leave this broker.
+
+    ``$SYS``, ``$CONTROL`` and our own ``$fed`` describe one broker: nothing with ``$`` travels.
+    Strip ``$share/<group>/`` first.
+    """
+    return not filter.startswith("$")
+
+
+def is_match_all(filter: str) -> bool:
+    """Tell whether ``filter`` matches every topic but the ``$`` ones."""
+    return filter in ("#", "+/#")
+
+
+def _check_text(text: str, what: str, levels_max: int) -> None:
+    if not text:
+        raise ValueError(f"{what} is empty: at least one character is needed")
+    if "\0" in text:
+        raise ValueError(f"{what} {_quoted(text)}: the null character is not allowed")
+    try:
+        length = len(text.encode())
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} {_quoted(text)}: a lone surrogate has no UTF-8 form") from None
+    if length > TEXT_BYTES_MAX:
+        raise ValueError(f"{what} {_quoted(text)}: {length} bytes, {TEXT_BYTES_MAX} are allowed")
+    if (levels := text.count("/") + 1) > levels_max:
+        raise ValueError(f"{what} {_quoted(text)}: {levels} levels, {levels_max} are allowed")
+
+
+def _quoted(text: str) -> str:
+    return ascii(text if len(text) <= QUOTED_MAX else text[:QUOTED_MAX] + "...")

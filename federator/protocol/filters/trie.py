@@ -1,0 +1,183 @@
+"""A compact index of many filters, by topic and by overlap.
+
+The filters form a tree of their levels, so a topic is compared with the few branches it can match
+(its own level, ``+``, ``#``), not with every filter. Most filters are alone below some level: the tree
+ends there with the filter itself and grows branches only where two filters part. So 100,000 filters
+cost about one dictionary entry each, and removing a filter folds its branches back.
+
+Source: lazy expansion as in V. Leis and others, "The Adaptive Radix Tree", ICDE 2013, section III.E.
+"""
+
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+from federator.protocol.filters.algebra import levels_overlap
+from federator.protocol.filters.matching import levels_match
+
+Node: TypeAlias = dict[str, "str | Node"]
+"""By level: the only filter below it, or the branches below it. ``END``: the filter that ends here."""
+
+END: Final = "/"
+"""No level contains a slash."""
+
+SPARSE_BYTES: Final = 256
+"""Bytes per entry above which a dictionary that shrank is rebuilt; a growing one has under 100."""
+
+
+class FilterTrie:
+    """A set of valid filters (no ``$share``) that finds those that match a topic."""
+
+    __slots__ = ("_count", "_root")
+
+    def __init__(self) -> None:
+        self._root: Node = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, filter: str) -> bool:
+        node: Node = self._root
+        for level in filter.split("/"):
+            child = node.get(level)
+            if child is None or isinstance(child, str):
+                return child == filter
+            node = child
+        return END in node
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through all filters, in no stable order."""
+        return _filters_below(self._root)
+
+    def add(self, filter: str) -> bool:
+        """Add ``filter``; tell whether it is new."""
+        node = self._root
+        levels = filter.split("/")
+        for depth, level in enumerate(levels, start=1):
+            child = node.get(level)
+            if child is None:
+                node[level] = filter
+                self._count += 1
+                return True
+            if isinstance(child, str):
+                if child == filter:
+                    return False
+                child = node[level] = {_key_at(child, depth): child}
+            node = child
+        if END in node:
+            return False
+        node[END] = filter
+        self._count += 1
+        return True
+
+    def discard(self, filter: str) -> bool:
+        """Remove ``filter``; tell whether it was there."""
+        path: list[tuple[Node, str]] = []
+        node = self._root
+        for level in [*filter.split("/"), END]:
+            path.append((node, level))
+            child = node.get(level)
+            if child is None or isinstance(child, str):
+                if child != filter:
+                    return False
+                break
+            node = child
+        node, key = path.pop()
+        del node[key]
+        self._count -= 1
+        self._fold(node, path)
+        return True
+
+    def match(self, topic: str) -> list[str]:
+        """Return all filters that match ``topic``, sorted."""
+        if "+" in topic or "#" in topic:
+            return []
+        levels = topic.split("/")
+        ends = len(levels)
+        found: list[str] = []
+        waiting: list[tuple[Node, int]] = [(self._root, 0)]
+        while waiting:
+            node, depth = waiting.pop()
+            wildcards = depth > 0 or topic[:1] != "$"
+            if wildcards and (rest := node.get("#")) is not None:
+                found.append(rest)  # type: ignore[arg-type]  # nothing is below '#'
+            for key in (levels[depth], "+") if depth < ends else (END,):
+                child = node.get(key)
+                if child is None or (key == "+" and not wildcards):
+                    continue
+                if not isinstance(child, str):
+                    waiting.append((child, depth + 1))
+                elif child == topic or levels_match(child.split("/"), levels, depth):
+                    found.append(child)
+        found.sort()
+        return found
+
+    def overlapping(self, filter: str) -> list[str]:
+        """Return all filters that share a topic with ``filter``, sorted.
+
+        A filter without wildcards costs as much as a topic; each ``+`` costs a look at all branches
+        of a level.
+        """
+        levels = filter.split("/")
+        ends = len(levels)
+        found: list[str] = []
+        waiting: list[tuple[Node, int]] = [(self._root, 0)]
+        while waiting:
+            node, depth = waiting.pop()
+            for key in _keys_overlapping(node, levels[depth] if depth < ends else END, depth):
+                child = node.get(key)
+                if child is None:
+                    continue
+                if not isinstance(child, str):
+                    if depth < ends and levels[depth] == "#":
+                        found.extend(_filters_below(child))
+                    else:
+                        waiting.append((child, depth + 1))
+                elif levels_overlap(child.split("/"), levels, depth):
+                    found.append(child)
+        found.sort()
+        return found
+
+    def _fold(self, node: Node, path: list[tuple[Node, str]]) -> None:
+        """Replace branches that lead to one filter by that filter, and give back memory."""
+        while path and len(node) == 1:
+            (only,) = node.values()
+            if not isinstance(only, str):
+                break
+            node, key = path.pop()
+            node[key] = only
+        if node.__sizeof__() > SPARSE_BYTES * (len(node) + 4):
+            if path:
+                parent, key = path.pop()
+                parent[key] = dict(node)
+            else:
+                self._root = dict(node)
+
+
+def _key_at(filter: str, depth: int) -> str:
+    levels = filter.split("/")
+    return levels[depth] if depth < len(levels) else END
+
+
+def _keys_overlapping(node: Node, level: str, depth: int) -> list[str] | tuple[str, ...]:
+    """Return the keys of ``node`` below which filters may overlap a path that goes on with ``level``.
+
+    ``END`` as ``level`` means that the path ended above.
+    """
+    if level == "+" or level == "#":
+        return [key for key in node if depth > 0 or key[:1] != "$"]
+    if level == END:
+        return (END, "#")
+    if depth == 0 and level[:1] == "$":
+        return (level,)
+    return (level, "+", "#")
+
+
+def _filters_below(node: Node) -> Iterator[str]:
+    waiting = [node]
+    while waiting:
+        for child in waiting.pop().values():
+            if isinstance(child, str):
+                yield child
+            else:
+                waiting.append(child)
