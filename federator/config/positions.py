@@ -13,9 +13,7 @@ Location = tuple[str | int, ...]
 _HEADER = re.compile(r"^\s*(\[\[|\[)\s*([^\[\]]+?)\s*\]")
 _KEY = re.compile(r"""^\s*((?:[A-Za-z0-9_\-.]+|"[^"\n]*"|'[^'\n]*'|\s*\.\s*)+?)\s*=""")
 _KEY_PART = re.compile(r"""[A-Za-z0-9_\-]+|"[^"\n]*"|'[^'\n]*'""")
-_TOKEN = re.compile(
-    r'"""|\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\[\]{}]', re.DOTALL
-)
+_TOKEN = re.compile(r'"""|\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\[\]{}]', re.DOTALL)
 
 
 def _parts(dotted: str) -> Location:

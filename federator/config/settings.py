@@ -7,6 +7,8 @@ file: ``reading`` does, and ``secrets`` and ``certificates`` judge the files tha
 Units are last in a key's name: ``_ms``, ``_bytes``.
 """
 
+import ssl
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -23,6 +25,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from federator.config.address import Address, is_loopback
+from federator.config.certificates import client_context
 from federator.protocol.effects import Notice
 from federator.protocol.filters import validate_filter
 from federator.protocol.messages import NEIGHBOURS_MAX
@@ -48,9 +51,7 @@ def _broker_url(text: str) -> str:
         Address.parse(text)
     except ValueError as error:
         what, _, mend = str(error).partition(": ")
-        raise PydanticCustomError(
-            "rule", "{what}: {mend}", {"what": what, "mend": mend}
-        ) from error
+        raise PydanticCustomError("rule", "{what}: {mend}", {"what": what, "mend": mend}) from error
     return text
 
 
@@ -133,6 +134,19 @@ class Connection(Credentials):
     def address(self) -> Address:
         """The parsed ``url``."""
         return Address.parse(self.url)
+
+    def tls_context(self, now: datetime) -> ssl.SSLContext | None:
+        """A verifying context for ``mqtts://``, ``None`` for ``mqtt://``.
+
+        Raises:
+            ValueError: A certificate or key is not usable; the text says how to mend it.
+            OSError: A file cannot be read.
+        """
+        if not self.address.tls:
+            return None
+        return client_context(
+            ca_file=self.ca_file, cert_file=self.cert_file, key_file=self.key_file, now=now
+        )
 
     @model_validator(mode="after")
     def _tls_files_have_a_use(self) -> Self:
@@ -381,7 +395,7 @@ class Settings(Section):
     )
     state_dir: Path = Field(
         default=Path("/var/lib/federator"),
-        description="Folder for the epoch, the learned subscriptions and http.port; one agent each.",
+        description="Folder for the epoch, learned subscriptions and http.port; one agent each.",
     )
     broker: BrokerSettings
     neighbours: tuple[NeighbourSettings, ...] = Field(
@@ -427,7 +441,7 @@ class Settings(Section):
     @model_validator(mode="after")
     def _plaintext_is_wanted(self) -> Self:
         if not self.links.allow_plaintext:
-            for at, connection in self._connections():
+            for at, connection in self.connections():
                 if connection.address.is_exposed:
                     raise wrong(
                         f"{at}.url",
@@ -436,19 +450,25 @@ class Settings(Section):
                     )
         return self
 
-    def _connections(self) -> list[tuple[str, Connection]]:
+    def connections(self) -> list[tuple[str, Connection]]:
+        """Every broker named here with its key: ``broker``, ``neighbours.0``, ..."""
         named: list[tuple[str, Connection]] = [("broker", self.broker)]
         named += [(f"neighbours.{i}", n) for i, n in enumerate(self.neighbours)]
         return named
 
+    def credential_holders(self) -> list[tuple[str, Credentials]]:
+        """Every section that may name secrets, with its key."""
+        return [*self.connections(), ("links", self.links)]
+
     def neighbour_connection(self, neighbour: NeighbourSettings) -> NeighbourSettings:
         """``neighbour`` with the credentials of ``[links]`` where it names none of its own."""
         own = neighbour.model_dump(exclude_none=True)
-        wants_user = neighbour.username is None
-        names = ("username", "password", "password_file") if wants_user else ()
+        names: list[str] = []
+        if neighbour.username is None:
+            names += ["username", "password", "password_file"]
         if neighbour.address.tls:
-            names += ("ca_file",) if neighbour.ca_file is None else ()
-            names += ("cert_file", "key_file") if neighbour.cert_file is None else ()
+            names += ["ca_file"] if neighbour.ca_file is None else []
+            names += ["cert_file", "key_file"] if neighbour.cert_file is None else []
         inherited = {name: getattr(self.links, name) for name in names}
         return NeighbourSettings(**{**inherited, **own})
 
@@ -489,7 +509,7 @@ class Settings(Section):
 
     def notices(self) -> tuple[Notice, ...]:
         """What an operator should hear at start: credentials that travel in clear."""
-        exposed = [(at, c) for at, c in self._connections() if c.address.is_exposed]
+        exposed = [(at, c) for at, c in self.connections() if c.address.is_exposed]
         return tuple(
             Notice("credentials_in_clear", "warning", {"key": f"{at}.url", "url": connection.url})
             for at, connection in exposed

@@ -1,0 +1,111 @@
+"""TLS material, judged before it is needed: a broker that refuses us at 3 a.m. says much less.
+
+``ssl`` tells whether a key belongs to a certificate but not when a certificate ends unless it was
+presented by a peer; so the validity is read from the DER bytes, whose layout RFC 5280 (section 4.1)
+fixes: certificate > to-be-signed > [version], serial, algorithm, issuer, validity.
+"""
+
+import ssl
+from datetime import UTC, datetime
+from pathlib import Path
+
+_SEQUENCE, _UTC_TIME, _VERSION = 0x30, 0x17, 0xA0
+_PEM_BEGIN, _PEM_END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+PEM_BYTES_MAX = 1_048_576
+
+
+def _element(der: bytes, at: int) -> tuple[int, int, int]:
+    """Tag, start and end of the contents of the element at ``at``."""
+    tag, length, start = der[at], der[at + 1], at + 2
+    if length & 0x80:
+        width = length & 0x7F
+        length = int.from_bytes(der[start : start + width], "big")
+        start += width
+    if start + length > len(der):
+        raise ValueError("truncated certificate")
+    return tag, start, start + length
+
+
+def _time(der: bytes, at: int) -> tuple[datetime, int]:
+    tag, start, end = _element(der, at)
+    text = der[start:end].decode("ascii")
+    if tag == _UTC_TIME:  # two-digit years: 50 and later are the last century
+        text = ("19" if text[:2] >= "50" else "20") + text
+    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC), end
+
+
+def validity(der: bytes) -> tuple[datetime, datetime]:
+    """First and last instant at which a certificate holds.
+
+    Raises:
+        ValueError: ``der`` is not a certificate.
+    """
+    try:
+        _, start, _ = _element(der, 0)
+        _, at, _ = _element(der, start)
+        for _skipped in range(4):  # [version], serial, algorithm, issuer
+            tag, _, end = _element(der, at)
+            if tag == _VERSION:
+                tag, _, end = _element(der, end)
+            at = end
+            if tag == _SEQUENCE and _skipped == 2:
+                break
+        _, at, _ = _element(der, at)
+        begins, at = _time(der, at)
+        ends, _ = _time(der, at)
+    except (IndexError, UnicodeDecodeError) as error:
+        raise ValueError("not a certificate") from error
+    return begins, ends
+
+
+def _check_dates(path: Path, now: datetime) -> None:
+    pem = path.read_text("ascii", errors="replace")
+    blocks = [_PEM_BEGIN + rest.split(_PEM_END)[0] + _PEM_END for rest in pem.split(_PEM_BEGIN)[1:]]
+    if not blocks:
+        raise ValueError(f"{path} holds no PEM certificate: name a file with BEGIN CERTIFICATE")
+    try:
+        begins, ends = validity(ssl.PEM_cert_to_DER_cert(blocks[0]))
+    except ValueError:
+        raise ValueError(f"{path} is not a valid certificate: write it again") from None
+    if now > ends:
+        raise ValueError(f"{path} expired on {ends:%Y-%m-%d}: renew it")
+    if now < begins:
+        raise ValueError(f"{path} is valid from {begins:%Y-%m-%d} only: check the clock")
+
+
+def client_context(
+    *, ca_file: Path | None, cert_file: Path | None, key_file: Path | None, now: datetime
+) -> ssl.SSLContext:
+    """A context that verifies the broker and its host name, and presents ``cert_file``.
+
+    Raises:
+        ValueError: With ``what: how to mend``.
+        OSError: A file cannot be read.
+    """
+    for path in (ca_file, cert_file, key_file):
+        if path is not None and path.stat().st_size > PEM_BYTES_MAX:
+            raise ValueError(f"{path} exceeds {PEM_BYTES_MAX} bytes: name a PEM file")
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if ca_file is not None:
+        _check_dates(ca_file, now)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            context.load_verify_locations(cafile=ca_file)
+        except ssl.SSLError:
+            raise ValueError(f"{ca_file} is not a valid certificate: write it again") from None
+    if cert_file is not None and key_file is not None:
+        _check_dates(cert_file, now)
+        try:
+            # An empty password: an encrypted key is an error, not a question on the terminal.
+            context.load_cert_chain(cert_file, key_file, password="")
+        except ssl.SSLError as error:
+            if error.reason == "KEY_VALUES_MISMATCH":
+                raise ValueError(
+                    f"{key_file} is not the key of {cert_file}: name the key it was made with"
+                ) from None
+            raise ValueError(
+                f"{key_file} is not a usable key: give an unencrypted PEM key"
+            ) from None
+    return context

@@ -1,0 +1,218 @@
+"""From a TOML file and the environment to settings, or to one line that says what to mend.
+
+An environment variable names a path, ``FEDERATOR_BROKER__ID``; what is not text is JSON. Variables
+without a known first part are left alone: orchestrators set names like ``FEDERATOR_PORT`` by
+themselves.
+"""
+
+import json
+import re
+import stat
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, SecretStr, ValidationError
+
+from federator.config.complaints import first_complaint
+from federator.config.positions import Location, line_of
+from federator.config.settings import Connection, Settings
+from federator.errors import ConfigError
+
+NO_INPUT, NO_PERMISSION, CONFIG = 66, 77, 78
+"""Exit codes of sysexits.h."""
+
+CONFIG_BYTES_MAX = 4_194_304
+ENVIRONMENT_PREFIX = "FEDERATOR_"
+_LINE_IN_MESSAGE = re.compile(r" \(at line (\d+), column \d+\)$| \(at end of document\)$")
+
+
+@dataclass(slots=True)
+class _Source:
+    """Where values came from, to say so in a complaint."""
+
+    name: str
+    text: str = ""
+    variables: dict[Location, str] = field(default_factory=dict)
+
+    def error(self, location: Location, complaint: str, exit_code: int = CONFIG) -> ConfigError:
+        """``complaint`` about the value at ``location``."""
+        for length in range(len(location), 0, -1):
+            if variable := self.variables.get(location[:length]):
+                return ConfigError(f"${variable}: {complaint}", exit_code=exit_code)
+        line = line_of(self.text, location)
+        place = self.name if line is None else f"{self.name}:{line}"
+        return ConfigError(f"{place}: {complaint}", exit_code=exit_code)
+
+
+def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
+    """Read, merge and check everything an agent is told.
+
+    Args:
+        path: The TOML file; ``None`` reads the environment alone.
+        environ: Usually ``os.environ``.
+
+    Raises:
+        ConfigError: One line, and the exit code that tells a supervisor what went wrong.
+    """
+    source = _Source("environment" if path is None else str(path))
+    values: dict[str, Any] = {} if path is None else _read(path, source)
+    _overlay(values, environ, source)
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        complaint = first_complaint(error, Settings, lambda at: line_of(source.text, at))
+        raise source.error(complaint.location, complaint.text) from None
+    _check_secrets(path, settings, source)
+    _check_connections(settings, source)
+    return settings
+
+
+def _read(path: Path, source: _Source) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(CONFIG_BYTES_MAX + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        text = f"{path}: no such file: name the configuration with -c FILE"
+        raise ConfigError(text, exit_code=NO_INPUT) from None
+    except PermissionError:
+        text = f"{path}: not readable by this user: change its owner or mode"
+        raise ConfigError(text, exit_code=NO_PERMISSION) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        text = f"{path}: {reason.lower()}: name a readable TOML file"
+        raise ConfigError(text, exit_code=NO_INPUT) from None
+    if len(data) > CONFIG_BYTES_MAX:
+        text = f"{path}: larger than {CONFIG_BYTES_MAX} bytes: name a configuration file"
+        raise ConfigError(text, exit_code=CONFIG)
+    try:
+        source.text = data.decode("utf-8").replace("\r\n", "\n")
+        return tomllib.loads(source.text)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        text = f"{path}:{line}: not UTF-8: write the file as UTF-8"
+    except RecursionError:
+        text = f"{path}: nested too deeply: no key here needs nesting"
+    except ValueError as error:  # includes TOMLDecodeError
+        text = f"{path}:{_syntax_complaint(str(error), source.text)}"
+    raise ConfigError(text, exit_code=CONFIG)
+
+
+def _syntax_complaint(message: str, text: str) -> str:
+    found = _LINE_IN_MESSAGE.search(message)
+    if found is None:  # Python's own limits, e.g. on the digits of a number
+        return f" {_one_line(message)}: shorten the value"
+    line = int(found.group(1)) if found.group(1) else text.rstrip("\n").count("\n") + 1
+    return f"{line}: TOML syntax: {_one_line(message[: found.start()])}: mend this line"
+
+
+def _one_line(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)[:160]
+
+
+def _overlay(values: dict[str, Any], environ: Mapping[str, str], source: _Source) -> None:
+    """Put what the environment says over what the file says."""
+    for variable in sorted(environ):
+        if not variable.upper().startswith(ENVIRONMENT_PREFIX):
+            continue
+        names = variable[len(ENVIRONMENT_PREFIX) :].lower().split("__")
+        if names[0] not in Settings.model_fields or len(names) > 2:
+            continue
+        section = Settings.model_fields[names[0]].annotation
+        is_section = isinstance(section, type) and issubclass(section, BaseModel)
+        if is_section != (len(names) == 2):
+            continue
+        source.variables[tuple(names)] = variable
+        target = values
+        if len(names) == 2:
+            target = values.setdefault(names[0], {})
+            if not isinstance(target, dict):
+                continue  # validation complains about the section itself
+        model = section if isinstance(section, type) and is_section else Settings
+        target[names[-1]] = _from_text(model, names[-1], environ[variable])
+
+
+def _from_text(model: type[BaseModel], name: str, text: str) -> object:
+    """``text`` itself where the key holds text; otherwise the JSON it spells."""
+    info = model.model_fields.get(name)
+    if info is None or _holds_text(info.annotation):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text  # validation says what was wanted
+
+
+def _holds_text(annotation: object) -> bool:
+    if get_origin(annotation) in (Annotated, Literal, Union, UnionType):
+        return any(isinstance(a, str) or _holds_text(a) for a in get_args(annotation))
+    return annotation in (str, Path, SecretStr)
+
+
+def _check_secrets(path: Path | None, settings: Settings, source: _Source) -> None:
+    """Refuse secrets that other users of this machine can read."""
+    for at, holder in settings.credential_holders():
+        location = _location(at)
+        if isinstance(holder.password, SecretStr) and path is not None:
+            inline = (*location, "password") not in source.variables
+            if inline and path.stat().st_mode & stat.S_IRWXO:
+                what = f"{path} holds a password and is open to others"
+                raise source.error(
+                    (*location, "password"), f"{what}: chmod o= {path}", NO_PERMISSION
+                )
+        for key in ("password_file", "key_file"):
+            file: Path | None = getattr(holder, key)
+            if file is not None:
+                _check_secret_file(file, (*location, key), source)
+
+
+def _check_secret_file(file: Path, location: Location, source: _Source) -> None:
+    try:
+        mode = file.stat().st_mode
+        with file.open("rb") as opened:
+            opened.read(1)
+    except PermissionError:
+        what = f"{file} is not readable by this user: change its owner or mode"
+        raise source.error(location, what, NO_PERMISSION) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise source.error(location, f"{file}: {reason.lower()}: correct the path") from None
+    if mode & stat.S_IRWXO:
+        what = f"{file} is open to others: chmod o= {file}"
+        raise source.error(location, what, NO_PERMISSION)
+
+
+def _check_connections(settings: Settings, source: _Source) -> None:
+    now = datetime.now(UTC)
+    for at, connection in settings.connections():
+        location = _location(at)
+        try:
+            connection.tls_context(now)
+        except FileNotFoundError as error:
+            key = _key_of(connection, str(error.filename))
+            raise source.error(
+                (*location, key), f"{error.filename}: no such file: correct the path"
+            ) from None
+        except PermissionError as error:
+            key = _key_of(connection, str(error.filename))
+            what = f"{error.filename} is not readable by this user: change its owner or mode"
+            raise source.error((*location, key), what, NO_PERMISSION) from None
+        except (OSError, ValueError) as error:
+            key = _key_of(connection, str(error))
+            raise source.error((*location, key), _one_line(str(error))) from None
+
+
+def _key_of(connection: Connection, text: str) -> str:
+    """The key whose file ``text`` begins with."""
+    for key in ("ca_file", "cert_file", "key_file"):
+        if (file := getattr(connection, key)) is not None and text.startswith(str(file)):
+            return key
+    return "url"
+
+
+def _location(dotted: str) -> Location:
+    return tuple(int(part) if part.isdigit() else part for part in dotted.split("."))
