@@ -1,0 +1,333 @@
+"""Where a publication goes: tables by filter, asked by topic (origins) and by filter key (others).
+
+The control plane writes one ``FilterRoute`` per filter; the data plane asks, and remembers answers,
+because the same topics and the same frames come again and again. An answer about a topic is a
+photograph: it stays true until a filter changes that matches the topic. So a change leaves a note,
+the literal beginning of its filter (``a/b`` of ``a/b/+/c``), and a photograph is used again when
+its topic starts with none of the beginnings noted since it was taken. Ten thousand clients
+subscribing one by one then disturb only the topics they are about.
+
+Two filters with one 64-bit key are told apart nowhere on the wire. A frame for either is treated as
+a frame for both: more is delivered, nothing is lost, and ``collisions`` says so.
+
+Source: docs/design.md, section 3.4; docs/protocol.md, section 5.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
+
+from federator.protocol.effects import FilterRoute
+from federator.protocol.filters import Cover, CoverChange, FilterTrie, filter_key
+from federator.protocol.frames import FRAME_FILTERS_MAX, KEY_BYTES, mask_bytes
+from federator.protocol.types import BrokerId
+
+TOPIC_CACHE_MAX = 65_536
+FRAME_CACHE_MAX = 16_384
+CACHED_TOPIC_CHARS_MAX = 256  # longer topics are looked up every time: the cache stays small
+CACHED_KEYS_BYTES_MAX = 64 * KEY_BYTES
+NOTES_MAX = 256  # changes since which a cached answer can still be checked
+COLLISIONS_MAX = 100  # remembered for the operator
+
+_EVICTED_SHARE = 16  # a full cache loses this part, oldest first, in one sweep
+
+Sends = tuple[tuple[BrokerId, bytes], ...]
+"""Per next hop, ascending: the wire mask of the filters it must carry on."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopicRoute:
+    """What the origin does with a topic. Equal routes are one object: compare with ``is``.
+
+    Attributes:
+        keys: The keys of the matching filters that others want, as on the wire.
+        sends: Next hops; empty when no route is known now.
+    """
+
+    keys: bytes
+    sends: Sends
+
+
+@dataclass(frozen=True, slots=True)
+class FrameRoute:
+    """What a receiver does with a frame.
+
+    Attributes:
+        deliver: Some client of ours subscribes to one of its filters.
+        sends: Next hops.
+        unknown: Filters of the frame that we have no route for.
+    """
+
+    deliver: bool
+    sends: Sends
+    unknown: int
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedFilter:
+    """One filter that matches an explained topic. ``why`` is one clause for people."""
+
+    filter: str
+    key: int
+    route: FilterRoute
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Where a publication on ``topic`` would go from here, and why."""
+
+    topic: str
+    filters: tuple[MatchedFilter, ...]
+    next_hops: tuple[BrokerId, ...]
+    why: str
+
+
+class Forwarder:
+    """The tables of one agent.
+
+    Args:
+        topic_cache_max: Topics whose route is remembered.
+        frame_cache_max: Kinds of frames (keys, mask, sender, origin) whose route is remembered.
+        key_of: The key of a filter, in 0..2**64-1. All agents must use the same.
+
+    Attributes:
+        searches: Topics whose route was not remembered.
+        collisions: The latest pairs of different filters found with one key.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic_cache_max: int = TOPIC_CACHE_MAX,
+        frame_cache_max: int = FRAME_CACHE_MAX,
+        key_of: Callable[[str], int] = filter_key,
+    ) -> None:
+        self.searches = 0
+        self.collisions: deque[tuple[str, str]] = deque(maxlen=COLLISIONS_MAX)
+        self._key_of = key_of
+        self._topic_cache_max = topic_cache_max
+        self._frame_cache_max = frame_cache_max
+        self._routes: dict[str, FilterRoute] = {}
+        self._filters_by_key: dict[bytes, tuple[str, ...]] = {}
+        self._trie = FilterTrie()
+        self._cover = Cover()
+        self._wanted_before: dict[str, bool] = {}  # of filters changed since cover_change
+        self._topics: dict[str, tuple[int, TopicRoute | None]] = {}
+        self._topic_routes: dict[tuple[bytes, Sends], TopicRoute] = {}
+        self._notes: list[str] = []
+        self._notes_start = 0
+        self._generation = 0
+        self._frames: dict[tuple[bytes, int, BrokerId, BrokerId], FrameRoute] = {}
+        self._widened = False
+
+    def __len__(self) -> int:
+        """How many filters have a route."""
+        return len(self._routes)
+
+    @property
+    def widened(self) -> bool:
+        """Deliver every frame: what our clients subscribe to is not known for sure."""
+        return self._widened
+
+    @widened.setter
+    def widened(self, widened: bool) -> None:
+        self._widened = widened
+        self._frames.clear()
+
+    def set_route(self, filter: str, route: FilterRoute | None) -> None:
+        """Replace the route of ``filter``, which may travel; ``None`` forgets it."""
+        before = self._routes.get(filter)
+        if route == before:
+            return
+        if before is None:
+            self._trie.add(filter)
+            self._add_key(filter)
+        if route is None:
+            del self._routes[filter]
+            self._trie.discard(filter)
+            self._discard_key(filter)
+        else:
+            self._routes[filter] = route
+        self._wanted_before.setdefault(filter, before is not None and before.wanted)
+        self._frames.clear()
+        self._forget_topics(filter)
+
+    def cover_change(self) -> CoverChange:
+        """The subscriptions to alter on our broker since this was last asked."""
+        before, self._wanted_before = self._wanted_before, {}
+        added: list[str] = []
+        removed: list[str] = []
+        for filter, was_wanted in before.items():
+            route = self._routes.get(filter)
+            wanted = route is not None and route.wanted
+            if wanted != was_wanted:
+                (added if wanted else removed).append(filter)
+        return self._cover.update(added, removed)
+
+    @property
+    def cover(self) -> Iterable[str]:
+        """What is subscribed on our broker once every ``cover_change`` was performed."""
+        return self._cover.filters
+
+    def route_topic(self, topic: str) -> TopicRoute | None:
+        """The route of a publication of our own clients; ``None`` when nobody else wants it."""
+        cached = self._topics.get(topic)
+        if cached is not None:
+            generation, route = cached
+            if generation == self._generation:
+                return route
+            if self._still_true(topic, generation):
+                self._topics[topic] = self._generation, route
+                return route
+        self.searches += 1
+        route = self._find_route(topic)
+        if len(topic) <= CACHED_TOPIC_CHARS_MAX:
+            if len(self._topics) >= self._topic_cache_max and cached is None:
+                self._evict_topics()
+            self._topics[topic] = self._generation, route
+        return route
+
+    def route_frame(
+        self, keys: bytes, mask: int, *, sender: BrokerId, origin: BrokerId
+    ) -> FrameRoute:
+        """The route of a frame from another agent.
+
+        Args:
+            keys: Its filter keys, as on the wire.
+            mask: The filters to carry on: not taken on with an earlier copy.
+            sender: Who sent this copy; gets none back.
+            origin: Who made the frame; gets none either.
+        """
+        question = (keys, mask, sender, origin)
+        route = self._frames.get(question)
+        if route is None:
+            route = self._find_frame_route(keys, mask, sender, origin)
+            if len(keys) <= CACHED_KEYS_BYTES_MAX:
+                if len(self._frames) >= self._frame_cache_max:
+                    self._frames.clear()
+                self._frames[question] = route
+        return route
+
+    def explain(self, topic: str) -> Explanation:
+        """Which filters match ``topic``, where a publication on it would go, and why not."""
+        if topic.startswith("$"):
+            return Explanation(topic, (), (), "topics that begin with $ stay on their broker")
+        matched = tuple(
+            MatchedFilter(filter, self._key_of(filter), route, _why(route))
+            for filter in self._trie.match(topic)
+            for route in (self._routes[filter],)
+        )
+        hops = sorted({hop for found in matched for hop in found.route.next_hops})
+        if hops:
+            why = "goes to the next hops"
+        elif not matched:
+            why = "no filter in the federation matches it, as far as we heard"
+        elif any(found.route.wanted for found in matched):
+            why = "others want it, but no neighbour leads to them now"
+        else:
+            why = "only our own clients want it"
+        return Explanation(topic, matched, tuple(hops), why)
+
+    def _find_route(self, topic: str) -> TopicRoute | None:
+        if topic.startswith("$"):
+            return None
+        routes = self._routes
+        found = []
+        for filter in self._trie.match(topic):
+            route = routes[filter]
+            if route.wanted or route.next_hops:
+                found.append((self._key(filter), route.next_hops))
+        if not found:
+            return None
+        found.sort()
+        found = found[:FRAME_FILTERS_MAX]
+        keys = b"".join(dict.fromkeys(key for key, _ in found))
+        position = {keys[at : at + KEY_BYTES]: at // KEY_BYTES for at in range(0, len(keys), 8)}
+        masks: dict[BrokerId, int] = {}
+        for key, next_hops in found:
+            for hop in next_hops:
+                masks[hop] = masks.get(hop, 0) | 1 << position[key]
+        sends = _sends(masks, len(position))
+        if len(self._topic_routes) >= self._topic_cache_max:
+            self._topic_routes.clear()
+        return self._topic_routes.setdefault((keys, sends), TopicRoute(keys, sends))
+
+    def _find_frame_route(
+        self, keys: bytes, mask: int, sender: BrokerId, origin: BrokerId
+    ) -> FrameRoute:
+        deliver, unknown = self._widened, 0
+        masks: dict[BrokerId, int] = {}
+        for index, at in enumerate(range(0, len(keys), KEY_BYTES)):
+            filters = self._filters_by_key.get(keys[at : at + KEY_BYTES])
+            if filters is None:
+                unknown += 1
+                continue
+            bit = mask & (1 << index)
+            for filter in filters:
+                route = self._routes[filter]
+                deliver = deliver or route.local
+                if bit:
+                    for hop in route.next_hops:
+                        if hop not in (sender, origin):
+                            masks[hop] = masks.get(hop, 0) | bit
+        return FrameRoute(deliver, _sends(masks, len(keys) // KEY_BYTES), unknown)
+
+    def _add_key(self, filter: str) -> None:
+        key = self._key(filter)
+        others = self._filters_by_key.get(key, ())
+        self._filters_by_key[key] = (*others, filter)
+        self.collisions.extend((other, filter) for other in others)
+
+    def _discard_key(self, filter: str) -> None:
+        key = self._key(filter)
+        rest = tuple(other for other in self._filters_by_key[key] if other != filter)
+        if rest:
+            self._filters_by_key[key] = rest
+        else:
+            del self._filters_by_key[key]
+
+    def _key(self, filter: str) -> bytes:
+        return self._key_of(filter).to_bytes(KEY_BYTES, "big")
+
+    def _forget_topics(self, filter: str) -> None:
+        """Note that answers about topics ``filter`` may match are no longer true."""
+        beginning = _literal_beginning(filter)
+        if beginning == filter:
+            self._topics.pop(filter, None)
+            return
+        self._generation += 1
+        self._notes.append(beginning)
+        if len(self._notes) > NOTES_MAX:
+            dropped = NOTES_MAX // 2
+            del self._notes[:dropped]
+            self._notes_start += dropped
+
+    def _still_true(self, topic: str, generation: int) -> bool:
+        """Whether no filter noted since ``generation`` can match ``topic``."""
+        since = generation - self._notes_start
+        return since >= 0 and not topic.startswith(tuple(self._notes[since:]))
+
+    def _evict_topics(self) -> None:
+        count = max(1, self._topic_cache_max // _EVICTED_SHARE)
+        for topic in list(islice(self._topics, count)):
+            del self._topics[topic]
+
+
+def _sends(masks: dict[BrokerId, int], k: int) -> Sends:
+    return tuple((hop, mask_bytes(masks[hop], k)) for hop in sorted(masks))
+
+
+def _literal_beginning(filter: str) -> str:
+    """What every topic that matches ``filter`` starts with; ``filter`` itself without wildcards."""
+    at = min((at for at in (filter.find("#"), filter.find("+")) if at >= 0), default=-1)
+    return filter if at < 0 else filter[:at].removesuffix("/")
+
+
+def _why(route: FilterRoute) -> str:
+    if route.next_hops:
+        return "has next hops"
+    if route.wanted:
+        return "others want it, but no neighbour leads to them now"
+    return "only our own clients subscribe to it"

@@ -1,0 +1,160 @@
+"""One hop of a batch: a frame is the payload of a PUBLISH between two agents.
+
+A frame is a parcel with a label. The label says where the parcel was made, by which filters it was
+routed and which of them this copy must still be carried on for; the parcel is the run of PUBLISH
+packets exactly as the origin's broker sent them. A relay replaces the label and never opens the
+parcel.
+
+Layout, big-endian: the header below, ``k`` filter keys of 8 bytes (ascending), ``ceil(k / 8)`` mask
+bytes, the body. Bit ``i`` of the mask is bit ``i % 8`` of byte ``i // 8``, so that the mask is a
+little-endian integer.
+
+Source: docs/protocol.md, section 5.
+"""
+
+import struct
+from dataclasses import dataclass
+from itertools import pairwise
+
+from federator.errors import DecodeError
+from federator.protocol.types import BrokerId, Epoch
+
+FRAME_VERSION = 1
+ACKNOWLEDGED_FLAG = 0x01  # the body holds QoS 1 or 2 packets; otherwise only QoS 0
+KEY_BYTES = 8
+FRAME_FILTERS_MAX = 65_535
+PUBLISH_BYTES_MIN = 6  # fixed header 2, topic length 2, a topic of 1, property length 1
+
+# version, flags, hops, hop_limit, sender, origin, epoch, seq, origin_time_us, publications, k
+_HEADER = struct.Struct(">BBBBIIQQQIH")
+HEADER_BYTES = _HEADER.size
+
+
+@dataclass(slots=True)
+class Frame:
+    """A decoded frame. Not frozen: one is made per arriving frame, on the hot path.
+
+    Attributes:
+        acknowledged: The body holds QoS 1 and 2 packets only; otherwise QoS 0 only.
+        hops: Links travelled before the one it just came over.
+        hop_limit: Links it may travel.
+        sender: The agent that sent this copy.
+        origin: The agent that made the frame.
+        origin_time_us: The origin's wall clock when it made the frame, in microseconds.
+        publications: How many PUBLISH packets the body holds, as the origin says.
+        keys: The filter keys as on the wire, ``KEY_BYTES`` each, ascending.
+        mask: Which of the filters the receiver must carry on; bit ``i`` is the ``i``-th key.
+        body: PUBLISH packets, back to back. A view of what ``unpack`` was given.
+    """
+
+    acknowledged: bool
+    hops: int
+    hop_limit: int
+    sender: BrokerId
+    origin: BrokerId
+    epoch: Epoch
+    seq: int
+    origin_time_us: int
+    publications: int
+    keys: bytes
+    mask: int
+    body: memoryview
+
+    @property
+    def k(self) -> int:
+        """How many filters the frame was routed by."""
+        return len(self.keys) // KEY_BYTES
+
+
+def mask_bytes(mask: int, k: int) -> bytes:
+    """The wire form of a mask over ``k`` filters."""
+    return mask.to_bytes((k + 7) // 8, "little")
+
+
+def pack_label(frame: Frame, *, hops: int, sender: BrokerId, mask: bytes) -> bytes:
+    """Everything of ``frame`` before the body, for its next hop.
+
+    Args:
+        frame: The frame, as received or as made here.
+        hops: Links travelled before the next one.
+        sender: We.
+        mask: The wire form of what the next hop must carry on.
+    """
+    keys = frame.keys
+    return (
+        _HEADER.pack(
+            FRAME_VERSION,
+            ACKNOWLEDGED_FLAG if frame.acknowledged else 0,
+            hops,
+            frame.hop_limit,
+            sender,
+            frame.origin,
+            frame.epoch,
+            frame.seq,
+            frame.origin_time_us,
+            frame.publications,
+            len(keys) // KEY_BYTES,
+        )
+        + keys
+        + mask
+    )
+
+
+def pack(frame: Frame) -> bytes:
+    """The wire form of ``frame``."""
+    mask = mask_bytes(frame.mask, frame.k)
+    return pack_label(frame, hops=frame.hops, sender=frame.sender, mask=mask) + frame.body
+
+
+def unpack(payload: bytes | memoryview) -> Frame:
+    """The frame in ``payload``. The packets of its body are not looked at.
+
+    Raises:
+        DecodeError: When a field is out of range or contradicts another.
+    """
+    size = len(payload)
+    if size < HEADER_BYTES:
+        raise DecodeError(f"frame: {size} bytes, at least {HEADER_BYTES} wanted")
+    (version, flags, hops, hop_limit, sender, origin, epoch, seq, time_us, publications, k) = (
+        _HEADER.unpack_from(payload)
+    )
+    if version != FRAME_VERSION:
+        raise DecodeError(f"frame: version {version}, {FRAME_VERSION} wanted")
+    if flags & ~ACKNOWLEDGED_FLAG:
+        raise DecodeError(f"frame: flags {flags:#04x}, at most {ACKNOWLEDGED_FLAG:#04x} wanted")
+    if hops >= hop_limit:
+        raise DecodeError(f"frame: {hops} hops of at most {hop_limit}")
+    if not k:
+        raise DecodeError("frame: no filters, at least 1 wanted")
+    view = memoryview(payload)
+    mask_at = HEADER_BYTES + k * KEY_BYTES
+    body_at = mask_at + (k + 7) // 8
+    body = view[body_at:]
+    if not publications or len(body) < publications * PUBLISH_BYTES_MIN:
+        raise DecodeError(f"frame: {len(body)} bytes hold {publications} publications")
+    mask = int.from_bytes(view[mask_at:body_at], "little")
+    if not mask or mask >> k:
+        raise DecodeError(f"frame: mask {mask:#x} over {k} filters")
+    keys = bytes(view[HEADER_BYTES:mask_at])
+    if k > 1:
+        _check_ascending(keys, k)
+    return Frame(
+        acknowledged=flags == ACKNOWLEDGED_FLAG,
+        hops=hops,
+        hop_limit=hop_limit,
+        sender=sender,
+        origin=origin,
+        epoch=epoch,
+        seq=seq,
+        origin_time_us=time_us,
+        publications=publications,
+        keys=keys,
+        mask=mask,
+        body=body,
+    )
+
+
+def _check_ascending(keys: bytes, k: int) -> None:
+    numbers = struct.unpack(f">{k}Q", keys)
+    if any(a >= b for a, b in pairwise(numbers)):
+        raise DecodeError("frame: filter keys are not ascending")
