@@ -1,0 +1,283 @@
+"""One real Mosquitto as a child process: started, stopped, killed, paused, restarted.
+
+The configuration asks for what federator asks of every broker, the subscription log topics, and
+leaves all limits at Mosquitto's defaults, so that what is measured here is what users have. The
+child dies with its parent: ``setpriv`` sets the parent-death signal before it becomes the broker,
+which therefore must not change its user afterwards (the kernel clears the signal when it does).
+
+Source: docs/ARCHITECTURE.md, "The grid"; Mosquitto's mosquitto.conf(5).
+"""
+
+import asyncio
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from federator.errors import LinkError
+
+START_TIMEOUT_S: Final = 10.0
+STOP_TIMEOUT_S: Final = 5.0
+POLL_S: Final = 0.01
+START_ATTEMPTS: Final = 3
+"""Only for a port chosen here: somebody may take it before the broker does."""
+
+PORT_RANGE: Final = range(20_000, 32_768)
+"""Below Linux's range for outgoing connections, which would otherwise race us for the port."""
+
+LOG_TOPIC_LINES: Final = (
+    "log_dest stderr",
+    "log_dest topic",
+    "log_type error",
+    "log_type warning",
+    "log_type notice",
+    "log_type information",
+    "log_type subscribe",
+    "log_type unsubscribe",
+)
+"""Naming any destination or type replaces the defaults, so the defaults are repeated."""
+
+# MQTT 3.1.1 CONNECT, clean session, keep-alive 10 s, client id "federator-probe" (ours: no
+# discovery counts it). Every CONNACK, a refusal too, shows a broker that serves.
+_PROBE: Final = b"\x10\x1b\x00\x04MQTT\x04\x02\x00\x0a\x00\x0ffederator-probe"
+_CONNACK: Final = 0x20
+
+
+def free_ports(count: int) -> list[int]:
+    """``count`` distinct TCP ports nobody listens on at 127.0.0.1, all held until all are chosen.
+
+    Raises:
+        LinkError: fewer than ``count`` ports of ``PORT_RANGE`` are free.
+    """
+    held: list[socket.socket] = []
+    ports: list[int] = []
+    try:
+        for port in random.SystemRandom().sample(PORT_RANGE, len(PORT_RANGE)):
+            if len(ports) == count:
+                return ports
+            candidate = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            held.append(candidate)
+            try:
+                candidate.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            ports.append(port)
+    finally:
+        for each in held:
+            each.close()
+    raise LinkError(f"{len(ports)} free ports in {PORT_RANGE}, wanted {count}")
+
+
+def find_mosquitto() -> str:
+    """Path of the broker's program; Debian keeps it outside many users' PATH.
+
+    Raises:
+        LinkError: Mosquitto is not installed.
+    """
+    path = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin"
+    found = shutil.which("mosquitto", path=path)
+    if found is None:
+        raise LinkError(f"no mosquitto in {path}: install it, or run script/setup")
+    return found
+
+
+class BrokerProcess:
+    """A Mosquitto on ``127.0.0.1:port``; an async context manager that starts and stops it.
+
+    Args:
+        folder: made when missing; holds the configuration, the log and the persistence file.
+        port: TCP port; ``None`` chooses a free one at the first start and keeps it.
+        extra_config: further lines of mosquitto.conf, after ours.
+        allow_anonymous: whether clients may come without a user name.
+        persistence: keep sessions and retained messages over a clean stop.
+        log_topics: whether the broker tells who subscribes (what federator asks of it).
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        port: int | None = None,
+        extra_config: tuple[str, ...] = (),
+        allow_anonymous: bool = True,
+        persistence: bool = False,
+        log_topics: bool = True,
+    ) -> None:
+        self.folder = folder
+        self.log_path = folder / "mosquitto.log"
+        self._port = port
+        self._extra_config = extra_config
+        self._allow_anonymous = allow_anonymous
+        self._persistence = persistence
+        self._log_topics = log_topics
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def host(self) -> str:
+        """Always loopback: a grid is an experiment, not a service."""
+        return "127.0.0.1"
+
+    @property
+    def port(self) -> int:
+        """The listener's TCP port, the same over restarts."""
+        if self._port is None:
+            raise LinkError("the broker has no port before its first start")
+        return self._port
+
+    @property
+    def url(self) -> str:
+        """What a configuration's ``broker.url`` wants."""
+        return f"mqtt://{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """Process id of the broker itself: ``setpriv`` turns into it."""
+        if self._process is None:
+            raise LinkError("the broker was never started")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process exists; a paused one does."""
+        return self._process is not None and self._process.poll() is None
+
+    async def start(self) -> None:
+        """Starts the broker and returns once it answers a CONNECT.
+
+        Raises:
+            LinkError: it ended at once or did not answer in time; the text ends with its log.
+        """
+        if self.running:
+            return
+        attempts = START_ATTEMPTS if self._port is None else 1
+        for attempt in range(attempts):
+            if self._port is None or attempt > 0:
+                (self._port,) = free_ports(1)
+            self._launch()
+            try:
+                await self._until_it_answers()
+            except LinkError:
+                self.kill9()
+                if attempt + 1 == attempts:
+                    raise
+            except BaseException:  # cancelled: leave nothing behind
+                self.kill9()
+                raise
+            else:
+                return
+
+    async def stop(self) -> None:
+        """Ends the broker cleanly (clients get their Wills out), by force when it does not obey."""
+        if self._process is None or not self.running:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        self._process.send_signal(signal.SIGCONT)  # a paused process obeys nothing
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while self.running:
+            if time.monotonic() > deadline:
+                self.kill9()
+            await asyncio.sleep(POLL_S)
+
+    async def restart(self) -> None:
+        """Stops cleanly and starts again on the same port."""
+        await self.stop()
+        await self.start()
+
+    def kill9(self) -> None:
+        """Ends it as a crash does: no Will, nothing saved. Returns when it is gone."""
+        if self._process is not None and self.running:
+            self._process.kill()
+            self._process.wait(STOP_TIMEOUT_S)
+
+    def pause(self) -> None:
+        """Stops it without closing a socket: the silent failure."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Lets a paused broker go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def reload(self) -> None:
+        """Makes it read its configuration, passwords and ACL again."""
+        os.kill(self.pid, signal.SIGHUP)
+
+    def log_tail(self, lines: int = 5) -> str:
+        """The last lines of its log, for messages to people."""
+        if not self.log_path.exists():
+            return ""
+        text = self.log_path.read_text(encoding="utf-8", errors="replace")
+        return "\n".join(text.splitlines()[-lines:])
+
+    def configuration(self) -> str:
+        """The text of its mosquitto.conf."""
+        lines = [f"listener {self.port} {self.host}"]
+        lines.append(f"allow_anonymous {str(self._allow_anonymous).lower()}")
+        if os.geteuid() == 0:
+            lines.append("user root")  # a change of user would clear the parent-death signal
+        if self._log_topics:
+            lines.extend(LOG_TOPIC_LINES)
+        if self._persistence:
+            lines.append("persistence true")
+            lines.append(f"persistence_location {self.folder.resolve()}/")
+        lines.extend(self._extra_config)
+        return "\n".join(lines) + "\n"
+
+    def _launch(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        conf = self.folder / "mosquitto.conf"
+        conf.write_text(self.configuration(), encoding="utf-8")
+        setpriv = shutil.which("setpriv")
+        die_with_parent = [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*die_with_parent, find_mosquitto(), "-c", str(conf)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C at the terminal is for us; we end it in order
+            )
+
+    async def _until_it_answers(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not await self._answers():
+            if not self.running:
+                raise LinkError(f"mosquitto on port {self.port} ended at once:\n{self.log_tail()}")
+            if time.monotonic() > deadline:
+                raise LinkError(
+                    f"mosquitto on port {self.port} did not answer a CONNECT within "
+                    f"{START_TIMEOUT_S} s:\n{self.log_tail()}"
+                )
+            await asyncio.sleep(POLL_S)
+
+    async def _answers(self) -> bool:
+        try:
+            async with asyncio.timeout(1.0):
+                reader, writer = await asyncio.open_connection(self.host, self.port)
+                try:
+                    writer.write(_PROBE)
+                    first = await reader.read(1)
+                    writer.write(b"\xe0\x00")  # DISCONNECT
+                finally:
+                    writer.close()
+        except (OSError, TimeoutError):
+            return False
+        # A stranger on our port may answer too: only a live child of ours counts.
+        return first[:1] == bytes([_CONNACK]) and self.running
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
