@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -49,18 +50,18 @@ _PROBE: Final = b"\x10\x1b\x00\x04MQTT\x04\x02\x00\x0a\x00\x0ffederator-probe"
 _CONNACK: Final = 0x20
 
 
-def free_ports(count: int) -> list[int]:
-    """``count`` distinct TCP ports nobody listens on at 127.0.0.1, all held until all are chosen.
+def free_ports(count: int, *, among: Sequence[int] = PORT_RANGE) -> list[int]:
+    """``count`` distinct TCP ports nobody holds at 127.0.0.1, all held until all are chosen.
 
     Raises:
-        LinkError: fewer than ``count`` ports of ``PORT_RANGE`` are free.
+        LinkError: fewer than ``count`` ports of ``among`` are free.
     """
     held: list[socket.socket] = []
     ports: list[int] = []
     try:
-        for port in random.SystemRandom().sample(PORT_RANGE, len(PORT_RANGE)):
+        for port in random.SystemRandom().sample(among, len(among)):
             if len(ports) == count:
-                return ports
+                break
             candidate = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             held.append(candidate)
             try:
@@ -71,7 +72,19 @@ def free_ports(count: int) -> list[int]:
     finally:
         for each in held:
             each.close()
-    raise LinkError(f"{len(ports)} free ports in {PORT_RANGE}, wanted {count}")
+    if len(ports) < count:
+        raise LinkError(f"{len(ports)} free ports in {among}, wanted {count}")
+    return ports
+
+
+def _check_free(port: int) -> None:
+    """A stranger who serves the port would answer our probe in the broker's name."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as candidate:
+        candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the broker does
+        try:
+            candidate.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise LinkError(f"port {port} of 127.0.0.1: {error.strerror}") from error
 
 
 def find_mosquitto() -> str:
@@ -159,8 +172,9 @@ class BrokerProcess:
         for attempt in range(attempts):
             if self._port is None or attempt > 0:
                 (self._port,) = free_ports(1)
-            self._launch()
             try:
+                _check_free(self.port)
+                self._launch()
                 await self._until_it_answers()
             except LinkError:
                 self.kill9()
@@ -267,8 +281,7 @@ class BrokerProcess:
                     writer.close()
         except (OSError, TimeoutError):
             return False
-        # A stranger on our port may answer too: only a live child of ours counts.
-        return first[:1] == bytes([_CONNACK]) and self.running
+        return first == bytes([_CONNACK]) and self.running
 
     async def __aenter__(self) -> Self:
         await self.start()

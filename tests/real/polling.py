@@ -1,0 +1,24 @@
+"""Waiting for a condition with a deadline: what tests use where others would sleep."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+DEADLINE_S = 20.0
+"""Far above what any condition here takes, so that only a real failure meets it."""
+
+POLL_S = 0.01
+
+
+async def until(
+    condition: Callable[[], bool], what: str, *, deadline_s: float = DEADLINE_S
+) -> None:
+    """Returns as soon as ``condition()`` holds.
+
+    Raises:
+        AssertionError: it did not within ``deadline_s``; the text names ``what``.
+    """
+    end = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < end, f"not within {deadline_s} s: {what}"
+        await asyncio.sleep(POLL_S)
