@@ -1,0 +1,5 @@
+"""``python -m federator.cli``."""
+
+from federator.cli import main
+
+main()

@@ -1,0 +1,27 @@
+"""``federator check-config``: read the configuration as ``run`` would, and stop there."""
+
+from pathlib import Path
+
+import click
+
+from federator.cli.options import config_option, settings_from
+from federator.config.reference import reference
+
+
+@click.command(name="check-config")
+@config_option
+@click.option("--reference", "show_reference", is_flag=True, help="Print every key, as Markdown.")
+def command(config: Path | None, show_reference: bool) -> None:
+    """Say whether a configuration can be used. Nothing is connected to."""
+    if show_reference:
+        click.echo(reference(), nl=False)
+        return
+    settings = settings_from(config)
+    for notice in settings.notices():
+        details = " ".join(f"{key}={value}" for key, value in notice.details.items())
+        click.echo(f"federator: {notice.level}: {notice.name} {details}", err=True)
+    neighbours = len(settings.neighbours)
+    click.echo(
+        f"broker {settings.broker.id} at {settings.broker.url}, federation {settings.federation}, "
+        f"{neighbours} neighbour{'' if neighbours == 1 else 's'}: the configuration can be used"
+    )

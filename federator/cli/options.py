@@ -1,0 +1,49 @@
+"""What several verbs share: which configuration, and how rows are aligned."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from federator.config import Settings, load
+
+DEFAULT_CONFIG = Path("/etc/federator/federator.toml")
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def config_option(function: _Function) -> _Function:
+    """``-c FILE``; without it $FEDERATOR_CONFIG, the usual file, or the environment alone."""
+    return click.option(
+        "-c",
+        "--config",
+        type=click.Path(path_type=Path),
+        help=f"Configuration file. [$FEDERATOR_CONFIG or {DEFAULT_CONFIG}]",
+    )(function)
+
+
+def settings_from(path: Path | None) -> Settings:
+    """Load the configuration that ``path`` or the surroundings name.
+
+    Raises:
+        ConfigError: What to mend.
+    """
+    if path is None and (named := os.environ.get("FEDERATOR_CONFIG")):
+        path = Path(named)
+    told_by_environment = any(key.startswith("FEDERATOR_BROKER__") for key in os.environ)
+    if path is None and (DEFAULT_CONFIG.exists() or not told_by_environment):
+        path = DEFAULT_CONFIG
+    return load(path, os.environ)
+
+
+def columns(rows: Sequence[Sequence[object]], *, indent: int = 0) -> list[str]:
+    """Rows as lines, each column as wide as its widest cell."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        " " * indent
+        + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    ]

@@ -1,0 +1,127 @@
+"""The configuration reference, written from the settings themselves so that it cannot be wrong."""
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from federator.config.settings import NeighbourSettings, Settings
+
+_HEAD = """\
+# Configuration
+
+One TOML file, by default `/etc/federator/federator.toml`. Three lines are enough to stand alone,
+five to join (name your broker, and any one broker that already takes part):
+
+```toml
+[broker]
+id = 1
+url = "mqtt://127.0.0.1:1883"
+[[neighbours]]
+url = "mqtt://gateway-2:1883"
+```
+
+Every key can also come from the environment, which wins over the file: `broker.id` is
+`FEDERATOR_BROKER__ID`. Lists are JSON: `FEDERATOR_NEIGHBOURS='[{"url": "mqtt://gateway-2"}]'`. With
+`FEDERATOR_BROKER__...` set no file is needed. Variables that name no section, such as
+`FEDERATOR_PORT`, are left alone: orchestrators set such names by themselves.
+
+`federator check-config` reads all of it, certificates and secret files included, and says in one
+line what to mend: `federator: FILE[:LINE]: what: how to mend`. Exit codes are those of
+`sysexits.h`:
+
+| code | meaning |
+| --- | --- |
+| 64 | the command line is wrong |
+| 66 | the configuration file is missing |
+| 69 | a port is taken; with `--fail-fast`: the broker cannot be reached |
+| 70 | a mistake of ours |
+| 73 | the state folder cannot be made or written |
+| 75 | another agent uses the state folder |
+| 77 | a file cannot be read, or others can read a secret; with `--fail-fast`: credentials refused |
+| 78 | the configuration, or with `--fail-fast` the broker's, must be mended |
+
+By default `mqtt://` to other hosts is allowed, so that joining stays five lines; when a user name
+would travel in clear the agent warns at start (`credentials_in_clear`). Set
+`links.allow_plaintext = false` to make it an error.
+
+This page is written by `federator check-config --reference > docs/configuration.md`.
+"""
+
+_NOT_IN_TABLE = "|"
+
+
+def reference() -> str:
+    """Markdown: every key with its type, default and meaning."""
+    top = {name: info for name, info in Settings.model_fields.items() if _section(info) is None}
+    plain = {name: info for name, info in top.items() if name != "neighbours"}
+    blocks = [_HEAD, _table("## Top level", "Before the first section.", plain)]
+    for name, info in Settings.model_fields.items():
+        if (section := _section(info)) is not None:
+            blocks.append(_table(f"## [{name}]", section.__doc__ or "", section.model_fields))
+        elif name == "neighbours":
+            fields = NeighbourSettings.model_fields
+            blocks.append(_table("## [[neighbours]]", NeighbourSettings.__doc__ or "", fields))
+    return "\n".join(blocks)
+
+
+def _section(info: FieldInfo) -> type[BaseModel] | None:
+    annotation = info.annotation
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return None
+
+
+def _table(title: str, about: str, fields: dict[str, FieldInfo]) -> str:
+    lines = [title, "", " ".join(about.split()), "", "| key | type | default | meaning |"]
+    lines.append("| --- | --- | --- | --- |")
+    for name, info in fields.items():
+        meaning = (info.description or "").replace(_NOT_IN_TABLE, "\\|")
+        lines.append(f"| `{name}` | {_type(info)} | {_default(info)} | {meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+def _type(info: FieldInfo) -> str:
+    spelled = str(info.annotation)
+    names = {
+        "Literal": "one of a few",
+        "tuple": "list of text",
+        "Path": "path",
+        "SecretStr": "text",
+        "bool": "true or false",
+        "int": "integer",
+        "str": "text",
+    }
+    kind = next(word for key, word in names.items() if key in spelled)
+    if kind == "one of a few":
+        literals = spelled.partition("[")[2].rstrip("]").replace("'", "")
+        return ", ".join(f'`"{text.strip()}"`' for text in literals.split(","))
+    low = high = None
+    for rule in _rules(info):
+        low = getattr(rule, "ge", low)
+        high = getattr(rule, "le", high)
+        below = getattr(rule, "lt", None)
+        high = high if below is None else below - 1
+    return kind if low is None or high is None else f"{kind}, {low} to {high}"
+
+
+def _rules(info: FieldInfo) -> list[object]:
+    """The constraints of a field, also those inside ``... | None``."""
+    inner = [arg for arg in getattr(info.annotation, "__args__", ()) if arg is not type(None)]
+    nested = [meta for arg in inner for meta in getattr(arg, "__metadata__", ())]
+    return [
+        rule
+        for meta in [*info.metadata, *nested]
+        for rule in ([*meta.metadata] if isinstance(meta, FieldInfo) else [meta])
+    ]
+
+
+def _default(info: FieldInfo) -> str:
+    if info.default is PydanticUndefined:
+        return "required"
+    if info.default is None:
+        return ""
+    if isinstance(info.default, bool):
+        return f"`{str(info.default).lower()}`"
+    if isinstance(info.default, tuple):
+        return "`[]`"
+    return f"`{info.default}`" if isinstance(info.default, int) else f'`"{info.default}"`'

@@ -1,0 +1,129 @@
+"""What Prometheus sees: one table of names, kinds and meanings.
+
+Whoever counts keeps plain integers; when a scrape comes the app hands all of them over by the
+attribute names in this table and gets metric families back. So the data path pays an addition, and
+a metric's name is written once.
+
+Names follow Prometheus: base units, ``_total`` for counters. No label holds a topic or a client;
+the one label is ``neighbour``, bounded by ``NEIGHBOURS_MAX``.
+
+Source: https://prometheus.io/docs/practices/naming/
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+Kind = Literal["counter", "gauge"]
+Value = int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One metric: ``attribute`` is the name under which its value is handed over."""
+
+    attribute: str
+    name: str
+    kind: Kind
+    help: str
+
+
+def _table(kind: Kind, *rows: tuple[str, str, str]) -> tuple[Definition, ...]:
+    suffix = "_total" if kind == "counter" else ""
+    return tuple(
+        Definition(attribute, f"federator_{name}{suffix}", kind, meaning)
+        for attribute, name, meaning in rows
+    )
+
+
+AGENT = _table(
+    "gauge",
+    ("ready", "ready", "1 when publications flow."),
+    ("broker_connected", "broker_connected", "1 when our own broker answers."),
+    ("epoch", "epoch", "Incarnation of this agent."),
+    ("neighbours_up", "neighbours_up", "Links that work both ways."),
+    ("cores", "cores", "Cores this agent knows."),
+    ("filters", "filters", "Filters this agent holds, its own and others'."),
+    ("local_filters", "local_filters", "Filters that clients of our broker subscribe to."),
+    ("widened", "discovery_widened", "1 while more is asked for than is known to be needed."),
+    ("send_queue_bytes", "send_queue_bytes", "Bytes waiting to be sent, all connections."),
+    ("topic_cache_size", "topic_cache_entries", "Topics whose route is cached."),
+    ("origins", "duplicate_window_origins", "Origins in the duplicate window."),
+    ("loop_lag_s", "event_loop_lag_seconds", "How late the event loop last ran a timer."),
+) + _table(
+    "counter",
+    ("control_in", "control_messages_received", "Control messages heard."),
+    ("control_out", "control_messages_sent", "Control messages sent."),
+    ("control_bytes_out", "control_sent_bytes", "Bytes of control messages sent."),
+    ("control_malformed", "control_messages_malformed", "Control messages that do not decode."),
+    ("control_dropped", "control_messages_dropped", "Control messages not sent: queue or link."),
+    ("publications_in", "publications_received", "Publications of our broker's clients taken up."),
+    ("publications_out", "publications_delivered", "Publications handed to our broker."),
+    (
+        "publications_dropped",
+        "publications_dropped",
+        "Publications lost here: queue full, no link.",
+    ),
+    ("frames_in", "frames_received", "Frames from neighbours."),
+    ("frames_out", "frames_sent", "Frames to neighbours."),
+    ("frame_bytes_in", "frames_received_bytes", "Bytes of frames from neighbours."),
+    ("frame_bytes_out", "frames_sent_bytes", "Bytes of frames to neighbours."),
+    ("frames_duplicate", "frames_duplicate", "Frames suppressed: already handled."),
+    ("frames_malformed", "frames_malformed", "Frames that do not decode."),
+    ("frames_hop_limit", "frames_hop_limit", "Frames dropped: too many hops."),
+    ("frames_dropped", "frames_dropped", "Frames not sent: queue full or link down."),
+    ("frames_unroutable", "frames_unroutable", "Frames whose filters are unknown here."),
+    ("reconnects", "reconnects", "Connections made again after a loss, all brokers."),
+    ("log_lines", "discovery_log_lines", "Lines read from the broker's log topics."),
+    ("log_lines_ambiguous", "discovery_log_lines_ambiguous", "Lines with more than one reading."),
+    ("log_lines_malformed", "discovery_log_lines_malformed", "Lines not understood."),
+    ("client_drops", "broker_dropped_ours", "Times the broker said it drops messages for us."),
+    ("http_refused", "http_connections_refused", "HTTP connections beyond the limit."),
+)
+"""Values of the whole agent."""
+
+LINK = _table(
+    "gauge",
+    ("up", "link_up", "1 when the link works both ways."),
+    ("rtt_s", "link_round_trip_seconds", "Last measured round trip."),
+    ("cost", "link_cost", "Cost of the link."),
+) + _table(
+    "counter",
+    ("bytes_in", "link_received_bytes", "Bytes read from the neighbour's broker."),
+    ("bytes_out", "link_sent_bytes", "Bytes written to the neighbour's broker."),
+    ("packets_out", "link_sent_packets", "MQTT packets written."),
+    ("drops", "link_dropped", "Frames and messages not sent: queue full or link down."),
+    ("reconnects", "link_reconnects", "Connections made again after a loss."),
+)
+"""Values of one link, labelled with the neighbour's id."""
+
+_TYPES = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
+
+
+def families(
+    agent: Mapping[str, Value], links: Mapping[int, Mapping[str, Value]]
+) -> Iterator[Metric]:
+    """Metric families for what was handed over; an absent value is an absent metric.
+
+    Args:
+        agent: Attribute names of ``AGENT`` and their values.
+        links: By neighbour id, attribute names of ``LINK`` and their values.
+
+    Raises:
+        KeyError: A value has no row in the table.
+    """
+    if unknown := set(agent) - {row.attribute for row in AGENT}:
+        raise KeyError(f"no metric for {sorted(unknown)}")
+    if unknown := {key for link in links.values() for key in link} - {r.attribute for r in LINK}:
+        raise KeyError(f"no link metric for {sorted(unknown)}")
+    for row in AGENT:
+        if (value := agent.get(row.attribute)) is not None:
+            yield _TYPES[row.kind](row.name, row.help, value=value)
+    for row in LINK:
+        family = _TYPES[row.kind](row.name, row.help, labels=["neighbour"])
+        for neighbour in sorted(links):
+            if (value := links[neighbour].get(row.attribute)) is not None:
+                family.add_metric([str(neighbour)], value)
+        yield family
