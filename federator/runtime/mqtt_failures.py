@@ -1,0 +1,58 @@
+"""Why a broker could not be reached, in a few words an operator can act on."""
+
+import errno
+import socket
+import ssl
+
+from mqtt5 import ConnAckPacket, ConnAckReasonCode, DisconnectPacket
+
+_REFUSED = f"[Errno {errno.ECONNREFUSED}]"
+
+# The codec's reason codes are no IntEnum, whatever its stub says: neither hashable nor ordered.
+_CONNACK_TEXT = {
+    int(ConnAckReasonCode.BAD_USER_NAME_OR_PASSWORD): "wrong user name or password",
+    # Mosquitto 2.0 answers a wrong password with this code as well.
+    int(
+        ConnAckReasonCode.NOT_AUTHORIZED
+    ): "not authorized: wrong user name or password, or no right",
+    int(ConnAckReasonCode.UNSUPPORTED_PROTOCOL_VERSION): "the broker does not speak MQTT 5",
+    int(ConnAckReasonCode.CLIENT_ID_NOT_VALID): "the broker does not accept our client id",
+}
+
+
+def refusal(ack: ConnAckPacket) -> str:
+    """What a CONNACK with an error code means."""
+    text = _CONNACK_TEXT.get(int(ack.reason_code)) or ack.reason_code.name.lower().replace("_", " ")
+    return f"refused: {text}" + (f" ({ack.reason_str})" if ack.reason_str else "")
+
+
+def dismissal(packet: DisconnectPacket) -> str:
+    """What a DISCONNECT from the broker means."""
+    text = packet.reason_code.name.lower().replace("_", " ")
+    text = f"the broker disconnected us: {text} (0x{int(packet.reason_code):02x})"
+    return text + (f": {packet.reason_str}" if packet.reason_str else "")
+
+
+def explain(error: BaseException | None, *, host: str) -> str:
+    """One short line about the failure of a connection to ``host``; ``None`` is an orderly end."""
+    match error:
+        case None:
+            return "the broker closed the connection"
+        case ssl.SSLCertVerificationError():
+            return f"TLS: certificate not accepted: {error.verify_message}"
+        case ssl.SSLError():
+            return f"TLS: {(error.reason or str(error)).lower().replace('_', ' ')}"
+        case socket.gaierror():
+            return f"cannot resolve {host!r}: {error.strerror}"
+        case ConnectionRefusedError():
+            return "connection refused: is the broker running?"
+        case ConnectionResetError() | BrokenPipeError():
+            return "connection reset"
+        case OSError(errno=None) if str(error).count(_REFUSED):  # several addresses were tried
+            return "connection refused: is the broker running?"
+        case UnicodeError():
+            return f"cannot resolve {host!r}: not a host name"
+        case OSError():
+            return error.strerror or str(error) or type(error).__name__
+        case _:
+            return str(error) or type(error).__name__

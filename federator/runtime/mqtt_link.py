@@ -1,0 +1,531 @@
+"""A client of one broker that stays: connects, subscribes, publishes, reconnects for ever.
+
+Nothing here waits for the broker: publications are taken or refused at once, and what arrives is
+handed over a whole socket read at a time, from the socket's callback. ``run`` only opens
+connections, keeps them alive and backs off; the work happens in callbacks.
+
+Source: docs/ARCHITECTURE.md, "The link"; OASIS MQTT 5.0.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+import ssl
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import structlog
+from mqtt5 import (
+    ConnAckPacket,
+    ConnAckReasonCode,
+    ConnectPacket,
+    DisconnectPacket,
+    DisconnectReasonCode,
+    Packet,
+    PingRespPacket,
+    PublishPacket,
+    QoS,
+    TopicFilter,
+    Will,
+)
+
+from federator.errors import LinkError
+from federator.runtime.backoff import Backoff
+from federator.runtime.mqtt_failures import dismissal, explain, refusal
+from federator.runtime.mqtt_session import RECEIVE_MAX, BrokerLimits, Session
+from federator.runtime.mqtt_transport import PacketTransport
+from federator.runtime.mqtt_wire import (
+    PINGREQ,
+    PUBACK,
+    PUBREC,
+    Inbound,
+    Out,
+    acknowledgement,
+    is_publish,
+    packet_id_at,
+    read_packets,
+    split_run,
+)
+
+PACKET_BYTES_MAX = 16 * 1024 * 1024
+SEND_QUEUE_BYTES_MAX = 16 * 1024 * 1024
+CONNECT_TIMEOUT_S = 5.0
+CLOSE_TIMEOUT_S = 1.0
+
+__all__ = ["Endpoint", "Inbound", "LinkCounters", "LinkHandler", "MqttLink"]
+
+_EXPECTED = (OSError, UnicodeError, LinkError)  # UnicodeError: of an impossible host name
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a broker is and who we are there."""
+
+    host: str
+    port: int
+    username: str | None = None
+    password: bytes | None = None
+    tls: ssl.SSLContext | None = None
+
+    def __repr__(self) -> str:  # never the password
+        return f"Endpoint({self.host}:{self.port}{' tls' if self.tls else ''})"
+
+
+@dataclass(slots=True)
+class LinkCounters:
+    """What happened on a link since it was made. Bytes are those of MQTT packets, without TLS.
+
+    Attributes:
+        publishes_dropped: Publications refused or lost: no room, no connection, or too long.
+        publishes_rejected: QoS 1 and 2 publications the broker answered with an error.
+        attempts: Connections tried.
+        connects: Connections the broker accepted.
+    """
+
+    bytes_in: int = 0
+    bytes_out: int = 0
+    publishes_in: int = 0
+    publishes_out: int = 0
+    publishes_dropped: int = 0
+    publishes_rejected: int = 0
+    attempts: int = 0
+    connects: int = 0
+
+
+class LinkHandler(Protocol):
+    """Told what happens on a link, synchronously and from the socket's callback: be quick.
+
+    An exception out of any of these is a bug of ours and comes out of ``MqttLink.run``.
+    """
+
+    def on_up(self, link: "MqttLink", session_present: bool) -> None:
+        """The broker accepted the connection; subscriptions are on their way."""
+
+    def on_subscribed(self, link: "MqttLink") -> None:
+        """Every wanted subscription was answered: after each connection and after each change."""
+
+    def on_down(self, link: "MqttLink", reason: str) -> None:
+        """A connection that was up is gone."""
+
+    def on_publishes(self, link: "MqttLink", chunk: memoryview, publishes: list[Inbound]) -> None:
+        """All publications of one socket read, in order, each QoS 2 one once.
+
+        ``chunk`` is reused as soon as this returns: copy what must stay.
+        """
+
+
+class MqttLink:
+    """One client id at one broker.
+
+    Args:
+        endpoint: The broker.
+        handler: Told what happens.
+        client_id: Ours at that broker.
+        clean_start: The first connection of ``run`` starts a new session. Later ones resume it when
+            ``session_expiry_s`` is positive, and start a new one otherwise.
+        session_expiry_s: How long the broker keeps the session after a connection.
+        keep_alive_s: A silent broker is given up after this long at the latest (half of it without
+            a sign of life, after a PINGREQ).
+        will: Published by the broker when we vanish; a callable is asked before each connection.
+        reconnect_min_ms: Upper bound of the first delay before reconnecting.
+        reconnect_max_ms: Upper bound of every such delay.
+        send_queue_bytes_max: Bound of each send queue, and of unacknowledged QoS 1 and 2 messages.
+        packet_bytes_max: A longer packet from the broker closes the connection.
+        connect_timeout_s: From the first SYN to CONNACK.
+        rng: Source of jitter.
+        acknowledge: Acknowledge publications once the handler returned. When false, the owner calls
+            ``acknowledge`` for each QoS 1 and 2 publication.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        handler: LinkHandler,
+        *,
+        client_id: str,
+        clean_start: bool = True,
+        session_expiry_s: int = 0,
+        keep_alive_s: int = 10,
+        will: Will | Callable[[], Will | None] | None = None,
+        reconnect_min_ms: int = 100,
+        reconnect_max_ms: int = 5_000,
+        send_queue_bytes_max: int = SEND_QUEUE_BYTES_MAX,
+        packet_bytes_max: int = PACKET_BYTES_MAX,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        rng: random.Random | None = None,
+        acknowledge: bool = True,
+    ) -> None:
+        self.endpoint = endpoint
+        self.client_id = client_id
+        self.last_error: str | None = None
+        self.refused_with: ConnAckReasonCode | None = None
+        self.limits: BrokerLimits | None = None
+        self._handler = handler
+        self._clean_start = clean_start
+        self._session_expiry_s = session_expiry_s
+        self._keep_alive_s = keep_alive_s
+        self._will = will
+        self._send_queue_bytes_max = send_queue_bytes_max
+        self._packet_bytes_max = packet_bytes_max
+        self._connect_timeout_s = connect_timeout_s
+        self._backoff = Backoff(
+            min_ms=reconnect_min_ms, max_ms=reconnect_max_ms, rng=rng or random.Random()
+        )
+        self._session = Session(queue_bytes_max=send_queue_bytes_max, acknowledge=acknowledge)
+        self._counters = LinkCounters()
+        self._pipe: PacketTransport | None = None
+        self._accepted: asyncio.Future[None] | None = None
+        self._up = False
+        self._stopping = asyncio.Event()
+        self._answer_in_s = keep_alive_s / 2
+        self._logged_error: str | None = None
+        self._rejection_logged = False
+        self._log = _log.bind(client_id=client_id, broker=f"{endpoint.host}:{endpoint.port}")
+
+    # State
+
+    @property
+    def connected(self) -> bool:
+        """The broker accepted the connection and it is not lost."""
+        return self._up
+
+    @property
+    def subscribed(self) -> bool:
+        """Connected, and every subscription was answered."""
+        return self._up and self._session.subscriptions.settled
+
+    @property
+    def refused_filters(self) -> dict[str, int]:
+        """Wanted filters that the broker refused, with its reason codes."""
+        return dict(self._session.subscriptions.refused)
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes that wait in the send queues, beside those the transport holds."""
+        return self._pipe.queued_bytes if self._pipe is not None else 0
+
+    @property
+    def unacknowledged(self) -> int:
+        """QoS 1 and 2 messages taken and not yet acknowledged by the broker."""
+        return self._session.window.in_flight + self._session.window.waiting
+
+    @property
+    def session_number(self) -> int:
+        """Names the broker's session; see ``acknowledge``."""
+        return self._session.number
+
+    @property
+    def counters(self) -> LinkCounters:
+        """A copy, up to date."""
+        pipe = self._pipe
+        return replace(
+            self._counters,
+            bytes_in=self._counters.bytes_in + (pipe.bytes_in if pipe else 0),
+            bytes_out=self._counters.bytes_out + (pipe.bytes_out if pipe else 0),
+            publishes_dropped=self._counters.publishes_dropped + self._session.window.oversized,
+            publishes_rejected=self._session.window.rejected,
+        )
+
+    # Subscribing and publishing
+
+    def subscribe(self, filters: Iterable[TopicFilter]) -> None:
+        """Want ``filters``, now and after every reconnect."""
+        out: Out = []
+        self._session.subscriptions.subscribe(filters, out)
+        self._send(out)
+
+    def unsubscribe(self, filters: Iterable[str]) -> None:
+        """Want ``filters`` no longer."""
+        out: Out = []
+        self._session.subscriptions.unsubscribe(filters, out)
+        self._send(out)
+
+    def publish(self, topic: str, payload: bytes, *, qos: int = 0, urgent: bool = False) -> bool:
+        """Publish; ``False`` when it was dropped (and counted).
+
+        QoS 0 needs a connection and room. QoS 1 and 2 need room, and are kept until acknowledged.
+        """
+        if qos == 0:
+            return self._send_qos0(PublishPacket(topic, payload).write(), 1, urgent=urgent)
+        packet = bytearray(PublishPacket(topic, payload, qos=QoS(qos), packet_id=1).write())
+        return self.publish_packet(packet, packet_id_at(packet), qos)
+
+    def write_packets(self, parts: Sequence[bytes | memoryview], count: int) -> bool:
+        """Send a run of ``count`` ready-made QoS 0 PUBLISH packets; ``False`` when dropped.
+
+        The parts are copied. They may cut packets anywhere.
+        """
+        return self._send_qos0(b"".join(parts), count, urgent=False)
+
+    def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
+        """Send a ready-made QoS 1 or 2 PUBLISH packet; ``False`` when there is no room to keep it.
+
+        Args:
+            packet: Ours from now on: its identifier and DUP flag are written in place.
+            packet_id_at: Where the identifier stands.
+            qos: 1 or 2, as in the packet.
+        """
+        out: Out = []
+        if not self._session.window.offer(packet, packet_id_at, qos, out):
+            self._counters.publishes_dropped += 1
+            return False
+        self._counters.publishes_out += 1
+        self._send(out)
+        return True
+
+    def acknowledge(self, packet_ids: Iterable[tuple[int, int]], *, session_number: int) -> None:
+        """Acknowledge publications, as (packet id, QoS), in the order received.
+
+        Identifiers of another session than ``session_number`` are stale and ignored.
+        """
+        if self._up and session_number == self._session.number:
+            out: Out = [
+                acknowledgement(PUBACK if qos == 1 else PUBREC, packet_id)
+                for packet_id, qos in packet_ids
+            ]
+            self._send(out)
+
+    def _send_qos0(self, run: bytes, count: int, *, urgent: bool) -> bool:
+        pipe = self._pipe
+        if not self._up or pipe is None or self.limits is None:
+            self._counters.publishes_dropped += count
+            return False
+        if len(run) > self.limits.packet_bytes_max:
+            short = [p for p in split_run(run) if len(p) <= self.limits.packet_bytes_max]
+            self._counters.publishes_dropped += count - len(short)
+            run, count = b"".join(short), len(short)
+            if not short:
+                return False
+        if not pipe.send(run, urgent=urgent, publications=count):
+            self._counters.publishes_dropped += count
+            return False
+        self._counters.publishes_out += count
+        return True
+
+    def _send(self, out: Out) -> None:
+        """Send what the session asks for: control first. The session keeps what may get lost."""
+        pipe = self._pipe
+        if pipe is None or not out:
+            return
+        if len(out) == 1:
+            pipe.send(out[0], urgent=not is_publish(out[0]), refusable=False)
+            return
+        control = b"".join([packet for packet in out if not is_publish(packet)])
+        if control:
+            pipe.send(control, urgent=True, refusable=False)
+        publishes = b"".join([packet for packet in out if is_publish(packet)])
+        if publishes:
+            pipe.send(publishes, refusable=False)
+
+    # Receiving
+
+    def _on_read(self, chunk: memoryview) -> int:
+        """Handle every whole packet in ``chunk``; return where the rest begins."""
+        publishes: list[Inbound] = []
+        others: list[Packet] = []
+        failure: LinkError | None = None
+        used = 0
+        try:
+            used = read_packets(chunk, publishes, others)
+        except LinkError as error:
+            failure = error
+        out: Out = []
+        for packet in others:
+            failure = self._on_packet(packet, out) or failure
+        if publishes and self._up:
+            admitted = self._session.admit(publishes, out)
+            self._counters.publishes_in += len(admitted)
+            if admitted:
+                self._handler.on_publishes(self, chunk, admitted)
+        self._send(out)
+        if failure is not None:
+            raise failure
+        return used
+
+    def _on_packet(self, packet: Packet, out: Out) -> LinkError | None:
+        """Take one packet that is no PUBLISH; return why the connection must end, if it must."""
+        match packet:
+            case ConnAckPacket():
+                return self._on_connack(packet)
+            case PingRespPacket():
+                return None
+            case DisconnectPacket():
+                return LinkError(dismissal(packet))
+            case _:
+                return self._on_session_packet(packet, out)
+
+    def _on_session_packet(self, packet: Packet, out: Out) -> LinkError | None:
+        """Let the session take a packet, and report what came of it."""
+        if not self._up:
+            return LinkError(f"unexpected {type(packet).__name__} before CONNACK")
+        settled = self._session.subscriptions.settled
+        newly_refused = self._session.on_packet(packet, out)
+        for pattern, reason in newly_refused.items():
+            self._log.warning("link.subscription_refused", filter=pattern, reason=f"0x{reason:02x}")
+        if self._session.window.first_rejection is not None and not self._rejection_logged:
+            self._rejection_logged = True
+            self._log.warning(
+                "link.publication_rejected", reason=self._session.window.first_rejection
+            )
+        if not settled and self._session.subscriptions.settled:
+            self._handler.on_subscribed(self)
+        return None
+
+    def _on_connack(self, ack: ConnAckPacket) -> LinkError | None:
+        if self._up or self._accepted is None:
+            return LinkError("a second CONNACK")
+        if ack.reason_code != ConnAckReasonCode.SUCCESS:
+            self.refused_with = ack.reason_code
+            return LinkError(refusal(ack))
+        if ack.server_keep_alive is not None:
+            self._answer_in_s = ack.server_keep_alive / 2
+        out: Out = []
+        self.limits = self._session.resume(ack, out)
+        self._up = True
+        self.last_error = self._logged_error = self.refused_with = None
+        self._counters.connects += 1
+        self._log.info("link.up", session_present=ack.session_present)
+        self._send(out)
+        self._accepted.set_result(None)
+        self._handler.on_up(self, ack.session_present)
+        if self._session.subscriptions.settled:
+            self._handler.on_subscribed(self)
+        return None
+
+    # Life cycle
+
+    async def run(self) -> None:
+        """Stay connected until cancelled or closed; then DISCONNECT, so without the Will.
+
+        Raises:
+            Exception: What the handler raised.
+        """
+        self._stopping.clear()
+        while not self._stopping.is_set():
+            self._backoff.connection_lasted(await self._connect_once())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._backoff.next_delay_ms() / 1000):
+                    await self._stopping.wait()
+
+    async def close(self, *, with_will: bool = False) -> None:
+        """Leave and make ``run`` return; ``with_will`` has the broker publish the Will."""
+        self._stopping.set()
+        if self._pipe is not None:
+            await self._leave(self._pipe, with_will=with_will)
+
+    async def _connect_once(self) -> float:
+        """Open a connection and serve it to its end; return how long it was up, in ms."""
+        loop = asyncio.get_running_loop()
+        pipe = self._pipe = PacketTransport(
+            self._on_read,
+            packet_bytes_max=self._packet_bytes_max,
+            queue_bytes_max=self._send_queue_bytes_max,
+        )
+        self._accepted = loop.create_future()
+        self._answer_in_s = self._keep_alive_s / 2
+        self._counters.attempts += 1
+        up_since_s = loop.time()
+        try:
+            await self._open(pipe)
+            up_since_s = loop.time()
+            await self._keep_alive(pipe)
+        except asyncio.CancelledError:
+            self._stopping.set()
+            await self._leave(pipe, with_will=False)
+            raise
+        except _EXPECTED as error:
+            pipe.abort(error)
+        finally:
+            pipe.abort()
+            up = self._up
+            self._on_lost(pipe)
+        if pipe.reason is not None and not isinstance(
+            pipe.reason, OSError | UnicodeError | LinkError
+        ):
+            raise pipe.reason
+        return (loop.time() - up_since_s) * 1000 if up else 0.0
+
+    async def _open(self, pipe: PacketTransport) -> None:
+        """Connect and wait for CONNACK."""
+        endpoint = self.endpoint
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                await loop.create_connection(
+                    lambda: pipe, endpoint.host, endpoint.port, ssl=endpoint.tls
+                )
+                pipe.send(self._connect_packet(), urgent=True, refusable=False)
+                assert self._accepted is not None
+                await asyncio.wait({self._accepted, pipe.lost}, return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError as error:
+            raise LinkError(f"no answer within {self._connect_timeout_s:g} s") from error
+
+    def _connect_packet(self) -> bytes:
+        resuming = self._session.number > 0 and self._session_expiry_s > 0
+        return ConnectPacket(
+            self.client_id,
+            username=self.endpoint.username,
+            password=self.endpoint.password,
+            clean_start=self._clean_start and not resuming,
+            will=self._will() if callable(self._will) else self._will,
+            keep_alive=self._keep_alive_s,
+            session_expiry_interval=self._session_expiry_s,
+            receive_max=RECEIVE_MAX,
+            max_packet_size=self._packet_bytes_max,
+        ).write()
+
+    async def _keep_alive(self, pipe: PacketTransport) -> None:
+        """Ping until the connection is lost.
+
+        A sign of life is any byte received or, with a backlog, any byte the broker's side took: a
+        PINGREQ behind a long backlog is answered late.
+
+        Raises:
+            LinkError: When half a keep-alive passed without a sign of life.
+        """
+        while not pipe.lost.done():
+            received, backlog = pipe.bytes_in, pipe.backlog_bytes
+            taken = pipe.bytes_out - backlog
+            pipe.send(PINGREQ, urgent=True, refusable=False)
+            await asyncio.wait({pipe.lost}, timeout=self._answer_in_s or None)
+            draining = backlog > 0 and pipe.bytes_out - pipe.backlog_bytes > taken
+            if not pipe.lost.done() and pipe.bytes_in == received and not draining:
+                raise LinkError(f"no sign of life for {self._answer_in_s:g} s")
+
+    def _on_lost(self, pipe: PacketTransport) -> None:
+        """Note why the connection ended, once; keep what must be sent again."""
+        self._pipe = None
+        self._counters.bytes_in += pipe.bytes_in
+        self._counters.bytes_out += pipe.bytes_out
+        self._counters.publishes_dropped += pipe.discard()
+        self._session.suspend()
+        was_up, self._up = self._up, False
+        if self._stopping.is_set():
+            reason = "closed by us"
+        else:
+            reason = self.last_error = explain(pipe.reason, host=self.endpoint.host)
+        if was_up:
+            level = logging.INFO if self._stopping.is_set() else logging.WARNING
+            self._log.log(level, "link.down", reason=reason)
+            self._handler.on_down(self, reason)
+        elif not self._stopping.is_set() and reason != self._logged_error:
+            self._logged_error = reason
+            self._log.warning("link.refused", reason=reason)
+
+    async def _leave(self, pipe: PacketTransport, *, with_will: bool) -> None:
+        """Send DISCONNECT and what the transport holds, within ``CLOSE_TIMEOUT_S``."""
+        code = (
+            DisconnectReasonCode.DISCONNECT_WITH_WILL_MESSAGE
+            if with_will
+            else DisconnectReasonCode.NORMAL_DISCONNECTION
+        )
+        try:
+            if self._up:
+                pipe.close(DisconnectPacket(reason_code=code).write())
+                await asyncio.wait({pipe.lost}, timeout=CLOSE_TIMEOUT_S)
+        finally:
+            pipe.abort()

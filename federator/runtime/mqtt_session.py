@@ -1,0 +1,134 @@
+"""What a client and its broker share: subscriptions, unacknowledged messages, identifiers.
+
+Sans I/O: parsed packets go in, bytes to send are appended to ``out``. It outlives connections.
+
+Source: OASIS MQTT 5.0, section 4.1 (session state).
+"""
+
+from dataclasses import dataclass
+
+from mqtt5 import (
+    ConnAckPacket,
+    Packet,
+    PubAckPacket,
+    PubCompPacket,
+    PubRecPacket,
+    PubRelPacket,
+    SubAckPacket,
+    UnsubAckPacket,
+)
+
+from federator.errors import LinkError
+from federator.runtime.mqtt_subscriptions import Subscriptions
+from federator.runtime.mqtt_window import OutboundWindow, PacketIds
+from federator.runtime.mqtt_wire import PUBACK, PUBCOMP, PUBREC, Inbound, Out, acknowledgement
+
+MQTT_PACKET_BYTES_MAX = 268_435_460
+RECEIVE_MAX = 65_535
+"""QoS 1 and 2 messages we let the broker send unacknowledged: it bounds our log of identifiers."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLimits:
+    """What the broker said it grants, in its CONNACK."""
+
+    receive_max: int
+    packet_bytes_max: int
+    qos_max: int
+    retain_available: bool
+    wildcard_available: bool
+    shared_available: bool
+
+
+class Session:
+    """Session state of one client id at one broker.
+
+    Args:
+        queue_bytes_max: Bytes of QoS 1 and 2 messages kept until the broker acknowledges them.
+        acknowledge: Acknowledge each read's publications; otherwise the caller does it.
+    """
+
+    def __init__(self, *, queue_bytes_max: int, acknowledge: bool = True) -> None:
+        ids = PacketIds()
+        self.window = OutboundWindow(ids, bytes_max=queue_bytes_max)
+        self.subscriptions = Subscriptions(ids)
+        self.number = 0
+        """Grows when the broker starts a new session: identifiers of older ones mean nothing."""
+        self._acknowledge = acknowledge
+        self._received: set[int] = set()  # QoS 2 publications seen, not released yet
+
+    def resume(self, ack: ConnAckPacket, out: Out) -> BrokerLimits:
+        """The broker accepted the connection."""
+        limits = BrokerLimits(
+            receive_max=ack.receive_max,
+            packet_bytes_max=ack.max_packet_size or MQTT_PACKET_BYTES_MAX,
+            qos_max=int(ack.max_qos),
+            retain_available=ack.retain_available,
+            wildcard_available=ack.wildcard_subscription_available,
+            shared_available=ack.shared_subscription_available,
+        )
+        if not ack.session_present:
+            self._received.clear()
+            self.number += 1
+        self.subscriptions.resume(session_present=ack.session_present, out=out)
+        self.window.resume(
+            receive_max=limits.receive_max,
+            packet_bytes_max=limits.packet_bytes_max,
+            qos_max=limits.qos_max,
+            session_present=ack.session_present,
+            out=out,
+        )
+        return limits
+
+    def suspend(self) -> None:
+        """The connection is gone."""
+        self.window.suspend()
+        self.subscriptions.suspend()
+
+    def admit(self, publishes: list[Inbound], out: Out) -> list[Inbound]:
+        """The publications the handler must see, with their acknowledgements in ``out``.
+
+        Raises:
+            LinkError: When the broker exceeds our Receive Maximum.
+        """
+        if all(packet.packet_id is None for packet, _, _ in publishes):
+            return publishes
+        admitted: list[Inbound] = []
+        for inbound in publishes:
+            packet = inbound[0]
+            packet_id = packet.packet_id
+            if packet_id is None or packet.qos == 1:
+                admitted.append(inbound)
+            elif packet_id not in self._received:
+                self._received.add(packet_id)
+                admitted.append(inbound)
+            if packet_id is not None and self._acknowledge:
+                out.append(acknowledgement(PUBACK if packet.qos == 1 else PUBREC, packet_id))
+        if len(self._received) > RECEIVE_MAX:
+            raise LinkError(f"more than {RECEIVE_MAX} QoS 2 messages unreleased")
+        return admitted
+
+    def on_packet(self, packet: Packet, out: Out) -> dict[str, int]:
+        """Take any packet but PUBLISH, CONNACK, PINGRESP and DISCONNECT.
+
+        Returns:
+            Filters that the broker just refused for the first time, with its reason codes.
+
+        Raises:
+            LinkError: When a broker must not send this packet.
+        """
+        match packet:
+            case PubAckPacket() | PubCompPacket():
+                self.window.on_acknowledged(packet.packet_id, int(packet.reason_code), out)
+            case PubRecPacket():
+                self.window.on_received(packet.packet_id, int(packet.reason_code), out)
+            case PubRelPacket():
+                self._received.discard(packet.packet_id)
+                out.append(acknowledgement(PUBCOMP, packet.packet_id))
+            case SubAckPacket():
+                return self.subscriptions.on_suback(packet, out)
+            case UnsubAckPacket():
+                self.subscriptions.on_unsuback(packet, out)
+            case _:
+                raise LinkError(f"unexpected {type(packet).__name__}")
+        return {}

@@ -1,0 +1,238 @@
+"""One TCP or TLS connection to a broker: whole reads in, bounded queues out.
+
+In: the socket fills one reusable buffer; everything in it is offered at once, and the incomplete
+packet at its end moves to the front. The buffer grows for a packet that needs it and shrinks again.
+
+Out: bytes go straight to the transport until it says stop, then into two queues. The urgent one
+leaves first, so control messages overtake data when the broker is slow. Data beyond the bound is
+refused, never waited for: a stuck neighbour must not hold back the others.
+
+Source: docs/ARCHITECTURE.md, "The link".
+"""
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import cast
+
+from federator.errors import LinkError
+from federator.runtime.mqtt_wire import packet_length
+
+RECEIVE_BUFFER_BYTES = 262_144
+WRITE_HIGH_WATER_BYTES = 262_144
+WRITE_LOW_WATER_BYTES = 65_536
+FLUSH_BYTES = 65_536
+"""Queued pieces are joined up to this size: fewer system calls, and control can still overtake."""
+
+OnRead = Callable[[memoryview], int]
+"""Takes what was read so far, returns how much of it was used. Raises ``LinkError`` to hang up."""
+
+
+class PacketTransport(asyncio.BufferedProtocol):
+    """Buffers and queues of one connection.
+
+    Args:
+        on_read: Called with all bytes not used yet, whenever a packet may be complete.
+        packet_bytes_max: A longer packet from the broker closes the connection.
+        queue_bytes_max: Bound of each queue.
+    """
+
+    def __init__(self, on_read: OnRead, *, packet_bytes_max: int, queue_bytes_max: int) -> None:
+        self._on_read = on_read
+        self._packet_bytes_max = packet_bytes_max
+        self._buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        self._filled = 0
+        self._needed = 0  # bytes that complete the first packet, as far as known
+        self._transport: asyncio.Transport | None = None
+        self._paused = False
+        self._urgent = SendQueue(queue_bytes_max)
+        self._data = SendQueue(queue_bytes_max)
+        self._closing = False
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.reason: BaseException | None = None
+        self.bytes_in = 0
+        self.bytes_out = 0
+
+    # Receiving
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """The free part of the buffer; never empty."""
+        return self._buffer[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Offer what was read, and keep what was not used."""
+        self.bytes_in += nbytes
+        filled = self._filled + nbytes
+        if self._closing or filled < self._needed:
+            self._filled = 0 if self._closing else filled
+            return
+        try:
+            used = self._on_read(self._buffer[:filled])
+            self._keep(used, filled)
+        except LinkError as error:
+            self.abort(error)
+        except Exception as error:  # a bug of ours: `MqttLink.run` raises it
+            self.abort(error)
+
+    def _keep(self, used: int, filled: int) -> None:
+        """Move the unused bytes to the front of a buffer in which their packet fits."""
+        left = filled - used
+        tail = self._buffer[used:filled]
+        self._needed = packet_length(tail) or 0
+        if self._needed > self._packet_bytes_max:
+            raise LinkError(
+                f"a packet of {self._needed} bytes, at most {self._packet_bytes_max} wanted"
+            )
+        size = max(RECEIVE_BUFFER_BYTES, self._needed)
+        if size != len(self._buffer):
+            buffer = memoryview(bytearray(size))
+            buffer[:left] = tail
+            self._buffer = buffer
+        elif left and used:
+            self._buffer[:left] = bytes(tail)
+        self._filled = left
+
+    # Sending
+
+    def send(
+        self,
+        data: bytes | bytearray,
+        *,
+        urgent: bool = False,
+        refusable: bool = True,
+        publications: int = 0,
+    ) -> bool:
+        """Send ``data`` now or queue it; ``False`` when it was refused for want of room.
+
+        Args:
+            data: Must not change until it has left.
+            urgent: Overtake what is queued as data.
+            refusable: May be refused; otherwise the caller bounds it.
+            publications: How many are lost when ``data`` is.
+        """
+        if self._transport is None or self._closing:
+            return False
+        if not self._paused and not self._data and not self._urgent:
+            self.bytes_out += len(data)
+            self._transport.write(data)
+            return True
+        queue = self._urgent if urgent else self._data
+        if queue.push(data, publications, refusable=refusable):
+            return True
+        if not refusable:
+            self.abort(LinkError("the broker sends but does not read"))
+        return False
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes in both queues, without those the transport holds."""
+        return self._urgent.bytes + self._data.bytes
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Bytes handed to the transport that the kernel did not take yet."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    def discard(self) -> int:
+        """Empty both queues; return how many publications were lost."""
+        lost = self._urgent.publications + self._data.publications
+        self._urgent.clear()
+        self._data.clear()
+        return lost
+
+    def pause_writing(self) -> None:
+        """The transport holds more than its high-water mark."""
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        """The transport has room again."""
+        self._paused = False
+        while not self._paused and self._transport is not None:
+            batch = self._urgent.pop(FLUSH_BYTES) or self._data.pop(FLUSH_BYTES)
+            if not batch:
+                return
+            self.bytes_out += len(batch)
+            self._transport.write(batch)
+
+    # Life cycle
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport and set its socket's options."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is not a subclass
+        self._transport.set_write_buffer_limits(
+            high=WRITE_HIGH_WATER_BYTES, low=WRITE_LOW_WATER_BYTES
+        )
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._closing:  # given up meanwhile
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note why, and wake whoever waits for ``lost``."""
+        self._closing = True
+        self._transport = None
+        if self.reason is None:
+            self.reason = exc
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+    def abort(self, reason: BaseException | None = None) -> None:
+        """Close at once; what was not sent is lost."""
+        self._closing = True
+        if self.reason is None:
+            self.reason = reason
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self, last: bytes) -> None:
+        """Send ``last`` after what the transport holds, then close."""
+        if self._transport is not None and not self._closing:
+            self._transport.write(last)
+            self._closing = True
+            self._transport.close()
+
+
+class SendQueue:
+    """Byte strings that wait for the transport, bounded in bytes."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._waiting: deque[tuple[bytes | bytearray, int]] = deque()
+        self.bytes = 0
+        self.publications = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def push(self, data: bytes | bytearray, publications: int, *, refusable: bool) -> bool:
+        """Append ``data``; ``False`` when there is no room.
+
+        What is not refusable has twice the room.
+        """
+        room = self._bytes_max if refusable else 2 * self._bytes_max
+        if self.bytes + len(data) > room:
+            return False
+        self._waiting.append((data, publications))
+        self.bytes += len(data)
+        self.publications += publications
+        return True
+
+    def pop(self, bytes_max: int) -> bytes:
+        """The oldest pieces, joined up to ``bytes_max`` (at least one); empty when none wait."""
+        batch: list[bytes | bytearray] = []
+        size = 0
+        while self._waiting and (not batch or size + len(self._waiting[0][0]) <= bytes_max):
+            data, publications = self._waiting.popleft()
+            self.publications -= publications
+            size += len(data)
+            batch.append(data)
+        self.bytes -= size
+        return b"".join(batch)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._waiting.clear()
+        self.bytes = 0
+        self.publications = 0
