@@ -1,8 +1,9 @@
 """A link with a length: a TCP relay that hands on every chunk a fixed time after it came.
 
-Each direction is a queue of (due time, bytes). A chunk leaves exactly ``delay_ms`` after it was read,
-never earlier, so the sum of link delays stays a physical floor. Ends of stream and resets travel
-through the same queue: a broker that dies is noticed one delay later, as on a real link.
+Each direction is a queue of (due time, bytes). A chunk leaves ``delay_s`` after the kernel received
+it (its own time stamp, so our waking up costs nothing), never earlier: the sum of link delays
+stays a physical floor. Ends of stream and resets travel through the same queue: a broker that
+dies is noticed one delay later, as on a real link.
 
 A queue is bounded in bytes; a full one stops reading from its source, so pressure reaches the
 sender through TCP. A link can be cut (resets, refuses), silenced (keeps its connections, hands
@@ -11,6 +12,8 @@ nothing on, in one direction or both: a lost cable), and healed.
 
 import asyncio
 import socket
+import struct
+import time
 from collections import deque
 from enum import Enum
 
@@ -33,6 +36,23 @@ class LinkState(Enum):
     SILENT = "silent"
 
 
+_READ_BYTES = 65_536
+_BACKLOG = 128
+_ANCILLARY_BYTES = 64
+_SO_TIMESTAMPNS = 35  # Linux; the socket module has no name for it
+_AGE_S_MAX = 0.05  # beyond this the wall clock was set, or we slept: count from now
+
+_RESET_AT_CLOSE = struct.pack("ii", 1, 0)
+"""``SO_LINGER`` on, with no time to linger: closing sends a reset."""
+
+
+class _Ending(Enum):
+    """How one end's loss reaches the other. MQTT has no use for a half-closed connection."""
+
+    ORDERLY = "orderly"
+    RESET = "reset"
+
+
 class Relay:
     """One dialling direction of a link: listens on loopback, dials ``target``.
 
@@ -51,13 +71,31 @@ class Relay:
         self.chunks = 0
         self.bytes_relayed = 0
         self.open: set[_Connection] = set()
-        self._server: asyncio.Server | None = None
+        self._listener: socket.socket | None = None
 
-    async def listen(self, host: str = "127.0.0.1", port: int = 0) -> int:
-        """Accept connections; returns the port."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Connection(self).near, host, port)
-        return int(self._server.sockets[0].getsockname()[1])
+    def listen(self, host: str = "127.0.0.1", port: int = 0) -> int:
+        """Accept connections from now on; returns the port. Call inside the loop."""
+        self._listener = socket.create_server((host, port), backlog=_BACKLOG)
+        self._listener.setblocking(False)
+        asyncio.get_running_loop().add_reader(self._listener, self._accept)
+        return int(self._listener.getsockname()[1])
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        try:
+            accepted, _ = self._listener.accept()
+        except OSError:
+            return  # it left before we looked, or descriptors ran out: it may try again
+        if self.state is LinkState.CUT:
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+            accepted.close()
+            return
+        self.connections += 1
+        connection = _Connection(self)
+        self.open.add(connection)
+        connection.dialling = asyncio.get_running_loop().create_task(
+            connection.dial(accepted), name="relay dial"
+        )
 
     def cut(self) -> None:
         """Reset every connection and refuse new ones."""
@@ -73,20 +111,21 @@ class Relay:
         """Keep connections, hand nothing on in ``ways``; what waits is kept until healed."""
         self.state = LinkState.SILENT
         self.silent = ways
-        for connection in self.open:
+        for connection in tuple(self.open):
             connection.flow()
 
     def heal(self) -> None:
         """Carry traffic again."""
         self.state = LinkState.UP
         self.silent = frozenset()
-        for connection in self.open:
+        for connection in tuple(self.open):
             connection.flow()
 
     def close(self) -> None:
         """Stop listening and drop every connection."""
-        if self._server is not None:
-            self._server.close()
+        if self._listener is not None:
+            asyncio.get_running_loop().remove_reader(self._listener)
+            self._listener.close()
         self.reset()
 
 
@@ -97,26 +136,28 @@ class _Connection:
         self.relay = relay
         self.near = _End(self)
         self.far = _End(self)
-        self.forth = _Queue(relay, Way.FORTH, source=self.near, sink=self.far)
-        self.back = _Queue(relay, Way.BACK, source=self.far, sink=self.near)
+        self.forth = _Queue(self, Way.FORTH, source=self.near, sink=self.far)
+        self.back = _Queue(self, Way.BACK, source=self.far, sink=self.near)
         self.near.outgoing, self.far.outgoing = self.forth, self.back
         self.near.incoming, self.far.incoming = self.back, self.forth
-        self._dialling: asyncio.Task[None] | None = None
+        self.dialling: asyncio.Task[None] | None = None
 
-    def accepted(self) -> None:
-        """The near end is connected: dial the far one."""
-        if self.relay.state is LinkState.CUT:
+    async def dial(self, accepted: socket.socket) -> None:
+        """Serve ``accepted``, dialling the target for it."""
+        self.near.attach(accepted)
+        sock = socket.socket()
+        sock.setblocking(False)
+        try:
+            await asyncio.get_running_loop().sock_connect(sock, self.relay.target)
+        except OSError:
+            sock.close()
             self.abort()
             return
-        self.relay.connections += 1
-        self.relay.open.add(self)
-        self._dialling = asyncio.get_running_loop().create_task(self._dial(), name="relay dial")
-
-    async def _dial(self) -> None:
-        try:
-            await asyncio.get_running_loop().create_connection(lambda: self.far, *self.relay.target)
-        except OSError:
-            self.abort()
+        except asyncio.CancelledError:
+            sock.close()
+            raise
+        self.far.attach(sock)
+        self.flow()
 
     def flow(self) -> None:
         """Look at both queues again: the link's state or a socket changed."""
@@ -126,23 +167,24 @@ class _Connection:
     def abort(self) -> None:
         """Reset both ends now."""
         self.relay.open.discard(self)
-        if self._dialling is not None:
-            self._dialling.cancel()
+        if self.dialling is not None:
+            self.dialling.cancel()
         self.forth.close()
         self.back.close()
-        self.near.abort()
-        self.far.abort()
+        self.near.close(_Ending.RESET)
+        self.far.close(_Ending.RESET)
 
-    def lost_one_end(self, end: "_End") -> None:
-        """An end is gone for good: reset the other one delay later."""
+    def lost_one_end(self, end: "_End", how: "_Ending") -> None:
+        """An end is gone for good: end the other one delay later, after what is under way."""
+        other = self.far if end is self.near else self.near
         end.incoming.close()
-        if end.outgoing.closed:
-            self.abort()
+        if other.connected:
+            end.outgoing.put(how)
         else:
-            end.outgoing.put_end(reset=True)
+            self.abort()
 
 
-class _End(asyncio.Protocol):
+class _End:
     """One socket: bytes read go to ``outgoing``, bytes to write come from ``incoming``."""
 
     outgoing: "_Queue"
@@ -150,89 +192,128 @@ class _End(asyncio.Protocol):
 
     def __init__(self, connection: _Connection) -> None:
         self._connection = connection
-        self.transport: asyncio.Transport | None = None
-        self.writable = False
+        self._loop = asyncio.get_running_loop()
+        self._sock: socket.socket | None = None
+        self._unsent = memoryview(b"")
+        
+    @property
+    def connected(self) -> bool:
+        """The socket is open."""
+        return self._sock is not None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        self.writable = True
-        sock = transport.get_extra_info("socket")
+    @property
+    def writable(self) -> bool:
+        """The kernel took everything so far."""
+        return self._sock is not None and not self._unsent
+
+    def attach(self, sock: socket.socket) -> None:
+        """Serve ``sock``, which is connected."""
+        sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self is self._connection.near:
-            self._connection.accepted()
+        sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        self._sock = sock
+        self._loop.add_reader(sock, self._read)
+
+    def _read(self) -> None:
+        assert self._sock is not None
+        try:
+            chunk, ancillary, _, _ = self._sock.recvmsg(_READ_BYTES, _ANCILLARY_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self._lose(_Ending.RESET)
+            return
+        if chunk:
+            self.outgoing.put(chunk, age_s=_age_s(ancillary))
         else:
-            self._connection.flow()
+            self._lose(_Ending.ORDERLY)
 
-    def data_received(self, data: bytes) -> None:
-        self.outgoing.put(data)
+    def write(self, chunk: bytes | memoryview) -> None:
+        """Send ``chunk`` now, or as soon as the kernel takes it. Only when ``writable``."""
+        assert self._sock is not None
+        try:
+            sent = self._sock.send(chunk)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:
+            self._lose(_Ending.RESET)
+            return
+        if sent < len(chunk):
+            self._unsent = memoryview(chunk)[sent:]
+            self._loop.add_writer(self._sock, self._write_rest)
 
-    def eof_received(self) -> bool:
-        self.outgoing.put_end(reset=False)
-        return True
+    def _write_rest(self) -> None:
+        assert self._sock is not None
+        rest, self._unsent = self._unsent, memoryview(b"")
+        self._loop.remove_writer(self._sock)
+        self.write(rest)
+        if self.writable:
+            self.incoming.flow()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.writable = False
-        self.transport = None
-        self._connection.lost_one_end(self)
+    def pause_reading(self) -> None:
+        """Leave further bytes to TCP."""
+        if self._sock is not None:
+            self._loop.remove_reader(self._sock)
 
-    def pause_writing(self) -> None:
-        self.writable = False
+    def resume_reading(self) -> None:
+        """Undo ``pause_reading``."""
+        if self._sock is not None:
+            self._loop.add_reader(self._sock, self._read)
 
-    def resume_writing(self) -> None:
-        self.writable = True
-        self.incoming.flow()
+    def _lose(self, how: "_Ending") -> None:
+        self.close(how)
+        self._connection.lost_one_end(self, how)
 
-    def abort(self) -> None:
-        """Reset the connection, if any."""
-        if self.transport is not None:
-            sock = self.transport.get_extra_info("socket")
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
-            self.transport.abort()
+    def close(self, how: "_Ending") -> None:
+        """Close the connection, if any."""
+        if self._sock is None:
+            return
+        self._loop.remove_reader(self._sock)
+        self._loop.remove_writer(self._sock)
+        if how is _Ending.RESET:
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+        self._sock.close()
+        self._sock = None
 
 
-_RESET_AT_CLOSE = (1).to_bytes(4, "little") + (0).to_bytes(4, "little")
+def _age_s(ancillary: list[tuple[int, int, bytes]]) -> float:
+    """How long ago the kernel received what was just read; 0 when it does not say."""
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
+            seconds, nanoseconds = struct.unpack("ll", data)
+            return min(max(time.time() - seconds - nanoseconds / 1e9, 0.0), _AGE_S_MAX)
+    return 0.0
 
 
 class _Queue:
-    """Bytes on their way in one direction.
+    """Bytes on their way in one direction, each chunk with the instant it is due."""
 
-    An entry is (due, bytes), or (due, ``None``) for an orderly end, or (due, ``b""``) for a reset.
-    """
-
-    def __init__(self, relay: Relay, way: Way, *, source: _End, sink: _End) -> None:
-        self._relay = relay
+    def __init__(self, connection: _Connection, way: Way, *, source: _End, sink: _End) -> None:
+        self._connection = connection
+        self._relay = connection.relay
         self._way = way
         self._source = source
         self._sink = sink
-        self._waiting: deque[tuple[float, bytes | None]] = deque()
+        self._waiting: deque[tuple[float, bytes | _Ending]] = deque()
         self._bytes = 0
         self._paused = False
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
-        self.closed = False
+        self._closed = False
 
-    def put(self, data: bytes) -> None:
-        """Take a chunk that was just read."""
-        if self.closed:
+    def put(self, entry: bytes | _Ending, *, age_s: float = 0.0) -> None:
+        """Take a chunk that came ``age_s`` ago, or the source's end."""
+        if self._closed:
             return
-        self._bytes += len(data)
-        self._append(data)
-        if self._bytes >= self._relay.buffer_bytes_max and not self._paused:
-            self._paused = True
-            if self._source.transport is not None:
-                self._source.transport.pause_reading()
-
-    def put_end(self, *, reset: bool) -> None:
-        """The source sent its last byte, or is gone."""
-        if not self.closed:
-            self._append(b"" if reset else None)
-
-    def _append(self, entry: bytes | None) -> None:
-        due = self._loop.time() + self._relay.delay_s
+        due = self._loop.time() - age_s + self._relay.delay_s
         if self._waiting:
             due = max(due, self._waiting[-1][0])  # a delay made shorter does not reorder
         self._waiting.append((due, entry))
+        if isinstance(entry, bytes):
+            self._bytes += len(entry)
+            if self._bytes >= self._relay.buffer_bytes_max and not self._paused:
+                self._paused = True
+                self._source.pause_reading()
         if len(self._waiting) == 1:
             self.flow()
 
@@ -241,41 +322,33 @@ class _Queue:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self._waiting or not self._sink.writable or self._way in self._relay.silent:
+        if self._way in self._relay.silent:
             return
-        due = self._waiting[0][0]
-        if due > self._loop.time():
-            self._timer = self._loop.call_at(due, self.flow)
-            return
-        self._hand_on()
-
-    def _hand_on(self) -> None:
         now = self._loop.time()
-        sink = self._sink.transport
-        assert sink is not None
-        while self._waiting and self._waiting[0][0] <= now and self._sink.writable:
-            _, entry = self._waiting.popleft()
-            if entry is None:
-                sink.write_eof()
-            elif not entry:
-                self._sink.abort()
-                self.close()
-                return
-            else:
-                self._relay.chunks += 1
-                self._relay.bytes_relayed += len(entry)
-                self._bytes -= len(entry)
-                sink.write(entry)
+        while self._waiting and self._sink.writable:
+            due, entry = self._waiting[0]
+            if due > now:
+                self._timer = self._loop.call_at(due, self.flow)
+                break
+            self._waiting.popleft()
+            if isinstance(entry, _Ending):
+                self._sink.close(entry)
+                self._connection.lost_one_end(self._sink, entry)
+                break
+            self._hand_on(entry)
+
+    def _hand_on(self, chunk: bytes) -> None:
+        self._relay.chunks += 1
+        self._relay.bytes_relayed += len(chunk)
+        self._bytes -= len(chunk)
+        self._sink.write(chunk)
         if self._paused and self._bytes <= self._relay.buffer_bytes_max // 2:
             self._paused = False
-            if self._source.transport is not None:
-                self._source.transport.resume_reading()
-        if self._waiting:
-            self.flow()
+            self._source.resume_reading()
 
     def close(self) -> None:
         """Forget everything."""
-        self.closed = True
+        self._closed = True
         self._waiting.clear()
         if self._timer is not None:
             self._timer.cancel()

@@ -1,0 +1,228 @@
+"""One real agent as a child process: configured, started, asked, stopped, killed, paused.
+
+It is started as users start it, ``federator run -c FILE``, and asked through its HTTP listener.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from federator.errors import LinkError
+from federator.grid.children import end, python, spawn
+from federator.protocol.types import BrokerId
+
+START_TIMEOUT_S: Final = 20.0
+HTTP_TIMEOUT_S: Final = 5.0
+POLL_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """What a grid says to one agent; the rest keeps its defaults.
+
+    Attributes:
+        neighbours: URL by which each neighbour's broker is reached, a relay's usually.
+        more: Further keys by section, as in the file: ``{"mesh": {"redundancy": 1}}``.
+    """
+
+    id: BrokerId
+    broker_url: str
+    neighbours: dict[BrokerId, str]
+    federation: str = "grid"
+    more: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def toml(self, state_dir: Path) -> str:
+        """The configuration file. Strings are written as JSON's, which TOML reads alike."""
+        lines = [
+            f"federation = {json.dumps(self.federation)}",
+            f"state_dir = {json.dumps(str(state_dir))}",
+            "",
+            "[broker]",
+            f"id = {self.id}",
+            f"url = {json.dumps(self.broker_url)}",
+        ]
+        sections: dict[str, dict[str, Any]] = {
+            # A dialled-back link would bypass the relays.
+            "links": {"dial_back": False},
+            "http": {"port": 0},
+            "log": {"format": "json"},
+        }
+        for name, keys in self.more.items():
+            sections[name] = {**sections.get(name, {}), **keys}
+        lines += [f"{key} = {json.dumps(value)}" for key, value in sections.pop("broker", {}).items()]
+        for name, keys in sections.items():
+            lines += ["", f"[{name}]"]
+            lines += [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
+        for other, url in sorted(self.neighbours.items()):
+            lines += ["", "[[neighbours]]", f"id = {other}", f"url = {json.dumps(url)}"]
+        return "\n".join(lines) + "\n"
+
+
+class AgentProcess:
+    """A ``federator run``; an async context manager that starts and stops it.
+
+    Args:
+        folder: Made when missing; holds the configuration, the state and the log.
+        config: What it is told.
+    """
+
+    def __init__(self, folder: Path, config: AgentConfig) -> None:
+        self.folder = folder
+        self.config = config
+        self.config_path = folder / "federator.toml"
+        self.state_dir = folder / "state"
+        self.log_path = folder / "federator.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._http_port: int | None = None
+
+    @property
+    def pid(self) -> int:
+        """Process id of the agent itself: ``setpriv`` turns into it."""
+        if self._process is None:
+            raise LinkError("the agent was never started")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process exists; a paused one does."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def http(self) -> str:
+        """Base URL of its HTTP listener, since ``start`` returned."""
+        if self._http_port is None:
+            raise LinkError("the agent has no HTTP port before its start")
+        return f"http://127.0.0.1:{self._http_port}"
+
+    async def start(self) -> None:
+        """Start the agent and return once its HTTP listener answers; it need not be ready.
+
+        Raises:
+            LinkError: It ended or did not answer in time; the text ends with its log.
+        """
+        if self.running:
+            return
+        self.state_dir.mkdir(parents=True, exist_ok=True)
+        self.config_path.write_text(self.config.toml(self.state_dir), encoding="utf-8")
+        port_file = self.state_dir / "http.port"
+        port_file.unlink(missing_ok=True)
+        self._http_port = None
+        command = python("federator", "run", "-c", str(self.config_path))
+        self._process = spawn(command, log=self.log_path)
+        try:
+            await self._until_it_answers(port_file)
+        except BaseException:
+            self.kill9()
+            raise
+
+    async def _until_it_answers(self, port_file: Path) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            if not self.running:
+                raise LinkError(f"agent {self.config.id} ended at once:\n{self.log_tail()}")
+            if time.monotonic() > deadline:
+                raise LinkError(
+                    f"agent {self.config.id} did not answer within {START_TIMEOUT_S} s:\n"
+                    f"{self.log_tail()}"
+                )
+            if port_file.exists() and (text := port_file.read_text().strip()):
+                self._http_port = int(text)
+                try:
+                    await self._get("/healthz")
+                except (OSError, LinkError):
+                    pass
+                else:
+                    return
+            await asyncio.sleep(POLL_S)
+
+    async def ready(self) -> bool:
+        """What ``/readyz`` says; ``False`` also when nobody answers."""
+        try:
+            code, _ = await self._get("/readyz")
+        except (OSError, LinkError):
+            return False
+        return code == 200
+
+    async def status(self) -> dict[str, Any]:
+        """What ``/status`` says.
+
+        Raises:
+            LinkError: It did not answer as it should.
+        """
+        try:
+            code, body = await self._get("/status")
+        except OSError as error:
+            raise LinkError(f"agent {self.config.id}: {error}") from error
+        if code != 200:
+            raise LinkError(f"agent {self.config.id}: /status answered {code}")
+        document: dict[str, Any] = json.loads(body)
+        return document
+
+    async def stop(self) -> bool:
+        """End the agent with SIGTERM, by force when it does not obey; whether it obeyed."""
+        return self._process is None or await end(self._process)
+
+    async def restart(self) -> None:
+        """Stop cleanly and start again with the same state."""
+        await self.stop()
+        await self.start()
+
+    def kill9(self) -> None:
+        """End it as a crash does. Returns when it is gone."""
+        if self._process is not None and self.running:
+            self._process.kill()
+            self._process.wait()
+
+    def pause(self) -> None:
+        """Stop it without closing a socket."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused agent go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def log_tail(self, lines: int = 10) -> str:
+        """The last lines of its log, for messages to people."""
+        if not self.log_path.exists():
+            return ""
+        text = self.log_path.read_text(encoding="utf-8", errors="replace")
+        return "\n".join(text.splitlines()[-lines:])
+
+    async def _get(self, path: str) -> tuple[int, bytes]:
+        if self._http_port is None:
+            raise LinkError(f"agent {self.config.id} has no HTTP port yet")
+        request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+        try:
+            async with asyncio.timeout(HTTP_TIMEOUT_S):
+                reader, writer = await asyncio.open_connection("127.0.0.1", self._http_port)
+                try:
+                    writer.write(request.encode())
+                    answer = await reader.read(-1)
+                finally:
+                    writer.close()
+        except TimeoutError as error:
+            raise LinkError(f"agent {self.config.id}: {path} took too long") from error
+        head, separator, body = answer.partition(b"\r\n\r\n")
+        fields = head.split(b" ", 2)
+        if not separator or len(fields) < 2:
+            raise LinkError(f"agent {self.config.id}: {path} answered {answer[:80]!r}")
+        return int(fields[1]), body
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()

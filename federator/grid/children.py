@@ -1,0 +1,128 @@
+"""Starting programs that must not outlive us, and ending them.
+
+``setpriv`` sets the parent-death signal before it becomes the program, so a ``kill -9`` of ours ends
+them all; each has its own session, so Ctrl-C at the terminal reaches only us, who end them in order.
+"""
+
+import asyncio
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from federator.errors import LinkError
+
+STOP_TIMEOUT_S: Final = 5.0
+POLL_S: Final = 0.01
+LINE_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Longest line a helper may print: the result of a long run."""
+
+
+def mortal(command: list[str]) -> list[str]:
+    """``command``, made to die with us where the system offers it."""
+    setpriv = shutil.which("setpriv")
+    return [*([setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []), *command]
+
+
+def python(module: str, *arguments: str) -> list[str]:
+    """The command that runs ``module`` with our interpreter."""
+    return [sys.executable, "-m", module, *arguments]
+
+
+def spawn(command: list[str], *, log: Path) -> subprocess.Popen[bytes]:
+    """Start ``command`` as a mortal child whose output is appended to ``log``."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            mortal(command),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+
+
+async def end(process: subprocess.Popen[bytes], *, timeout_s: float = STOP_TIMEOUT_S) -> bool:
+    """End ``process`` with SIGTERM, by force after ``timeout_s``; whether it obeyed."""
+    if process.poll() is not None:
+        return True
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGCONT)  # a paused process obeys nothing
+    deadline = time.monotonic() + timeout_s
+    while process.poll() is None:
+        if time.monotonic() > deadline:
+            process.kill()
+            process.wait()
+            return False
+        await asyncio.sleep(POLL_S)
+    return True
+
+
+class Helper:
+    """A child of ours that takes and gives one JSON object per line, and ends with its stdin."""
+
+    def __init__(self, command: list[str], *, log: Path) -> None:
+        self._command = command
+        self._log = log
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._running().pid
+
+    async def start(self) -> None:
+        """Start the program."""
+        with self._log.open("ab") as output:
+            self._process = await asyncio.create_subprocess_exec(
+                *mortal(self._command),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=output,
+                start_new_session=True,
+                limit=LINE_BYTES_MAX,
+            )
+
+    async def tell(self, message: dict[str, Any]) -> None:
+        """Send one object."""
+        stdin = self._running().stdin
+        assert stdin is not None
+        stdin.write(json.dumps(message).encode() + b"\n")
+        await stdin.drain()
+
+    async def hear(self) -> dict[str, Any]:
+        """The next object.
+
+        Raises:
+            LinkError: The program ended.
+        """
+        stdout = self._running().stdout
+        assert stdout is not None
+        line = await stdout.readline()
+        if not line:
+            tail = self._log.read_text(errors="replace")[-2_000:]
+            raise LinkError(f"{' '.join(self._command[1:])} ended:\n{tail}")
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    async def stop(self) -> None:
+        """Close its stdin and wait for its end, by force when it does not obey."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+    def _running(self) -> asyncio.subprocess.Process:
+        if self._process is None:
+            raise LinkError(f"{' '.join(self._command[1:])} was never started")
+        return self._process

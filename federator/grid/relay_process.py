@@ -1,0 +1,135 @@
+"""All relays of a grid in one child process, away from whatever else keeps an interpreter busy.
+
+The child takes one command per line on stdin, answers each with one line on stdout, and ends when
+its stdin does: ``{"do": "add", "name": "6>7", "host": ..., "port": ..., "delay_ms": 5}`` gives
+``{"port": ...}``. ``RelayProcess`` is the parent's side of it.
+"""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from federator.errors import LinkError
+from federator.grid.children import Helper, python
+from federator.grid.precise_loop import precise_loop, sharpen_timers
+from federator.grid.relay import Relay, Way
+
+COMMAND_BYTES_MAX = 65_536
+
+
+class RelayProcess:
+    """Delay relays in a child process, by name. Every command waits until it took effect."""
+
+    def __init__(self, folder: Path) -> None:
+        self._helper = Helper(python("federator.grid.relay_process"), log=folder / "relays.log")
+        self._turn = asyncio.Lock()
+
+    @property
+    def pid(self) -> int:
+        """Process id of the child."""
+        return self._helper.pid
+
+    async def start(self) -> None:
+        """Start the child."""
+        await self._helper.start()
+
+    async def stop(self) -> None:
+        """End the child and with it every connection."""
+        await self._helper.stop()
+
+    async def add(self, name: str, *, host: str, port: int, delay_ms: float) -> int:
+        """A new relay to ``host:port``; returns the loopback port it listens on."""
+        answer = await self._do("add", name=name, host=host, port=port, delay_ms=delay_ms)
+        return int(answer["port"])
+
+    async def cut(self, name: str) -> None:
+        """Reset its connections and refuse new ones until healed."""
+        await self._do("cut", name=name)
+
+    async def reset(self, name: str) -> None:
+        """Reset its connections, once."""
+        await self._do("reset", name=name)
+
+    async def silence(self, name: str, *ways: Way) -> None:
+        """Keep its connections and carry nothing in ``ways`` (none given: both) until healed."""
+        await self._do("silence", name=name, ways=[way.value for way in ways or tuple(Way)])
+
+    async def heal(self, name: str) -> None:
+        """Carry traffic again."""
+        await self._do("heal", name=name)
+
+    async def set_delay_ms(self, name: str, delay_ms: float) -> None:
+        """Change the delay for what arrives from now on; order is kept."""
+        await self._do("delay", name=name, delay_ms=delay_ms)
+
+    async def counters(self, name: str) -> dict[str, int]:
+        """``connections``, ``open``, ``chunks``, ``bytes`` of one relay."""
+        return await self._do("counters", name=name)
+
+    async def _do(self, command: str, **arguments: object) -> dict[str, Any]:
+        async with self._turn:
+            await self._helper.tell({"do": command, **arguments})
+            answer = await self._helper.hear()
+        if "error" in answer:
+            raise LinkError(f"relay {arguments.get('name')}: {answer['error']}")
+        return answer
+
+
+def _perform(relays: dict[str, Relay], order: dict[str, Any]) -> dict[str, Any]:
+    name = order["name"]
+    if order["do"] == "add":
+        if name in relays:
+            return {"error": "exists already"}
+        relay = Relay((order["host"], order["port"]), delay_s=order["delay_ms"] / 1000)
+        relays[name] = relay
+        return {"port": relay.listen()}
+    if name not in relays:
+        return {"error": "unknown"}
+    relay = relays[name]
+    match order["do"]:
+        case "cut":
+            relay.cut()
+        case "reset":
+            relay.reset()
+        case "silence":
+            relay.silence(frozenset(Way(way) for way in order["ways"]))
+        case "heal":
+            relay.heal()
+        case "delay":
+            relay.delay_s = order["delay_ms"] / 1000
+        case "counters":
+            return {
+                "connections": relay.connections,
+                "open": len(relay.open),
+                "chunks": relay.chunks,
+                "bytes": relay.bytes_relayed,
+            }
+        case unknown:
+            return {"error": f"unknown command {unknown}"}
+    return {}
+
+
+async def _serve() -> None:
+    loop = asyncio.get_running_loop()
+    orders = asyncio.StreamReader(limit=COMMAND_BYTES_MAX)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
+    relays: dict[str, Relay] = {}
+    while line := await orders.readline():
+        answer = _perform(relays, json.loads(line))
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+    for relay in relays.values():
+        relay.close()
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    sharpen_timers()
+    with asyncio.Runner(loop_factory=precise_loop) as runner:
+        runner.run(_serve())
+
+
+if __name__ == "__main__":
+    main()
