@@ -6,6 +6,7 @@ Source: docs/protocol.md, section 3.
 import msgspec
 
 from federator.errors import DecodeError
+from federator.protocol.filters import may_travel, validate_filter
 from federator.protocol.messages import (
     Bye,
     CoreAnn,
@@ -60,4 +61,25 @@ def decode(kind: str, payload: bytes) -> Message:
         raise DecodeError(f"{kind}: {error}") from error
     if kind_of(message) != kind:
         raise DecodeError(f"{kind}: carries a {type(message).__name__}")
+    for filter_ in _filters_in(message):
+        _check_filter(kind, filter_)
     return message
+
+
+def _filters_in(message: Message) -> tuple[str, ...]:
+    match message:
+        case CoreAnn() | MeshMembAnn():
+            return message.added + message.removed
+        case FilterListPage():
+            return message.filters
+        case _:
+            return ()
+
+
+def _check_filter(kind: str, filter_: str) -> None:
+    try:
+        validate_filter(filter_)
+    except ValueError as error:
+        raise DecodeError(f"{kind}: {error}") from error
+    if not may_travel(filter_):
+        raise DecodeError(f"{kind}: {filter_[:80]!r} must not travel")

@@ -20,10 +20,12 @@ class Parameters:
         solicit_timeout_ms: How long a broker without a parent waits for the core's answer. Should
             exceed a round trip across the federation.
         improvement_hold_ms: How long a relay waits for the cheaper copy it had last time.
+        parent_settle_ms: How long a parent stays one while its copy of a newer number travels.
         handover_ms: How long the mesh of a deposed core still carries data.
         list_request_gap_ms: Least time between two requests for the same list.
         filters_max: Filters one agent holds, its own and others'; more are refused.
         cores_max: Cores one agent holds; more are refused.
+        dial_back: Connect to the broker of a stranger that greets us.
     """
 
     redundancy: int = 2
@@ -34,6 +36,7 @@ class Parameters:
     core_lifetime_intervals: int = 3
     solicit_timeout_ms: Millis = Millis(500)
     improvement_hold_ms: Millis = Millis(30)
+    parent_settle_ms: Millis = Millis(1_000)
     handover_ms: Millis = Millis(1_000)
     list_request_gap_ms: Millis = Millis(250)
     filters_max: int = 1_000_000

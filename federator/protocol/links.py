@@ -1,0 +1,364 @@
+"""Links: who our neighbours are, and which of them we can talk with.
+
+We *send* to a neighbour over a connection to its broker; we *hear* it because it publishes on ours.
+Neither direction says anything about the other, so every hello lists whom its sender hears, and a
+link is up only while each side finds itself in the other's list. The list also returns the number
+of the connection that carried our hello, which tells us who is at the other end of an address: a
+new broker joins by naming any one existing broker, and is dialled back.
+
+Think of a radio check: "I hear you on channel 3" answers both "are you there" and "which channel".
+
+Source: design section 3.1; docs/protocol.md section 4.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from federator.protocol.effects import Dial, HangUp, Notice, ReachNeighbour, Send
+from federator.protocol.messages import NEIGHBOURS_MAX, PROTOCOL_VERSION, Bye, Heard, Hello, Message
+from federator.protocol.parameters import Parameters
+from federator.protocol.signals import LinkDown, LinkUp, OwnIdHeard, Step
+from federator.protocol.timers import Timers
+from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis
+
+DIAL_BACK_HELLOS = 2
+"""Hello intervals that an unknown sender has to turn up behind a connection we already have."""
+
+
+@dataclass(slots=True)
+class Connection:
+    """One of our connections to a neighbour's broker."""
+
+    conn: ConnId
+    address: str
+    expected_id: BrokerId | None
+    cost: Cost
+    neighbour: BrokerId | None = None  # unknown until a hello returns ``conn``
+
+
+@dataclass(slots=True)
+class Neighbour:
+    """A broker whose agent published a hello on ours.
+
+    ``hello`` is the last one heard, ``None`` once it went silent or said bye.
+    """
+
+    id: BrokerId
+    epoch: Epoch
+    first_heard_ms: Millis
+    hello: Hello | None = None
+    heard_at_ms: Millis = Millis(0)
+    conn: ConnId | None = None
+    up: bool = False
+    round_trip_ms: int | None = None
+    dialled: str | None = None  # the address we asked the driver to dial
+    reason: str = "not heard yet"
+
+
+@dataclass(slots=True)
+class Links:
+    """All links of one agent.
+
+    Args:
+        self_id: Our broker id.
+        epoch: Our incarnation; ``renew`` raises it.
+        address: Where others reach our broker; empty when they cannot.
+        parameters: Intervals and time-outs.
+    """
+
+    self_id: BrokerId
+    epoch: Epoch
+    address: str
+    parameters: Parameters
+    connections: dict[ConnId, Connection] = field(default_factory=dict)
+    neighbours: dict[BrokerId, Neighbour] = field(default_factory=dict)
+    listening: bool = False
+    _timers: Timers[tuple[str, int]] = field(default_factory=Timers)
+
+    @property
+    def up(self) -> Mapping[BrokerId, Connection]:
+        """The live links, ascending by neighbour, each with the connection that reaches it."""
+        return {
+            n.id: self.connections[n.conn]
+            for n in sorted(self.neighbours.values(), key=lambda n: n.id)
+            if n.up and n.conn is not None
+        }
+
+    def cost_to(self, neighbour: BrokerId) -> Cost | None:
+        """The cost of the live link to ``neighbour``, or ``None`` when it is not up."""
+        known = self.neighbours.get(neighbour)
+        if known is None or not known.up or known.conn is None:
+            return None
+        return self.connections[known.conn].cost
+
+    def send(self, neighbour: BrokerId, message: Message) -> list[Step]:
+        """Orders to send ``message``; none when the link is not up."""
+        known = self.neighbours.get(neighbour)
+        if known is None or not known.up or known.conn is None:
+            return []
+        return [Send(known.conn, message)]
+
+    def next_deadline_ms(self) -> Millis | None:
+        """When ``on_deadline`` is due."""
+        return self._timers.next_deadline_ms()
+
+    # -- our own broker ---------------------------------------------------------------------
+
+    def on_local_up(self, *, now_ms: Millis) -> list[Step]:
+        """We hear our broker again: greet everyone."""
+        self.listening = True
+        self._timers.set(("hello", 0), Millis(now_ms + self.parameters.hello_interval_ms))
+        return self._greet(list(self.connections), now_ms)
+
+    def on_local_down(self, *, now_ms: Millis) -> list[Step]:
+        """We are deaf: say so to everyone, and take every link down."""
+        if not self.listening:
+            return []
+        self.listening = False
+        self._timers.clear(("hello", 0))
+        return [*self.farewell(), *self._all_down("own broker is down")]
+
+    def farewell(self) -> list[Step]:
+        """One bye over each connection."""
+        return [
+            Send(conn, Bye(self.self_id, self.epoch, conn)) for conn in sorted(self.connections)
+        ]
+
+    def renew(self, epoch: Epoch, *, now_ms: Millis) -> list[Step]:
+        """Go on under a newer epoch."""
+        assert epoch > self.epoch, "epochs only grow"
+        self.epoch = epoch
+        return self._greet(list(self.connections), now_ms) if self.listening else []
+
+    # -- our connections to others' brokers -----------------------------------------------------
+
+    def on_connected(self, connection: Connection, *, now_ms: Millis) -> list[Step]:
+        """A connection is open: greet whoever listens at its other end."""
+        self.connections[connection.conn] = connection
+        return self._greet([connection.conn], now_ms) if self.listening else []
+
+    def on_disconnected(self, conn: ConnId) -> list[Step]:
+        """A connection is gone, and with it the link it carried."""
+        gone = self.connections.get(conn)
+        if gone is None:
+            return []
+        steps: list[Step] = []
+        if gone.neighbour is not None and self.neighbours[gone.neighbour].conn == conn:
+            neighbour = self.neighbours[gone.neighbour]
+            steps = self._down(neighbour, "its broker does not answer")
+            neighbour.conn = None
+        del self.connections[conn]
+        return steps
+
+    # -- what we hear ----------------------------------------------------------------------------
+
+    def on_hello(self, hello: Hello, *, now_ms: Millis) -> list[Step]:
+        """Learn who is there, whether it hears us, and over which of our connections."""
+        if not self.listening:
+            return []
+        if hello.sender == self.self_id:
+            return self._on_own_hello(hello)
+        if hello.version != PROTOCOL_VERSION:
+            details = {"neighbour": hello.sender, "version": hello.version}
+            return [Notice("neighbour.version", "warning", {**details, "wanted": PROTOCOL_VERSION})]
+
+        neighbour = self.neighbours.get(hello.sender)
+        if neighbour is None:
+            if len(self.neighbours) >= NEIGHBOURS_MAX:
+                return [Notice("neighbour.refused", "warning", {"neighbour": hello.sender})]
+            neighbour = Neighbour(hello.sender, hello.epoch, first_heard_ms=now_ms)
+            self.neighbours[hello.sender] = neighbour
+
+        steps: list[Step] = []
+        if hello.epoch != neighbour.epoch:
+            refusal = self._other_incarnation(neighbour, hello, now_ms)
+            if refusal is not None:
+                return refusal
+            steps += self._down(neighbour, "restarted")
+            neighbour.epoch = hello.epoch
+            neighbour.first_heard_ms = now_ms
+
+        news = neighbour.hello is None or neighbour.hello.conn != hello.conn
+        neighbour.hello = hello
+        neighbour.heard_at_ms = now_ms
+        silent_at_ms = Millis(now_ms + self.parameters.hello_timeout_ms)
+        self._timers.set(("silent", neighbour.id), silent_at_ms)
+        for heard in hello.hears:
+            if heard.id == self.self_id:
+                news |= self._identify(neighbour, heard, now_ms, steps)
+        steps += self._judge(neighbour)
+        if news:
+            steps += self._greet(self._ways_to(neighbour), now_ms)
+        return steps + self._dial_back(neighbour, now_ms)
+
+    def on_bye(self, bye: Bye) -> list[Step]:
+        """A neighbour leaves, or its broker publishes its Will."""
+        neighbour = self.neighbours.get(bye.sender)
+        if neighbour is None or neighbour.hello is None:
+            return []
+        if (bye.epoch, bye.conn) != (neighbour.epoch, neighbour.hello.conn):
+            return []  # the Will of a connection that was replaced since
+        return self._forget_hello(neighbour, "said bye or died")
+
+    def on_deadline(self, *, now_ms: Millis) -> list[Step]:
+        """Send what is due, notice who is silent."""
+        steps: list[Step] = []
+        for kind, key in self._timers.pop_due(now_ms):
+            if kind == "hello":
+                steps += self._greet(list(self.connections), now_ms)
+                next_ms = Millis(now_ms + self.parameters.hello_interval_ms)
+                self._timers.set(("hello", 0), next_ms)
+            elif kind == "silent":
+                steps += self._forget_hello(self.neighbours[BrokerId(key)], "silent")
+            else:
+                steps += self._dial_back(self.neighbours[BrokerId(key)], now_ms)
+        return steps
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _on_own_hello(self, hello: Hello) -> list[Step]:
+        if hello.epoch > self.epoch:
+            return [OwnIdHeard(hello.epoch)]
+        mine = self.connections.get(hello.conn)
+        if hello.epoch < self.epoch or mine is None or hello.address != self.address:
+            return []
+        details: dict[str, int | str] = {"address": mine.address}
+        del self.connections[hello.conn]
+        return [HangUp(hello.conn), Notice("neighbour.is_own_broker", "error", details)]
+
+    def _other_incarnation(
+        self, neighbour: Neighbour, hello: Hello, now_ms: Millis
+    ) -> list[Step] | None:
+        """Why ``hello`` is not believed, or ``None`` when the neighbour simply restarted."""
+        known = neighbour.hello
+        lately = now_ms - neighbour.heard_at_ms < 2 * self.parameters.hello_interval_ms
+        alive = known is not None and lately
+        elsewhere = known is not None and known.address != hello.address
+        if hello.epoch > neighbour.epoch and not (alive and elsewhere):
+            return None
+        if hello.epoch < neighbour.epoch and not alive:
+            # It restarted with its clock set back and without its state: it hears so and renews.
+            heard = Heard(neighbour.id, neighbour.epoch, hello.conn, hello.sent_at_ms, held_ms=0)
+            return self._greet_with((heard,), self._ways_to(neighbour), now_ms)
+        if not elsewhere:
+            return []  # a straggler of the incarnation before
+        details: dict[str, int | str] = {"neighbour": hello.sender, "address": hello.address}
+        if known is not None:
+            details["also_at"] = known.address
+        return [Notice("neighbour.id_conflict", "error", details)]
+
+    def _identify(
+        self, neighbour: Neighbour, heard: Heard, now_ms: Millis, steps: list[Step]
+    ) -> bool:
+        """The neighbour hears us over ``heard.conn``: note who is at the other end of it."""
+        if heard.epoch > self.epoch:
+            steps.append(OwnIdHeard(heard.epoch))
+        if heard.epoch != self.epoch:
+            return False
+        connection = self.connections.get(heard.conn)
+        if connection is None:
+            return False
+        neighbour.round_trip_ms = max(0, now_ms - heard.sent_at_ms - heard.held_ms)
+        if connection.neighbour == neighbour.id:
+            return False
+        if connection.expected_id not in (None, neighbour.id):
+            details: dict[str, int | str] = {"neighbour": neighbour.id}
+            details |= {"address": connection.address, "wanted": int(connection.expected_id or 0)}
+            steps.append(Notice("neighbour.unexpected_id", "error", details))
+            return False
+        if neighbour.conn is not None and neighbour.conn != connection.conn:
+            del self.connections[connection.conn]
+            steps.append(HangUp(connection.conn))
+            return False
+        connection.neighbour = neighbour.id
+        neighbour.conn = connection.conn
+        return True
+
+    def _judge(self, neighbour: Neighbour) -> list[Step]:
+        """Take the link up or down after a hello."""
+        hello, conn = neighbour.hello, neighbour.conn
+        assert hello is not None
+        if conn is None:
+            return self._down(neighbour, "no connection to its broker")
+        hears_us = any((h.id, h.epoch) == (self.self_id, self.epoch) for h in hello.hears)
+        if not hears_us:
+            return self._down(neighbour, "does not hear us")
+        if neighbour.up:
+            return []
+        neighbour.up = True
+        neighbour.reason = ""
+        return [
+            ReachNeighbour(neighbour.id, conn),
+            Notice("link.up", "info", {"neighbour": neighbour.id}),
+            LinkUp(neighbour.id),
+        ]
+
+    def _down(self, neighbour: Neighbour, reason: str) -> list[Step]:
+        neighbour.reason = reason
+        if not neighbour.up:
+            return []
+        neighbour.up = False
+        return [
+            ReachNeighbour(neighbour.id, None),
+            Notice("link.down", "warning", {"neighbour": neighbour.id, "reason": reason}),
+            LinkDown(neighbour.id),
+        ]
+
+    def _forget_hello(self, neighbour: Neighbour, reason: str) -> list[Step]:
+        neighbour.hello = None
+        self._timers.clear(("silent", neighbour.id))
+        self._timers.clear(("dial", neighbour.id))
+        return self._down(neighbour, reason)
+
+    def _all_down(self, reason: str) -> list[Step]:
+        steps: list[Step] = []
+        for _, neighbour in sorted(self.neighbours.items()):
+            steps += self._forget_hello(neighbour, reason)
+        return steps
+
+    def _ways_to(self, neighbour: Neighbour) -> list[ConnId]:
+        """The connection to ``neighbour``, or every connection that may turn out to be it."""
+        if neighbour.conn is not None:
+            return [neighbour.conn]
+        return [c.conn for c in self.connections.values() if c.neighbour is None]
+
+    def _dial_back(self, neighbour: Neighbour, now_ms: Millis) -> list[Step]:
+        hello = neighbour.hello
+        if hello is None or neighbour.conn is not None or neighbour.dialled == hello.address:
+            return []
+        if not (self.parameters.dial_back and hello.address):
+            return []
+        grace_ms = DIAL_BACK_HELLOS * self.parameters.hello_interval_ms
+        due_ms = Millis(neighbour.first_heard_ms + grace_ms)
+        if self._ways_to(neighbour) and now_ms < due_ms:
+            self._timers.set(("dial", neighbour.id), due_ms)
+            return []
+        neighbour.dialled = hello.address
+        return [Dial(neighbour.id, hello.address)]
+
+    def _greet(self, conns: list[ConnId], now_ms: Millis) -> list[Step]:
+        hears = tuple(
+            Heard(n.id, n.epoch, n.hello.conn, n.hello.sent_at_ms, now_ms - n.heard_at_ms)
+            for _, n in sorted(self.neighbours.items())
+            if n.hello is not None
+        )
+        return self._greet_with(hears, conns, now_ms)
+
+    def _greet_with(
+        self, hears: tuple[Heard, ...], conns: list[ConnId], now_ms: Millis
+    ) -> list[Step]:
+        return [
+            Send(
+                conn,
+                Hello(
+                    version=PROTOCOL_VERSION,
+                    sender=self.self_id,
+                    epoch=self.epoch,
+                    conn=conn,
+                    sent_at_ms=now_ms,
+                    address=self.address,
+                    hears=hears,
+                ),
+            )
+            for conn in sorted(conns)
+        ]

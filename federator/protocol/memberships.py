@@ -1,0 +1,205 @@
+"""Our own membership announcements: to each parent, which filters we want in the core's meshes.
+
+One list per core serves all its parents. A parent hears the whole list when it becomes one, changes
+as they happen, and with every new core announcement that the list still stands.
+
+Source: papers/federator.txt section 4; design section 3.3; docs/protocol.md section 7.
+"""
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+from federator.protocol.announcements import Announcements, CoreRoute
+from federator.protocol.filter_lists import as_delta, pages_of
+from federator.protocol.filters import DigestedSet
+from federator.protocol.links import Links
+from federator.protocol.messages import FilterListRequest, ListKind, MeshMembAnn
+from federator.protocol.parameters import Parameters
+from federator.protocol.signals import Step
+from federator.protocol.timers import Timers
+from federator.protocol.types import BrokerId, Millis
+
+
+@dataclass(slots=True)
+class Membership:
+    """What we want from the meshes of one core, and which parents know."""
+
+    filters: DigestedSet = field(default_factory=DigestedSet)
+    added: set[str] = field(default_factory=set)
+    removed: set[str] = field(default_factory=set)
+    informed: set[BrokerId] = field(default_factory=set)
+    sent_at_ms: Millis | None = None
+
+
+class Memberships:
+    """All our memberships.
+
+    Args:
+        links: Our links, read only.
+        announcements: The routes to all cores; ``in_mesh`` of each is ours to set.
+        parameters: Intervals.
+    """
+
+    def __init__(
+        self, links: Links, announcements: Announcements, *, parameters: Parameters
+    ) -> None:
+        self.by_core: dict[BrokerId, Membership] = {}
+        self._links = links
+        self._announcements = announcements
+        self._parameters = parameters
+        self._timers: Timers[BrokerId] = Timers()
+        self._changed: set[BrokerId] = set()
+
+    def filters_of(self, core: BrokerId) -> AbstractSet[str]:
+        """What we want from the meshes of ``core``."""
+        membership = self.by_core.get(core)
+        return membership.filters.filters if membership is not None else frozenset()
+
+    def set(self, core: BrokerId, filter_: str, *, member: bool) -> None:
+        """Belong to the filter's mesh around ``core``, or not. ``flush`` tells the parents."""
+        membership = self.by_core.get(core)
+        if membership is None:
+            if not member:
+                return
+            membership = self.by_core[core] = Membership()
+        if (filter_ in membership.filters) == member:
+            return
+        came, went = membership.added, membership.removed
+        if member:
+            membership.filters.apply(added=(filter_,))
+        else:
+            membership.filters.apply(removed=(filter_,))
+            came, went = went, came
+        if filter_ in went:
+            went.discard(filter_)
+        else:
+            came.add(filter_)
+        self._changed.add(core)
+
+    def next_deadline_ms(self) -> Millis | None:
+        """When ``on_deadline`` is due."""
+        return self._timers.next_deadline_ms()
+
+    def on_deadline(self, *, now_ms: Millis) -> list[Step]:
+        """Send what was held back."""
+        self._changed.update(self._timers.pop_due(now_ms))
+        return self.flush(now_ms=now_ms)
+
+    def flush(self, *, now_ms: Millis) -> list[Step]:
+        """Tell the parents what changed; at once after a quiet time, else soon."""
+        steps: list[Step] = []
+        for core in sorted(self._changed):
+            membership = self.by_core[core]
+            self._mark_in_mesh(core)
+            last_ms = membership.sent_at_ms
+            gap_ms = self._parameters.core_ann_gap_ms
+            if last_ms is not None and now_ms - last_ms < gap_ms:
+                self._timers.set_sooner(core, Millis(last_ms + gap_ms))
+            else:
+                steps += self._send(core, now_ms)
+        self._changed = set()
+        return steps
+
+    def on_core_refreshed(self, core: BrokerId, *, now_ms: Millis) -> list[Step]:
+        """A new announcement of ``core``: confirm to every parent."""
+        return self._send(core, now_ms) if core in self.by_core else []
+
+    def on_core_moved(self, core: BrokerId, *, now_ms: Millis) -> list[Step]:
+        """Join new parents, leave old ones."""
+        membership = self.by_core.get(core)
+        if membership is None:
+            return []
+        route = self._announcements.routes.get(core)
+        parents = route.parents if route is not None else ()
+        steps = self._leave(core, membership, membership.informed - set(parents))
+        if set(parents) - membership.informed:
+            steps += self._send(core, now_ms)
+        return steps
+
+    def on_link_down(self, neighbour: BrokerId) -> None:
+        """Whatever ``neighbour`` knew of us it forgets."""
+        for membership in self.by_core.values():
+            membership.informed.discard(neighbour)
+
+    def on_list_request(self, request: FilterListRequest) -> list[Step]:
+        """Send a parent the whole list."""
+        membership = self.by_core.get(request.core)
+        route = self._announcements.routes.get(request.core)
+        if membership is None or route is None or request.sender not in membership.informed:
+            return []
+        return [
+            step
+            for page in pages_of(
+                membership.filters.filters,
+                sender=self._links.self_id,
+                kind=ListKind.MEMBERSHIP,
+                core=request.core,
+                epoch=route.number[0],
+                digest=membership.filters.digest,
+            )
+            for step in self._links.send(request.sender, page)
+        ]
+
+    def leave_all(self) -> list[Step]:
+        """Tell every parent that we want nothing any more."""
+        steps: list[Step] = []
+        for core, membership in sorted(self.by_core.items()):
+            steps += self._leave(core, membership, set(membership.informed))
+        return steps
+
+    def _mark_in_mesh(self, core: BrokerId) -> None:
+        route = self._announcements.routes.get(core)
+        if route is not None:
+            route.in_mesh = bool(len(self.by_core[core].filters))
+
+    def _send(self, core: BrokerId, now_ms: Millis) -> list[Step]:
+        membership = self.by_core[core]
+        route = self._announcements.routes.get(core)
+        added, removed = as_delta(membership.added, membership.removed)
+        membership.added, membership.removed = set(), set()
+        membership.sent_at_ms = now_ms
+        self._timers.clear(core)
+        if not len(membership.filters):
+            steps = self._leave(core, membership, set(membership.informed))
+            del self.by_core[core]
+            return steps
+        if route is None or not route.reachable:
+            return []
+        steps = []
+        for parent in route.parents:
+            if parent in membership.informed:
+                message = self._message(route, membership, added, removed)
+            else:
+                whole, _ = as_delta(membership.filters.filters, ())
+                message = self._message(route, membership, whole, ())
+                membership.informed.add(parent)
+            steps += self._links.send(parent, message)
+        return steps
+
+    def _message(
+        self,
+        route: CoreRoute,
+        membership: Membership,
+        added: tuple[str, ...],
+        removed: tuple[str, ...],
+    ) -> MeshMembAnn:
+        return MeshMembAnn(
+            sender=self._links.self_id,
+            core=route.core,
+            epoch=route.number[0],
+            seq=route.number[1],
+            added=added,
+            removed=removed,
+            digest=membership.filters.digest,
+            count=len(membership.filters),
+        )
+
+    def _leave(
+        self, core: BrokerId, membership: Membership, parents: AbstractSet[BrokerId]
+    ) -> list[Step]:
+        route = self._announcements.routes.get(core)
+        membership.informed -= parents
+        if route is None:
+            return []
+        nothing = self._message(route, Membership(), (), ())
+        return [step for p in sorted(parents) for step in self._links.send(p, nothing)]

@@ -1,0 +1,334 @@
+"""Meshes: for each filter, which core it has here, and who carries it.
+
+A broker whose clients want a filter that nobody better announces becomes its core. Everyone else
+with subscribers, or with a child that asks, reports to its parents towards the core, and so becomes
+a mesh member together with the brokers in between.
+
+Election is a comparison of ranks and nothing more; all the rest is bookkeeping of who asked whom.
+When a better core takes over, the old mesh carries data until the new one stands (hand-over);
+duplicates on the way are the duplicate window's business.
+
+Source: papers/federator.txt sections 3 and 4; design 3.2 and 3.3; docs/protocol.md section 7.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from federator.protocol.announcements import Announcements
+from federator.protocol.effects import FilterRoute, Notice, SetRoute
+from federator.protocol.filter_lists import RemoteList
+from federator.protocol.links import Links
+from federator.protocol.memberships import Memberships
+from federator.protocol.messages import FilterListPage, FilterListRequest, ListKind, MeshMembAnn
+from federator.protocol.parameters import Parameters
+from federator.protocol.signals import OwnFiltersChanged, Step
+from federator.protocol.timers import Timers
+from federator.protocol.types import BrokerId, Millis
+
+NO_ROUTE = FilterRoute(local=False, wanted=False, next_hops=())
+
+
+@dataclass(slots=True)
+class FilterState:
+    """What one filter is to this broker.
+
+    Attributes:
+        local: Our own clients want it.
+        announcers: Cores that announce it, apart from ourselves.
+        child_cores: Cores of meshes in which a child of ours wants it.
+        core: The one we follow; our own id when it is us.
+        previous: The core before, while the hand-over lasts.
+        route: What the data plane was told last.
+    """
+
+    local: bool = False
+    announcers: tuple[BrokerId, ...] = ()
+    child_cores: tuple[BrokerId, ...] = ()
+    core: BrokerId | None = None
+    previous: BrokerId | None = None
+    route: FilterRoute = NO_ROUTE
+
+
+@dataclass(slots=True)
+class _Changes:
+    """What one pass over touched filters found out."""
+
+    routes: list[Step] = field(default_factory=list)
+    own_added: set[str] = field(default_factory=set)
+    own_removed: set[str] = field(default_factory=set)
+
+
+class Meshes:
+    """Election, children and routes of all filters.
+
+    Args:
+        links: Our links, read only.
+        announcements: The routes to all cores, read only but for ``in_mesh``.
+        parameters: Intervals and bounds.
+    """
+
+    def __init__(
+        self, links: Links, announcements: Announcements, *, parameters: Parameters
+    ) -> None:
+        self.states: dict[str, FilterState] = {}
+        self.children: dict[BrokerId, dict[BrokerId, RemoteList]] = {}
+        self.memberships = Memberships(links, announcements, parameters=parameters)
+        self._links = links
+        self._announcements = announcements
+        self._parameters = parameters
+        self._timers: Timers[tuple[BrokerId, BrokerId]] = Timers()  # (core, child) to expire
+        self._handovers: Timers[str] = Timers()
+        self._shared_routes: dict[FilterRoute, FilterRoute] = {}
+        self._refused = 0
+
+    def next_deadline_ms(self) -> Millis | None:
+        """When ``on_deadline`` is due."""
+        pending = (
+            self._timers.next_deadline_ms(),
+            self._handovers.next_deadline_ms(),
+            self.memberships.next_deadline_ms(),
+        )
+        return min((at_ms for at_ms in pending if at_ms is not None), default=None)
+
+    def on_deadline(self, *, now_ms: Millis) -> list[Step]:
+        """Expire silent children and finished hand-overs, send held-back memberships."""
+        touched: set[str] = set()
+        for core, child in self._timers.pop_due(now_ms):
+            touched |= self._drop_child(core, child)
+        for filter_ in self._handovers.pop_due(now_ms):
+            if filter_ in self.states:
+                self.states[filter_].previous = None
+                touched.add(filter_)
+        return self._settle(touched, now_ms) + self.memberships.on_deadline(now_ms=now_ms)
+
+    # -- who wants what ------------------------------------------------------------------
+
+    def change_local(
+        self, added: Iterable[str], removed: Iterable[str], *, now_ms: Millis
+    ) -> list[Step]:
+        """Our own clients want other filters than before."""
+        touched: set[str] = set()
+        for filter_ in removed:
+            if filter_ in self.states:
+                self.states[filter_].local = False
+                touched.add(filter_)
+        for filter_ in added:
+            state = self._state(filter_)
+            if state is not None:
+                state.local = True
+                touched.add(filter_)
+        return self._settle(touched, now_ms)
+
+    def on_announced(
+        self, core: BrokerId, filters: frozenset[str], *, now_ms: Millis
+    ) -> list[Step]:
+        """``core`` announces ``filters``, or no longer does."""
+        route = self._announcements.routes.get(core)
+        announced = route.announced.filters if route is not None else ()
+        for filter_ in filters:
+            if filter_ in announced:
+                state = self._state(filter_)
+                if state is not None and core not in state.announcers:
+                    state.announcers = tuple(sorted((*state.announcers, core)))
+            elif filter_ in self.states:
+                state = self.states[filter_]
+                state.announcers = tuple(c for c in state.announcers if c != core)
+        return self._settle(filters, now_ms)
+
+    def on_core_moved(self, core: BrokerId, *, now_ms: Millis) -> list[Step]:
+        """Our parents towards ``core`` changed."""
+        touched = set(self.memberships.filters_of(core))
+        route = self._announcements.routes.get(core)
+        if route is not None:
+            touched |= route.announced.filters.filters
+        for list_ in self.children.get(core, {}).values():
+            touched |= list_.filters.filters
+        return self._settle(touched, now_ms) + self.memberships.on_core_moved(core, now_ms=now_ms)
+
+    def on_link_down(self, neighbour: BrokerId, *, now_ms: Millis) -> list[Step]:
+        """A child that is out of reach is no child."""
+        touched: set[str] = set()
+        for core in sorted(c for c, children in self.children.items() if neighbour in children):
+            touched |= self._drop_child(core, neighbour)
+        self.memberships.on_link_down(neighbour)
+        return self._settle(touched, now_ms)
+
+    # -- children ------------------------------------------------------------------------
+
+    def on_membership(self, message: MeshMembAnn, *, now_ms: Millis) -> list[Step]:
+        """A neighbour chose us as a parent, says that it still does, or leaves."""
+        core, child = message.core, message.sender
+        if self._links.cost_to(child) is None or not self._knows(core, message):
+            return []
+        children = self.children.setdefault(core, {})
+        list_ = children.setdefault(child, RemoteList())
+        changed = list_.offer(message.added, message.removed, digest=message.digest)
+        self._index_child(core, changed)
+        if message.count == 0:
+            changed |= self._drop_child(core, child)
+            return self._settle(changed, now_ms)
+        expires_ms = Millis(now_ms + self._announcements.lifetime_ms)
+        self._timers.set((core, child), expires_ms)
+        steps = self._settle(changed, now_ms)
+        gap_ms = self._parameters.list_request_gap_ms
+        if list_.may_ask(now_ms=now_ms, gap_ms=gap_ms):
+            request = FilterListRequest(self._links.self_id, ListKind.MEMBERSHIP, core)
+            steps += self._links.send(child, request)
+        return steps
+
+    def on_list_page(self, page: FilterListPage, *, now_ms: Millis) -> list[Step]:
+        """Part of the whole list that a child wants."""
+        list_ = self.children.get(page.core, {}).get(page.sender)
+        if list_ is None:
+            return []
+        changed = list_.on_page(page)
+        self._index_child(page.core, changed)
+        return self._settle(changed, now_ms)
+
+    def _knows(self, core: BrokerId, message: MeshMembAnn) -> bool:
+        if core == self._links.self_id:
+            return message.epoch == self._links.epoch
+        route = self._announcements.routes.get(core)
+        return route is not None and not route.forgotten
+
+    def _drop_child(self, core: BrokerId, child: BrokerId) -> frozenset[str]:
+        self._timers.clear((core, child))
+        children = self.children.get(core, {})
+        list_ = children.pop(child, None)
+        if not children:
+            self.children.pop(core, None)
+        if list_ is None:
+            return frozenset()
+        gone = frozenset(list_.filters.filters)
+        self._index_child(core, gone)
+        return gone
+
+    def _index_child(self, core: BrokerId, filters: Iterable[str]) -> None:
+        """Bring ``child_cores`` of ``filters`` up to date."""
+        lists = list(self.children.get(core, {}).values())
+        for filter_ in filters:
+            wanted = any(filter_ in list_.filters for list_ in lists)
+            state = self._state(filter_) if wanted else self.states.get(filter_)
+            if state is None:
+                continue
+            others = tuple(c for c in state.child_cores if c != core)
+            state.child_cores = tuple(sorted((*others, core))) if wanted else others
+
+    # -- deciding ------------------------------------------------------------------------
+
+    def _state(self, filter_: str) -> FilterState | None:
+        state = self.states.get(filter_)
+        if state is None:
+            if len(self.states) >= self._parameters.filters_max:
+                self._refused += 1
+                return None
+            state = self.states[filter_] = FilterState()
+        return state
+
+    def _settle(self, touched: Iterable[str], now_ms: Millis) -> list[Step]:
+        """Decide again for ``touched`` filters, and tell everyone whom it concerns."""
+        changes = _Changes()
+        for filter_ in sorted(touched):
+            state = self.states.get(filter_)
+            if state is not None:
+                self._decide(filter_, state, changes, now_ms)
+        steps: list[Step] = [*changes.routes]
+        if changes.own_added or changes.own_removed:
+            own = (frozenset(changes.own_added), frozenset(changes.own_removed))
+            steps.append(OwnFiltersChanged(*own))
+        if self._refused:
+            details: dict[str, int | str] = {"filters": self._refused}
+            details["filters_max"] = self._parameters.filters_max
+            steps.append(Notice("filters.refused", "error", details))
+            self._refused = 0
+        return steps + self.memberships.flush(now_ms=now_ms)
+
+    def _decide(self, filter_: str, state: FilterState, changes: _Changes, now_ms: Millis) -> None:
+        before = state.core
+        core = self._elect(state)
+        if core != before:
+            self._change_core(filter_, state, core, changes, now_ms)
+        for concerned in {core, before, state.previous, *state.announcers, *state.child_cores}:
+            if concerned is not None and concerned != self._links.self_id:
+                member = self._is_member(state, concerned)
+                self.memberships.set(concerned, filter_, member=member)
+        route = self._route(filter_, state)
+        if route != state.route:
+            state.route = self._shared_routes.setdefault(route, route)
+            changes.routes.append(SetRoute(filter_, None if route == NO_ROUTE else state.route))
+        if route == NO_ROUTE and core is None and not state.announcers:
+            del self.states[filter_]
+
+    def _elect(self, state: FilterState) -> BrokerId | None:
+        """The smallest rank wins, ours included when somebody here wants the filter."""
+        self_id = self._links.self_id
+        routes = self._announcements.routes
+        ranks = [routes[c].rank for c in state.announcers if c in routes]
+        if state.local or self_id in state.child_cores:
+            ranks.append((self._announcements.priority, self_id))
+        return min(ranks)[1] if ranks else None
+
+    def _change_core(
+        self,
+        filter_: str,
+        state: FilterState,
+        core: BrokerId | None,
+        changes: _Changes,
+        now_ms: Millis,
+    ) -> None:
+        self_id = self._links.self_id
+        before, state.core = state.core, core
+        if before == self_id:
+            changes.own_removed.add(filter_)
+        if core == self_id:
+            changes.own_added.add(filter_)
+        state.previous = None
+        if before is not None and core is not None and self._reaches(before):
+            state.previous = before
+            ends_ms = Millis(now_ms + self._parameters.handover_ms)
+            self._handovers.set(filter_, ends_ms)
+
+    def _reaches(self, core: BrokerId) -> bool:
+        if core == self._links.self_id:
+            return True
+        route = self._announcements.routes.get(core)
+        return route is not None and route.reachable
+
+    def _is_member(self, state: FilterState, core: BrokerId) -> bool:
+        """We belong to the filter's mesh around ``core``."""
+        if core in state.child_cores:
+            return True
+        return state.local and core in (state.core, state.previous)
+
+    def _route(self, filter_: str, state: FilterState) -> FilterRoute:
+        self_id = self._links.self_id
+        hops: set[BrokerId] = set()
+        for core in {state.core, state.previous, *state.child_cores}:
+            if core is None:
+                continue
+            if core == self_id or self._is_member(state, core):
+                hops.update(self.parents_of(core))
+                hops.update(self.children_of(core, filter_))
+            else:
+                hops.update(self._relay_to(core))
+        others_want = state.core not in (None, self_id) or bool(state.child_cores)
+        return FilterRoute(local=state.local, wanted=others_want, next_hops=tuple(sorted(hops)))
+
+    def parents_of(self, core: BrokerId) -> tuple[BrokerId, ...]:
+        """Our parents towards ``core``; none when it is us or out of reach."""
+        route = self._announcements.routes.get(core)
+        return route.parents if route is not None else ()
+
+    def children_of(self, core: BrokerId, filter_: str) -> list[BrokerId]:
+        """Neighbours that want ``filter_`` from us in the mesh of ``core``, ascending."""
+        lists = self.children.get(core, {})
+        return sorted(child for child, list_ in lists.items() if filter_ in list_.filters)
+
+    def _relay_to(self, core: BrokerId) -> tuple[BrokerId, ...]:
+        """The one parent a non-member hands publications to: rather one in the mesh already."""
+        route = self._announcements.routes.get(core)
+        if route is None or not route.parents:
+            return ()
+        heard = route.heard
+        best = min(route.parents, key=lambda p: (not (p in heard and heard[p].in_mesh), p))
+        return (best,)

@@ -1,0 +1,226 @@
+"""One agent's protocol behind one method: events in, effects out.
+
+The machines below never call each other: what one finds out is a signal that the node hands to the
+others, in a fixed order, until nothing is left to tell.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import assert_never
+
+from federator.protocol import effects as e
+from federator.protocol import signals as s
+from federator.protocol.announcements import Announcements
+from federator.protocol.events import (
+    DeadlineReached,
+    Event,
+    LeaveRequested,
+    LocalBrokerDown,
+    LocalBrokerUp,
+    LocalFiltersChanged,
+    NeighbourConnected,
+    NeighbourDisconnected,
+    Received,
+)
+from federator.protocol.links import Connection, Links
+from federator.protocol.meshes import Meshes
+from federator.protocol.messages import (
+    Bye,
+    CoreAnn,
+    FilterListPage,
+    FilterListRequest,
+    Hello,
+    ListKind,
+    MeshMembAnn,
+    Message,
+    Solicit,
+)
+from federator.protocol.parameters import Parameters
+from federator.protocol.types import BrokerId, Epoch, Millis
+
+OWN_ID_RENEWALS_MAX = 3
+"""Epoch renewals within ``OWN_ID_WINDOW_MS`` that prove another agent to have our id."""
+
+OWN_ID_WINDOW_MS = 60_000
+OWN_ID_PAUSE_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this agent is.
+
+    Attributes:
+        id: Unique in the federation.
+        epoch: Must be greater than at the last start.
+        address: Where other agents reach our broker; empty when they cannot.
+        priority: Ours as a core; the smaller is preferred, before the id.
+    """
+
+    id: BrokerId
+    epoch: Epoch
+    address: str = ""
+    priority: int = 0
+
+
+class Node:
+    """The whole protocol of one agent.
+
+    Args:
+        identity: Who we are.
+        parameters: How we behave.
+    """
+
+    def __init__(self, identity: Identity, parameters: Parameters) -> None:
+        self.parameters = parameters
+        self.links = Links(identity.id, identity.epoch, identity.address, parameters)
+        self.announcements = Announcements(
+            self.links, priority=identity.priority, parameters=parameters
+        )
+        self.meshes = Meshes(self.links, self.announcements, parameters=parameters)
+        self.id_conflict_until_ms: Millis | None = None
+        self._renewed_at_ms: deque[Millis] = deque(maxlen=OWN_ID_RENEWALS_MAX)
+        self._local_broker_up = False
+        self._left = False
+
+    def handle(self, event: Event, *, now_ms: Millis) -> list[e.Effect]:
+        """Advance every machine that ``event`` concerns; return what must be done about it."""
+        if self._left:
+            return []
+        pending: deque[s.Step] = deque(self._on_event(event, now_ms))
+        done: list[e.Effect] = []
+        while pending:
+            step = pending.popleft()
+            match step:
+                case (
+                    s.LinkUp()
+                    | s.LinkDown()
+                    | s.OwnIdHeard()
+                    | s.CoreMoved()
+                    | s.CoreRefreshed()
+                    | s.AnnouncedFiltersChanged()
+                    | s.OwnFiltersChanged()
+                ):
+                    pending.extend(self._on_signal(step, now_ms))
+                case _:
+                    done.append(step)
+        return done
+
+    def next_deadline_ms(self) -> Millis | None:
+        """When ``DeadlineReached`` is due."""
+        pending = (
+            self.links.next_deadline_ms(),
+            self.announcements.next_deadline_ms(),
+            self.meshes.next_deadline_ms(),
+            self.id_conflict_until_ms,
+        )
+        return min((at_ms for at_ms in pending if at_ms is not None), default=None)
+
+    def _on_event(self, event: Event, now_ms: Millis) -> list[s.Step]:
+        match event:
+            case Received(message):
+                return self._on_message(message, now_ms)
+            case DeadlineReached():
+                return self._on_deadline(now_ms)
+            case LocalFiltersChanged(added, removed):
+                return self.meshes.change_local(added, removed, now_ms=now_ms)
+            case NeighbourConnected(conn, address, expected_id, cost):
+                connection = Connection(conn, address, expected_id, cost)
+                return self.links.on_connected(connection, now_ms=now_ms)
+            case NeighbourDisconnected(conn):
+                return self.links.on_disconnected(conn)
+            case LocalBrokerUp():
+                self._local_broker_up = True
+                if self.id_conflict_until_ms is not None:
+                    return []
+                return self.links.on_local_up(now_ms=now_ms)
+            case LocalBrokerDown():
+                self._local_broker_up = False
+                return self.links.on_local_down(now_ms=now_ms)
+            case LeaveRequested():
+                self._left = True
+                return [*self.meshes.memberships.leave_all(), *self.links.farewell()]
+            case _:
+                assert_never(event)
+
+    def _on_message(self, message: Message, now_ms: Millis) -> list[s.Step]:
+        if not self.links.listening:
+            return []
+        match message:
+            case Hello():
+                return self.links.on_hello(message, now_ms=now_ms)
+            case Bye():
+                return self.links.on_bye(message)
+            case CoreAnn():
+                return self.announcements.on_announcement(message, now_ms=now_ms)
+            case MeshMembAnn():
+                return self.meshes.on_membership(message, now_ms=now_ms)
+            case Solicit():
+                return self.announcements.on_solicit(message, now_ms=now_ms)
+            case FilterListRequest():
+                if message.kind is ListKind.CORE:
+                    return self.announcements.on_list_request(message)
+                return self.meshes.memberships.on_list_request(message)
+            case FilterListPage():
+                if message.kind is ListKind.CORE:
+                    return self.announcements.on_list_page(message)
+                return self.meshes.on_list_page(message, now_ms=now_ms)
+            case _:
+                assert_never(message)
+
+    def _on_signal(self, signal: s.Signal, now_ms: Millis) -> Iterable[s.Step]:
+        match signal:
+            case s.LinkUp(neighbour):
+                return self.announcements.on_link_up(neighbour)
+            case s.LinkDown(neighbour):
+                return [
+                    *self.announcements.on_link_down(neighbour, now_ms=now_ms),
+                    *self.meshes.on_link_down(neighbour, now_ms=now_ms),
+                ]
+            case s.CoreMoved(core):
+                return self.meshes.on_core_moved(core, now_ms=now_ms)
+            case s.CoreRefreshed(core):
+                return self.meshes.memberships.on_core_refreshed(core, now_ms=now_ms)
+            case s.AnnouncedFiltersChanged(core, filters):
+                return self.meshes.on_announced(core, filters, now_ms=now_ms)
+            case s.OwnFiltersChanged(added, removed):
+                return self.announcements.change_own(added, removed, now_ms=now_ms)
+            case s.OwnIdHeard(epoch):
+                return self._on_own_id(epoch, now_ms)
+            case _:
+                assert_never(signal)
+
+    def _on_deadline(self, now_ms: Millis) -> list[s.Step]:
+        steps: list[s.Step] = []
+        resume_ms = self.id_conflict_until_ms
+        if resume_ms is not None and now_ms >= resume_ms:
+            self.id_conflict_until_ms = None
+            self._renewed_at_ms.clear()
+            if self._local_broker_up:
+                steps += self.links.on_local_up(now_ms=now_ms)
+        steps += self.links.on_deadline(now_ms=now_ms)
+        steps += self.announcements.on_deadline(now_ms=now_ms)
+        steps += self.meshes.on_deadline(now_ms=now_ms)
+        return steps
+
+    def _on_own_id(self, epoch: Epoch, now_ms: Millis) -> list[s.Step]:
+        """Our id is known under a newer epoch: our clock was set back, or another agent has our id.
+
+        The first heals by a newer epoch. The second shows when that does not help for long.
+        """
+        if epoch <= self.links.epoch:
+            return []
+        renewed = self._renewed_at_ms
+        self_id = self.links.self_id
+        lately = now_ms - renewed[0] < OWN_ID_WINDOW_MS if renewed else False
+        if len(renewed) == OWN_ID_RENEWALS_MAX and lately:
+            self.id_conflict_until_ms = Millis(now_ms + OWN_ID_PAUSE_MS)
+            notice = e.Notice("id.conflict", "error", {"id": self_id, "other_epoch": epoch})
+            return [notice, *self.links.on_local_down(now_ms=now_ms)]
+        renewed.append(now_ms)
+        newer = Epoch(epoch + 1)
+        steps = self.links.renew(newer, now_ms=now_ms)
+        if len(self.announcements.own.filters):
+            steps += self.announcements.announce_soon(now_ms=now_ms)
+        notice = e.Notice("epoch.renewed", "warning", {"id": self_id, "epoch": newer})
+        return [e.RenewEpoch(newer), notice, *steps]
