@@ -1,26 +1,38 @@
 """Filters as sets of topics: containment, overlap, and the least filter around two.
 
-A filter stands for the set of topics it matches. Ordered by containment, filters form a lattice as far
-as joins go: any two have a least filter that contains both. Joining ``a/+`` and ``+/b`` gives ``+/+``;
-where one path ends before the other only ``#`` can follow, and it matches the level above it too, so
-``a`` and ``a/b`` join to ``a/#``. Only ``#`` and ``+/#`` are two names of one set.
+A filter stands for the set of topics it matches. Ordered by containment, any two filters have a
+least one that contains both, their join. Joining ``a/+`` and ``+/b`` gives ``+/+``. Where one path
+ends before the other only ``#`` can follow, and it matches the level above it too: ``a`` and
+``a/b`` join to ``a/#``.
+
+There is no empty topic, so a ``#`` that stands for it in vain can be written ``+/#``: ``#`` and
+``+/#`` are two names of one set, and so are ``/#`` and ``/+/#``; no others are. ``/#`` and ``+``
+share nothing. The comparisons below work on the longer names.
 
 Source: MQTT Version 5.0, section 4.7; design, section 3.4 (non-overlapping cover).
 """
 
 from collections.abc import Sequence
+from typing import Final
 
+_LONG: Final = {"#": "+/#", "/#": "/+/#"}
+_SHORT: Final = {long: short for short, long in _LONG.items()}
 
 def canonical(filter: str) -> str:
     """Return the one name we use for the topics that ``filter`` matches."""
-    return "#" if filter == "+/#" else filter
+    return _SHORT.get(filter, filter)
+
+
+def levels_of(filter: str) -> list[str]:
+    """Return the levels of ``filter`` by its longer name, which implies no empty topic."""
+    return _LONG.get(filter, filter).split("/")
 
 
 def contains(a: str, b: str) -> bool:
     """Tell whether ``a`` matches every topic that ``b`` matches."""
     if _apart_at_root(a, b):
         return False
-    outer, inner = canonical(a).split("/"), canonical(b).split("/")
+    outer, inner = levels_of(a), levels_of(b)
     ends = len(inner)
     for at, level in enumerate(outer):
         if level == "#":
@@ -32,7 +44,7 @@ def contains(a: str, b: str) -> bool:
 
 def overlaps(a: str, b: str) -> bool:
     """Tell whether some topic matches both ``a`` and ``b``."""
-    return not _apart_at_root(a, b) and levels_overlap(a.split("/"), b.split("/"), 0)
+    return not _apart_at_root(a, b) and levels_overlap(levels_of(a), levels_of(b), 0)
 
 
 def levels_overlap(a: Sequence[str], b: Sequence[str], start: int) -> bool:
@@ -56,8 +68,8 @@ def join(a: str, b: str) -> str:
     """
     if a.partition("/")[0] != b.partition("/")[0] and (a[0] == "$" or b[0] == "$"):
         raise ValueError(f"no filter contains both {a!a} and {b!a}: one starts with '$'")
-    left, right = a.split("/"), b.split("/")
-    joined = []
+    left, right = levels_of(a), levels_of(b)
+    joined: list[str] = []
     for x, y in zip(left, right, strict=False):
         if x == "#" or y == "#":
             return canonical("/".join([*joined, "#"]))

@@ -1,14 +1,16 @@
 """The subscriptions an agent holds so that each wanted publication reaches it exactly once.
 
-A broker sends one copy per subscription that matches, so overlapping filters would bring a publication
-twice. The cover is the finest set of filters of which no two overlap and which contains every wanted
-filter: while two filters overlap, their join takes their place. The order does not matter: whatever
-non-overlapping set of joins one has in mind, two overlapping filters lie in one of its members, and so
-does their join; hence every order ends in the same, finest one.
+A broker sends one copy per subscription that matches, so overlapping filters would bring a
+publication twice. The cover is the finest set of filters of which no two overlap and which
+contains every wanted filter: while two filters overlap, their join takes their place. The order
+does not matter. Take any non-overlapping set of joins around the wanted filters: two filters below
+its members that overlap lie below the same member, and so does their join. So every order ends at
+or below that set, hence all in the same one, the finest.
 
-Each cover filter remembers the wanted filters below it, and a few *witnesses* among them that suffice to
-force it. Removing any other wanted filter changes nothing; removing a witness builds this one group
-again. A cover filter that is itself the only wanted one, by far the common case, costs a trie entry.
+Each cover filter remembers the wanted filters below it, and a few *witnesses* among them that
+suffice to force it. Removing any other wanted filter changes nothing; removing a witness builds
+this one group again. A cover filter that is itself the only wanted one, by far the common case,
+costs a trie entry and nothing else.
 
 Source: design, section 3.4.
 """
@@ -144,7 +146,7 @@ class Cover:
 
 
 def _union(a: set[str], b: set[str]) -> set[str]:
-    """Return the union, built in the larger set: each filter moves a logarithmic number of times."""
+    """Return the union, built in the larger set, so that no filter moves often."""
     small, large = (a, b) if len(a) < len(b) else (b, a)
     large |= small
     return large

@@ -1,7 +1,7 @@
 """A set of filters that knows its digest.
 
-Cores announce, and members report, sets of filters as changes plus a digest. Both ends keep such a set;
-while the digests agree nobody sends a list.
+Cores announce, and members report, sets of filters as changes plus a digest. Both ends keep such a
+set; while the digests agree nobody sends a list.
 
 Source: design, section 3.2.
 """

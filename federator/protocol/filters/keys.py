@@ -1,7 +1,7 @@
 """Filters as 64-bit numbers.
 
-A key names a filter in frames, where eight bytes stand for up to 65,535. The XOR of a set's keys is a
-digest of the set that a change updates in time proportional to the change; two neighbours compare
+A key names a filter in frames, where eight bytes stand for up to 65,535. The XOR of a set's keys is
+a digest of the set that a change updates in time proportional to the change; two neighbours compare
 digests instead of lists. With n filters in a federation two keys collide with probability about
 n^2 / 2^65: 3e-10 for 100,000.
 """

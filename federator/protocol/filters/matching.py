@@ -1,7 +1,7 @@
 """Does a topic match a filter?
 
-Walk both paths level by level. ``a/#`` matches ``a`` too, and a leading wildcard never matches a topic
-that starts with ``$``.
+Walk both paths level by level. ``a/#`` matches ``a`` too, and a leading wildcard never matches a
+topic that starts with ``$``.
 
 Source: MQTT Version 5.0, sections 4.7.1 and 4.7.2.
 """

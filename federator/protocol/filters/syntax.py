@@ -1,8 +1,9 @@
 """What a topic and a topic filter may look like.
 
-A filter is a path of levels between slashes; a level may be empty. ``+`` stands for any one level and
-must be a whole level; ``#`` stands for the rest of the path, the level above it included, and must be
-the last level. ``$share/<group>/<filter>`` is a way to subscribe to ``<filter>``, not another filter.
+A filter is a path of levels between slashes; a level may be empty. ``+`` stands for any one level
+and must be a whole level; ``#`` stands for the rest of the path, the level above it included, and
+must be the last level. ``$share/<group>/<filter>`` is a way to subscribe to ``<filter>``, not
+another filter.
 
 Source: MQTT Version 5.0, sections 1.5.4 (UTF-8), 4.7 (topics and filters), 4.8.2 (shared).
 """
@@ -47,10 +48,10 @@ def validate_filter(text: str, *, levels_max: int = LEVELS_MAX) -> str:
             raise ValueError(f"filter {_quoted(text)}: the share name is empty or has a wildcard")
         if not slash or not path:
             raise ValueError(f"filter {_quoted(text)}: no filter follows the share name")
-    levels = path.split("/")
-    if "#" in path and ("#" in "/".join(levels[:-1]) or len(levels[-1]) > 1 and "#" in levels[-1]):
+    above, _, last = path.rpartition("/")
+    if "#" in above or ("#" in last and last != "#"):
         raise ValueError(f"filter {_quoted(text)}: '#' must be the whole last level")
-    if "+" in path and any("+" in level and level != "+" for level in levels):
+    if "+" in path and any("+" in level and level != "+" for level in path.split("/")):
         raise ValueError(f"filter {_quoted(text)}: '+' must be a whole level")
     return text
 

@@ -1,21 +1,21 @@
 """A compact index of many filters, by topic and by overlap.
 
 The filters form a tree of their levels, so a topic is compared with the few branches it can match
-(its own level, ``+``, ``#``), not with every filter. Most filters are alone below some level: the tree
-ends there with the filter itself and grows branches only where two filters part. So 100,000 filters
-cost about one dictionary entry each, and removing a filter folds its branches back.
+(its own level, ``+``, ``#``), not with every filter. Most filters are alone below some level: the
+tree ends there with the filter itself, and branches only where two filters part. So a filter costs
+about one dictionary entry, and removing one folds its branches back.
 
-Source: lazy expansion as in V. Leis and others, "The Adaptive Radix Tree", ICDE 2013, section III.E.
+Source: lazy expansion in V. Leis and others, "The Adaptive Radix Tree", ICDE 2013, section III.E.
 """
 
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-from federator.protocol.filters.algebra import levels_overlap
+from federator.protocol.filters.algebra import levels_of, levels_overlap
 from federator.protocol.filters.matching import levels_match
 
 Node: TypeAlias = dict[str, "str | Node"]
-"""By level: the only filter below it, or the branches below it. ``END``: the filter that ends here."""
+"""By level: the only filter below, or the branches below. By ``END``: the filter that ends here."""
 
 END: Final = "/"
 """No level contains a slash."""
@@ -52,21 +52,18 @@ class FilterTrie:
     def add(self, filter: str) -> bool:
         """Add ``filter``; tell whether it is new."""
         node = self._root
-        levels = filter.split("/")
-        for depth, level in enumerate(levels, start=1):
+        levels = [*filter.split("/"), END]
+        for depth, level in enumerate(levels):
             child = node.get(level)
             if child is None:
                 node[level] = filter
-                self._count += 1
-                return True
+                break
             if isinstance(child, str):
                 if child == filter:
                     return False
-                child = node[level] = {_key_at(child, depth): child}
+                node[level] = _parting(child, filter, depth + 1)
+                break
             node = child
-        if END in node:
-            return False
-        node[END] = filter
         self._count += 1
         return True
 
@@ -98,12 +95,10 @@ class FilterTrie:
         waiting: list[tuple[Node, int]] = [(self._root, 0)]
         while waiting:
             node, depth = waiting.pop()
-            wildcards = depth > 0 or topic[:1] != "$"
-            if wildcards and (rest := node.get("#")) is not None:
-                found.append(rest)  # type: ignore[arg-type]  # nothing is below '#'
-            for key in (levels[depth], "+") if depth < ends else (END,):
+            keys = (levels[depth], "+", "#") if depth < ends else (END, "#")
+            for key in keys[:1] if depth == 0 and topic[:1] == "$" else keys:
                 child = node.get(key)
-                if child is None or (key == "+" and not wildcards):
+                if child is None:
                     continue
                 if not isinstance(child, str):
                     waiting.append((child, depth + 1))
@@ -118,7 +113,7 @@ class FilterTrie:
         A filter without wildcards costs as much as a topic; each ``+`` costs a look at all branches
         of a level.
         """
-        levels = filter.split("/")
+        levels = levels_of(filter)
         ends = len(levels)
         found: list[str] = []
         waiting: list[tuple[Node, int]] = [(self._root, 0)]
@@ -133,7 +128,7 @@ class FilterTrie:
                         found.extend(_filters_below(child))
                     else:
                         waiting.append((child, depth + 1))
-                elif levels_overlap(child.split("/"), levels, depth):
+                elif levels_overlap(levels_of(child), levels, depth):
                     found.append(child)
         found.sort()
         return found
@@ -154,13 +149,22 @@ class FilterTrie:
                 self._root = dict(node)
 
 
-def _key_at(filter: str, depth: int) -> str:
-    levels = filter.split("/")
-    return levels[depth] if depth < len(levels) else END
+def _parting(a: str, b: str, depth: int) -> Node:
+    """Return the branches, from level ``depth`` on, that lead to two filters alike above it."""
+    top: Node = {}
+    node = top
+    for x, y in zip([*a.split("/"), END][depth:], [*b.split("/"), END][depth:], strict=False):
+        if x != y:
+            node[x], node[y] = a, b
+            break
+        below: Node = {}
+        node[x] = below
+        node = below
+    return top
 
 
 def _keys_overlapping(node: Node, level: str, depth: int) -> list[str] | tuple[str, ...]:
-    """Return the keys of ``node`` below which filters may overlap a path that goes on with ``level``.
+    """Return the keys of ``node`` where filters may overlap a path that goes on with ``level``.
 
     ``END`` as ``level`` means that the path ended above.
     """

@@ -1,0 +1,147 @@
+import random
+import time
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from federator.protocol.filters import FilterTrie, overlaps
+from tests.protocol.filters.small_world import FILTERS, TOPICS, filters, matches_stupidly
+
+changes = st.lists(st.tuples(st.sampled_from(["add", "discard"]), filters), max_size=60)
+
+# One shape of 100,000 filters each: what gateways see, and what a tree of levels likes least.
+SHAPES: dict[str, Callable[[int], str]] = {
+    "devices": lambda i: f"site/{i % 100}/dev{i // 2}/{'temp' if i % 2 else 'hum'}",
+    "flat": lambda i: f"sensor{i:06d}",
+    "deep": lambda i: "/".join(f"l{i // 20**k % 20}" for k in range(6)),
+    "wildcards": lambda i: f"+/w{i % 40}/+/x{i // 40}/#" if i % 8 == 0 else f"w{i}/+/x{i % 9}",
+}
+
+
+def built(names):
+    trie = FilterTrie()
+    for name in names:
+        trie.add(name)
+    return trie
+
+
+@given(changes, st.sampled_from(TOPICS), filters)
+def test_the_trie_agrees_with_a_scan_of_a_set(steps, topic, probe):
+    trie, plain = FilterTrie(), set()
+
+    for what, filter in steps:
+        if what == "add":
+            assert trie.add(filter) == (filter not in plain)
+            plain.add(filter)
+        else:
+            assert trie.discard(filter) == (filter in plain)
+            plain.discard(filter)
+
+    assert len(trie) == len(plain)
+    assert sorted(trie) == sorted(plain)
+    assert (probe in trie) == (probe in plain)
+    assert trie.match(topic) == sorted(f for f in plain if matches_stupidly(f, topic))
+    assert trie.overlapping(probe) == sorted(f for f in plain if overlaps(f, probe))
+
+
+def test_a_trie_of_the_whole_small_world_finds_every_match_and_every_overlap():
+    trie = built(FILTERS)
+
+    for topic in TOPICS:
+        assert trie.match(topic) == sorted(f for f in FILTERS if matches_stupidly(f, topic))
+    for probe in FILTERS:
+        assert trie.overlapping(probe) == sorted(f for f in FILTERS if overlaps(f, probe))
+        assert probe in trie
+
+
+def test_a_leading_wildcard_finds_no_dollar_topic():
+    trie = built(["#", "+/a", "+/#", "$SYS/#", "$SYS/a"])
+
+    assert trie.match("$SYS/a") == ["$SYS/#", "$SYS/a"]
+    assert trie.match("x/a") == ["#", "+/#", "+/a"]
+
+
+def test_a_hash_matches_the_level_above_and_empty_levels_count():
+    trie = built(["a/#", "a", "a/", "a//", "a/+", "/", "+"])
+
+    assert trie.match("a") == ["+", "a", "a/#"]
+    assert trie.match("a/") == ["a/", "a/#", "a/+"]
+    assert trie.match("a//") == ["a/#", "a//"]
+    assert trie.match("/") == ["/"]
+
+
+def test_a_topic_with_wildcards_matches_nothing():
+    trie = built(["a/+", "#"])
+
+    assert trie.match("a/+") == []
+    assert trie.match("#") == []
+
+
+def test_thousands_of_levels_do_not_exhaust_the_stack():
+    deep = "a/" * 30_000
+    trie = built([deep + "b", deep + "c", "a/#"])
+
+    assert trie.match(deep + "b") == ["a/#", deep + "b"]
+    assert trie.overlapping(deep + "+") == ["a/#", deep + "b", deep + "c"]
+    assert trie.discard(deep + "b")
+    assert trie.match(deep + "b") == ["a/#"]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_filter_costs_at_most_700_bytes_and_nothing_once_discarded(shape):
+    count = 20_000
+    tracemalloc.start()
+    try:
+        empty, _ = tracemalloc.get_traced_memory()
+        trie = built(SHAPES[shape](i) for i in range(count))
+        full, _ = tracemalloc.get_traced_memory()
+        assert len(trie) == count
+        for i in range(count):
+            trie.discard(SHAPES[shape](i))
+        discarded, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert (full - empty) / count <= 700
+    assert len(trie) == 0
+    assert discarded - empty < (full - empty) / 50
+
+
+def test_a_trie_that_shrank_gives_back_the_room_of_a_wide_level():
+    names = [f"a/{i}" for i in range(50_000)]
+    trie = built(names)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        small = built(names[:100])
+        small_bytes = tracemalloc.get_traced_memory()[0] - before
+        wide = built(names)
+        for name in names[100:]:
+            wide.discard(name)
+        shrunk_bytes = tracemalloc.get_traced_memory()[0] - before - small_bytes
+    finally:
+        tracemalloc.stop()
+
+    assert len(wide) == len(small) == 100
+    assert len(trie) == len(names)
+    assert shrunk_bytes < 10 * small_bytes
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_topic_is_found_among_100_000_filters_without_a_scan(shape):
+    names = [SHAPES[shape](i) for i in range(100_000)]
+    trie = built(names)
+    asked = [
+        name.replace("+", "any").replace("#", "rest/of/it")
+        for name in random.Random(1).sample(names, 1_000)
+    ]
+
+    started = time.perf_counter()
+    found = [trie.match(topic) for topic in asked]
+    each_us = (time.perf_counter() - started) / len(asked) * 1e6
+
+    assert all(found)
+    assert each_us < 1_000  # 3 us on an idle machine; a scan takes 50,000
