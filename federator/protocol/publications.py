@@ -31,9 +31,10 @@ _BINARY = 0x09  # correlation data
 
 
 class RunChecker:
-    """Checks runs, and remembers the topics that were in order."""
+    """Checks runs, and remembers up to ``known_topics_max`` topics that were in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, known_topics_max: int = KNOWN_TOPICS_MAX) -> None:
+        self._known_topics_max = known_topics_max
         self._known: set[bytes] = set()
 
     def check(self, run: bytes, *, acknowledged: bool, publications: int) -> list[Place]:
@@ -88,7 +89,7 @@ class RunChecker:
         if not text or text.startswith("$") or "#" in text or "+" in text:
             raise DecodeError(f"run: topic {text!a} may not be published by us")
         if len(topic) <= KNOWN_TOPIC_BYTES_MAX:
-            if len(self._known) >= KNOWN_TOPICS_MAX:
+            if len(self._known) >= self._known_topics_max:
                 self._known.clear()
             self._known.add(topic)
 

@@ -1,0 +1,376 @@
+"""The data plane at work: publications of our clients out, frames of other agents in.
+
+All PUBLISHes of one socket read come at once. Those of our clients are sorted into batches by
+route, and each batch becomes one frame; runs of packets with one route are never taken apart. A
+frame from another agent is delivered once, written to our broker as it came, and carried on under
+a new label. What decides is in ``protocol``; what counts here is to touch bytes rarely.
+
+Source: docs/design.md, section 3.4; docs/protocol.md, section 5.
+"""
+
+import time
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import structlog
+from mqtt5 import PublishPacket
+
+from federator.errors import DecodeError
+from federator.protocol.duplicates import DuplicateLog
+from federator.protocol.forwarding import Forwarder, Sends, TopicRoute
+from federator.protocol.frames import Frame, pack_label, unpack
+from federator.protocol.publications import RunChecker, variable_byte_integer
+from federator.protocol.types import BrokerId, Epoch
+
+FRAME_BYTES_MAX = 262_144
+HOP_LIMIT = 64
+ARRIVALS_MAX = 1_024
+COMPLAINT_GAP_S = 60.0
+
+DELAY_BOUNDS_US = tuple(int(1_000 * 2**exponent) for exponent in range(-2, 14))
+"""Upper bounds of the delay histogram, 0.25 ms to 8.2 s; one more count is for what took longer."""
+
+_QOS_BITS = 0x06
+
+_log = structlog.get_logger()
+
+
+class DataLink(Protocol):
+    """What the data path needs of a connection to a broker. Methods tell whether it was taken."""
+
+    def write_packets(self, parts: Sequence[bytes | memoryview], count: int) -> bool:
+        """Write a run of ready-made QoS 0 PUBLISH packets."""
+
+    def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
+        """Publish a ready-made QoS 1 or 2 packet."""
+
+
+@dataclass(slots=True)
+class DataCounters:
+    """Since the agent started. Most count publications; where frames count, it says so.
+
+    Attributes:
+        publications_in: Taken from our own clients.
+        publications_out: Sent in frames by us as their origin, once per publication.
+        frames_out: Frames written to neighbours' brokers, each copy counted.
+        frames_in: Frames that arrived.
+        relayed: In frames carried on for others, once per next hop.
+        delivered_publications: Handed to our own broker.
+        duplicates_suppressed: In frames that were here before.
+        no_route: Others want them, but no neighbour leads there now.
+        unwanted: Covered by our subscriptions, but wanted by nobody.
+        unknown_filters: Filter keys in frames that we have no route for (ours lags behind).
+        hop_limit_exceeded: Frames that travelled too far to be carried on.
+        malformed_frames: Frames that do not decode or that no broker would take.
+        dropped: Refused by a connection: it is down, or its queue is full.
+    """
+
+    publications_in: int = 0
+    publications_out: int = 0
+    frames_out: int = 0
+    frames_in: int = 0
+    relayed: int = 0
+    delivered_publications: int = 0
+    duplicates_suppressed: int = 0
+    no_route: int = 0
+    unwanted: int = 0
+    unknown_filters: int = 0
+    hop_limit_exceeded: int = 0
+    malformed_frames: int = 0
+    dropped: int = 0
+
+
+@dataclass(slots=True)
+class Delays:
+    """How long frames took from their origin to us, by wall clocks: skew included, never negative.
+
+    Attributes:
+        counts: Frames by ``DELAY_BOUNDS_US``.
+        sum_us: Of all delays.
+        latest: (origin, links travelled, delay in microseconds) of the latest frames.
+    """
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(DELAY_BOUNDS_US) + 1))
+    sum_us: int = 0
+    latest: deque[tuple[BrokerId, int, int]] = field(
+        default_factory=lambda: deque(maxlen=ARRIVALS_MAX)
+    )
+
+    def note(self, origin: BrokerId, links: int, delay_us: int) -> None:
+        """Take down one frame."""
+        self.counts[bisect_left(DELAY_BOUNDS_US, delay_us)] += 1
+        self.sum_us += delay_us
+        self.latest.append((origin, links, delay_us))
+
+
+class _Batch:
+    """Runs of packets that will be one frame."""
+
+    __slots__ = ("acknowledged", "count", "parts", "route", "size")
+
+    def __init__(self, route: TopicRoute, acknowledged: bool) -> None:
+        self.route = route
+        self.acknowledged = acknowledged
+        self.parts: list[memoryview] = []
+        self.size = 0
+        self.count = 0
+
+
+class _Batches:
+    """The two batches of one route: one frame holds QoS 0 or QoS 1 and 2, never both."""
+
+    __slots__ = ("acknowledged", "plain")
+
+    def __init__(self, route: TopicRoute) -> None:
+        self.plain = _Batch(route, acknowledged=False)
+        self.acknowledged = _Batch(route, acknowledged=True)
+
+
+class DataPath:
+    """The data plane of one agent.
+
+    Args:
+        self_id: Our id.
+        epoch: Our epoch.
+        federation: The federation's name.
+        forwarder: Where publications go. The control plane changes it.
+        duplicates: Which frames were here before.
+        frame_bytes_max: Longest body of a frame we make; one longer publication travels alone.
+        hop_limit: Links a frame of ours may travel, 1 to 255.
+        wall_clock_us: Microseconds since 1970.
+
+    Attributes:
+        local: The data connection to our own broker, which is also where ``on_publishes`` comes
+            from. ``None`` until the application has made it.
+    """
+
+    def __init__(
+        self,
+        *,
+        self_id: BrokerId,
+        epoch: Epoch,
+        federation: str,
+        forwarder: Forwarder,
+        duplicates: DuplicateLog | None = None,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        hop_limit: int = HOP_LIMIT,
+        wall_clock_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
+    ) -> None:
+        if not 1 <= hop_limit <= 255:
+            raise ValueError(f"hop_limit must be 1 to 255, got {hop_limit}")
+        self.local: DataLink | None = None
+        self.forwarder = forwarder
+        self.counters = DataCounters()
+        self.delays = Delays()
+        self.data_topic = f"$fed/{federation}/data"
+        self._self_id = self_id
+        self._epoch = epoch
+        self._seq = 0
+        self._duplicates = DuplicateLog() if duplicates is None else duplicates
+        self._frame_bytes_max = frame_bytes_max
+        self._hop_limit = hop_limit
+        self._wall_clock_us = wall_clock_us
+        self._links: dict[BrokerId, DataLink] = {}
+        self._checker = RunChecker()
+        topic = self.data_topic.encode()
+        self._topic_field = len(topic).to_bytes(2, "big") + topic
+        self._complained_at_s = -COMPLAINT_GAP_S
+
+    def reach(self, neighbour: BrokerId, link: DataLink | None) -> None:
+        """Send what is meant for ``neighbour`` over ``link``; ``None``: it cannot be reached."""
+        if link is None:
+            self._links.pop(neighbour, None)
+        else:
+            self._links[neighbour] = link
+
+    def renew_epoch(self, epoch: Epoch) -> None:
+        """Number the frames of a new epoch from 1."""
+        self._epoch = epoch
+        self._seq = 0
+
+    def on_publishes(
+        self, link: object, chunk: memoryview, publishes: Sequence[tuple[PublishPacket, int, int]]
+    ) -> None:
+        """Take all PUBLISHes of one socket read of the data connection.
+
+        Args:
+            link: The data connection to our own broker.
+            chunk: What was read. Not kept.
+            publishes: The packets, and where each stands in ``chunk``.
+        """
+        data_topic = self.data_topic
+        frame_bytes_max = self._frame_bytes_max
+        seen: dict[str, _Batches | None] = {}
+        by_route: dict[TopicRoute, _Batches] = {}
+        batch: _Batch | None = None
+        run_start = run_end = run_count = 0
+        for packet, start, end in publishes:
+            topic = packet.topic
+            if topic in seen:
+                batches = seen[topic]
+            elif topic == data_topic:
+                self._on_frame(packet.payload)
+                continue
+            else:
+                batches = seen[topic] = self._batches_of(topic, by_route)
+            if batches is None:
+                self.counters.unwanted += 1
+                continue
+            into = batches.acknowledged if chunk[start] & _QOS_BITS else batches.plain
+            if into is batch and start == run_end and end - run_start <= frame_bytes_max:
+                run_end = end
+                run_count += 1
+                continue
+            if batch is not None:
+                self._add(batch, chunk[run_start:run_end], run_count)
+            batch, run_start, run_end, run_count = into, start, end, 1
+        if batch is not None:
+            self._add(batch, chunk[run_start:run_end], run_count)
+            for batches in by_route.values():
+                self._flush(batches.plain)
+                self._flush(batches.acknowledged)
+
+    def _batches_of(self, topic: str, by_route: dict[TopicRoute, _Batches]) -> _Batches | None:
+        route = self.forwarder.route_topic(topic)
+        if route is None:
+            return None
+        batches = by_route.get(route)
+        if batches is None:
+            batches = by_route[route] = _Batches(route)
+        return batches
+
+    def _add(self, batch: _Batch, run: memoryview, count: int) -> None:
+        """Add a run to a batch, which becomes a frame first when there is no room."""
+        self.counters.publications_in += count
+        if batch.size + len(run) > self._frame_bytes_max:
+            self._flush(batch)
+        batch.parts.append(run)
+        batch.size += len(run)
+        batch.count += count
+
+    def _flush(self, batch: _Batch) -> None:
+        """Send what ``batch`` holds as one frame, and empty it."""
+        count, route = batch.count, batch.route
+        if not count:
+            return
+        if not route.sends:
+            self.counters.no_route += count
+        else:
+            self._seq += 1
+            self.counters.publications_out += count
+            frame = Frame(
+                acknowledged=batch.acknowledged,
+                hops=0,
+                hop_limit=self._hop_limit,
+                sender=self._self_id,
+                origin=self._self_id,
+                epoch=self._epoch,
+                seq=self._seq,
+                origin_time_us=self._wall_clock_us(),
+                publications=count,
+                keys=route.keys,
+                mask=0,
+                body=memoryview(b""),
+            )
+            self._send(frame, 0, route.sends, batch.parts, batch.size)
+        batch.parts = []
+        batch.size = batch.count = 0
+
+    def _on_frame(self, payload: bytes) -> None:
+        """Deliver a frame, carry it on, or drop it."""
+        counters = self.counters
+        counters.frames_in += 1
+        try:
+            frame = unpack(payload)
+        except DecodeError as error:
+            self._complain(error)
+            return
+        origin = frame.origin
+        if origin == self._self_id:
+            counters.duplicates_suppressed += frame.publications
+            return
+        first, new = self._duplicates.admit(
+            origin, frame.epoch, frame.seq, k=frame.k, mask=frame.mask
+        )
+        if not first and not new:
+            counters.duplicates_suppressed += frame.publications
+            return
+        route = self.forwarder.route_frame(frame.keys, new, sender=frame.sender, origin=origin)
+        counters.unknown_filters += route.unknown
+        if first and route.deliver:
+            delay_us = self._wall_clock_us() - frame.origin_time_us
+            self.delays.note(origin, frame.hops + 1, max(0, delay_us))
+            self._deliver(frame)
+        if not route.sends:
+            return
+        if frame.hops + 1 >= frame.hop_limit:
+            counters.hop_limit_exceeded += 1
+            return
+        counters.relayed += self._send(
+            frame, frame.hops + 1, route.sends, [frame.body], len(frame.body)
+        )
+
+    def _deliver(self, frame: Frame) -> None:
+        """Publish the body of ``frame`` on our own broker."""
+        run, count, taken = bytes(frame.body), frame.publications, 0
+        try:
+            places = self._checker.check(run, acknowledged=frame.acknowledged, publications=count)
+        except DecodeError as error:
+            self._complain(error)
+            return
+        local = self.local
+        if local is None:
+            pass
+        elif frame.acknowledged:
+            for start, end, id_at, qos in places:
+                taken += local.publish_packet(bytearray(run[start:end]), id_at - start, qos)
+        elif local.write_packets([run], count):
+            taken = count
+        self.counters.delivered_publications += taken
+        self.counters.dropped += count - taken
+
+    def _send(
+        self, frame: Frame, hops: int, sends: Sends, parts: Sequence[memoryview], size: int
+    ) -> int:
+        """Send copies of ``frame`` to the next hops; return publications sent, of all copies."""
+        sent, count = 0, frame.publications
+        for hop, mask in sends:
+            link = self._links.get(hop)
+            if link is None:
+                self.counters.dropped += count
+                continue
+            label = pack_label(frame, hops=hops, sender=self._self_id, mask=mask)
+            if frame.acknowledged:
+                taken = self._send_acknowledged(link, label, parts, size)
+            else:
+                field = self._topic_field
+                length = variable_byte_integer(len(field) + 1 + len(label) + size)
+                head = b"".join((b"\x30", length, field, b"\0", label))
+                taken = link.write_packets([head, *parts], 1)
+            if taken:
+                sent += count
+                self.counters.frames_out += 1
+            else:
+                self.counters.dropped += count
+        return sent
+
+    def _send_acknowledged(
+        self, link: DataLink, label: bytes, parts: Sequence[memoryview], size: int
+    ) -> bool:
+        field = self._topic_field
+        length = variable_byte_integer(len(field) + 3 + len(label) + size)
+        packet = bytearray().join((b"\x32", length, field, b"\0\0\0", label, *parts))
+        return link.publish_packet(packet, 1 + len(length) + len(field), 1)
+
+    def _complain(self, error: DecodeError) -> None:
+        """Count a malformed frame; say so at most once per ``COMPLAINT_GAP_S``."""
+        self.counters.malformed_frames += 1
+        now_s = time.monotonic()
+        if now_s - self._complained_at_s >= COMPLAINT_GAP_S:
+            self._complained_at_s = now_s
+            _log.warning(
+                "malformed_frame", reason=str(error), so_far=self.counters.malformed_frames
+            )
