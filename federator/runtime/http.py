@@ -89,9 +89,9 @@ class HttpServer:
     def __init__(
         self,
         view: AgentView,
-        *,
         host: str,
         port: int,
+        *,
         request_seconds_max: float = REQUEST_SECONDS_MAX,
     ) -> None:
         self._view = view

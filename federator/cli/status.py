@@ -1,0 +1,81 @@
+"""``federator status``: how the agent of this machine is doing."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from federator.cli.agent_pages import agent_url, get, url_option
+from federator.cli.options import columns, config_option
+
+MESHES_SHOWN = 20
+
+
+@click.command(name="status")
+@config_option
+@url_option
+@click.option("--json", "as_json", is_flag=True, help="The agent's answer as it is.")
+@click.option("--routes", is_flag=True, help="Every filter's route instead.")
+def command(config: Path | None, url: str | None, as_json: bool, routes: bool) -> int:
+    """Show how the agent of this machine is doing.
+
+    Exits 0 when it is ready, 1 when it runs but is not, 69 when it does not answer.
+    """
+    where = agent_url(config, url)
+    if routes:
+        entries = get(where, "/routes")
+        click.echo(json.dumps(entries, indent=2) if as_json else "\n".join(table(entries)))
+        return 0
+    status = get(where, "/status")
+    click.echo(json.dumps(status, indent=2) if as_json else "\n".join(as_text(status)))
+    return 0 if status.get("ready") else 1
+
+
+def as_text(status: Mapping[str, Any]) -> list[str]:
+    """The status for people: what hinders first, then links, cores, meshes, counters."""
+    broker = status.get("broker", {})
+    state = "ready" if status.get("ready") else f"NOT READY: {status.get('ready_reason', '')}"
+    connected = "connected" if broker.get("connected") else "NOT CONNECTED"
+    lines = [
+        f"broker {status.get('id')} of federation {status.get('federation')}: {state}",
+        f"{broker.get('url', '')}  {connected}  {broker.get('version') or ''}".rstrip(),
+    ]
+    for title in ("links", "cores"):
+        lines += ["", f"{title}:", *table(status.get(title, []))]
+    meshes = status.get("meshes", [])
+    total = status.get("meshes_total", len(meshes))
+    more = f", the first {MESHES_SHOWN}" if total > MESHES_SHOWN else ""
+    lines += ["", f"meshes: {total}{more}", *table(meshes[:MESHES_SHOWN])]
+    for title in ("discovery", "counters"):
+        pairs = [(k, shown(v)) for k, v in status.get(title, {}).items() if v]
+        lines += ["", f"{title}:", *(columns(pairs, indent=2) if pairs else ["  nothing yet"])]
+    return lines
+
+
+def table(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Entries with the same keys as aligned rows under a head."""
+    if not entries:
+        return ["  none"]
+    keys = list(dict.fromkeys(key for entry in entries for key in entry))
+    rows = [[shown(entry.get(key)) for key in keys] for entry in entries]
+    return columns([keys, *rows], indent=2)
+
+
+def shown(value: object) -> str:
+    """A JSON value in a cell."""
+    match value:
+        case None | "":
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.1f}"
+        case list() | tuple():
+            return " ".join(shown(item) for item in value) or "-"
+        case dict():
+            return " ".join(f"{k}={shown(v)}" for k, v in value.items()) or "-"
+        case _:
+            text = str(value)
+            return text if text.isprintable() else repr(text)

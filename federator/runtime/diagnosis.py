@@ -1,0 +1,187 @@
+"""From what a broker did to what is wrong with it, and the exact lines that mend it.
+
+Pure: the same facts give the same report. A finding fails when publications would be lost or the
+agent would be blind, and warns when it would only be slower or more generous than need be.
+
+Source: mosquitto.conf(5); docs/ARCHITECTURE.md, "What we ask of a broker".
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import mqtt5
+
+from federator.config import Settings
+
+CONFIG_EXIT_CODE = 78
+LOG_KINDS = 3  # subscribe, unsubscribe, notice
+FRAME_ROOM_BYTES = 65_536  # topic, header and filter keys around a frame's body
+
+Outcome = Literal["ok", "warn", "fail"]
+SUSPECT_VERSIONS = {
+    "2.0.15": "expires the sessions of bridges",
+    "2.0.16": "fails on first connects",
+    "2.1.0": "has bugs in log topics and packet sizes",
+}
+# Naming any destination or type replaces the broker's defaults, so they are repeated.
+_LOG_DEFAULTS = (
+    "log_dest stderr",
+    "log_dest topic",
+    "log_type error",
+    "log_type warning",
+    "log_type information",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the broker did. ``..._answer`` is its reason code in words."""
+
+    version: str | None
+    connack: mqtt5.ConnAckPacket
+    logs_subscribe: bool
+    logs_unsubscribe: bool
+    logs_notice: bool
+    control_answer: str
+    control_returned: bool
+    data_answer: str
+    data_returned: bool
+    system_seen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check: what was found and, unless it is ``ok``, what to do."""
+
+    name: str
+    outcome: Outcome
+    found: str
+    mend: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All findings, and the lines that are missing in mosquitto.conf and in its acl_file."""
+
+    findings: tuple[Finding, ...]
+    config_lines: tuple[str, ...] = ()
+    acl_lines: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """0 when the broker can take part."""
+        return CONFIG_EXIT_CODE if any(f.outcome == "fail" for f in self.findings) else 0
+
+
+def judge(facts: Facts, settings: Settings) -> Report:
+    """Every finding, in the order in which an operator should mend them."""
+    findings = [
+        _version(facts),
+        _access("control topics", facts.control_answer, facts.control_returned),
+        _access("clients' topics", facts.data_answer, facts.data_returned),
+        *_limits(facts.connack, settings),
+        _log_topics(facts, settings),
+        _system(facts),
+    ]
+    return Report(tuple(findings), _config_lines(facts, settings), _acl_lines(facts, settings))
+
+
+def _version(facts: Facts) -> Finding:
+    if facts.version is None:
+        what = "it does not say: not Mosquitto, or $SYS may not be read"
+        return Finding("version", "warn", what, "let the agent read $SYS/broker/#")
+    number = facts.version.rpartition(" ")[2]
+    if flaw := SUSPECT_VERSIONS.get(number):
+        return Finding("version", "warn", f"{facts.version}, which {flaw}", "upgrade it")
+    return Finding("version", "ok", facts.version)
+
+
+def _access(what: str, answer: str, returned: bool) -> Finding:
+    if answer not in ("success", "no matching subscribers"):
+        return Finding(what, "fail", f"publishing was answered {answer!r}", "allow it in the ACL")
+    if not returned:
+        found = "what we published did not come back to us"
+        return Finding(what, "fail", found, "allow reading it in the ACL")
+    return Finding(what, "ok", "can be published and read")
+
+
+def _limits(connack: mqtt5.ConnAckPacket, settings: Settings) -> list[Finding]:
+    findings = []
+    bytes_max, wanted = connack.max_packet_size, settings.data.frame_bytes_max + FRAME_ROOM_BYTES
+    if bytes_max is not None and bytes_max < wanted:
+        mend = f"raise max_packet_size to {wanted}, or lower data.frame_bytes_max"
+        findings.append(Finding("packet size", "fail", f"at most {bytes_max} bytes", mend))
+    else:
+        shown = "no limit" if bytes_max is None else f"at most {bytes_max} bytes"
+        findings.append(Finding("packet size", "ok", shown))
+    qos = int(connack.max_qos)
+    mend = "" if qos == 2 else "set max_qos 2: publications of a higher QoS are refused"
+    findings.append(Finding("QoS", "ok" if qos == 2 else "warn", f"up to {qos}", mend))
+    if not connack.wildcard_subscription_available:
+        findings.append(Finding("wildcards", "fail", "refused", "allow wildcard subscriptions"))
+    if not connack.retain_available:
+        mend = "set retain_available true: retained publications are refused"
+        findings.append(Finding("retained", "warn", "refused", mend))
+    window = connack.receive_max
+    findings.append(Finding("in flight", "ok", f"{window} publications of QoS 1 and 2"))
+    return findings
+
+
+def _missing_logs(facts: Facts) -> list[str]:
+    seen = {
+        "subscribe": facts.logs_subscribe,
+        "unsubscribe": facts.logs_unsubscribe,
+        "notice": facts.logs_notice,
+    }
+    return [name for name, is_there in seen.items() if not is_there]
+
+
+def _log_topics(facts: Facts, settings: Settings) -> Finding:
+    missing = _missing_logs(facts)
+    if not missing:
+        return Finding("log topics", "ok", "our own subscribe, unsubscribe and connect were told")
+    if not settings.discovery.log_topics:
+        return Finding("log topics", "ok", "not asked for: discovery.log_topics = false")
+    if len(missing) == LOG_KINDS:
+        found = "nothing is told: log topics are off, or may not be read"
+        return Finding("log topics", "fail", found, "add the lines below and reload the broker")
+    found = f"{' and '.join(missing)} not told"
+    return Finding("log topics", "fail", found, "add the lines below and reload the broker")
+
+
+def _system(facts: Facts) -> Finding:
+    if facts.system_seen:
+        return Finding("$SYS", "ok", "the number of subscriptions is told")
+    found = "no $SYS/broker/subscriptions/count: lost log lines would go unnoticed"
+    return Finding("$SYS", "warn", found, "set sys_interval 10, and allow $SYS/broker/# in the ACL")
+
+
+def _config_lines(facts: Facts, settings: Settings) -> tuple[str, ...]:
+    lines: list[str] = []
+    missing = _missing_logs(facts)
+    if settings.discovery.log_topics and missing:
+        if len(missing) == LOG_KINDS:
+            lines += _LOG_DEFAULTS
+        lines += [f"log_type {name}" for name in missing]
+    if not facts.system_seen:
+        lines.append("sys_interval 10")
+    wanted = settings.data.frame_bytes_max + FRAME_ROOM_BYTES
+    if (facts.connack.max_packet_size or wanted) < wanted:
+        lines.append(f"max_packet_size {wanted}")
+    return tuple(lines)
+
+
+def _acl_lines(facts: Facts, settings: Settings) -> tuple[str, ...]:
+    """Lines of an acl_file. Its ``#`` does not match topics that begin with ``$``."""
+    lines: list[str] = []
+    if _access("", facts.control_answer, facts.control_returned).outcome == "fail":
+        lines.append(f"topic readwrite $fed/{settings.federation}/#")
+    if _access("", facts.data_answer, facts.data_returned).outcome == "fail":
+        lines.append("topic readwrite #")
+    if facts.version is None:
+        lines.append("topic read $SYS/broker/#")
+    elif lines and len(_missing_logs(facts)) == LOG_KINDS:
+        lines.append("topic read $SYS/broker/log/#")
+    if lines and settings.broker.username:
+        lines.insert(0, f"user {settings.broker.username}")
+    return tuple(lines)
