@@ -160,9 +160,9 @@ def as_dot(topology: Topology) -> str:
 
 def as_mermaid(topology: Topology) -> str:
     """Mermaid, as forges render it in Markdown."""
+    brokers = sorted(topology.brokers)
     lines = ["graph LR"]
-    for id in sorted(topology.brokers):
-        lines.append(f"  b{id}(({id}))" if id in topology.trees else f"  b{id}[{id}]")
+    lines += [f"  b{id}(({id}))" if id in topology.trees else f"  b{id}[{id}]" for id in brokers]
     for a, b in sorted(topology.links):
         line = "---" if topology.links[a, b].state == "up" else "-.-"
         lines.append(f"  b{a} {line} b{b}")

@@ -56,7 +56,9 @@ class AgentConfig:
         }
         for name, keys in self.more.items():
             sections[name] = {**sections.get(name, {}), **keys}
-        lines += [f"{key} = {json.dumps(value)}" for key, value in sections.pop("broker", {}).items()]
+        lines += [
+            f"{key} = {json.dumps(value)}" for key, value in sections.pop("broker", {}).items()
+        ]
         for name, keys in sections.items():
             lines += ["", f"[{name}]"]
             lines += [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
@@ -132,15 +134,17 @@ class AgentProcess:
                     f"agent {self.config.id} did not answer within {START_TIMEOUT_S} s:\n"
                     f"{self.log_tail()}"
                 )
-            if port_file.exists() and (text := port_file.read_text().strip()):
-                self._http_port = int(text)
-                try:
-                    await self._get("/healthz")
-                except (OSError, LinkError):
-                    pass
-                else:
-                    return
+            self._http_port = _read_port(port_file)
+            if self._http_port is not None and await self._answers():
+                return
             await asyncio.sleep(POLL_S)
+
+    async def _answers(self) -> bool:
+        try:
+            await self._get("/healthz")
+        except (OSError, LinkError):
+            return False
+        return True
 
     async def ready(self) -> bool:
         """What ``/readyz`` says; ``False`` also when nobody answers."""
@@ -226,3 +230,11 @@ class AgentProcess:
         trace: TracebackType | None,
     ) -> None:
         await self.stop()
+
+
+def _read_port(file: Path) -> int | None:
+    """The port in ``file``; ``None`` while it is not written."""
+    if not file.exists():
+        return None
+    text = file.read_text(encoding="utf-8").strip()
+    return int(text) if text else None

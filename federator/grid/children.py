@@ -1,7 +1,8 @@
 """Starting programs that must not outlive us, and ending them.
 
-``setpriv`` sets the parent-death signal before it becomes the program, so a ``kill -9`` of ours ends
-them all; each has its own session, so Ctrl-C at the terminal reaches only us, who end them in order.
+``setpriv`` sets the parent-death signal before it becomes the program, so a ``kill -9`` of ours
+ends them all; each has its own session, so Ctrl-C at the terminal reaches only us, who end them in
+order.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """An asyncio loop whose timers fire within tens of microseconds.
 
-``epoll`` waits in whole milliseconds, and uvloop's timers tick in milliseconds too: on a link of 5 ms
-each hop would gain up to a fifth. ``select`` takes microseconds and accepts the epoll descriptor
+``epoll`` waits in whole milliseconds, and uvloop's timers tick in milliseconds too: on a link of
+5 ms each hop would gain up to a fifth. ``select`` takes microseconds and accepts the epoll descriptor
 itself, so one ``select`` on that descriptor gives the same wait with a finer clock. An idle
 processor takes its time to wake up, so the last ``SPIN_S`` before a timer are spent polling.
 """
@@ -40,7 +40,10 @@ class _MicrosecondSelector(selectors.EpollSelector):
 
 
 def precise_loop() -> asyncio.AbstractEventLoop:
-    """A new event loop with microsecond timers. Make it early: its descriptor must be below 1024."""
+    """A new event loop with microsecond timers.
+
+    Make it early: ``select`` wants its descriptor to be below 1024.
+    """
     return asyncio.SelectorEventLoop(_MicrosecondSelector())
 
 

@@ -195,7 +195,7 @@ class _End:
         self._loop = asyncio.get_running_loop()
         self._sock: socket.socket | None = None
         self._unsent = memoryview(b"")
-        
+
     @property
     def connected(self) -> bool:
         """The socket is open."""
@@ -281,7 +281,8 @@ def _age_s(ancillary: list[tuple[int, int, bytes]]) -> float:
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
             seconds, nanoseconds = struct.unpack("ll", data)
-            return min(max(time.time() - seconds - nanoseconds / 1e9, 0.0), _AGE_S_MAX)
+            age_s: float = time.time() - seconds - nanoseconds / 1e9
+            return age_s if 0.0 <= age_s <= _AGE_S_MAX else 0.0
     return 0.0
 
 

@@ -1,8 +1,8 @@
 """What one run of the grid does: who subscribes, who publishes, how much and how fast.
 
-``spohn2021`` is the evaluation of papers/federator.txt, section 7. ``ribas2022`` is the evaluation kit
-of its Rust successor: the same grid numbered from 1, larger payloads, and each message published when
-the one before it has arrived everywhere, which measures delay without queueing.
+``spohn2021`` is the evaluation of papers/federator.txt, section 7. ``ribas2022`` is the evaluation
+kit of its Rust successor: the same grid numbered from 1, larger payloads, and each message published
+when the one before it has arrived everywhere, which measures delay without queueing.
 """
 
 from collections.abc import Mapping
@@ -71,9 +71,13 @@ class Scenario:
             raise ValueError(f"subscribers {self.subscribers}: at least one, each once, wanted")
         for broker in (*self.subscribers, self.publisher, *self.centralised):
             if broker not in ids:
-                raise ValueError(f"broker {broker} is not in the grid, which has {min(ids)} to {max(ids)}")
+                raise ValueError(
+                    f"broker {broker} is not in the grid, which has {min(ids)} to {max(ids)}"
+                )
         if self.payload_bytes < PAYLOAD_BYTES_MIN:
-            raise ValueError(f"payload of {self.payload_bytes} bytes: at least {PAYLOAD_BYTES_MIN} wanted")
+            raise ValueError(
+                f"payload of {self.payload_bytes} bytes: at least {PAYLOAD_BYTES_MIN} wanted"
+            )
         if not 0 <= self.gap_ms[0] <= self.gap_ms[1]:
             raise ValueError(f"gap of {self.gap_ms} ms: least and most, not negative, wanted")
         if not all(0 < count <= PUBLICATIONS_MAX for count in self.runs):

@@ -18,12 +18,12 @@ FILTERS_PER_MESSAGE_MAX = 8_192
 NEIGHBOURS_MAX = 1_024
 
 _Id = Annotated[BrokerId, msgspec.Meta(ge=0, le=BROKER_ID_MAX)]
-_Epoch = Annotated[Epoch, msgspec.Meta(ge=0, lt=2**63)]
-_Conn = Annotated[ConnId, msgspec.Meta(ge=0, lt=2**63)]
-_Natural = Annotated[int, msgspec.Meta(ge=0, lt=2**63)]
+_Epoch = Annotated[Epoch, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Conn = Annotated[ConnId, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Cost = Annotated[Cost, msgspec.Meta(ge=0, le=UNREACHABLE)]
 _Priority = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
-_Digest = Annotated[int, msgspec.Meta(ge=0, lt=2**64)]
+_Digest = Annotated[int, msgspec.Meta(ge=0)]  # MessagePack itself ends at 2**64 - 1
 _Filter = Annotated[str, msgspec.Meta(min_length=1, max_length=FILTER_BYTES_MAX)]
 _Filters = Annotated[tuple[_Filter, ...], msgspec.Meta(max_length=FILTERS_PER_MESSAGE_MAX)]
 _Address = Annotated[str, msgspec.Meta(max_length=512)]

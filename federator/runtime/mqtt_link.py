@@ -344,6 +344,8 @@ class MqttLink:
         self._send(out)
         if failure is not None:
             raise failure
+        if publishes and not out and not others and self._pipe is not None:
+            self._pipe.rest_in_flood(len(publishes), len(chunk))
         return used
 
     def _on_packet(self, packet: Packet, out: Out) -> LinkError | None:

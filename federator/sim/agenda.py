@@ -13,12 +13,24 @@ from typing import Any
 from federator.protocol.types import Millis
 
 
-class Agenda:
-    """A simulated clock and the calls that wait for it."""
+CALLS_MAX = 20_000_000
 
-    def __init__(self) -> None:
+
+class RunawayError(Exception):
+    """More happened than any sane run needs: something repeats itself without end."""
+
+
+class Agenda:
+    """A simulated clock and the calls that wait for it.
+
+    Args:
+        calls_max: Calls after which a run is given up.
+    """
+
+    def __init__(self, *, calls_max: int = CALLS_MAX) -> None:
         self.now_ms = Millis(0)
         self.calls_made = 0
+        self.calls_max = calls_max
         self._order = 0
         self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
 
@@ -36,5 +48,7 @@ class Agenda:
             when_ms, _, call, args = pop(heap)
             self.now_ms = Millis(when_ms)
             self.calls_made += 1
+            if self.calls_made > self.calls_max:
+                raise RunawayError(f"{self.calls_made} calls by {when_ms} ms")
             call(*args)
         self.now_ms = Millis(end_ms)

@@ -1,0 +1,305 @@
+"""One agent on asyncio: feeds the protocol node and carries out what it decides.
+
+There is no protocol decision here. Everything happens in callbacks of the event loop, one at a
+time: a packet, a connection, or a deadline becomes an event; the node answers with effects; the
+effects are performed before the next event is looked at.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import assert_never
+
+import structlog
+from mqtt5 import QoS, RetainHandling, TopicFilter, Will
+
+from federator.config import Connection, Settings
+from federator.protocol import effects as e
+from federator.protocol.codec import encode, kind_of
+from federator.protocol.duplicates import DuplicateLog
+from federator.protocol.events import (
+    DeadlineReached,
+    Event,
+    LeaveRequested,
+    LocalBrokerDown,
+    LocalBrokerUp,
+    LocalFiltersChanged,
+    Received,
+)
+from federator.protocol.forwarding import Forwarder
+from federator.protocol.messages import Bye
+from federator.protocol.node import Identity, Node
+from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis
+from federator.runtime.control_traffic import ControlTraffic
+from federator.runtime.data_path import DataPath
+from federator.runtime.discovery import Discovery
+from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
+from federator.runtime.neighbour_links import NeighbourLink, NeighbourLinks
+from federator.runtime.state_dir import StateDir
+
+CONTROL_SESSION_EXPIRY_S = 60
+"""How long our broker keeps log lines for us while we are away."""
+
+LEAVE_SECONDS_MAX = 1.0
+
+_log = structlog.get_logger()
+
+
+def loop_now_ms() -> Millis:
+    """The event loop's monotonic clock."""
+    return Millis(int(asyncio.get_running_loop().time() * 1000))
+
+
+class Agent:
+    """The agent of one broker.
+
+    Args:
+        settings: What the operator said.
+        state: Our state folder, locked.
+        tasks: Runs everything that lasts.
+    """
+
+    def __init__(self, settings: Settings, state: StateDir, tasks: asyncio.TaskGroup) -> None:
+        self.settings = settings
+        self.epoch = state.next_epoch()
+        self.traffic = ControlTraffic(settings.federation)
+        data = settings.data
+        self.forwarder = Forwarder(topic_cache_max=data.topic_cache_max)
+        duplicates = DuplicateLog(
+            window_bits=data.duplicate_window_bits, origins_max=data.origins_max
+        )
+        self.data_path = DataPath(
+            self_id=settings.broker_id,
+            epoch=self.epoch,
+            federation=settings.federation,
+            forwarder=self.forwarder,
+            duplicates=duplicates,
+            frame_bytes_max=data.frame_bytes_max,
+            hop_limit=data.hop_limit,
+        )
+        identity = Identity(
+            settings.broker_id, self.epoch, settings.broker.advertised, settings.broker.priority
+        )
+        self.node = Node(identity, settings.parameters())
+        self.discovery = Discovery(
+            settings.discovery,
+            federation=settings.federation,
+            state_dir=state.path,
+            interest_changed=self._interest_changed,
+        )
+        self.neighbours = NeighbourLinks(tasks, will_for=self._will, tell=self.handle)
+        self.control_link = self._local_link("ctl", _ControlHandler(self))
+        self.data_link = self._local_link("data", _DataHandler(self))
+        self.data_path.local = self.data_link
+        self.local_up = False
+        self._state = state
+        self._tasks = tasks
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Connect to our broker and to the neighbours."""
+        control = [*self.traffic.subscriptions(), *self.discovery.subscriptions()]
+        self.control_link.subscribe(control)
+        self.data_link.subscribe([self._frames_subscription()])
+        self._tasks.create_task(self.control_link.run(), name="control connection")
+        self._tasks.create_task(self.data_link.run(), name="data connection")
+        self._tasks.create_task(self.discovery.run(), name="discovery")
+        for neighbour in self.settings.neighbours:
+            expected = BrokerId(neighbour.id) if neighbour.id is not None else None
+            link = NeighbourLink(neighbour.url, expected, Cost(neighbour.cost))
+            self._dial(link, self.settings.neighbour_connection(neighbour))
+
+    async def leave(self) -> None:
+        """Tell the neighbours, and let that out of the door."""
+        self.handle(LeaveRequested())
+        links = [n.link for n in self.neighbours.all if n.link is not None]
+        async with asyncio.timeout(LEAVE_SECONDS_MAX):
+            await asyncio.gather(*(link.close() for link in links))
+
+    # -- events in, effects out ---------------------------------------------------------------
+
+    def handle(self, event: Event) -> None:
+        """Let the node see ``event`` and do what it says."""
+        now_ms = loop_now_ms()
+        routes_changed = False
+        for effect in self.node.handle(event, now_ms=now_ms):
+            routes_changed |= isinstance(effect, e.SetRoute)
+            self._perform(effect)
+        if routes_changed:
+            self._change_cover()
+        self._arm(now_ms)
+
+    def _perform(self, effect: e.Effect) -> None:
+        match effect:
+            case e.Send(conn, message):
+                link = self.neighbours.link_of(conn)
+                if link is not None:
+                    self.traffic.send(link, message)
+            case e.SetRoute(filter_, route):
+                self.forwarder.set_route(filter_, route)
+            case e.ReachNeighbour(neighbour, conn):
+                link = self.neighbours.link_of(conn) if conn is not None else None
+                self.data_path.reach(neighbour, link)
+            case e.Dial(neighbour, address):
+                self._dial_back(neighbour, address)
+            case e.HangUp(conn):
+                self.neighbours.hang_up(conn)
+            case e.RenewEpoch(epoch):
+                self.epoch = Epoch(epoch)
+                self._state.save_epoch(self.epoch)
+                self.data_path.renew_epoch(self.epoch)
+            case e.Notice(name, level, details):
+                getattr(_log, level)(name, **details)
+            case _:
+                assert_never(effect)
+
+    def _arm(self, now_ms: Millis) -> None:
+        """Wake up at the node's next deadline."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        at_ms = self.node.next_deadline_ms()
+        if at_ms is not None:
+            delay_s = max(0, at_ms - now_ms) / 1000
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.call_later(delay_s, self.handle, DeadlineReached())
+
+    def local_changed(self) -> None:
+        """One of the two connections to our own broker came or went."""
+        up = self.control_link.subscribed and self.data_link.connected
+        if up != self.local_up:
+            self.local_up = up
+            self.handle(LocalBrokerUp() if up else LocalBrokerDown())
+
+    def on_control(self, publishes: Iterable[Inbound]) -> None:
+        """Control messages, and what our broker tells of itself."""
+        for packet, _, _ in publishes:
+            message = self.traffic.receive(packet)
+            if message is not None:
+                self.handle(Received(message))
+            elif packet.topic.startswith("$"):
+                self.discovery.on_publish(packet)
+
+    def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
+        self.handle(LocalFiltersChanged(added, removed))
+
+    def _change_cover(self) -> None:
+        change = self.forwarder.cover_change()
+        if change.subscribe:
+            self.data_link.subscribe(
+                TopicFilter(
+                    pattern,
+                    max_qos=QoS.EXACTLY_ONCE,
+                    no_local=True,
+                    retain_as_published=True,
+                    retain_handling=RetainHandling.SEND_NEVER,
+                )
+                for pattern in change.subscribe
+            )
+        if change.unsubscribe:
+            self.data_link.unsubscribe(change.unsubscribe)
+
+    # -- connections ------------------------------------------------------------------------------
+
+    def _frames_subscription(self) -> TopicFilter:
+        return TopicFilter(
+            self.data_path.data_topic,
+            max_qos=QoS.AT_LEAST_ONCE,
+            no_local=True,
+            retain_handling=RetainHandling.SEND_NEVER,
+        )
+
+    def _will(self, conn: ConnId) -> Will:
+        bye = Bye(self.settings.broker_id, self.node.links.epoch, conn)
+        return Will(f"$fed/{self.settings.federation}/{kind_of(bye)}", payload=encode(bye))
+
+    def _local_link(self, role: str, handler: LinkHandler) -> MqttLink:
+        return MqttLink(
+            _endpoint(self.settings.broker),
+            handler,
+            client_id=f"federator-{self.settings.broker.id}-{role}",
+            clean_start=role != "ctl",
+            session_expiry_s=CONTROL_SESSION_EXPIRY_S if role == "ctl" else 0,
+            reconnect_min_ms=self.settings.links.reconnect_min_ms,
+            reconnect_max_ms=self.settings.links.reconnect_max_ms,
+            send_queue_bytes_max=self.settings.links.send_queue_bytes_max,
+        )
+
+    def _dial(self, neighbour: NeighbourLink, connection: Connection) -> None:
+        links = self.settings.links
+        target = connection.address
+
+        def make_link(handler: LinkHandler, will: Callable[[], Will]) -> MqttLink:
+            # The epoch keeps two agents with one id from throwing each other out.
+            client_id = f"federator-{self.settings.broker.id}-to-{target.host}-{target.port}"
+            return MqttLink(
+                _endpoint(connection),
+                handler,
+                client_id=f"{client_id}-{self.epoch:x}",
+                will=will,
+                reconnect_min_ms=links.reconnect_min_ms,
+                reconnect_max_ms=links.reconnect_max_ms,
+                send_queue_bytes_max=links.send_queue_bytes_max,
+            )
+
+        self.neighbours.dial(neighbour, make_link)
+
+    def _dial_back(self, neighbour: BrokerId, address: str) -> None:
+        try:
+            connection = self.settings.dialled_back(address)
+        except ValueError as error:
+            _log.warning("neighbour.not_dialled", neighbour=neighbour, reason=str(error))
+            return
+        self.neighbours.hang_up_dialled(neighbour)
+        link = NeighbourLink(address, neighbour, Cost(1), dialled_for=neighbour)
+        self._dial(link, connection)
+
+
+def _endpoint(connection: Connection) -> Endpoint:
+    address = connection.address
+    return Endpoint(
+        address.host,
+        address.port,
+        username=connection.username,
+        password=connection.secret(),
+        tls=connection.tls_context(datetime.now(UTC)),
+    )
+
+
+class _ControlHandler:
+    """The control connection to our own broker."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def on_up(self, link: MqttLink, session_present: bool) -> None:
+        self._agent.discovery.on_up(session_present=session_present)
+
+    def on_subscribed(self, link: MqttLink) -> None:
+        self._agent.local_changed()
+
+    def on_down(self, link: MqttLink, reason: str) -> None:
+        self._agent.discovery.on_down()
+        self._agent.local_changed()
+
+    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        self._agent.on_control(publishes)
+
+
+class _DataHandler:
+    """The data connection to our own broker."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def on_up(self, link: MqttLink, session_present: bool) -> None:
+        """Wait until frames are subscribed."""
+
+    def on_subscribed(self, link: MqttLink) -> None:
+        self._agent.local_changed()
+
+    def on_down(self, link: MqttLink, reason: str) -> None:
+        self._agent.local_changed()
+
+    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        self._agent.data_path.on_publishes(link, chunk, publishes)

@@ -1,0 +1,240 @@
+"""What an agent tells when asked: readiness, state, routes and counters, read at that moment."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from itertools import islice
+
+from prometheus_client.core import Metric
+
+from federator.protocol.types import BrokerId, Millis
+from federator.runtime.agent import Agent, loop_now_ms
+from federator.runtime.metrics import families
+
+LISTED_MAX = 1_000
+"""Meshes, routes and links in one answer; totals are given beside."""
+
+Answer = dict[str, object]
+
+
+class LiveView:
+    """The ``AgentView`` of a running agent.
+
+    Args:
+        agent: Whom to look at.
+    """
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._lag_s = 0.0
+
+    async def measure_lag(self, interval_s: float) -> None:
+        """Keep noting how late the event loop runs a timer."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due_s = loop.time() + interval_s
+            await asyncio.sleep(interval_s)
+            self._lag_s = max(0.0, loop.time() - due_s)
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether publications flow, and otherwise why not."""
+        agent = self._agent
+        for link in (agent.control_link, agent.data_link):
+            if not link.connected:
+                url = agent.settings.broker.url
+                return False, f"broker {url}: {link.last_error or 'not connected yet'}"
+        if not agent.local_up:
+            return False, "subscribing on our broker"
+        if agent.node.id_conflict_until_ms is not None:
+            return False, f"id {agent.settings.broker.id} is used by another agent too"
+        for neighbour in agent.neighbours.all:
+            untried = neighbour.link is None or not (
+                neighbour.link.connected or neighbour.link.last_error
+            )
+            if neighbour.dialled_for is None and untried:
+                return False, f"neighbour {neighbour.address}: not tried yet"
+        return True, "ready"
+
+    def status(self) -> Answer:
+        """The whole state."""
+        agent = self._agent
+        ready, reason = self.ready()
+        routes = sorted(agent.node.announcements.routes.items())
+        states = agent.node.meshes.states
+        local_link = agent.control_link
+        return {
+            "id": agent.settings.broker.id,
+            "epoch": agent.epoch,
+            "federation": agent.settings.federation,
+            "ready": ready,
+            "ready_reason": reason,
+            "broker": {
+                "url": agent.settings.broker.url,
+                "connected": local_link.connected,
+                "error": local_link.last_error,
+            },
+            "links": self._links(),
+            "own_core": {
+                "seq": agent.node.announcements.own.seq,
+                "filters": len(agent.node.announcements.own.filters),
+            },
+            "cores": [
+                {
+                    "core": core,
+                    "priority": route.priority,
+                    "epoch": route.number[0],
+                    "seq": route.number[1],
+                    "cost": route.cost if route.reachable else None,
+                    "parents": list(route.parents),
+                    "filters": len(route.announced.filters),
+                    "in_mesh": route.in_mesh,
+                }
+                for core, route in islice(routes, LISTED_MAX)
+                if not route.forgotten
+            ],
+            "meshes": [self._mesh(f) for f in sorted(islice(states, LISTED_MAX))],
+            "meshes_total": len(states),
+            "discovery": agent.discovery.snapshot(),
+            "counters": self._counters(),
+        }
+
+    def explain(self, topic: str) -> Answer:
+        """Where a publication on ``topic`` would go, and why."""
+        explanation = self._agent.forwarder.explain(topic)
+        return {
+            "topic": topic,
+            "next_hops": list(explanation.next_hops),
+            "why": explanation.why,
+            "filters": [
+                {**self._mesh(m.filter), "wanted": m.route.wanted, "why": m.why}
+                for m in explanation.filters
+            ],
+        }
+
+    def routes(self) -> Iterable[Answer]:
+        """One entry per filter."""
+        return [self._mesh(f) for f in sorted(islice(self._agent.node.meshes.states, LISTED_MAX))]
+
+    def metrics(self) -> Iterable[Metric]:
+        """Counters and gauges, read now."""
+        return families(self._agent_values(), self._link_values())
+
+    # -- parts ------------------------------------------------------------------------------------
+
+    def _links(self) -> list[Answer]:
+        agent = self._agent
+        now_ms = loop_now_ms()
+        known = agent.node.links
+        told: list[Answer] = []
+        for neighbour in agent.neighbours.all:
+            connection = known.connections.get(neighbour.conn) if neighbour.conn else None
+            found = connection.neighbour if connection is not None else None
+            neighbour_id = found if found is not None else neighbour.expected_id
+            link = neighbour.link
+            connected = link is not None and link.connected
+            told.append(
+                {
+                    "neighbour": neighbour_id,
+                    "address": neighbour.address,
+                    "dialled_back": neighbour.dialled_for is not None,
+                    "cost": neighbour.cost,
+                    "connected": connected,
+                    **self._heard(neighbour_id, now_ms),
+                }
+            )
+            if not connected:
+                told[-1]["state"] = "connecting"
+                told[-1]["reason"] = (link.last_error if link is not None else None) or "connecting"
+        return told[:LISTED_MAX]
+
+    def _heard(self, neighbour_id: BrokerId | None, now_ms: Millis) -> Answer:
+        known = None
+        if neighbour_id is not None:
+            known = self._agent.node.links.neighbours.get(neighbour_id)
+        if known is None:
+            return {"state": "down", "reason": "its agent is not heard", "rtt_ms": None}
+        return {
+            "state": "up" if known.up else "down",
+            "reason": known.reason,
+            "rtt_ms": known.round_trip_ms,
+            "heard_ms_ago": now_ms - known.heard_at_ms,
+        }
+
+    def _mesh(self, filter_: str) -> Answer:
+        meshes = self._agent.node.meshes
+        state = meshes.states.get(filter_)
+        if state is None:
+            return {"filter": filter_, "core": None}
+        core = state.core
+        return {
+            "filter": filter_,
+            "core": core,
+            "local": state.local,
+            "member": state.local or bool(state.child_cores),
+            "parents": list(meshes.parents_of(core)) if core is not None else [],
+            "children": meshes.children_of(core, filter_) if core is not None else [],
+            "next_hops": list(state.route.next_hops),
+            "handing_over_from": state.previous,
+        }
+
+    def _counters(self) -> Answer:
+        traffic = self._agent.traffic
+        data = self._agent.data_path.counters
+        return {
+            "control_sent": dict(traffic.sent),
+            "control_sent_bytes": dict(traffic.sent_bytes),
+            "control_received": dict(traffic.received),
+            "control_malformed": dict(traffic.malformed),
+            "control_dropped": dict(traffic.dropped),
+            "data": {name: getattr(data, name) for name in data.__slots__},
+        }
+
+    def _agent_values(self) -> Mapping[str, int | float]:
+        agent = self._agent
+        traffic, data = agent.traffic, agent.data_path.counters
+        links = [n.link for n in agent.neighbours.all if n.link is not None]
+        local = (agent.control_link, agent.data_link)
+        return {
+            "ready": int(self.ready()[0]),
+            "broker_connected": int(agent.local_up),
+            "epoch": agent.epoch,
+            "neighbours_up": len(agent.node.links.up),
+            "cores": len(agent.node.announcements.routes),
+            "filters": len(agent.node.meshes.states),
+            "local_filters": sum(s.local for s in agent.node.meshes.states.values()),
+            "send_queue_bytes": sum(link.queued_bytes for link in (*links, *local)),
+            "loop_lag_s": self._lag_s,
+            "control_in": traffic.received.total(),
+            "control_out": traffic.sent.total(),
+            "control_bytes_out": traffic.sent_bytes.total(),
+            "control_malformed": traffic.malformed.total(),
+            "control_dropped": traffic.dropped.total(),
+            "publications_in": data.publications_in,
+            "publications_out": data.delivered_publications,
+            "publications_dropped": data.dropped + data.no_route,
+            "frames_in": data.frames_in,
+            "frames_out": data.frames_out,
+            "frames_duplicate": data.duplicates_suppressed,
+            "frames_malformed": data.malformed_frames,
+            "frames_hop_limit": data.hop_limit_exceeded_frames,
+            "reconnects": sum(max(0, link.counters.connects - 1) for link in (*links, *local)),
+        }
+
+    def _link_values(self) -> dict[int, Mapping[str, int | float]]:
+        values: dict[int, Mapping[str, int | float]] = {}
+        for neighbour in self._agent.neighbours.all:
+            connections = self._agent.node.links.connections
+            connection = connections.get(neighbour.conn) if neighbour.conn else None
+            if connection is None or connection.neighbour is None or neighbour.link is None:
+                continue
+            known = self._agent.node.links.neighbours[connection.neighbour]
+            counters = neighbour.link.counters
+            values[connection.neighbour] = {
+                "up": int(known.up),
+                "cost": connection.cost,
+                "bytes_in": counters.bytes_in,
+                "bytes_out": counters.bytes_out,
+                "packets_out": counters.publishes_out,
+                "drops": counters.publishes_dropped,
+                "reconnects": max(0, counters.connects - 1),
+            } | ({} if known.round_trip_ms is None else {"rtt_s": known.round_trip_ms / 1000})
+        return values

@@ -1,0 +1,83 @@
+"""What an agent remembers between starts: its epoch, and the lock that keeps a second one out.
+
+The epoch is the wall clock in milliseconds, unless that would not be greater than the last one: a
+clock that was set back must not make a restart look like a replay.
+"""
+
+import contextlib
+import fcntl
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from federator.errors import ConfigError
+from federator.protocol.types import Epoch
+
+CANNOT_CREATE, IN_USE = 73, 75
+"""Exit codes of ``sysexits.h``."""
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Replace ``path`` by ``content`` so that a crash leaves the old or the new, never half."""
+    beside = path.with_name(path.name + ".new")
+    with beside.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+
+
+class StateDir:
+    """The state folder of one agent, locked while it runs. Use as a context manager.
+
+    Args:
+        path: The folder; made when missing.
+
+    Raises:
+        ConfigError: It cannot be written, or another agent uses it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: int | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            text = f"state_dir: {self.path}: {error.strerror}: name a folder this user may write"
+            raise ConfigError(text, exit_code=CANNOT_CREATE) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(lock)
+            text = f"state_dir: {self.path}: another agent uses it: stop it, or name another folder"
+            raise ConfigError(text, exit_code=IN_USE) from error
+        self._lock = lock
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def next_epoch(self) -> Epoch:
+        """An epoch greater than every one before, written down."""
+        last = 0
+        with contextlib.suppress(OSError, ValueError):
+            last = int((self.path / "epoch").read_text())
+        epoch = Epoch(max(time.time_ns() // 1_000_000, last + 1))
+        self.save_epoch(epoch)
+        return epoch
+
+    def save_epoch(self, epoch: Epoch) -> None:
+        """Write ``epoch`` down."""
+        write_whole(self.path / "epoch", b"%d\n" % epoch)
