@@ -1,0 +1,342 @@
+"""The data path between recorded connections: what it sends where, and what it counts."""
+
+from collections.abc import Sequence
+
+import mqtt5
+import pytest
+from mqtt5 import PublishPacket, QoS
+
+from federator.protocol import frames
+from federator.protocol.effects import FilterRoute
+from federator.protocol.forwarding import Forwarder
+from federator.protocol.types import BrokerId, Epoch
+from federator.runtime.data_path import FRAME_BYTES_MAX, HOP_LIMIT, DataPath
+
+US, N2, N3, FAR = BrokerId(1), BrokerId(2), BrokerId(3), BrokerId(9)
+NOW_US = 5_000_000
+
+
+class RecordedLink:
+    """Keeps what is written; ``open`` says whether it is taken."""
+
+    def __init__(self) -> None:
+        self.runs: list[bytes] = []
+        self.packets: list[tuple[bytes, int, int]] = []
+        self.open = True
+
+    def write_packets(self, parts: Sequence[bytes | memoryview], count: int) -> bool:
+        if self.open:
+            self.runs.append(b"".join(parts))
+        return self.open
+
+    def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
+        if self.open:
+            self.packets.append((bytes(packet), packet_id_at, qos))
+        return self.open
+
+    @property
+    def frames(self) -> list[frames.Frame]:
+        written = [*self.runs, *(packet for packet, _, _ in self.packets)]
+        return [frames.unpack(parse(packet).payload) for packet in written]
+
+
+class Agent:
+    """A data path with recorded connections to brokers 1 (ours), 2 and 3."""
+
+    def __init__(
+        self,
+        routes: dict[str, FilterRoute],
+        *,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        hop_limit: int = HOP_LIMIT,
+    ) -> None:
+        self.forwarder = Forwarder()
+        for filter, route in routes.items():
+            self.forwarder.set_route(filter, route)
+        self.path = DataPath(
+            self_id=US,
+            epoch=Epoch(7),
+            federation="fed",
+            forwarder=self.forwarder,
+            wall_clock_us=lambda: NOW_US,
+            frame_bytes_max=frame_bytes_max,
+            hop_limit=hop_limit,
+        )
+        self.path.local = self.local = RecordedLink()
+        self.links = {N2: RecordedLink(), N3: RecordedLink()}
+        for neighbour, link in self.links.items():
+            self.path.reach(neighbour, link)
+
+    @property
+    def counters(self):
+        return self.path.counters
+
+    def read(self, *packets: bytes) -> None:
+        """One socket read of the data connection, in a buffer that is reused at once."""
+        buffer = bytearray(b"".join(packets))
+        chunk = memoryview(buffer)
+        publishes, at = [], 0
+        while at < len(chunk):
+            packet, size = mqtt5.read(chunk[at:])
+            assert isinstance(packet, PublishPacket)
+            publishes.append((packet, at, at + size))
+            at += size
+        self.path.on_publishes(self.local, chunk, publishes)
+        buffer[:] = bytes(len(buffer))
+
+
+def parse(packet: bytes) -> PublishPacket:
+    parsed, size = mqtt5.read(memoryview(packet))
+    assert isinstance(parsed, PublishPacket)
+    assert size == len(packet)
+    return parsed
+
+
+def packet(topic: str, payload: bytes = b"x", *, qos: int = 0) -> bytes:
+    return PublishPacket(topic, payload, qos=QoS(qos), packet_id=5 if qos else None).write()
+
+
+def framed(
+    *filters: str, body: bytes, mask: int | None = None, seq: int = 1, **fields: int
+) -> bytes:
+    """A PUBLISH with a frame from broker 9 that came over broker 2."""
+    forwarder = Forwarder()
+    for filter in filters:
+        forwarder.set_route(filter, to(N2))
+    keys = b"".join(
+        sorted(found.key.to_bytes(8, "big") for found in forwarder.explain("a/b").filters)
+    )
+    settings: dict[str, int] = {"hops": 0, "hop_limit": 64, "publications": 1, **fields}
+    return packet(
+        "$fed/fed/data",
+        frames.pack(
+            frames.Frame(
+                acknowledged=bool(settings.get("acknowledged", 0)),
+                hops=settings["hops"],
+                hop_limit=settings["hop_limit"],
+                sender=BrokerId(settings.get("sender", N2)),
+                origin=BrokerId(settings.get("origin", FAR)),
+                epoch=Epoch(1),
+                seq=seq,
+                origin_time_us=NOW_US - 1_500,
+                publications=settings["publications"],
+                keys=keys,
+                mask=(1 << len(filters)) - 1 if mask is None else mask,
+                body=memoryview(body),
+            )
+        ),
+    )
+
+
+def to(*hops: BrokerId, local: bool = False) -> FilterRoute:
+    return FilterRoute(local=local, wanted=bool(hops), next_hops=hops)
+
+
+def test_one_read_becomes_one_frame_per_route_and_class_of_qos():
+    agent = Agent({"a/+": to(N2), "b/+": to(N2, N3)})
+    a, b = [packet(f"a/{n}", b"%d" % n) for n in range(4)], [packet(f"b/{n}") for n in range(2)]
+    a1, a2 = packet("a/1", qos=1), packet("a/2", qos=2)
+
+    agent.read(a[0], a[1], b[0], a1, a[2], b[1], a2, a[3])
+
+    first, second, third = agent.links[N2].frames
+    assert bytes(first.body) == b"".join(a)
+    assert (first.publications, first.acknowledged, first.hops) == (4, False, 0)
+    assert (first.origin, first.sender, first.epoch) == (US, US, 7)
+    assert first.origin_time_us == NOW_US
+    assert bytes(second.body) == b"".join(b)
+    assert bytes(third.body) == a1 + a2
+    assert third.acknowledged
+    assert [frame.seq for frame in (first, third, second)] == [1, 2, 3]
+    assert [bytes(frame.body) for frame in agent.links[N3].frames] == [b"".join(b)]
+    assert (agent.counters.publications_in, agent.counters.publications_out) == (8, 8)
+    assert agent.counters.frames_out == 4
+
+
+def test_a_frame_with_qos_travels_with_qos_1_and_says_where_its_identifier_is():
+    agent = Agent({"a/+": to(N2)})
+
+    agent.read(packet("a/1", qos=2))
+
+    ((written, packet_id_at, qos),) = agent.links[N2].packets
+    assert qos == parse(written).qos == 1
+    numbered = bytearray(written)
+    numbered[packet_id_at : packet_id_at + 2] = b"\x12\x34"
+    assert parse(bytes(numbered)).packet_id == 0x1234
+
+
+def test_frames_stay_within_their_size_and_a_longer_publication_travels_alone():
+    agent = Agent({"a/+": to(N2)}, frame_bytes_max=1_000)
+    small = [packet("a/1", b"s" * 100) for _ in range(30)]
+    large = packet("a/1", b"l" * 5_000)
+
+    agent.read(*small[:20], large, *small[20:])
+
+    bodies = [bytes(frame.body) for frame in agent.links[N2].frames]
+    assert b"".join(bodies) == b"".join([*small[:20], large, *small[20:]])
+    assert large in bodies
+    assert all(len(body) <= 1_000 for body in bodies if body != large)
+    assert len(bodies) == 6
+
+
+def test_a_small_frame_does_not_wait_for_alternating_routes_to_fill_it():
+    agent = Agent({"a/+": to(N2), "b/+": to(N3)}, frame_bytes_max=100)
+    run = [packet(f"{'ab'[n % 2]}/1", b"%4d" % n) for n in range(40)]
+
+    agent.read(*run)
+
+    for link, mine in ((agent.links[N2], run[::2]), (agent.links[N3], run[1::2])):
+        bodies = [bytes(frame.body) for frame in link.frames]
+        assert b"".join(bodies) == b"".join(mine)
+        assert all(len(body) <= 100 for body in bodies)
+
+
+def test_publications_without_a_route_are_counted_and_not_numbered():
+    agent = Agent({"a/+": FilterRoute(local=False, wanted=True, next_hops=())})
+
+    agent.read(packet("a/1"), packet("other"))
+
+    assert agent.counters.no_route == 1
+    assert agent.counters.unwanted == 1
+    assert agent.counters.publications_out == 0
+
+
+def test_a_neighbour_out_of_reach_costs_its_copy_and_no_other():
+    agent = Agent({"a/+": to(N2, N3)})
+    agent.path.reach(N2, None)
+
+    agent.read(packet("a/1"))
+    agent.links[N3].open = False
+    agent.read(packet("a/1"))
+
+    assert agent.counters.dropped == 3
+    assert not agent.links[N2].frames
+    assert len(agent.links[N3].frames) == 1
+
+
+def test_a_frame_is_delivered_as_it_came_and_carried_on_under_our_name():
+    agent = Agent({"a/+": to(N2, N3, local=True)})
+    body = packet("a/b") + packet("a/c", b"")
+
+    agent.read(framed("a/+", body=body, publications=2))
+
+    assert agent.local.runs == [body]
+    (relayed,) = agent.links[N3].frames
+    assert bytes(relayed.body) == body
+    assert (relayed.sender, relayed.origin, relayed.hops) == (US, FAR, 1)
+    assert not agent.links[N2].frames
+    assert agent.counters.delivered_publications == agent.counters.relayed == 2
+    assert list(agent.path.delays.latest) == [(FAR, 1, 1_500)]
+    assert sum(agent.path.delays.counts) == 1
+
+
+def test_packets_with_qos_are_delivered_one_by_one():
+    agent = Agent({"a/+": to(local=True)})
+    body = [packet("a/b", qos=1), packet("a/b", b"", qos=2)]
+
+    agent.read(framed("a/+", body=b"".join(body), publications=2, acknowledged=1))
+
+    assert [written for written, _, _ in agent.local.packets] == body
+    for (written, packet_id_at, qos), expected in zip(agent.local.packets, (1, 2), strict=True):
+        assert qos == expected
+        assert int.from_bytes(written[packet_id_at : packet_id_at + 2], "big") == 5
+
+
+def test_a_second_copy_is_suppressed():
+    agent = Agent({"a/+": to(N2, N3, local=True)})
+    copy = framed("a/+", body=packet("a/b"))
+
+    agent.read(copy)
+    agent.read(copy)
+
+    assert len(agent.local.runs) == len(agent.links[N3].frames) == 1
+    assert agent.counters.duplicates_suppressed == 1
+
+
+def test_a_later_copy_for_other_filters_is_carried_on_for_those_but_not_delivered_again():
+    agent = Agent({"a/+": to(N3, local=True), "a/#": to(N3, local=True)})
+
+    for mask in (0b01, 0b11, 0b11):
+        agent.read(framed("a/+", "a/#", body=packet("a/b"), mask=mask))
+
+    assert len(agent.local.runs) == 1
+    assert [frame.mask for frame in agent.links[N3].frames] == [0b01, 0b10]
+
+
+def test_our_own_frame_that_comes_back_is_suppressed():
+    agent = Agent({"a/+": to(N3, local=True)})
+
+    agent.read(framed("a/+", body=packet("a/b"), origin=US))
+
+    assert agent.counters.duplicates_suppressed == 1
+    assert not agent.local.runs
+    assert not agent.links[N3].frames
+
+
+def test_a_frame_that_travelled_far_enough_is_delivered_but_not_carried_on():
+    agent = Agent({"a/+": to(N3, local=True)})
+
+    agent.read(framed("a/+", body=packet("a/b"), hops=2, hop_limit=3, seq=1))
+    agent.read(framed("a/+", body=packet("a/b"), hops=1, hop_limit=3, seq=2))
+
+    assert agent.counters.hop_limit_exceeded == 1
+    assert agent.counters.delivered_publications == 2
+    assert [frame.hops for frame in agent.links[N3].frames] == [2]
+
+
+def test_unknown_filters_are_counted_and_delivered_only_while_interest_is_widened():
+    agent = Agent({})
+
+    agent.read(framed("a/+", body=packet("a/b"), seq=1))
+    agent.forwarder.widened = True
+    agent.read(framed("a/+", body=packet("a/c"), seq=2))
+
+    assert agent.counters.unknown_filters == 2
+    assert agent.local.runs == [packet("a/c")]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        packet("$fed/fed/data", b"garbage"),
+        packet("$fed/fed/data", b""),
+        framed("a/+", body=b"\xe0\x00" + bytes(20)),
+        framed("a/+", body=packet("a/b"), acknowledged=1),
+        framed("a/+", body=packet("$SYS/broker/load")),
+        framed("a/+", body=packet("a/b") + packet("a/b")),
+    ],
+    ids=["garbage", "empty", "DISCONNECT", "other QoS", "$ topic", "more than it says"],
+)
+def test_what_our_broker_would_not_take_is_dropped_and_counted(payload: bytes):
+    agent = Agent({"a/+": to(local=True)})
+
+    agent.read(payload)
+
+    assert agent.counters.malformed_frames == 1
+    assert not agent.local.runs
+    assert not agent.local.packets
+
+
+def test_a_closed_connection_to_our_broker_loses_what_arrives_and_says_so():
+    agent = Agent({"a/+": to(local=True)})
+    agent.local.open = False
+
+    agent.read(framed("a/+", body=packet("a/b")))
+
+    assert (agent.counters.dropped, agent.counters.delivered_publications) == (1, 0)
+
+
+def test_a_new_epoch_numbers_frames_anew():
+    agent = Agent({"a/+": to(N2)})
+
+    agent.read(packet("a/1"))
+    agent.path.renew_epoch(Epoch(8))
+    agent.read(packet("a/1"))
+
+    assert [(frame.epoch, frame.seq) for frame in agent.links[N2].frames] == [(7, 1), (8, 1)]
+
+
+@pytest.mark.parametrize("hop_limit", [0, 256])
+def test_a_hop_limit_that_does_not_fit_the_header_is_refused(hop_limit: int):
+    with pytest.raises(ValueError, match=str(hop_limit)):
+        Agent({}, hop_limit=hop_limit)
