@@ -1,8 +1,8 @@
 """An asyncio loop whose timers fire within tens of microseconds.
 
 ``epoll`` waits in whole milliseconds, and uvloop's timers tick in milliseconds too: on a link of
-5 ms each hop would gain up to a fifth. ``select`` takes microseconds and accepts the epoll descriptor
-itself, so one ``select`` on that descriptor gives the same wait with a finer clock. An idle
+5 ms each hop would gain up to a fifth. ``select`` takes microseconds and accepts the epoll
+descriptor itself, so one ``select`` on that descriptor gives the same wait with a finer clock. An idle
 processor takes its time to wake up, so the last ``SPIN_S`` before a timer are spent polling.
 """
 

@@ -1,8 +1,8 @@
 """What one run of the grid does: who subscribes, who publishes, how much and how fast.
 
 ``spohn2021`` is the evaluation of papers/federator.txt, section 7. ``ribas2022`` is the evaluation
-kit of its Rust successor: the same grid numbered from 1, larger payloads, and each message published
-when the one before it has arrived everywhere, which measures delay without queueing.
+kit of its Rust successor: the same grid numbered from 1, larger payloads, and each message
+published when the one before it has arrived everywhere, which measures delay without queueing.
 """
 
 from collections.abc import Mapping

@@ -1,0 +1,106 @@
+"""What the agents say they agreed on, held against the mesh that the graph gives.
+
+Source: papers/federator.txt, sections 3 and 4; the fields are those of an agent's ``/status``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from federator.grid.topology import Mesh
+from federator.protocol.types import BrokerId
+
+Statuses = Mapping[BrokerId, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """Core announcements so far.
+
+    Attributes:
+        sequence: Sum over all cores of the latest sequence number.
+        messages: Publications that carried them, summed over all agents.
+        agreed: Every agent has heard the latest of every core.
+    """
+
+    sequence: int
+    messages: int
+    agreed: bool
+
+
+def announced(statuses: Statuses) -> Announced:
+    """Count core announcements and the publications that carried them."""
+    heard: dict[int, dict[BrokerId, int]] = {}
+    for here, status in statuses.items():
+        for core in status["cores"]:
+            heard.setdefault(core["core"], {})[here] = core["seq"]
+    agreed = True
+    for core_id, latest in heard.items():
+        others = [seq for here, seq in latest.items() if here != core_id]
+        agreed = agreed and len(others) == len(statuses) - 1 and len(set(latest.values())) == 1
+    return Announced(
+        sequence=sum(max(latest.values()) for latest in heard.values()),
+        messages=sum(control_sent(status)["core_ann"] for status in statuses.values()),
+        agreed=agreed,
+    )
+
+
+def control_sent(status: Mapping[str, Any]) -> Mapping[str, int]:
+    """Control messages an agent sent since its start, by kind."""
+    sent: Mapping[str, int] = status["counters"]["control_sent"]
+    return sent
+
+
+def observed_mesh(statuses: Statuses, filter: str) -> Mesh:
+    """The mesh of ``filter`` as its agents describe it. Agents that disagree about the core show
+    as a difference of parents from what was expected.
+    """
+    entries = {here: _entry(status, filter) for here, status in statuses.items()}
+    cores = [entry["core"] for entry in entries.values() if entry is not None]
+    core = BrokerId(min(cores)) if cores else BrokerId(-1)
+    members = frozenset(here for here, entry in entries.items() if entry and entry["member"])
+    parents = {here: _parents(status, core) for here, status in statuses.items() if here != core}
+    return Mesh(core, members, parents)
+
+
+def mesh_fault(statuses: Statuses, filter: str, expected: Mesh) -> str | None:
+    """What differs from ``expected``, as one line; ``None`` when nothing does."""
+    for here, status in statuses.items():
+        entry = _entry(status, filter)
+        if entry is None:
+            return f"broker {here} does not know the mesh of {filter}"
+        if entry["core"] != expected.core:
+            return f"broker {here} takes {entry['core']} for the core, not {expected.core}"
+        if entry["member"] != (here in expected.members):
+            return f"broker {here} is {'a' if entry['member'] else 'no'} member"
+        parents = expected.parents.get(here, ())
+        if here != expected.core and _parents(status, expected.core) != parents:
+            return f"broker {here} has parents {_parents(status, expected.core)}, not {parents}"
+        hops = set(entry["next_hops"])
+        children = set(expected.children(here))
+        if entry["member"]:
+            if hops != {*parents, *children}:
+                return f"broker {here} sends to {sorted(hops)}, not {sorted({*parents, *children})}"
+        elif len(hops) != 1 or not hops <= set(parents):
+            return f"broker {here} relays to {sorted(hops)}, not to one of {parents}"
+    return None
+
+
+def next_hops(statuses: Statuses, filter: str, here: BrokerId) -> tuple[BrokerId, ...]:
+    """Where ``here`` sends what its own clients publish."""
+    entry = _entry(statuses[here], filter)
+    return tuple(entry["next_hops"]) if entry is not None else ()
+
+
+def _entry(status: Mapping[str, Any], filter: str) -> Mapping[str, Any] | None:
+    found: Mapping[str, Any] | None = next(
+        (mesh for mesh in status["meshes"] if mesh["filter"] == filter), None
+    )
+    return found
+
+
+def _parents(status: Mapping[str, Any], core: BrokerId) -> tuple[BrokerId, ...]:
+    for entry in status["cores"]:
+        if entry["core"] == core:
+            return tuple(BrokerId(parent) for parent in entry["parents"])
+    return ()
