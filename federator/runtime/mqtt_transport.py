@@ -3,9 +3,11 @@
 In: the socket fills one reusable buffer; everything in it is offered at once, and the incomplete
 packet at its end moves to the front. The buffer grows for a packet that needs it and shrinks again.
 
-Mosquitto writes once per message, so a fast reader wakes up for two messages at a time and spends
-its time, and the broker's, in system calls. In a flood the socket is therefore left alone for a
-millisecond after each read. Measured at saturation with 64 B: PLACEHOLDER.
+Two habits of Mosquitto matter. It writes once per message, so a reader that keeps up wakes for two
+messages at a time and spends its time, and the broker's, in system calls: in a flood the socket is
+left alone for a millisecond after each read (64 B: 6.5 us of CPU per message become 1.4, and
+135 k msg/s become 190 k). And it leaves Nagle's algorithm on, so the end of a burst waits for our
+delayed acknowledgement, 40 ms: TCP_QUICKACK, which the kernel forgets, is set after each read.
 
 Out: bytes go straight to the transport until it says stop, then into two queues. The urgent one
 leaves first, so control messages overtake data when the broker is slow. Data beyond the bound is
@@ -37,6 +39,8 @@ FLOOD_READ_BYTES_MAX = 131_072
 """Longer reads are efficient already."""
 
 FLOOD_REST_S = 0.001
+
+_QUICKACK: int | None = getattr(socket, "TCP_QUICKACK", None)  # Linux only
 
 OnRead = Callable[[memoryview], int]
 """Takes what was read so far, returns how much of it was used. Raises ``LinkError`` to hang up."""
@@ -93,8 +97,8 @@ class PacketTransport(asyncio.BufferedProtocol):
             self.abort(error)
         except Exception as error:  # a bug of ours: `MqttLink.run` raises it
             self.abort(error)
-        if self._socket is not None:
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        if self._socket is not None and _QUICKACK is not None:
+            self._socket.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
 
     def _keep(self, used: int, filled: int) -> None:
         """Move the unused bytes to the front of a buffer in which their packet fits."""
