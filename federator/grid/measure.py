@@ -171,7 +171,7 @@ class Measurement:
         centralised = await self._all_centralised()
         faults += _delivery_faults(centralised)
         announcements = Announcements(
-            count=after.sequence - before.sequence,
+            count=after.since(before),
             messages=after.messages - before.messages,
             flood=announcement_flood(self.scenario.grid),
             bound=announcement_bound(self.scenario.grid),
@@ -231,7 +231,7 @@ class Measurement:
                 last: Announced | None = None
                 while True:
                     now = announced(await self.running.statuses())
-                    fresh = later_than is None or now.sequence > later_than.sequence
+                    fresh = later_than is None or now.since(later_than) > 0
                     if now.agreed and fresh and now == last:
                         return now
                     last = now

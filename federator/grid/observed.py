@@ -18,14 +18,22 @@ class Announced:
     """Core announcements so far.
 
     Attributes:
-        sequence: Sum over all cores of the latest sequence number.
-        messages: Publications that carried them, summed over all agents.
+        latest: Sequence number of every known core's latest announcement.
+        messages: Publications that carried announcements, summed over all agents.
         agreed: Every agent has heard the latest of every core.
     """
 
-    sequence: int
+    latest: Mapping[int, int]
     messages: int
     agreed: bool
+
+    def since(self, earlier: "Announced") -> int:
+        """Announcements made since ``earlier``, by cores known then and now."""
+        return sum(
+            sequence - earlier.latest[core]
+            for core, sequence in self.latest.items()
+            if core in earlier.latest
+        )
 
 
 def announced(statuses: Statuses) -> Announced:
@@ -39,8 +47,8 @@ def announced(statuses: Statuses) -> Announced:
         others = [seq for here, seq in latest.items() if here != core_id]
         agreed = agreed and len(others) == len(statuses) - 1 and len(set(latest.values())) == 1
     return Announced(
-        sequence=sum(max(latest.values()) for latest in heard.values()),
-        messages=sum(control_sent(status)["core_ann"] for status in statuses.values()),
+        latest={core_id: max(latest.values()) for core_id, latest in heard.items()},
+        messages=sum(control_sent(status).get("core_ann", 0) for status in statuses.values()),
         agreed=agreed,
     )
 

@@ -2,8 +2,8 @@
 
 ``epoll`` waits in whole milliseconds, and uvloop's timers tick in milliseconds too: on a link of
 5 ms each hop would gain up to a fifth. ``select`` takes microseconds and accepts the epoll
-descriptor itself, so one ``select`` on that descriptor gives the same wait with a finer clock. An idle
-processor takes its time to wake up, so the last ``SPIN_S`` before a timer are spent polling.
+descriptor itself, so one ``select`` on that descriptor gives the same wait with a finer clock. An
+idle processor takes its time to wake up, so the last ``SPIN_S`` before a timer are spent polling.
 """
 
 import asyncio

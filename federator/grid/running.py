@@ -7,7 +7,7 @@ else connects two nodes, so a publication cannot arrive before the links' delays
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -73,12 +73,12 @@ class RunningGrid:
         """
         try:
             await self.relays.start()
-            await _each(self._start_broker(i) for i in self.grid.ids)
+            await _each(self._start_broker, self.grid.ids)
             for here in self.grid.ids:
                 self.agents[here] = AgentProcess(
                     self.folder / f"agent-{here}", await self._agent_config(here)
                 )
-            await _each(self._start_agent(i) for i in self.grid.ids)
+            await _each(self._start_agent, self.grid.ids)
             await self.until(self.links_up)
         except BaseException:
             await self.stop()
@@ -223,17 +223,14 @@ def _relays_of(link: Link) -> tuple[str, str]:
     return relay_name(link.a, link.b), relay_name(link.b, link.a)
 
 
-async def _each(starts: Iterable[Any]) -> None:
-    """Run ``starts`` a few at a time; the first failure cancels the rest."""
+async def _each(start: Callable[[BrokerId], Awaitable[None]], ids: Iterable[BrokerId]) -> None:
+    """``start`` all of ``ids``, a few at a time; the first failure cancels the rest."""
     room = asyncio.Semaphore(STARTS_AT_ONCE)
 
-    async def one(start: Any) -> None:  # noqa: ANN401
+    async def one(here: BrokerId) -> None:
         async with room:
-            await start
+            await start(here)
 
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            for start in starts:
-                tasks.create_task(one(start))
-    except* LinkError as errors:
-        raise LinkError(str(errors.exceptions[0])) from errors
+    async with asyncio.TaskGroup() as tasks:
+        for here in ids:
+            tasks.create_task(one(here), name=f"start {here}")

@@ -1,0 +1,298 @@
+"""``federator grid``: many real brokers and agents on this machine, measured beside the paper.
+
+Exit codes: 0 when all is well, 1 when something was lost, came twice or out of order, or when the
+mesh is not the expected one; 69 when the grid did not start.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from federator.grid.measure import Measurement
+from federator.grid.report import as_json, render
+from federator.grid.running import RunningGrid
+from federator.grid.scenario import PRESETS, Scenario, default_scenario
+from federator.grid.topology import Grid
+
+FAULTY = 1
+REPORT_COLUMNS = 132
+REAP_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What one call of the verb does."""
+
+    scenario: Scenario
+    with_clients: bool
+    measure: bool
+    stay: bool
+    state: Path | None
+    as_json: bool
+
+
+def _ids(
+    context: click.Context, option: click.Parameter, text: str | None
+) -> tuple[int, ...] | None:
+    """``2,7``."""
+    if text is None:
+        return None
+    try:
+        return tuple(int(each) for each in text.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{text!r}: numbers like 2,7 wanted", context, option) from None
+
+
+def _span(
+    context: click.Context, option: click.Parameter, text: str | None
+) -> tuple[float, float] | None:
+    """``50-100``, or one number for both."""
+    if text is None:
+        return None
+    least, _, most = text.partition("-")
+    try:
+        return float(least), float(most or least)
+    except ValueError:
+        raise click.BadParameter(f"{text!r}: 50-100 or 75 wanted", context, option) from None
+
+
+@click.command(name="grid")
+@click.option("--preset", type=click.Choice(sorted(PRESETS)), help="An evaluation from the papers.")
+@click.option("--rows", type=click.IntRange(1, 20), help="Rows of brokers. [3]")
+@click.option("--cols", type=click.IntRange(1, 20), help="Columns of brokers. [3]")
+@click.option("--first-id", type=click.IntRange(0), help="Id of the first broker. [0]")
+@click.option("--link-delay-ms", type=click.FloatRange(0, 10_000), help="Of every link. [5]")
+@click.option("--redundancy", type=click.IntRange(1, 8), help="Parents per broker. [2]")
+@click.option("--subscribers", callback=_ids, metavar="ID[,ID]", help="Brokers with a subscriber.")
+@click.option("--publisher", type=int, help="Broker with the publisher.")
+@click.option("--publications", callback=_ids, metavar="N[,N]", help="Of each run. [500]")
+@click.option(
+    "--gap-ms",
+    callback=_span,
+    metavar="MIN-MAX",
+    help="Between publications. [50-100] 0: one after another.",
+)
+@click.option("--payload-bytes", type=int, help="Of each publication. [64]")
+@click.option("--qos", type=click.IntRange(0, 2), help="Of publications and subscriptions. [0]")
+@click.option(
+    "--stay",
+    is_flag=True,
+    help="Keep the grid up until Ctrl-C. Measures first only when --publications is given.",
+)
+@click.option(
+    "--state",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Once the grid is ready, write its ports, pids and links here, as JSON.",
+)
+@click.option("--json", "json_output", is_flag=True, help="Print the figures as one JSON object.")
+@click.option(
+    "--keep-logs",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep configurations, state and logs in this folder.",
+)
+def command(
+    preset: str | None,
+    stay: bool,
+    state: Path | None,
+    json_output: bool,
+    keep_logs: Path | None,
+    **options: Any,  # noqa: ANN401  # of the scenario; see _scenario
+) -> int:
+    """Run many real brokers and agents on this machine, and measure them.
+
+    Without --preset, the arrangement of the paper on a grid of any size.
+    """
+    plan = _Plan(
+        scenario=_scenario(preset, options),
+        with_clients=not stay or preset is not None or options["subscribers"] is not None,
+        measure=not stay or options["publications"] is not None,
+        stay=stay,
+        state=state,
+        as_json=json_output,
+    )
+    if state is not None:
+        state.unlink(missing_ok=True)  # nobody shall take an older grid's for ours
+    with _folder(keep_logs) as folder:
+        return asyncio.run(_until_stopped(plan, folder))
+
+
+def _scenario(preset: str | None, options: dict[str, Any]) -> Scenario:
+    """The preset or the default, with what the options change.
+
+    Raises:
+        click.UsageError: The options do not go together.
+    """
+    try:
+        if preset is None:
+            base = default_scenario(
+                Grid(options["rows"] or 3, options["cols"] or 3, options["first_id"] or 0)
+            )
+        else:
+            base = PRESETS[preset]
+            for name in ("rows", "cols", "first_id"):
+                if options[name] is not None:
+                    raise ValueError(f"--preset {preset} has its own --{name.replace('_', '-')}")
+        runs = options["publications"]
+        same = ("link_delay_ms", "redundancy", "subscribers", "publisher", "gap_ms", "qos")
+        changes = {
+            name: options[name] for name in (*same, "payload_bytes") if options[name] is not None
+        }
+        changed = replace(base, **changes, **({} if runs is None else {"runs": runs}))
+        if {"redundancy", "subscribers"} & set(changes):
+            changed = replace(changed, parents={})  # the source's mesh is another one
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    return changed
+
+
+@contextlib.contextmanager
+def _folder(kept: Path | None) -> Iterator[Path]:
+    if kept is not None:
+        kept.mkdir(parents=True, exist_ok=True)
+        yield kept.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="federator-grid-") as folder:
+        yield Path(folder)
+
+
+async def _until_stopped(plan: _Plan, folder: Path) -> int:
+    """Carry out ``plan``; SIGINT and SIGTERM end it in order.
+
+    Returns:
+        The exit code: 0 when stopped while staying, 130 and 143 when stopped before.
+    """
+    loop = asyncio.get_running_loop()
+    work = loop.create_task(_carry_out(plan, folder), name="grid")
+    received: list[signal.Signals] = []
+
+    def stop(which: signal.Signals) -> None:
+        if not received:  # a second one must not interrupt the clean-up
+            received.append(which)
+            work.cancel()
+
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, stop, each)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        return 128 + received[0] if received else FAULTY
+
+
+async def _carry_out(plan: _Plan, folder: Path) -> int:
+    console = Console(stderr=plan.as_json)
+    if not console.is_terminal and not console.is_jupyter:
+        console.width = REPORT_COLUMNS
+    code = 0
+    with _progress(Console(stderr=True)) as bar:
+        scenario = plan.scenario
+        total = 2 * len(scenario.grid.ids)
+        starting = bar.add_task(f"starting {total // 2} brokers and agents", total=total)
+        running = RunningGrid(
+            scenario.grid,
+            folder,
+            link_delay_ms=scenario.link_delay_ms,
+            redundancy=scenario.redundancy,
+            progress=lambda what: bar.advance(starting),
+        )
+        measurement = Measurement(scenario, running, progress=_Bars(bar))
+        async with running:
+            try:
+                if plan.with_clients:
+                    settling = bar.add_task("settling the mesh", total=1)
+                    await measurement.subscribe()
+                    bar.advance(settling)
+                if plan.state is not None:
+                    _write_atomically(plan.state, json.dumps(running.state(), indent=1) + "\n")
+                if plan.measure:
+                    outcome = await measurement.run()
+                    code = FAULTY if outcome.faults else 0
+                    bar.stop()
+                    if plan.as_json:
+                        click.echo(json.dumps(as_json(outcome)))
+                    else:
+                        console.print(render(outcome))
+                if plan.stay:
+                    bar.stop()
+                    await _stay(running, plan)
+            finally:
+                await measurement.stop()
+    return code
+
+
+def _progress(console: Console) -> Progress:
+    """A bar on a terminal; silence elsewhere."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        refresh_per_second=4,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+class _Bars:
+    """One bar for each thing under way."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._tasks: dict[str, Any] = {}
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if what not in self._tasks:
+            self._tasks[what] = self._progress.add_task(what, total=total)
+        self._progress.update(self._tasks[what], completed=done)
+
+
+async def _stay(running: RunningGrid, plan: _Plan) -> None:
+    """Say how to try the grid, then wait for a signal, noticing what others kill.
+
+    Ends by cancellation only.
+    """
+    click.echo(_invitation(running), err=plan.as_json)
+    alive = {f"broker {i}": broker for i, broker in running.brokers.items()} | {
+        f"agent {i}": agent for i, agent in running.agents.items()
+    }
+    while True:
+        for name in [name for name, process in alive.items() if not process.running]:
+            click.echo(f"{name} (pid {alive.pop(name).pid}) has ended", err=True)
+        await asyncio.sleep(REAP_S)
+
+
+def _invitation(running: RunningGrid) -> str:
+    ids = running.grid.ids
+    near, far = running.brokers[ids[0]], running.brokers[ids[-1]]
+    lines = [f"{len(ids)} brokers are up on {near.host}:"]
+    for here, broker in running.brokers.items():
+        lines.append(
+            f"  broker {here:<3} port {broker.port}  pid {broker.pid}  "
+            f"agent {running.agents[here].http}/status"
+        )
+    lines += [
+        "",
+        "Subscribe on one, publish on another:",
+        f"  mosquitto_sub -p {near.port} -t 'try/#' -v",
+        f"  mosquitto_pub -p {far.port} -t try/it -m 'from broker {ids[-1]}'",
+        "",
+        "Ctrl-C ends them all.",
+    ]
+    return "\n".join(lines)
+
+
+def _write_atomically(file: Path, text: str) -> None:
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(file)
