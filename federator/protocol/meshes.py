@@ -38,6 +38,7 @@ class FilterState:
         child_cores: Cores of meshes in which a child of ours wants it.
         core: The one we follow; our own id when it is us.
         previous: The core before, while the hand-over lasts.
+        member_of: Other cores to whose meshes of this filter we belong.
         route: What the data plane was told last.
     """
 
@@ -46,6 +47,7 @@ class FilterState:
     child_cores: tuple[BrokerId, ...] = ()
     core: BrokerId | None = None
     previous: BrokerId | None = None
+    member_of: tuple[BrokerId, ...] = ()
     route: FilterRoute = NO_ROUTE
 
 
@@ -248,16 +250,23 @@ class Meshes:
         core = self._elect(state)
         if core != before:
             self._change_core(filter_, state, core, changes, now_ms)
-        for concerned in {core, before, state.previous, *state.announcers, *state.child_cores}:
-            if concerned is not None and concerned != self._links.self_id:
-                member = self._is_member(state, concerned)
-                self.memberships.set(concerned, filter_, member=member)
+        self._belong(filter_, state)
         route = self._route(filter_, state)
         if route != state.route:
             state.route = self._shared_routes.setdefault(route, route)
             changes.routes.append(SetRoute(filter_, None if route == NO_ROUTE else state.route))
         if route == NO_ROUTE and core is None and not state.announcers:
             del self.states[filter_]
+
+    def _belong(self, filter_: str, state: FilterState) -> None:
+        """Join and leave meshes, as clients and children want."""
+        candidates = {state.core, state.previous, *state.child_cores} - {None, self._links.self_id}
+        member_of = tuple(
+            sorted(c for c in candidates if c is not None and self._is_member(state, c))
+        )
+        for core in {*member_of, *state.member_of}:
+            self.memberships.set(core, filter_, member=core in member_of)
+        state.member_of = member_of
 
     def _elect(self, state: FilterState) -> BrokerId | None:
         """The smallest rank wins, ours included when somebody here wants the filter."""

@@ -1,0 +1,220 @@
+"""docs/protocol.md section 4, by hand."""
+
+import pytest
+
+from federator.protocol.effects import Dial, HangUp, Notice, ReachNeighbour, Send
+from federator.protocol.links import Connection, Links
+from federator.protocol.messages import Bye, Heard, Hello
+from federator.protocol.parameters import Parameters
+from federator.protocol.signals import LinkDown, LinkUp, OwnIdHeard
+
+PARAMETERS = Parameters()
+NEWS = (LinkUp, LinkDown)
+
+
+def links(*, self_id=1, epoch=100):
+    made = Links(self_id, epoch, f"b{self_id}", PARAMETERS)
+    made.on_local_up(now_ms=0)
+    return made
+
+
+def hello(sender=2, *, epoch=50, conn=1, hears=(), sent_at_ms=0, address=None, version=1):
+    return Hello(version, sender, epoch, conn, sent_at_ms, address or f"b{sender}", tuple(hears))
+
+
+def heard(conn, *, id=1, epoch=100, sent_at_ms=0, held_ms=0):
+    return Heard(id, epoch, conn, sent_at_ms, held_ms)
+
+
+def up_links():
+    made = links()
+    made.on_connected(Connection(1, "b2", 2, 1), now_ms=0)
+    made.on_hello(hello(hears=[heard(1)]), now_ms=10)
+    return made
+
+
+def news(steps):
+    return [s for s in steps if isinstance(s, NEWS)]
+
+
+def test_link_is_up_once_each_side_hears_the_other():
+    made = links()
+    made.on_connected(Connection(1, "b2", 2, 1), now_ms=0)
+
+    assert news(made.on_hello(hello(), now_ms=10)) == []
+    steps = made.on_hello(hello(hears=[heard(1)]), now_ms=20)
+
+    assert news(steps) == [LinkUp(2)]
+    assert ReachNeighbour(2, 1) in steps
+
+
+def test_hearing_without_a_way_back_is_no_link():
+    made = links()
+
+    assert news(made.on_hello(hello(hears=[heard(1)]), now_ms=10)) == []
+
+
+def test_first_hello_of_a_neighbour_is_answered_at_once():
+    made = links()
+    made.on_connected(Connection(1, "b2", 2, 1), now_ms=0)
+
+    steps = made.on_hello(hello(conn=9, sent_at_ms=3), now_ms=10)
+
+    sent = [s.message for s in steps if isinstance(s, Send)]
+    assert [m.hears for m in sent] == [(Heard(2, 50, 9, 3, 0),)]
+    assert [s for s in made.on_hello(hello(conn=9), now_ms=11) if isinstance(s, Send)] == []
+
+
+@pytest.mark.parametrize(
+    ("happens", "reason"),
+    [
+        (lambda made: made.on_disconnected(1), "its broker does not answer"),
+        (lambda made: made.on_bye(Bye(2, 50, 1)), "said bye or died"),
+        (lambda made: made.on_hello(hello(hears=[]), now_ms=20), "does not hear us"),
+        (lambda made: made.on_deadline(now_ms=10 + PARAMETERS.hello_timeout_ms), "silent"),
+        (lambda made: made.on_local_down(now_ms=20), "own broker is down"),
+    ],
+)
+def test_link_goes_down(happens, reason):
+    made = up_links()
+
+    steps = happens(made)
+
+    assert news(steps) == [LinkDown(2)]
+    assert made.neighbours[2].reason == reason
+    assert made.up == {}
+
+
+def test_silence_is_measured_from_the_last_hello():
+    made = up_links()
+    made.on_hello(hello(hears=[heard(1)]), now_ms=2_000)
+
+    assert news(made.on_deadline(now_ms=2_000 + PARAMETERS.hello_timeout_ms - 1)) == []
+    assert news(made.on_deadline(now_ms=2_000 + PARAMETERS.hello_timeout_ms)) == [LinkDown(2)]
+
+
+def test_will_of_a_replaced_connection_is_ignored():
+    made = up_links()
+    made.on_hello(hello(conn=2, hears=[heard(1)]), now_ms=20)
+
+    assert made.on_bye(Bye(2, 50, 1)) == []
+    assert news(made.on_bye(Bye(2, 50, 2))) == [LinkDown(2)]
+
+
+def test_restarted_neighbour_starts_a_new_link():
+    made = up_links()
+
+    steps = made.on_hello(hello(epoch=51, hears=[heard(1)]), now_ms=20)
+
+    assert news(steps) == [LinkDown(2), LinkUp(2)]
+
+
+def test_second_agent_with_a_neighbours_id_is_refused_and_named():
+    made = up_links()
+
+    steps = made.on_hello(hello(epoch=99, address="elsewhere", hears=[heard(1)]), now_ms=20)
+
+    assert [(s.name, s.level) for s in steps if isinstance(s, Notice)] == [
+        ("neighbour.id_conflict", "error")
+    ]
+    assert made.up.keys() == {2}
+    assert made.neighbours[2].epoch == 50
+
+
+def test_neighbour_with_its_clock_set_back_learns_its_last_epoch():
+    made = up_links()
+    made.on_bye(Bye(2, 50, 1))
+
+    steps = made.on_hello(hello(epoch=40), now_ms=30)
+
+    assert [h.epoch for s in steps if isinstance(s, Send) for h in s.message.hears] == [50]
+
+
+def test_own_id_under_a_newer_epoch_is_reported():
+    made = up_links()
+
+    assert OwnIdHeard(101) in made.on_hello(hello(hears=[heard(1, epoch=101)]), now_ms=20)
+    assert made.on_hello(hello(1, epoch=101, address="b1"), now_ms=20) == [OwnIdHeard(101)]
+    assert made.on_hello(hello(1, epoch=99, address="b1"), now_ms=20) == []
+
+
+def test_own_broker_among_the_neighbours_is_hung_up():
+    made = links()
+    made.on_connected(Connection(1, "b1 by another name", None, 1), now_ms=0)
+
+    steps = made.on_hello(hello(1, epoch=100, conn=1, address="b1"), now_ms=5)
+
+    assert HangUp(1) in steps
+    assert made.connections == {}
+
+
+def test_stranger_that_greets_us_is_dialled_back_once():
+    made = links()
+
+    assert Dial(2, "b2") in made.on_hello(hello(), now_ms=10)
+    assert [s for s in made.on_hello(hello(), now_ms=20) if isinstance(s, Dial)] == []
+
+
+def test_stranger_is_not_dialled_while_it_may_be_behind_an_open_connection():
+    made = links()
+    made.on_connected(Connection(1, "some address", None, 1), now_ms=0)
+
+    assert Dial(2, "b2") not in made.on_hello(hello(), now_ms=10)
+    assert Dial(2, "b2") not in made.on_hello(hello(hears=[heard(1)]), now_ms=20)
+    assert made.connections[1].neighbour == 2
+
+
+def test_stranger_is_dialled_when_no_open_connection_turns_out_to_lead_to_it():
+    made = links()
+    made.on_connected(Connection(1, "some address", None, 1), now_ms=0)
+    made.on_hello(hello(), now_ms=10)
+
+    due_ms = 10 + 2 * PARAMETERS.hello_interval_ms
+
+    assert Dial(2, "b2") in made.on_deadline(now_ms=due_ms)
+
+
+def test_second_connection_to_one_neighbour_is_hung_up():
+    made = up_links()
+    made.on_connected(Connection(2, "b2 by another name", None, 1), now_ms=20)
+
+    steps = made.on_hello(hello(hears=[heard(2)]), now_ms=30)
+
+    assert HangUp(2) in steps
+    assert made.neighbours[2].conn == 1
+
+
+def test_neighbour_with_another_id_than_configured_is_no_link():
+    made = links()
+    made.on_connected(Connection(1, "b2", 7, 1), now_ms=0)
+
+    steps = made.on_hello(hello(hears=[heard(1)]), now_ms=10)
+
+    assert news(steps) == []
+    assert "neighbour.unexpected_id" in [s.name for s in steps if isinstance(s, Notice)]
+
+
+def test_round_trip_leaves_out_the_time_that_the_neighbour_held_it():
+    made = up_links()
+
+    made.on_hello(hello(hears=[heard(1, sent_at_ms=100, held_ms=850)]), now_ms=1_000)
+
+    assert made.neighbours[2].round_trip_ms == 50
+
+
+def test_another_protocol_version_is_reported_and_no_link():
+    made = links()
+    made.on_connected(Connection(1, "b2", 2, 1), now_ms=0)
+
+    steps = made.on_hello(hello(version=2, hears=[heard(1)]), now_ms=10)
+
+    assert [s.name for s in steps] == ["neighbour.version"]
+
+
+def test_deaf_agent_says_bye_and_believes_nothing():
+    made = up_links()
+
+    steps = made.on_local_down(now_ms=20)
+
+    assert Send(1, Bye(1, 100, 1)) in steps
+    assert made.on_hello(hello(hears=[heard(1)]), now_ms=30) == []

@@ -1,0 +1,234 @@
+"""docs/protocol.md section 7: election, membership, routes, hand-over."""
+
+from dataclasses import replace
+
+import pytest
+
+from federator.protocol.effects import FilterRoute
+from federator.protocol.events import LeaveRequested, LocalBrokerDown, Received
+from federator.protocol.messages import Bye, CoreAnn, MeshMembAnn
+from federator.protocol.node import Identity, Node
+from tests.protocol.network import PARAMETERS, Network, grid_links
+
+LINE = [(0, 1), (1, 2), (2, 3)]
+GONE = FilterRoute(local=False, wanted=False, next_hops=())
+
+
+def network_with(links, *subscribers, parameters=PARAMETERS):
+    network = Network(links, parameters=parameters)
+    network.run(1_000)
+    for subscriber in subscribers:
+        network.subscribe(subscriber, "f")
+        network.run(200)
+    network.run(PARAMETERS.core_ann_interval_ms)
+    return network
+
+
+def state(network, node, filter_="f"):
+    return network.nodes[node].meshes.states.get(filter_)
+
+
+def route(network, node, filter_="f"):
+    found = state(network, node, filter_)
+    return found.route if found is not None else GONE
+
+
+def test_smallest_subscriber_is_the_core_whoever_came_first():
+    network = network_with(LINE, 3, 2, 1)
+
+    assert [state(network, i).core for i in range(4)] == [1, 1, 1, 1]
+    assert [len(network.nodes[i].announcements.own.filters) for i in range(4)] == [0, 1, 0, 0]
+
+
+def test_priority_comes_before_the_id():
+    network = Network(LINE)
+    network.nodes[3] = Node(Identity(3, 1_003, "b3", priority=-1), PARAMETERS)
+    network.run(1_000)
+    network.subscribe(1, "f")
+    network.subscribe(3, "f")
+    network.run(500)
+
+    assert [state(network, i).core for i in range(4)] == [3, 3, 3, 3]
+
+
+def test_the_papers_mesh():
+    network = network_with(grid_links(3, 3), 2, 7)
+
+    assert network.parents("f") == {1: {2}, 2: set(), 4: {1, 5}, 5: {2}, 7: {4, 8}, 8: {5}}
+
+
+def test_non_member_relays_to_one_parent_and_rather_to_one_in_the_mesh():
+    network = network_with(grid_links(3, 3), 2, 7)
+
+    assert route(network, 6) == FilterRoute(local=False, wanted=True, next_hops=(7,))
+    assert route(network, 3).next_hops == (4,)
+    assert route(network, 0).next_hops == (1,)
+
+
+def test_member_sends_to_parents_and_children():
+    network = network_with(grid_links(3, 3), 2, 7)
+
+    assert route(network, 4) == FilterRoute(local=False, wanted=True, next_hops=(1, 5, 7))
+    assert route(network, 2) == FilterRoute(local=True, wanted=True, next_hops=(1, 5))
+
+
+def test_core_without_company_asks_its_broker_for_nothing():
+    network = network_with(LINE, 1)
+
+    assert route(network, 1) == FilterRoute(local=True, wanted=False, next_hops=())
+
+
+def test_core_whose_clients_left_stays_core_while_a_child_wants_it():
+    network = network_with(LINE, 1, 3)
+
+    network.unsubscribe(1, "f")
+    network.run(2 * PARAMETERS.core_ann_interval_ms)
+
+    assert state(network, 3).core == 1
+    assert route(network, 1) == FilterRoute(local=False, wanted=True, next_hops=(2,))
+
+
+def test_mesh_without_subscribers_disappears_everywhere():
+    network = network_with(LINE, 1, 3)
+
+    network.unsubscribe(1, "f")
+    network.unsubscribe(3, "f")
+    network.run(2 * PARAMETERS.handover_ms)
+
+    assert [route(network, i) for i in range(4)] == [GONE] * 4
+    assert [network.nodes[i].meshes.states for i in range(4)] == [{}] * 4
+
+
+def test_child_that_goes_silent_is_forgotten_after_a_lifetime():
+    network = network_with([(0, 1)], 0, 1)
+    meshes = network.nodes[0].meshes
+
+    meshes.on_deadline(now_ms=network.now_ms + network.nodes[0].announcements.lifetime_ms)
+
+    assert meshes.children == {}
+
+
+def test_every_member_confirms_once_to_each_parent_per_announcement():
+    network = network_with(grid_links(3, 3), 2, 7)
+    seq = network.nodes[2].announcements.own.seq + 1
+
+    network.run(PARAMETERS.core_ann_interval_ms)
+
+    reports = [(s, r) for _, s, r, m in network.sent if isinstance(m, MeshMembAnn) and m.seq == seq]
+    assert sorted(reports) == [(1, 2), (4, 1), (4, 5), (5, 2), (7, 4), (7, 8), (8, 5)]
+
+
+def test_membership_is_repaired_by_asking_for_the_list():
+    network = network_with([(0, 1)], 0, 1)
+    network.nodes[0].meshes.children[0][1].filters.apply(removed=("f",))
+
+    network.run(PARAMETERS.core_ann_interval_ms + 100)
+
+    assert "f" in network.nodes[0].meshes.children[0][1].filters
+
+
+@pytest.mark.parametrize("redundancy", [1, 2, 3])
+def test_redundancy_bounds_the_parents(redundancy):
+    wide = [(0, i) for i in (1, 2, 3, 4)] + [(i, 5) for i in (1, 2, 3, 4)]
+    network = network_with(wide, 0, 5, parameters=replace(PARAMETERS, redundancy=redundancy))
+
+    assert len(network.parents("f")[5]) == redundancy
+
+
+def test_new_core_takes_over_without_a_gap_in_the_old_mesh():
+    network = network_with(LINE, 1, 3)
+
+    network.subscribe(0, "f")
+    network.run(100)
+
+    assert state(network, 3).core == 0
+    assert state(network, 1).previous == 1
+    assert route(network, 1).next_hops == (0, 2)
+    network.run(PARAMETERS.handover_ms)
+    assert state(network, 1).previous is None
+    assert network.nodes[1].meshes.children.keys() == {0}
+
+
+def test_non_member_feeds_both_meshes_during_a_hand_over():
+    star = [(9, 1), (9, 2), (1, 3), (2, 4)]
+    network = network_with(star, 3)
+
+    network.subscribe(2, "f")
+    network.run(40)
+
+    assert state(network, 9).core == 2
+    assert route(network, 9).next_hops == (1, 2)
+    network.run(2 * PARAMETERS.handover_ms)
+    assert route(network, 9).next_hops == (1, 2), "now as the member between 3 and the core 2"
+    assert state(network, 9).child_cores == (2,)
+
+
+def test_second_parent_carries_on_when_the_first_is_cut_off():
+    network = network_with(grid_links(3, 3), 2, 7)
+
+    network.cut(7, 4)
+
+    network.run(0)
+    assert route(network, 7).next_hops == (8,)
+    network.run(100)
+    assert network.parents("f") == {2: set(), 5: {2}, 7: {8}, 8: {5}}
+
+
+def test_broker_that_loses_its_own_broker_leaves_every_mesh():
+    network = network_with(LINE, 0, 3)
+
+    network.at(network.now_ms, 2, LocalBrokerDown())
+    network.run(2 * PARAMETERS.solicit_timeout_ms)
+
+    assert state(network, 3).core == 3
+    assert state(network, 1).core == 0
+
+
+def test_leaving_agent_tells_parents_and_neighbours_and_then_does_nothing():
+    network = network_with(LINE, 0, 3)
+
+    before = len(network.sent)
+    network.at(network.now_ms, 2, LeaveRequested())
+    network.run(0)
+
+    said = [(r, type(m)) for _, s, r, m in network.sent[before:] if s == 2]
+    assert said == [(1, MeshMembAnn), (1, Bye), (3, Bye)]
+    assert network.nodes[2].handle(LocalBrokerDown(), now_ms=network.now_ms) == []
+
+
+def test_filters_beyond_the_bound_are_refused_and_reported_once():
+    network = Network([(0, 1)], parameters=replace(PARAMETERS, filters_max=3))
+    network.run(1_000)
+
+    network.subscribe(0, *(f"f/{i}" for i in range(5)))
+    network.run(100)
+
+    assert len(network.nodes[0].meshes.states) == 3
+    refused = [n.details for _, i, n in network.notices if i == 0 and n.name == "filters.refused"]
+    assert refused == [{"filters": 2, "filters_max": 3}]
+
+
+def test_membership_for_an_epoch_of_ours_that_is_over_is_ignored():
+    network = network_with([(0, 1)], 0)
+    stale = MeshMembAnn(1, 0, 999, 1, ("f",), (), 1, 1)
+
+    assert network.nodes[0].meshes.on_membership(stale, now_ms=network.now_ms) == []
+    assert network.nodes[0].meshes.children == {}
+
+
+def test_two_agents_with_one_id_stop_fighting_and_one_says_so():
+    network = network_with([(0, 1)], 0)
+    node = network.nodes[0]
+    for epoch in (2_000, 3_000, 4_000, 5_000):
+        forged = CoreAnn(1, 0, 0, epoch, 1, 1, True, (), (), 0, 0)
+        network.now_ms += 10
+        for effect in node.handle(Received(forged), now_ms=network.now_ms):
+            network._perform(0, effect)
+
+    names = [n.name for _, i, n in network.notices if i == 0]
+    assert names.count("epoch.renewed") == 3
+    assert names.count("id.conflict") == 1
+    assert node.links.listening is False
+    network.at(node.id_conflict_until_ms, 0, LocalBrokerDown())
+    network.run(31_000)
+    assert node.id_conflict_until_ms is None
