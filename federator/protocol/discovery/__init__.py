@@ -1,0 +1,27 @@
+"""Who subscribes to what on our own broker."""
+
+from federator.protocol.discovery.discovery import (
+    SYS_TOPICS,
+    Discovery,
+    DiscoveryEffect,
+    DiscoveryParameters,
+    DiscoverySnapshot,
+)
+from federator.protocol.discovery.interest import InterestChanged
+from federator.protocol.discovery.log_lines import LOG_TOPICS
+from federator.protocol.discovery.reconciliation import ProbeCounts
+from federator.protocol.discovery.records import DiscoveryRecord, decode_record, encode_record
+
+__all__ = [
+    "LOG_TOPICS",
+    "SYS_TOPICS",
+    "Discovery",
+    "DiscoveryEffect",
+    "DiscoveryParameters",
+    "DiscoveryRecord",
+    "DiscoverySnapshot",
+    "InterestChanged",
+    "ProbeCounts",
+    "decode_record",
+    "encode_record",
+]

@@ -1,0 +1,511 @@
+"""What our own clients want, put together from every source: log, registrations, configuration.
+
+One rule decides every doubt: **ask for more, never for less**. While lines may be missing the
+whole federation is wanted (``#``); a subscription that may have vanished stays wanted until the
+broker's count says otherwise; a line that can be read in two ways counts in both.
+
+Lines are missing when the connection was away for longer than the broker keeps them
+(``LOG_LINES_KEPT_MS``), when the broker did not keep our session, when our queue there overflowed,
+or when nobody listened yet: a fresh agent beside a broker that is already in use.
+
+Source: docs/protocol.md, section 4; design section 4.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from federator.errors import DecodeError
+from federator.protocol.discovery.interest import MATCH_ALL, Interest, InterestChanged
+from federator.protocol.discovery.log_events import (
+    Ambiguous,
+    ClientConnected,
+    ClientEnded,
+    ClientEvent,
+    Dropping,
+    LogEvent,
+    SessionExpired,
+    Subscribed,
+    Unreadable,
+    Unsubscribed,
+)
+from federator.protocol.discovery.log_lines import LogReader
+from federator.protocol.discovery.notices import NoticeLimiter
+from federator.protocol.discovery.reconciliation import (
+    Kind,
+    ProbeCounts,
+    Reconciliation,
+    Trusted,
+    Verdict,
+    Widened,
+)
+from federator.protocol.discovery.records import RECORD_VERSION, DiscoveryRecord
+from federator.protocol.discovery.regular_topics import RegularTopics
+from federator.protocol.discovery.subscription_table import (
+    CUT_MARK,
+    OWN_PREFIX,
+    WARN_PERCENT,
+    SubscriptionTable,
+)
+from federator.protocol.effects import Notice
+from federator.protocol.types import Millis
+
+VERSION_TOPIC = "$SYS/broker/version"
+UPTIME_TOPIC = "$SYS/broker/uptime"
+CONNECTED_TOPIC = "$SYS/broker/clients/connected"
+COUNT_TOPICS = {
+    "$SYS/broker/subscriptions/count": Kind.PLAIN,
+    "$SYS/broker/shared_subscriptions/count": Kind.SHARED,
+}
+SYS_TOPICS = (VERSION_TOPIC, UPTIME_TOPIC, CONNECTED_TOPIC, *COUNT_TOPICS)
+
+LOG_LINES_KEPT_MS = Millis(18_000)
+"""The broker throws a waiting line away after 20 s; less what its clock rounds."""
+
+_NUMBER = re.compile(rb"\d{1,15}(?= seconds\Z|\Z)")
+_LINE_CHARS_MAX = 200
+
+DiscoveryEffect = InterestChanged | ProbeCounts | Notice
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveryParameters:
+    """How discovery behaves.
+
+    Attributes:
+        log_topics: Learn from the broker's log. Without it only the other sources count, and
+            nothing is ever widened.
+        filters: Always wanted, by configuration.
+        match_all: Whether ``#`` and ``+/#`` of clients stay local or travel.
+        widen: Want ``#`` while the table cannot be trusted; otherwise only say so.
+        unlogged_subscriptions: Held by bridges that are configured in the broker itself, which
+            counts but never logs them.
+        filters_max: Subscriptions stored.
+        bytes_max: UTF-8 bytes of client ids and filters stored.
+        clients_max: Clients stored.
+        registrations_max: Filters registered by clients.
+        registration_ttl_ms: How long a registration lasts.
+        recheck_ms: Between two looks at one count that did not agree.
+        rechecks_max: Looks at one count.
+        probe_interval_ms: Between two requests for counts. Should exceed the broker's
+            ``sys_interval``.
+        notice_gap_ms: Least time between two notices of one name.
+    """
+
+    log_topics: bool = True
+    filters: tuple[str, ...] = ()
+    match_all: Literal["local", "federate"] = "local"
+    widen: bool = True
+    unlogged_subscriptions: int = 0
+    filters_max: int = 1_000_000
+    bytes_max: int = 128 * 1024 * 1024
+    clients_max: int = 200_000
+    registrations_max: int = 10_000
+    registration_ttl_ms: Millis = Millis(3_600_000)
+    recheck_ms: Millis = Millis(100)
+    rechecks_max: int = 10
+    probe_interval_ms: Millis = Millis(15_000)
+    notice_gap_ms: Millis = Millis(10_000)
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoverySnapshot:
+    """What an operator sees.
+
+    Attributes:
+        trusted: The table is all there is.
+        widened: ``#`` is wanted because it is not.
+        reason: Why not trusted, with numbers; empty when trusted.
+        counted, counted_shared: The broker's counts, -1 while unknown.
+        sure, doubtful: Subscriptions known, our own included, and those that may have vanished.
+        clients: Clients known.
+        wanted: Filters wanted from the federation.
+        registered: Of these, registered by clients themselves.
+        kept_local: Match-all filters that stay local, with the number of their subscriptions.
+        full_percent: How full the table is.
+        lines: Log lines read.
+        ambiguous: Lines with several readings.
+        unreadable: Lines that could not be read.
+        broker_drops: Times the broker said that it drops messages for one of our clients.
+        refused: Entries for which there was no room.
+    """
+
+    trusted: bool
+    widened: bool
+    reason: str
+    counted: int
+    counted_shared: int
+    sure: int
+    doubtful: int
+    clients: int
+    wanted: int
+    registered: int
+    kept_local: dict[str, int]
+    full_percent: int
+    lines: int
+    ambiguous: int
+    unreadable: int
+    broker_drops: int
+    refused: int
+
+
+@dataclass(slots=True)
+class _Counters:
+    lines: int = 0
+    ambiguous: int = 0
+    unreadable: int = 0
+    broker_drops: int = 0
+    registrations: int = 0
+
+
+@dataclass(slots=True)
+class _Hearing:
+    """When the broker was last heard, and whether lines may be missing since."""
+
+    last_heard_ms: Millis | None = None
+    first: bool = True
+    loaded: bool = False
+    uptime_s: int = 0
+
+
+class Discovery:
+    """Turns what the broker says into the set of filters that our clients want.
+
+    Args:
+        own_id: Client id of the connection that subscribes to the log.
+        parameters: How to behave.
+    """
+
+    def __init__(self, *, own_id: str, parameters: DiscoveryParameters) -> None:
+        assert own_id.startswith(OWN_PREFIX), f"our client ids begin with {OWN_PREFIX}"
+        self._own_id = own_id
+        self._parameters = parameters
+        self._interest = Interest(federate_match_all=parameters.match_all == "federate")
+        self._table = SubscriptionTable(
+            self._interest,
+            filters_max=parameters.filters_max,
+            bytes_max=parameters.bytes_max,
+            clients_max=parameters.clients_max,
+        )
+        self._reader = LogReader(own_id=own_id, known=self._table)
+        self._reconciliation = Reconciliation(
+            self._table,
+            unlogged=parameters.unlogged_subscriptions,
+            recheck_ms=parameters.recheck_ms,
+            rechecks_max=parameters.rechecks_max,
+            probe_interval_ms=parameters.probe_interval_ms,
+        )
+        self._regular = RegularTopics(
+            self._interest,
+            ttl_ms=parameters.registration_ttl_ms,
+            filters_max=parameters.registrations_max,
+        )
+        self._notices = NoticeLimiter(gap_ms=parameters.notice_gap_ms)
+        self._counters = _Counters()
+        self._hearing = _Hearing()
+        self._pending: list[Notice] = []
+        self._told: Verdict | None = None
+        self._holds_everything = False
+        self._warned_full = False
+        for filter in parameters.filters:
+            self._interest.hold(filter, by_client=False)
+
+    # What is known
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """Every filter wanted from the federation."""
+        return self._interest.wanted
+
+    @property
+    def revision(self) -> int:
+        """Grows whenever there is something new to save."""
+        return self._counters.lines + self._counters.registrations + self._table.revision
+
+    def snapshot(self) -> DiscoverySnapshot:
+        """What an operator sees. Walks the whole table."""
+        verdict, counts = self._verdict(), self._reconciliation.counts
+        tallies = self._table.tallies()
+        return DiscoverySnapshot(
+            trusted=isinstance(verdict, Trusted),
+            widened=self._holds_everything,
+            reason=verdict.reason if isinstance(verdict, Widened) else "",
+            counted=counts.get(Kind.PLAIN, -1),
+            counted_shared=counts.get(Kind.SHARED, -1),
+            sure=sum(tally.sure for tally in tallies),
+            doubtful=sum(tally.most - tally.sure for tally in tallies),
+            clients=self._table.clients,
+            wanted=len(self._interest),
+            registered=len(self._regular),
+            kept_local=self._interest.kept_local,
+            full_percent=self._table.full_percent,
+            lines=self._counters.lines,
+            ambiguous=self._counters.ambiguous,
+            unreadable=self._counters.unreadable,
+            broker_drops=self._counters.broker_drops,
+            refused=self._table.refused,
+        )
+
+    def next_deadline_ms(self) -> Millis | None:
+        """When ``on_deadline`` must be called."""
+        deadlines = (self._reconciliation.next_deadline_ms(), self._regular.next_deadline_ms())
+        return min((at for at in deadlines if at is not None), default=None)
+
+    # What happens
+
+    def on_broker_up(self, *, session_present: bool, now_ms: Millis) -> list[DiscoveryEffect]:
+        """The connection that carries the log is up, and our subscriptions are on their way."""
+        hearing = self._hearing
+        self._reader.timestamps.forget()
+        heard = hearing.last_heard_ms
+        away_ms = None if heard is None else now_ms - heard
+        if not session_present:
+            self._table.set_own(self._own_id, frozenset())
+        if not session_present or away_ms is None or away_ms > LOG_LINES_KEPT_MS:
+            self._table.on_gap()
+            if hearing.first and not hearing.loaded:
+                reason = "starting: the broker has not yet been counted"
+            elif away_ms is None:
+                reason = "the agent did not stop orderly, so lines may be missing"
+            else:
+                forgotten = "" if session_present else ", and the broker forgot our session"
+                reason = f"the log was not heard for {away_ms} ms{forgotten}"
+            self._reconciliation.distrust(reason, counts_too=True)
+        hearing.first = False
+        hearing.last_heard_ms = now_ms
+        return self._finish(self._reconciliation.on_broker_up(now_ms=now_ms), now_ms=now_ms)
+
+    def on_broker_down(self, *, now_ms: Millis) -> list[DiscoveryEffect]:
+        """The connection that carries the log is gone."""
+        self._reconciliation.on_broker_down()
+        return self._finish([], now_ms=now_ms)
+
+    def on_own_subscriptions(
+        self, id: str, filters: frozenset[str], *, now_ms: Millis
+    ) -> list[DiscoveryEffect]:
+        """One of our own clients holds exactly ``filters``, whatever the log said."""
+        self._table.set_own(id, filters)
+        return self._finish([], now_ms=now_ms)
+
+    def on_log(self, topic: str, payload: bytes, *, now_ms: Millis) -> list[DiscoveryEffect]:
+        """A line of the broker's log. Never raises, whatever it says."""
+        self._hearing.last_heard_ms = now_ms
+        self._counters.lines += 1
+        event = self._reader.read(topic, payload)
+        if event is not None:
+            self._on_event(event)
+        return self._finish([], now_ms=now_ms)
+
+    def on_sys(
+        self, topic: str, payload: bytes, *, now_ms: Millis, retained: bool = False
+    ) -> list[DiscoveryEffect]:
+        """A ``$SYS`` topic; ``retained`` when it was stored before we subscribed."""
+        self._hearing.last_heard_ms = now_ms
+        if topic == VERSION_TOPIC:
+            self._reader.on_version(payload.decode(errors="replace"))
+            return []
+        found = _NUMBER.match(payload)
+        if found is None:
+            return []
+        number = int(found.group())
+        if topic == UPTIME_TOPIC:
+            self._on_uptime(number)
+        elif not retained and topic == CONNECTED_TOPIC:
+            if number == self._table.connected:
+                self._table.complete = True
+        elif not retained and topic in COUNT_TOPICS:
+            self._reconciliation.on_count(COUNT_TOPICS[topic], number, now_ms=now_ms)
+        return self._finish([], now_ms=now_ms)
+
+    def on_regular_topic(self, payload: bytes, *, now_ms: Millis) -> list[DiscoveryEffect]:
+        """A client registered, renewed or withdrew a filter."""
+        self._counters.registrations += 1
+        try:
+            self._regular.on_payload(payload, now_ms=now_ms)
+        except DecodeError as error:
+            self._say("discovery.registration_refused", "warning", why=str(error)[:_LINE_CHARS_MAX])
+        return self._finish([], now_ms=now_ms)
+
+    def on_deadline(self, *, now_ms: Millis) -> list[DiscoveryEffect]:
+        """The instant returned by ``next_deadline_ms`` has come."""
+        self._regular.on_deadline(now_ms=now_ms)
+        return self._finish(self._reconciliation.on_deadline(now_ms=now_ms), now_ms=now_ms)
+
+    # On disk
+
+    def record(self, *, now_ms: Millis) -> DiscoveryRecord:
+        """Everything worth keeping over a restart."""
+        return DiscoveryRecord(
+            version=RECORD_VERSION,
+            trusted=isinstance(self._reconciliation.verdict, Trusted),
+            complete=self._table.complete,
+            uptime_s=self._hearing.uptime_s,
+            registered=self._regular.remaining_ms(now_ms=now_ms),
+            clients=list(self._table.records()),
+        )
+
+    def load(
+        self, record: DiscoveryRecord, *, away_ms: int | None, now_ms: Millis
+    ) -> list[DiscoveryEffect]:
+        """Take up where the last process of this agent stopped.
+
+        ``away_ms`` is how long ago the record was written, or ``None`` when that process did not
+        stop orderly: then lines may be missing from the record itself.
+        """
+        hearing = self._hearing
+        assert hearing.first, "load comes before the first connection"
+        self._table.load(
+            [
+                client
+                for client in record.clients
+                if client.id == self._own_id or not client.id.startswith(OWN_PREFIX)
+            ]
+        )
+        self._table.complete = record.complete
+        self._regular.load(record.registered, now_ms=now_ms)
+        hearing.loaded = True
+        hearing.uptime_s = record.uptime_s
+        if away_ms is not None and away_ms >= 0:
+            hearing.last_heard_ms = Millis(now_ms - away_ms)
+            if record.trusted:
+                self._reconciliation.trust()
+        return self._finish([], now_ms=now_ms)
+
+    # Within
+
+    def _verdict(self) -> Verdict:
+        if not self._parameters.log_topics:
+            return Trusted()
+        return self._reconciliation.verdict
+
+    def _on_uptime(self, uptime_s: int) -> None:
+        if uptime_s < self._hearing.uptime_s:
+            self._table.on_broker_restarted()
+        self._hearing.uptime_s = uptime_s
+
+    def _on_event(self, event: LogEvent) -> None:
+        match event:
+            case Unreadable():
+                self._counters.unreadable += 1
+                self._table.complete = False
+                if event.subscription:
+                    self._reconciliation.distrust(
+                        "a subscription could not be read from the log", counts_too=False
+                    )
+                self._say("discovery.unreadable", "warning", line=_shortened(event.line))
+            case Ambiguous():
+                self._counters.ambiguous += 1
+                for candidate in event.candidates:
+                    self._on_candidate(candidate)
+                if event.cut and any(isinstance(c, Subscribed) for c in event.candidates):
+                    self._reconciliation.distrust(
+                        "a subscription was cut in the log", counts_too=False
+                    )
+                self._say(
+                    "discovery.ambiguous",
+                    "warning",
+                    line=_shortened(event.line),
+                    readings=len(event.candidates),
+                )
+            case _:
+                self._on_client_event(event)
+
+    def _on_client_event(self, event: ClientEvent) -> None:
+        match event:
+            case ClientConnected():
+                self._table.on_connected(event.id, clean=event.clean, protocol=event.protocol)
+            case ClientEnded():
+                self._table.on_ended(event.id)
+            case SessionExpired():
+                self._table.on_expired(event.id)
+            case Subscribed():
+                if not self._table.on_subscribed(event.id, _stored(event)):
+                    self._on_full()
+            case Unsubscribed():
+                self._table.on_unsubscribed(event.id, _stored(event))
+            case Dropping():
+                self._on_dropping(event.id)
+
+    def _on_candidate(self, event: ClientEvent) -> None:
+        """Something that perhaps happened: only ever want more for it."""
+        match event:
+            case ClientConnected():
+                self._table.doubt_connected(event.id)
+            case ClientEnded() | SessionExpired():
+                self._table.doubt_client(event.id)
+            case Subscribed():
+                if not self._table.doubt_subscribed(event.id, _stored(event)):
+                    self._on_full()
+            case Unsubscribed():
+                self._table.doubt_filter(event.id, _stored(event))
+            case Dropping():
+                self._on_dropping(event.id)
+
+    def _on_dropping(self, id: str) -> None:
+        if not id.startswith(OWN_PREFIX):
+            return
+        self._counters.broker_drops += 1
+        if id == self._own_id:
+            self._table.on_gap()
+            self._reconciliation.distrust(
+                "the broker drops log lines: our queue there is full", counts_too=True
+            )
+        self._say("discovery.broker_drops", "warning", client=_shortened(id))
+
+    def _on_full(self) -> None:
+        if not isinstance(self._reconciliation.verdict, Widened):
+            self._reconciliation.distrust(
+                f"{self._table.refused} did not fit into the table", counts_too=False
+            )
+
+    def _say(self, name: str, level: str, **details: int | str) -> None:
+        self._pending.append(Notice(name, level, details))
+
+    def _finish(self, probes: list[ProbeCounts], *, now_ms: Millis) -> list[DiscoveryEffect]:
+        """Bring ``#`` in line with the verdict; collect what changed."""
+        effects: list[DiscoveryEffect] = list(probes) if self._parameters.log_topics else []
+        verdict = self._verdict()
+        widen = isinstance(verdict, Widened) and self._parameters.widen
+        if widen is not self._holds_everything:
+            self._holds_everything = widen
+            change = self._interest.hold if widen else self._interest.release
+            change(MATCH_ALL, by_client=False)
+        if verdict != self._told:
+            self._told = verdict
+            self._tell_verdict(verdict)
+        self._check_room()
+
+        pending, self._pending = self._pending, []
+        for notice in pending:
+            effects += self._notices.limit(notice, now_ms=now_ms)
+        if changed := self._interest.take():
+            effects.append(changed)
+        return effects
+
+    def _tell_verdict(self, verdict: Verdict) -> None:
+        match verdict:
+            case Trusted():
+                self._say("discovery.trusted", "info", filters=len(self._interest))
+            case Widened():
+                self._say(
+                    "discovery.untrusted",
+                    "warning",
+                    reason=verdict.reason,
+                    widened=int(self._holds_everything),
+                )
+
+    def _check_room(self) -> None:
+        percent = self._table.full_percent
+        if percent >= WARN_PERCENT and not self._warned_full:
+            self._warned_full = True
+            self._say("discovery.table_filling", "warning", percent=percent)
+        elif percent < WARN_PERCENT and self._warned_full:
+            self._warned_full = False
+
+
+def _stored(event: Subscribed | Unsubscribed) -> str:
+    return event.filter + CUT_MARK if event.cut else event.filter
+
+
+def _shortened(text: str) -> str:
+    return ascii(text[:_LINE_CHARS_MAX])[1:-1]

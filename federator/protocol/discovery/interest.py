@@ -1,0 +1,92 @@
+"""The set of filters that this broker wants from the federation, with its reasons counted.
+
+Several sources hold a filter: clients, registrations, the configuration, distrust (``#``). It is
+wanted while anyone holds it. ``take`` tells what changed since it was last asked, so a filter that
+came and went in between does not show.
+
+``#`` and ``+/#`` from clients are kept local by default: somebody who opens an MQTT explorer must
+not pull the whole federation onto a gateway.
+
+Source: docs/protocol.md, section 4; design section 4.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from federator.protocol.filters import is_match_all, may_travel, without_share
+
+MATCH_ALL = "#"
+
+
+@dataclass(frozen=True, slots=True)
+class InterestChanged:
+    """What our own clients want, as a change."""
+
+    added: frozenset[str]
+    removed: frozenset[str]
+
+
+class Interest:
+    """Filters wanted from the federation.
+
+    Args:
+        federate_match_all: Let ``#`` and ``+/#`` from clients travel too.
+    """
+
+    def __init__(self, *, federate_match_all: bool = False) -> None:
+        self._federate_match_all = federate_match_all
+        self._held: Counter[str] = Counter()
+        self._kept_local: Counter[str] = Counter()
+        self._wanted_before: dict[str, bool] = {}
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """All filters that somebody holds."""
+        return frozenset(self._held)
+
+    @property
+    def kept_local(self) -> dict[str, int]:
+        """Filters that do not travel by policy, with the number of their subscriptions."""
+        return dict(sorted(self._kept_local.items()))
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def references(self, filter: str) -> int:
+        """How many hold ``filter``."""
+        return self._held[filter]
+
+    def hold(self, filter: str, *, by_client: bool = True) -> None:
+        """Count one more reason to want ``filter``, as subscribed (``$share/...`` included)."""
+        plain = without_share(filter)
+        if not may_travel(plain):
+            return
+        if self._stays_local(plain, by_client):
+            self._kept_local[plain] += 1
+            return
+        self._wanted_before.setdefault(plain, plain in self._held)
+        self._held[plain] += 1
+
+    def release(self, filter: str, *, by_client: bool = True) -> None:
+        """Count one reason less; the counterpart of ``hold`` with the same arguments."""
+        plain = without_share(filter)
+        if not may_travel(plain):
+            return
+        local = self._stays_local(plain, by_client)
+        counts = self._kept_local if local else self._held
+        assert counts[plain] > 0, f"released more often than held: {plain!r}"
+        if not local:
+            self._wanted_before.setdefault(plain, True)
+        counts[plain] -= 1
+        if not counts[plain]:
+            del counts[plain]
+
+    def take(self) -> InterestChanged | None:
+        """The change since the last call, or ``None`` when there is none."""
+        touched, self._wanted_before = self._wanted_before, {}
+        added = frozenset(f for f, before in touched.items() if not before and f in self._held)
+        removed = frozenset(f for f, before in touched.items() if before and f not in self._held)
+        return InterestChanged(added, removed) if added or removed else None
+
+    def _stays_local(self, plain: str, by_client: bool) -> bool:
+        return by_client and not self._federate_match_all and is_match_all(plain)

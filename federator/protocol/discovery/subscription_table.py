@@ -1,0 +1,416 @@
+"""Who subscribes to what on our broker, as far as its log tells.
+
+A subscription lives as long as its session. Of an MQTT 3 client the log says whether the session
+outlives the connection (Clean Session); of an MQTT 5 client it does not (Session Expiry Interval is
+never logged). So each subscription is either **sure** or **doubtful**: when it may have
+vanished unseen it becomes doubtful, stays wanted, and waits for the broker's own count to settle it
+(``reconciliation``). Interest never shrinks on a guess.
+
+What an event does to a client's subscriptions:
+
+=====================  ============================  =======================  ================
+event                  MQTT 3, clean                 MQTT 3, persistent       MQTT 5, unknown
+=====================  ============================  =======================  ================
+connection ended       gone                          kept                     doubtful
+connected, clean       gone                          gone                     gone
+connected, not clean   gone                          kept, shared doubtful    doubtful
+session expired        gone                          gone                     gone
+=====================  ============================  =======================  ================
+
+(Mosquitto 2.0.11 forgets the shared subscriptions of a resumed session, later ones do not.)
+
+Our own agents' clients (prefix ``federator-``) count towards the broker's number, but want nothing.
+
+Source: docs/protocol.md, section 4; Mosquitto's ``connect__on_authorised`` and ``subs.c``.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import msgspec
+
+from federator.protocol.discovery.interest import MATCH_ALL, Interest
+from federator.protocol.filters import without_share
+
+OWN_PREFIX = "federator-"
+CUT_MARK = "\0"
+"""Ends the stored beginning of a filter that the log cut; cannot occur in a filter."""
+
+WARN_PERCENT = 75
+
+
+class Fate(IntEnum):
+    """What becomes of a session when its connection ends."""
+
+    UNKNOWN = 0
+    ENDS = 1
+    PERSISTS = 2
+
+
+class ClientRecord(msgspec.Struct, array_like=True, frozen=True):
+    """One client, as written to disk."""
+
+    id: str
+    fate: Fate
+    connected: bool
+    sure: list[str]
+    doubtful: list[str]
+
+
+@dataclass(slots=True)
+class Client:
+    """One client id: a connection, a session, or both."""
+
+    fate: Fate = Fate.UNKNOWN
+    connected: bool = False
+    sure: set[str] = field(default_factory=set)
+    doubtful: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many subscriptions of one kind (plain or shared) we know.
+
+    Doubtful ones are split by what is known of their session: all of one class tend to share a
+    fate, for instance when the broker restarted.
+    """
+
+    sure: int = 0
+    doubtful_persistent: int = 0
+    doubtful_other: int = 0
+
+    @property
+    def most(self) -> int:
+        """With every doubtful one."""
+        return self.sure + self.doubtful_persistent + self.doubtful_other
+
+
+class SubscriptionTable:
+    """Clients and their subscriptions; keeps ``interest`` in step.
+
+    Args:
+        interest: Where clients' filters are held and released.
+        filters_max: Subscriptions stored.
+        bytes_max: UTF-8 bytes of the client ids and filters stored.
+        clients_max: Clients stored, with or without subscriptions.
+    """
+
+    def __init__(
+        self,
+        interest: Interest,
+        *,
+        filters_max: int = 1_000_000,
+        bytes_max: int = 128 * 1024 * 1024,
+        clients_max: int = 200_000,
+    ) -> None:
+        self._interest = interest
+        self._filters_max = filters_max
+        self._bytes_max = bytes_max
+        self._clients_max = clients_max
+        self._clients: dict[str, Client] = {}
+        self._filters = 0
+        self._bytes = 0
+        self._connected = 0
+        self.complete = False
+        self.refused = 0
+        self.revision = 0
+
+    # What is known
+
+    def __len__(self) -> int:
+        return self._filters
+
+    @property
+    def clients(self) -> int:
+        """Clients stored."""
+        return len(self._clients)
+
+    @property
+    def connected(self) -> int:
+        """Clients that are connected, as far as is known."""
+        return self._connected
+
+    @property
+    def full_percent(self) -> int:
+        """How full the table is, by the bound that is nearest."""
+        return max(
+            100 * self._filters // self._filters_max,
+            100 * self._bytes // self._bytes_max,
+            100 * len(self._clients) // self._clients_max,
+        )
+
+    def is_connected(self, id: str) -> bool:
+        """The client is connected, as far as is known."""
+        client = self._clients.get(id)
+        return client is not None and client.connected
+
+    def filters_of(self, id: str) -> frozenset[str]:
+        """The client's filters, sure and doubtful."""
+        client = self._clients.get(id)
+        return frozenset(client.sure | client.doubtful) if client else frozenset()
+
+    def tallies(self) -> tuple[Tally, Tally]:
+        """Plain and shared subscriptions, counted. Walks the whole table."""
+        plain, shared = [0, 0, 0], [0, 0, 0]
+        for client in self._clients.values():
+            for filter in client.sure:
+                (shared if is_shared(filter) else plain)[0] += 1
+            doubt = 1 if client.fate is Fate.PERSISTS else 2
+            for filter in client.doubtful:
+                (shared if is_shared(filter) else plain)[doubt] += 1
+        return Tally(*plain), Tally(*shared)
+
+    # What happens
+
+    def on_connected(self, id: str, *, clean: bool, protocol: int) -> None:
+        """A client connected; an older connection of the same id is thereby over."""
+        client = self._client(id)
+        if client is None:
+            return
+        if clean or client.fate is Fate.ENDS:
+            self._drop_all(id, client)
+        elif client.fate is Fate.PERSISTS:
+            self._doubt(client, is_shared)
+        else:
+            self._doubt(client)
+        self._set_connected(client, True)
+        if protocol >= 5:
+            client.fate = Fate.UNKNOWN
+        else:
+            client.fate = Fate.ENDS if clean else Fate.PERSISTS
+        self.revision += 1
+
+    def on_ended(self, id: str) -> None:
+        """A connection ended."""
+        client = self._clients.get(id)
+        if client is None:
+            return
+        if client.fate is Fate.ENDS:
+            self._drop_all(id, client)
+        elif client.fate is Fate.UNKNOWN:
+            self._doubt(client)
+        self._set_connected(client, False)
+        self._forget_if_empty(id, client)
+        self.revision += 1
+
+    def on_expired(self, id: str) -> None:
+        """The broker forgot a session."""
+        client = self._clients.get(id)
+        if client is None:
+            return
+        self._drop_all(id, client)
+        self._set_connected(client, False)
+        self._forget_if_empty(id, client)
+        self.revision += 1
+
+    def on_subscribed(self, id: str, filter: str) -> bool:
+        """A client subscribed; ``False`` when the table is full and does not remember it."""
+        client = self._client(id)
+        if client is None:
+            return False
+        self._set_connected(client, True)
+        known = filter in client.sure or filter in client.doubtful
+        if not known and not self._store(id, client, filter):
+            return False
+        client.doubtful.discard(filter)
+        client.sure.add(filter)
+        self.revision += 1
+        return True
+
+    def on_unsubscribed(self, id: str, filter: str) -> None:
+        """A client unsubscribed. A stored beginning of ``filter`` becomes doubtful."""
+        client = self._clients.get(id)
+        if client is None:
+            return
+        if not filter.endswith(CUT_MARK) and (filter in client.sure or filter in client.doubtful):
+            self._drop(id, client, filter)
+        else:
+            self._doubt(client, lambda held: _may_be(held, filter))
+        self.revision += 1
+
+    # What may have happened
+
+    def doubt_connected(self, id: str) -> None:
+        """Perhaps this client connected."""
+        client = self._client(id)
+        if client is not None:
+            self._doubt(client)
+            self._set_connected(client, True)
+            client.fate = Fate.UNKNOWN
+
+    def doubt_subscribed(self, id: str, filter: str) -> bool:
+        """Perhaps this client subscribed; ``False`` when the table is full."""
+        client = self._client(id)
+        if client is None:
+            return False
+        if filter not in client.sure and filter not in client.doubtful:
+            if not self._store(id, client, filter):
+                return False
+            client.doubtful.add(filter)
+        return True
+
+    def doubt_client(self, id: str) -> None:
+        """Perhaps this client's connection or session ended."""
+        client = self._clients.get(id)
+        if client is not None:
+            self._doubt(client)
+
+    def doubt_filter(self, id: str, filter: str) -> None:
+        """Perhaps this client unsubscribed."""
+        client = self._clients.get(id)
+        if client is not None:
+            self._doubt(client, lambda held: _may_be(held, filter))
+
+    def on_gap(self) -> None:
+        """Lines were missed: nothing is sure but what is our own."""
+        self.complete = False
+        for id, client in self._clients.items():
+            if not id.startswith(OWN_PREFIX):
+                self._doubt(client)
+                self._set_connected(client, False)
+        self._forget_empty()
+
+    def on_broker_restarted(self) -> None:
+        """Sessions known to end with their connection are gone, unless seen since ``on_gap``."""
+        for id, client in list(self._clients.items()):
+            if client.fate is Fate.ENDS and not client.connected:
+                self._drop_all(id, client)
+                self._forget_if_empty(id, client)
+        self.revision += 1
+
+    def set_own(self, id: str, filters: frozenset[str]) -> None:
+        """One of our own clients is connected and holds exactly ``filters``."""
+        assert id.startswith(OWN_PREFIX), f"not a client of ours: {id!r}"
+        client = self._client(id)
+        if client is None:
+            return
+        for filter in sorted((client.sure | client.doubtful) - filters):
+            self._drop(id, client, filter)
+        for filter in sorted(filters):
+            self.on_subscribed(id, filter)
+        self._set_connected(client, True)
+
+    # What the broker's count settles
+
+    def settle(self, *, shared: bool, persistent: bool, survive: bool) -> None:
+        """Doubtful subscriptions of one kind and class are all alive, or all gone."""
+        for id, client in list(self._clients.items()):
+            if (client.fate is Fate.PERSISTS) is not persistent:
+                continue
+            for filter in sorted(f for f in client.doubtful if is_shared(f) is shared):
+                if survive:
+                    client.doubtful.discard(filter)
+                    client.sure.add(filter)
+                else:
+                    self._drop(id, client, filter)
+            self._forget_if_empty(id, client)
+        self.revision += 1
+
+    # On disk
+
+    def records(self) -> Iterator[ClientRecord]:
+        """The whole table."""
+        for id, client in self._clients.items():
+            yield ClientRecord(
+                id, client.fate, client.connected, sorted(client.sure), sorted(client.doubtful)
+            )
+
+    def load(self, records: list[ClientRecord]) -> None:
+        """Fill an empty table as it was when written."""
+        assert not self._clients, "load is for an empty table"
+        for record in records:
+            client = self._client(record.id)
+            if client is None:
+                break
+            client.fate = record.fate
+            for filter in record.sure:
+                if self._store(record.id, client, filter):
+                    client.sure.add(filter)
+            for filter in record.doubtful:
+                if filter not in client.sure and self._store(record.id, client, filter):
+                    client.doubtful.add(filter)
+            self._set_connected(client, record.connected)
+
+    # Within
+
+    def _client(self, id: str) -> Client | None:
+        client = self._clients.get(id)
+        if client is None:
+            size = len(id.encode())
+            if len(self._clients) >= self._clients_max or self._bytes + size > self._bytes_max:
+                self.refused += 1
+                self.complete = False
+                return None
+            client = self._clients[id] = Client()
+            self._bytes += size
+        return client
+
+    def _set_connected(self, client: Client, connected: bool) -> None:
+        self._connected += int(connected) - int(client.connected)
+        client.connected = connected
+
+    def _store(self, id: str, client: Client, filter: str) -> bool:
+        size = len(filter.encode())
+        if self._filters >= self._filters_max or self._bytes + size > self._bytes_max:
+            self.refused += 1
+            self._forget_if_empty(id, client)
+            return False
+        self._filters += 1
+        self._bytes += size
+        if not id.startswith(OWN_PREFIX):
+            self._hold(filter)
+        return True
+
+    def _drop(self, id: str, client: Client, filter: str) -> None:
+        client.sure.discard(filter)
+        client.doubtful.discard(filter)
+        self._filters -= 1
+        self._bytes -= len(filter.encode())
+        if not id.startswith(OWN_PREFIX):
+            self._hold(filter, release=True)
+
+    def _drop_all(self, id: str, client: Client) -> None:
+        for filter in sorted(client.sure | client.doubtful):
+            self._drop(id, client, filter)
+
+    def _doubt(self, client: Client, which: Callable[[str], bool] | None = None) -> None:
+        moved = {f for f in client.sure if which(f)} if which else set(client.sure)
+        client.doubtful |= moved
+        client.sure -= moved
+
+    def _forget_if_empty(self, id: str, client: Client) -> None:
+        if not (client.connected or client.sure or client.doubtful) and id in self._clients:
+            del self._clients[id]
+            self._bytes -= len(id.encode())
+
+    def _forget_empty(self) -> None:
+        for id, client in list(self._clients.items()):
+            self._forget_if_empty(id, client)
+
+    def _hold(self, filter: str, *, release: bool = False) -> None:
+        change = self._interest.release if release else self._interest.hold
+        if filter.endswith(CUT_MARK):
+            change(widened(filter), by_client=False)
+        else:
+            change(filter)
+
+
+def is_shared(filter: str) -> bool:
+    """Whether the broker counts it under ``shared_subscriptions``."""
+    return filter.startswith("$share/")
+
+
+def widened(beginning: str) -> str:
+    """The narrowest filter that covers every filter with this (marked) beginning."""
+    plain = without_share(beginning.removesuffix(CUT_MARK))
+    whole_levels, slash, _ = plain.rpartition("/")
+    return f"{whole_levels}/#" if slash else MATCH_ALL
+
+
+def _may_be(held: str, named: str) -> bool:
+    """Whether two filters, each perhaps cut, can be one and the same."""
+    if held.endswith(CUT_MARK):
+        beginning = held.removesuffix(CUT_MARK)
+        return named.startswith(beginning) or beginning.startswith(named.removesuffix(CUT_MARK))
+    return held == named or (named.endswith(CUT_MARK) and held.startswith(named[:-1]))

@@ -1,0 +1,266 @@
+"""Feeds discovery from the control connection, keeps its table on disk, tells what it found.
+
+The file is written at most once in ``SAVE_GAP_S``, and marked ``closed`` only by an orderly stop: a
+process that was killed may have acknowledged log lines whose effect it never wrote, so its
+successor must not take the table for complete.
+
+Source: docs/ARCHITECTURE.md, "Discovery".
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, assert_never
+
+import msgspec
+import structlog
+from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
+
+from federator.config.settings import DiscoverySettings
+from federator.errors import DecodeError
+from federator.protocol import discovery as pure
+from federator.protocol.effects import Notice
+from federator.protocol.types import Millis
+from federator.runtime.mqtt_link import MqttLink
+from federator.runtime.state_dir import write_whole
+
+FILE_NAME = "subscriptions.msgpack"
+SAVE_GAP_S = 1.0
+SAVE_SHARE_MAX = 0.02
+"""Of one core, for encoding a large table again and again."""
+
+_log = structlog.get_logger()
+
+InterestChanged = Callable[[frozenset[str], frozenset[str]], None]
+OwnFilters = Callable[[], Mapping[str, Iterable[str]]]
+
+
+class SavedDiscovery(msgspec.Struct, array_like=True, frozen=True):
+    """The file: when it was written (wall clock), whether at an orderly stop, and the record."""
+
+    closed: bool
+    saved_at_ms: int
+    record: bytes
+
+
+class Discovery:
+    """Learns what the clients of our own broker subscribe to.
+
+    Args:
+        settings: How to behave.
+        federation: Its name, part of our topics.
+        own_id: Client id of the control connection.
+        state_dir: Where the table is kept.
+        interest_changed: Called with the filters added and removed.
+        own_filters: What each of our own connections to this broker subscribes, by client id. Asked
+            whenever the control connection comes up: their log lines may have passed unheard.
+    """
+
+    def __init__(
+        self,
+        settings: DiscoverySettings,
+        *,
+        federation: str,
+        own_id: str,
+        state_dir: Path,
+        interest_changed: InterestChanged,
+        own_filters: OwnFilters = dict,
+    ) -> None:
+        self._settings = settings
+        self._registrations = f"$fed/{federation}/new_regular_topic"
+        probe = f"$fed/{federation}/probe"
+        self._probes = (probe, f"$share/federator/{probe}")
+        self._path = state_dir / FILE_NAME
+        self._interest_changed = interest_changed
+        self._own_filters = own_filters
+        self._pure = pure.Discovery(
+            own_id=own_id,
+            parameters=pure.DiscoveryParameters(
+                log_topics=settings.log_topics,
+                filters=settings.filters,
+                match_all=settings.match_all,
+                widen=settings.widen,
+            ),
+        )
+        self._link: MqttLink | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._saved_revision = -1
+        self._save_gap_s = SAVE_GAP_S
+
+    def subscriptions(self) -> list[TopicFilter]:
+        """What the control connection subscribes: the log first, so that it reports the rest.
+
+        All at one QoS: log lines and counts must stay in order.
+        """
+        topics = (*pure.LOG_TOPICS, *pure.SYS_TOPICS) if self._settings.log_topics else ()
+        filters = [
+            TopicFilter(topic, max_qos=QoS.AT_LEAST_ONCE, retain_as_published=False)
+            for topic in topics
+        ]
+        if self._settings.new_regular_topic:
+            filters.append(
+                TopicFilter(
+                    self._registrations,
+                    max_qos=QoS.AT_LEAST_ONCE,
+                    retain_handling=RetainHandling.SEND_NEVER,
+                )
+            )
+        return filters
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """Every filter wanted from the federation."""
+        return self._pure.wanted
+
+    def snapshot(self) -> dict[str, Any]:
+        """What an operator sees, as JSON."""
+        return asdict(self._pure.snapshot())
+
+    # What happens
+
+    def on_up(self, link: MqttLink, *, session_present: bool) -> None:
+        """The control connection is up."""
+        self._link = link
+        now_ms = _now_ms()
+        self._perform(self._pure.on_broker_up(session_present=session_present, now_ms=now_ms))
+        for client_id, filters in sorted(self._own_filters().items()):
+            own = frozenset(filters)
+            self._perform(self._pure.on_own_subscriptions(client_id, own, now_ms=now_ms))
+
+    def on_down(self) -> None:
+        """The control connection is gone."""
+        self._perform(self._pure.on_broker_down(now_ms=_now_ms()))
+
+    def on_publish(self, packet: PublishPacket) -> bool:
+        """A publication on the control connection; ``False`` when it is none of ours."""
+        topic, payload, now_ms = packet.topic, packet.payload, _now_ms()
+        if topic in pure.LOG_TOPICS:
+            effects = self._pure.on_log(topic, payload, now_ms=now_ms)
+        elif topic in pure.SYS_TOPICS:
+            effects = self._pure.on_sys(topic, payload, now_ms=now_ms, retained=packet.retain)
+        elif topic == self._registrations:
+            effects = self._pure.on_regular_topic(payload, now_ms=now_ms)
+        else:
+            return False
+        self._perform(effects)
+        return True
+
+    async def run(self) -> None:
+        """Load the file, keep it up to date until cancelled, then close it.
+
+        Start it before the control connection can be up.
+        """
+        assert self._link is None, "the table is loaded before the connection is up"
+        self._load()
+        try:
+            while True:
+                await asyncio.sleep(self._save_gap_s)
+                if self._pure.revision != self._saved_revision:
+                    await self._save()
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._write(self._content(closed=True))
+
+    # Within
+
+    def _load(self) -> None:
+        now_ms = _now_ms()
+        saved = self._read()
+        if saved is None:
+            self._perform(self._pure.on_deadline(now_ms=now_ms))
+            return
+        record, away_ms = saved
+        self._perform(self._pure.load(record, away_ms=away_ms, now_ms=now_ms))
+        self._write(self._content(closed=False))
+
+    async def _save(self) -> None:
+        """Write in a thread, and never leave one behind that would write later than we do."""
+        started = time.monotonic()
+        content = self._content(closed=False)
+        self._save_gap_s = max(SAVE_GAP_S, (time.monotonic() - started) / SAVE_SHARE_MAX)
+        writing = asyncio.ensure_future(asyncio.to_thread(self._write, content))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await writing
+            raise
+
+    def _perform(self, effects: list[pure.DiscoveryEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case pure.InterestChanged(added, removed):
+                    self._interest_changed(added, removed)
+                case pure.ProbeCounts(subscribe):
+                    self._probe(subscribe)
+                case Notice(name, level, details):
+                    getattr(_log, level)(name, **details)
+                case _:
+                    assert_never(effect)
+        self._arm()
+
+    def _probe(self, subscribe: bool) -> None:
+        if self._link is None:
+            return
+        if subscribe:
+            self._link.subscribe(
+                TopicFilter(
+                    topic, max_qos=QoS.AT_MOST_ONCE, retain_handling=RetainHandling.SEND_NEVER
+                )
+                for topic in self._probes
+            )
+        else:
+            self._link.unsubscribe(self._probes)
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        at_ms = self._pure.next_deadline_ms()
+        if at_ms is not None:
+            delay_s = max(0, at_ms - _now_ms()) / 1000
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._perform(self._pure.on_deadline(now_ms=_now_ms()))
+
+    def _content(self, *, closed: bool) -> bytes:
+        self._saved_revision = self._pure.revision
+        record = pure.encode_record(self._pure.record(now_ms=_now_ms()))
+        return msgspec.msgpack.encode(SavedDiscovery(closed, _wall_ms(), record))
+
+    def _write(self, content: bytes) -> None:
+        try:
+            write_whole(self._path, content)
+        except OSError as error:
+            _log.warning("discovery.not_saved", path=str(self._path), why=error.strerror)
+
+    def _read(self) -> tuple[pure.DiscoveryRecord, int | None] | None:
+        """The record in the file, and how long ago it was closed (``None``: it never was)."""
+        try:
+            content = self._path.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            saved = msgspec.msgpack.decode(content, type=SavedDiscovery)
+            record = pure.decode_record(saved.record)
+        except (msgspec.DecodeError, DecodeError) as error:
+            aside = self._path.with_name(self._path.name + ".unreadable")
+            with contextlib.suppress(OSError):
+                self._path.replace(aside)
+            _log.warning("discovery.file_unreadable", moved_to=str(aside), why=str(error))
+            return None
+        away_ms = _wall_ms() - saved.saved_at_ms
+        return record, away_ms if saved.closed and away_ms >= 0 else None
+
+
+def _now_ms() -> Millis:
+    return Millis(int(asyncio.get_running_loop().time() * 1000))
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
