@@ -84,8 +84,10 @@ class Agent:
         self.discovery = Discovery(
             settings.discovery,
             federation=settings.federation,
+            own_id=self._client_id("ctl"),
             state_dir=state.path,
             interest_changed=self._interest_changed,
+            own_filters=self._own_filters,
         )
         self.neighbours = NeighbourLinks(tasks, will_for=self._will, tell=self.handle)
         self.control_link = self._local_link("ctl", _ControlHandler(self))
@@ -98,12 +100,11 @@ class Agent:
 
     def start(self) -> None:
         """Connect to our broker and to the neighbours."""
-        control = [*self.traffic.subscriptions(), *self.discovery.subscriptions()]
-        self.control_link.subscribe(control)
+        self.control_link.subscribe(self._control_subscriptions())
         self.data_link.subscribe([self._frames_subscription()])
+        self._tasks.create_task(self.discovery.run(), name="discovery")
         self._tasks.create_task(self.control_link.run(), name="control connection")
         self._tasks.create_task(self.data_link.run(), name="data connection")
-        self._tasks.create_task(self.discovery.run(), name="discovery")
         for neighbour in self.settings.neighbours:
             expected = BrokerId(neighbour.id) if neighbour.id is not None else None
             link = NeighbourLink(neighbour.url, expected, Cost(neighbour.cost))
@@ -201,6 +202,20 @@ class Agent:
 
     # -- connections ------------------------------------------------------------------------------
 
+    def _control_subscriptions(self) -> list[TopicFilter]:
+        """The log comes first: it then reports the rest."""
+        return [*self.discovery.subscriptions(), *self.traffic.subscriptions()]
+
+    def _own_filters(self) -> dict[str, list[str]]:
+        """What our own two connections subscribe, by client id."""
+        return {
+            self._client_id("ctl"): [f.pattern for f in self._control_subscriptions()],
+            self._client_id("data"): [self.data_path.data_topic, *self.forwarder.cover],
+        }
+
+    def _client_id(self, role: str) -> str:
+        return f"federator-{self.settings.broker.id}-{role}"
+
     def _frames_subscription(self) -> TopicFilter:
         return TopicFilter(
             self.data_path.data_topic,
@@ -217,7 +232,7 @@ class Agent:
         return MqttLink(
             _endpoint(self.settings.broker),
             handler,
-            client_id=f"federator-{self.settings.broker.id}-{role}",
+            client_id=self._client_id(role),
             clean_start=role != "ctl",
             session_expiry_s=CONTROL_SESSION_EXPIRY_S if role == "ctl" else 0,
             reconnect_min_ms=self.settings.links.reconnect_min_ms,
@@ -273,7 +288,7 @@ class _ControlHandler:
         self._agent = agent
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
-        self._agent.discovery.on_up(session_present=session_present)
+        self._agent.discovery.on_up(link, session_present=session_present)
 
     def on_subscribed(self, link: MqttLink) -> None:
         self._agent.local_changed()

@@ -215,7 +215,7 @@ class LiveView:
             "frames_out": data.frames_out,
             "frames_duplicate": data.duplicates_suppressed,
             "frames_malformed": data.malformed_frames,
-            "frames_hop_limit": data.hop_limit_exceeded_frames,
+            "frames_hop_limit": data.hop_limit_exceeded,
             "reconnects": sum(max(0, link.counters.connects - 1) for link in (*links, *local)),
         }
 

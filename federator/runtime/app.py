@@ -8,30 +8,24 @@ from collections.abc import Callable
 import structlog
 
 from federator.config import Settings
-from federator.errors import ConfigError
 from federator.runtime.agent import Agent
 from federator.runtime.agent_view import LiveView
 from federator.runtime.http import HttpServer
-from federator.runtime.mqtt_link import MqttLink
 from federator.runtime.state_dir import StateDir, write_whole
-
-UNAVAILABLE, REFUSED = 69, 77
-"""Exit codes of ``sysexits.h``."""
 
 LAG_PROBE_S = 1.0
 
 _log = structlog.get_logger()
 
 
-def serve(settings: Settings, *, fail_fast: bool = False) -> None:
+def serve(settings: Settings) -> None:
     """Be the agent until SIGTERM or SIGINT.
 
     Raises:
-        ConfigError: The state folder or the HTTP port cannot be had; with ``fail_fast`` also when
-            the broker cannot be reached or refuses us.
+        ConfigError: The state folder or the HTTP port cannot be had.
     """
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(run(settings, fail_fast=fail_fast))
+        runner.run(run(settings))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -43,7 +37,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def run(settings: Settings, *, fail_fast: bool = False) -> None:
+async def run(settings: Settings) -> None:
     """As ``serve``, on the running loop."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -54,14 +48,12 @@ async def run(settings: Settings, *, fail_fast: bool = False) -> None:
     with StateDir(settings.state_dir) as state:
         try:
             async with asyncio.TaskGroup() as tasks:
-                await _be_agent(Agent(settings, state, tasks), tasks, stop, fail_fast=fail_fast)
+                await _be_agent(Agent(settings, state, tasks), tasks, stop)
         except* _StoppedError:
             _log.info("agent.stopped", id=settings.broker.id)
 
 
-async def _be_agent(
-    agent: Agent, tasks: asyncio.TaskGroup, stop: asyncio.Event, *, fail_fast: bool
-) -> None:
+async def _be_agent(agent: Agent, tasks: asyncio.TaskGroup, stop: asyncio.Event) -> None:
     settings = agent.settings
     view = LiveView(agent)
     async with contextlib.AsyncExitStack() as stack:
@@ -71,8 +63,6 @@ async def _be_agent(
             write_whole(settings.state_dir / "http.port", b"%d\n" % server.port)
         agent.start()
         tasks.create_task(view.measure_lag(LAG_PROBE_S), name="loop lag")
-        if fail_fast:
-            tasks.create_task(_fail_fast(agent.control_link), name="fail fast")
         _log.info("agent.started", id=settings.broker.id, epoch=agent.epoch)
         await stop.wait()
         with contextlib.suppress(TimeoutError):
@@ -82,14 +72,3 @@ async def _be_agent(
 
 class _StoppedError(Exception):
     """Ends the task group: whatever else runs in it runs for ever."""
-
-
-async def _fail_fast(link: MqttLink) -> None:
-    """End with an exit code when the first attempt to reach our broker fails."""
-    while not link.connected:
-        if link.last_error is not None:
-            refused = link.refused_with is not None
-            text = f"broker: {link.last_error}: start it, or correct broker.url and credentials"
-            raise ConfigError(text, exit_code=REFUSED if refused else UNAVAILABLE)
-        await asyncio.sleep(0.05)
-
