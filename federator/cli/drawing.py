@@ -66,6 +66,7 @@ def merge(statuses: Sequence[Mapping[str, Any]], topic_filter: str | None = None
         own = topology.broker(status["id"])
         own.asked, own.ready = True, bool(status.get("ready"))
         own.url = str(status.get("broker", {}).get("url", ""))
+        own.core_of = int(status.get("own_core", {}).get("filters") or 0)
         for entry in status.get("links", []):
             _add_link(topology, own.id, entry)
         for entry in status.get("cores", []):

@@ -35,7 +35,7 @@ def command(config: Path | None, fail_fast: bool) -> None:
     logs.configure(settings.log)
     if fail_fast:
         asyncio.run(_check_broker(settings))
-    app.serve(settings, fail_fast=fail_fast)
+    app.serve(settings)
 
 
 async def _check_broker(settings: Settings) -> None:

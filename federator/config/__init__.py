@@ -5,20 +5,18 @@ that can be used as they are or raises one ``ConfigError`` that says what to men
 """
 
 from federator.config.address import Address
+from federator.config.brokers import BrokerSettings, Connection, NeighbourSettings
 from federator.config.reading import load
-from federator.config.settings import (
-    BrokerSettings,
-    Connection,
+from federator.config.sections import (
     DataSettings,
     DiscoverySettings,
     HttpSettings,
     LinkSettings,
     LogSettings,
     MeshSettings,
-    NeighbourSettings,
     RoutingSettings,
-    Settings,
 )
+from federator.config.settings import Settings
 
 __all__ = [
     "Address",

@@ -9,9 +9,10 @@ import ssl
 from datetime import UTC, datetime
 from pathlib import Path
 
-_SEQUENCE, _UTC_TIME, _VERSION = 0x30, 0x17, 0xA0
+_UTC_TIME, _VERSION = 0x17, 0xA0  # tags
 _PEM_BEGIN, _PEM_END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 PEM_BYTES_MAX = 1_048_576
+_CLIENT = ssl.PROTOCOL_TLS_CLIENT  # verifies the certificate and the host name
 
 
 def _element(der: bytes, at: int) -> tuple[int, int, int]:
@@ -43,13 +44,10 @@ def validity(der: bytes) -> tuple[datetime, datetime]:
     try:
         _, start, _ = _element(der, 0)
         _, at, _ = _element(der, start)
-        for _skipped in range(4):  # [version], serial, algorithm, issuer
-            tag, _, end = _element(der, at)
-            if tag == _VERSION:
-                tag, _, end = _element(der, end)
-            at = end
-            if tag == _SEQUENCE and _skipped == 2:
-                break
+        tag, _, end = _element(der, at)
+        at = end if tag == _VERSION else at
+        for _ in ("serial", "algorithm", "issuer"):
+            _, _, at = _element(der, at)
         _, at, _ = _element(der, at)
         begins, at = _time(der, at)
         ends, _ = _time(der, at)
@@ -85,12 +83,12 @@ def client_context(
     for path in (ca_file, cert_file, key_file):
         if path is not None and path.stat().st_size > PEM_BYTES_MAX:
             raise ValueError(f"{path} exceeds {PEM_BYTES_MAX} bytes: name a PEM file")
-    context = ssl.create_default_context()
+        if path is not None and not path.is_file():  # reading a pipe could take for ever
+            raise ValueError(f"{path} is not a file: correct the path")
+    context = ssl.create_default_context() if ca_file is None else ssl.SSLContext(_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if ca_file is not None:
         _check_dates(ca_file, now)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
             context.load_verify_locations(cafile=ca_file)
         except ssl.SSLError:

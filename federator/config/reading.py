@@ -18,9 +18,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr, ValidationError
 
+from federator.config.brokers import Connection
 from federator.config.complaints import first_complaint
 from federator.config.positions import Location, line_of
-from federator.config.settings import Connection, Settings
+from federator.config.settings import Settings
 from federator.errors import ConfigError
 
 NO_INPUT, NO_PERMISSION, CONFIG = 66, 77, 78
@@ -173,6 +174,8 @@ def _check_secrets(path: Path | None, settings: Settings, source: _Source) -> No
 def _check_secret_file(file: Path, location: Location, source: _Source) -> None:
     try:
         mode = file.stat().st_mode
+        if not stat.S_ISREG(mode):  # reading a pipe could take for ever
+            raise source.error(location, f"{file} is not a file: correct the path")
         with file.open("rb") as opened:
             opened.read(1)
     except PermissionError:

@@ -4,7 +4,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from federator.config.settings import NeighbourSettings, Settings
+from federator.config.brokers import NeighbourSettings
+from federator.config.settings import Settings
 
 _HEAD = """\
 # Configuration

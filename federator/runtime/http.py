@@ -32,6 +32,7 @@ PORT_TAKEN_EXIT_CODE = 69
 
 _log = structlog.get_logger(__name__)
 
+_NOT_IN_TOPICS = frozenset("+#\0")
 _JSON = "application/json; charset=utf-8"
 _TEXT = "text/plain; charset=utf-8"
 

@@ -1,0 +1,165 @@
+"""Brokers as the configuration names them: where they are, and who we are there.
+
+Rules between fields are validators that name the key to mend (``wrong``). Nothing here opens a file
+unless asked: ``secret`` and ``tls_context`` do.
+"""
+
+import ssl
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    Strict,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from federator.config.address import Address
+from federator.config.certificates import client_context
+from federator.protocol.types import BROKER_ID_MAX
+
+WholeNumber = Annotated[int, Strict()]
+"""An integer and nothing that could be read as one."""
+
+_Id = Annotated[int, Strict(), Field(ge=0, le=BROKER_ID_MAX)]
+
+
+def wrong(at: str, what: str, mend: str) -> PydanticCustomError:
+    """An error about the key ``at``, relative to the model that raises it."""
+    return PydanticCustomError("rule", "{what}: {mend}", {"at": at, "what": what, "mend": mend})
+
+
+def _broker_url(text: str) -> str:
+    try:
+        Address.parse(text)
+    except ValueError as error:
+        what, _, mend = str(error).partition(": ")
+        raise PydanticCustomError("rule", "{what}: {mend}", {"what": what, "mend": mend}) from error
+    return text
+
+
+Url = Annotated[str, AfterValidator(_broker_url)]
+
+
+class Section(BaseModel):
+    """One table of the configuration file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class Credentials(Section):
+    """Who we are to a broker. Files are checked when the configuration is loaded."""
+
+    username: str | None = Field(default=None, description="MQTT user name.")
+    password: SecretStr | None = Field(
+        default=None,
+        description="MQTT password. The configuration file must then be closed to others.",
+    )
+    password_file: Path | None = Field(
+        default=None, description="File whose first line is the password; closed to others."
+    )
+    ca_file: Path | None = Field(
+        default=None,
+        description="PEM file of authorities that may sign the broker's certificate; the "
+        "system's when absent.",
+    )
+    cert_file: Path | None = Field(default=None, description="PEM certificate we present.")
+    key_file: Path | None = Field(
+        default=None, description="PEM key of cert_file, not encrypted; closed to others."
+    )
+
+    @model_validator(mode="after")
+    def _credentials_are_whole(self) -> Self:
+        if self.password is not None and self.password_file is not None:
+            raise wrong("password", "both password and password_file are set", "remove one")
+        if self.username is None and (self.password or self.password_file):
+            at = "password" if self.password else "password_file"
+            raise wrong(at, "a password without a username", "add username")
+        if (self.cert_file is None) != (self.key_file is None):
+            has, lacks = ("cert_file", "key_file") if self.cert_file else ("key_file", "cert_file")
+            raise wrong(has, f"{has} without {lacks}", f"add {lacks}, or remove {has}")
+        return self
+
+    def secret(self) -> bytes | None:
+        """The password, read from its file when one is named.
+
+        Raises:
+            OSError: The file is gone since it was checked.
+        """
+        if self.password is not None:
+            return self.password.get_secret_value().encode()
+        if self.password_file is not None:
+            return self.password_file.read_bytes().split(b"\n", 1)[0].rstrip(b"\r")
+        return None
+
+
+class Connection(Credentials):
+    """A broker's address and who we are there."""
+
+    url: Url = Field(description="mqtt://host[:1883] or mqtts://host[:8883].")
+
+    @property
+    def address(self) -> Address:
+        """The parsed ``url``."""
+        return Address.parse(self.url)
+
+    def tls_context(self, now: datetime) -> ssl.SSLContext | None:
+        """A verifying context for ``mqtts://``, ``None`` for ``mqtt://``.
+
+        Raises:
+            ValueError: A certificate or key is not usable; the text says how to mend it.
+            OSError: A file cannot be read.
+        """
+        if not self.address.tls:
+            return None
+        return client_context(
+            ca_file=self.ca_file, cert_file=self.cert_file, key_file=self.key_file, now=now
+        )
+
+    @model_validator(mode="after")
+    def _tls_files_have_a_use(self) -> Self:
+        if not self.address.tls:
+            for name in ("ca_file", "cert_file"):
+                if getattr(self, name) is not None:
+                    raise wrong(
+                        name, f"{name} with a mqtt:// url", f"use mqtts://, or remove {name}"
+                    )
+        return self
+
+
+class BrokerSettings(Connection):
+    """The broker this agent stands beside."""
+
+    id: _Id = Field(description="Unique in the federation; a smaller id is preferred as core.")
+    advertise: Url | None = Field(
+        default=None,
+        description="How other agents reach this broker, when url only works from here.",
+    )
+    priority: WholeNumber = Field(
+        default=0,
+        ge=-(2**31),
+        lt=2**31,
+        description="Smaller is preferred as core, before the id is looked at.",
+    )
+
+    @property
+    def advertised(self) -> str:
+        """The URL told to neighbours."""
+        return self.advertise or self.url
+
+
+class NeighbourSettings(Connection):
+    """A broker we talk to directly. Naming any one existing broker joins the federation."""
+
+    id: _Id | None = Field(
+        default=None, description="Checked against what the neighbour says, when given."
+    )
+    cost: WholeNumber = Field(
+        default=1, ge=1, le=1_000_000, description="Cost of this link; 1 is a hop."
+    )

@@ -1,0 +1,241 @@
+"""The sections of the configuration that are numbers and choices: timers, bounds, switches.
+
+Field descriptions become ``docs/configuration.md``. Units are last in a key's name: ``_ms``,
+``_bytes``.
+"""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, Strict, model_validator
+from pydantic_core import PydanticCustomError
+
+from federator.config.address import is_loopback
+from federator.config.brokers import Credentials, Section, WholeNumber, wrong
+from federator.protocol.filters import validate_filter
+
+SPAN_MS_MAX = 86_400_000
+CONFIGURED_FILTERS_MAX = 8_192
+
+_Bool = Annotated[bool, Strict()]
+_Span = Annotated[int, Strict(), Field(ge=1, le=SPAN_MS_MAX)]
+
+
+def _topic_filter(text: str) -> str:
+    try:
+        valid = validate_filter(text)
+    except ValueError as error:
+        what = f"{text[:60]!r} is not a topic filter ({error})"
+        raise PydanticCustomError(
+            "rule", "{what}: {mend}", {"what": what, "mend": "write one like sensors/+/temp or a/#"}
+        ) from error
+    if valid.startswith("$"):
+        what = f"{text[:60]!r} starts with $, which never leaves a broker"
+        raise PydanticCustomError("rule", "{what}: {mend}", {"what": what, "mend": "remove it"})
+    return valid
+
+
+TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
+
+
+class LinkSettings(Credentials):
+    """Links to neighbours. Credentials here hold for neighbours that name none of their own,
+    and for those that are dialled back.
+    """
+
+    hello_interval_ms: _Span = Field(default=1_000, description="Between hellos on each link.")
+    hello_timeout_ms: _Span = Field(
+        default=3_000, description="Silence after which a link is down; more than the interval."
+    )
+    reconnect_min_ms: _Span = Field(default=100, description="First wait before reconnecting.")
+    reconnect_max_ms: _Span = Field(
+        default=5_000, description="Longest wait; waits double and are jittered in between."
+    )
+    dial_back: _Bool = Field(
+        default=True, description="Connect to brokers that connect to ours without being listed."
+    )
+    send_queue_bytes_max: WholeNumber = Field(
+        default=16_777_216,
+        ge=65_536,
+        le=2**32,
+        description="Per connection, what may wait to be sent; beyond it frames are dropped and "
+        "counted.",
+    )
+    allow_plaintext: _Bool = Field(
+        default=True,
+        description="Allow mqtt:// to hosts other than this one. A warning is logged when "
+        "credentials would travel in clear.",
+    )
+
+    @model_validator(mode="after")
+    def _spans_are_ordered(self) -> Self:
+        if self.hello_timeout_ms <= self.hello_interval_ms:
+            raise wrong(
+                "hello_timeout_ms",
+                f"hello_timeout_ms = {self.hello_timeout_ms} is not more than "
+                f"hello_interval_ms = {self.hello_interval_ms}",
+                "use about three intervals",
+            )
+        if self.reconnect_max_ms < self.reconnect_min_ms:
+            raise wrong(
+                "reconnect_max_ms",
+                f"reconnect_max_ms = {self.reconnect_max_ms} is less than "
+                f"reconnect_min_ms = {self.reconnect_min_ms}",
+                "raise it",
+            )
+        return self
+
+
+class MeshSettings(Section):
+    """The mesh protocol. All agents of a federation should use the same."""
+
+    redundancy: WholeNumber = Field(default=2, ge=1, le=16, description="Parents kept per core.")
+    core_ann_interval_ms: _Span = Field(
+        default=5_000, description="Between a core's refreshing announcements."
+    )
+    core_ann_gap_ms: WholeNumber = Field(
+        default=20,
+        ge=0,
+        le=SPAN_MS_MAX,
+        description="Least time between two announcements of one core.",
+    )
+    core_lifetime_intervals: WholeNumber = Field(
+        default=3, ge=1, le=1_000, description="Intervals after which a silent core is forgotten."
+    )
+    solicit_timeout_ms: _Span = Field(
+        default=500,
+        description="How long a broker without a parent waits for the core's answer; more than a "
+        "round trip across the federation.",
+    )
+    improvement_hold_ms: WholeNumber = Field(
+        default=30,
+        ge=0,
+        le=SPAN_MS_MAX,
+        description="How long a relay waits for the cheaper copy it had last time.",
+    )
+    parent_settle_ms: WholeNumber = Field(
+        default=1_000,
+        ge=0,
+        le=SPAN_MS_MAX,
+        description="How long a parent stays one while its copy of a newer number travels.",
+    )
+    handover_ms: WholeNumber = Field(
+        default=1_000,
+        ge=0,
+        le=SPAN_MS_MAX,
+        description="How long the mesh of a deposed core still carries data.",
+    )
+    list_request_gap_ms: _Span = Field(
+        default=250, description="Least time between two requests for the same list."
+    )
+    filters_max: WholeNumber = Field(
+        default=1_000_000, ge=1, le=2**31, description="Filters one agent holds; more are refused."
+    )
+    cores_max: WholeNumber = Field(
+        default=65_536, ge=1, le=2**31, description="Cores one agent holds; more are refused."
+    )
+
+    @model_validator(mode="after")
+    def _gap_is_within_the_interval(self) -> Self:
+        if self.core_ann_gap_ms >= self.core_ann_interval_ms:
+            raise wrong(
+                "core_ann_gap_ms",
+                f"core_ann_gap_ms = {self.core_ann_gap_ms} is not less than "
+                f"core_ann_interval_ms = {self.core_ann_interval_ms}",
+                "lower it",
+            )
+        return self
+
+
+class RoutingSettings(Section):
+    """How publications find their way."""
+
+    strategy: Literal["mesh"] = Field(default="mesh", description="One core per filter.")
+
+
+class DataSettings(Section):
+    """The data path."""
+
+    frame_bytes_max: WholeNumber = Field(
+        default=262_144,
+        ge=1_024,
+        le=1_900_000,
+        description="Largest frame; a larger publication travels alone. Stays under the 2,000,000 "
+        "bytes of max_packet_size that Mosquitto 2.1 allows by default.",
+    )
+    hop_limit: WholeNumber = Field(
+        default=64, ge=1, le=255, description="Hops after which a frame is dropped."
+    )
+    duplicate_window_bits: WholeNumber = Field(
+        default=65_536,
+        ge=1_024,
+        le=2**24,
+        description="Frames remembered per origin and epoch; a multiple of 8.",
+        multiple_of=8,
+    )
+    origins_max: WholeNumber = Field(
+        default=4_096, ge=1, le=2**20, description="Origins remembered; the oldest is forgotten."
+    )
+    topic_cache_max: WholeNumber = Field(
+        default=65_536, ge=1, le=2**24, description="Topics whose route is cached."
+    )
+
+
+class DiscoverySettings(Section):
+    """How this agent learns what its broker's clients subscribe to."""
+
+    log_topics: _Bool = Field(
+        default=True, description="Read the broker's log topics (Mosquitto: log_dest topic)."
+    )
+    filters: tuple[TopicFilter, ...] = Field(
+        default=(),
+        max_length=CONFIGURED_FILTERS_MAX,
+        description="Filters to ask for whatever clients do.",
+    )
+    new_regular_topic: _Bool = Field(
+        default=True, description="Clients may announce filters on $fed/<federation>/."
+    )
+    match_all: Literal["local", "federate"] = Field(
+        default="local",
+        description='What # and +/# of local clients ask for: "local" serves them from this '
+        'broker only, "federate" pulls everything.',
+    )
+    widen: _Bool = Field(
+        default=True,
+        description="Ask for more than needed while the learned table cannot be trusted.",
+    )
+
+
+class HttpSettings(Section):
+    """The listener of /metrics, /healthz, /readyz, /status, /routes and /explain."""
+
+    enabled: _Bool = Field(default=True, description="Whether to listen.")
+    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
+    port: WholeNumber = Field(
+        default=9883,
+        ge=0,
+        le=65_535,
+        description="0 takes any free port and writes it to <state_dir>/http.port.",
+    )
+    allow_remote: _Bool = Field(
+        default=False,
+        description="Listen on an address other machines reach. Nobody is asked who they are.",
+    )
+
+    @model_validator(mode="after")
+    def _stays_on_loopback(self) -> Self:
+        if not self.allow_remote and not is_loopback(self.host):
+            raise wrong(
+                "host",
+                f"http.host = {self.host[:60]!r} is not loopback",
+                "use 127.0.0.1, or set http.allow_remote = true",
+            )
+        return self
+
+
+class LogSettings(Section):
+    """Our own log, on standard error."""
+
+    format: Literal["console", "json"] = Field(default="console", description="Form of a line.")
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least level that is written."
+    )

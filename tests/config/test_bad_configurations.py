@@ -1,0 +1,315 @@
+"""Every mistake of testing.md: one line that names what to mend, the right code, quickly."""
+
+import re
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from federator.cli import main
+from tests.config.conftest import GOOD
+
+SECONDS_MAX = 2.0
+
+# What is added to or replaced in the good configuration, the exit code, the line of the complaint
+# (None: about the file as a whole), and what the complaint must say.
+SPOILT = {
+    "a syntax error": (("id = 1", "id = = 1"), 78, 3, "TOML syntax"),
+    "a string left open": (("1883", '1883"\nx = """'), 78, None, "TOML syntax"),
+    "a key twice": (("id = 1", "id = 1\nid = 2"), 78, 4, "TOML syntax"),
+    "an unknown key": (("id = 1", "idd = 1"), 78, 3, "unknown key 'broker.idd': did you mean id"),
+    "an unknown section": (("", "[meshes]\n"), 78, 7, "'meshes': did you mean mesh"),
+    "an unknown key far off": (("", "[data]\nqqqq = 1\n"), 78, 8, "keys here: duplicate_window"),
+    "no broker": ((GOOD, 'federation = "fed"\n'), 78, None, "broker is missing: add [broker]"),
+    "no id": (("id = 1\n", ""), 78, 2, "broker.id is missing: add"),
+    "text for a number": (("id = 1", 'id = "one"'), 78, 3, "broker.id = 'one': it should be a wh"),
+    "a truth for a number": (("id = 1", "id = true"), 78, 3, "broker.id = true: it should be a wh"),
+    "a number for a section": (("", "mesh = 3\n"), 78, 7, "unknown key"),
+    "a negative id": (("id = 1", "id = -1"), 78, 3, "broker.id = -1: it should be greater than"),
+    "an id beyond 32 bits": (("id = 1", "id = 4294967296"), 78, 3, "less than or equal to 42949"),
+    "a huge number": (("id = 1", f"id = {'9' * 5000}"), 78, None, "shorten the value"),
+    "no redundancy": (("", "[mesh]\nredundancy = 0\n"), 78, 8, "mesh.redundancy = 0"),
+    "a word of another list": (("", '[log]\nlevel = "loud"\n'), 78, 8, "log.level = 'loud'"),
+    "a federation with a slash": (('"fed"', '"a/b"'), 78, 1, "federation = 'a/b': it should match"),
+    "another scheme": (("mqtt://127.0.0.1:1883", "http://h"), 78, 4, "broker.url = 'http://h'"),
+    "a URL without a host": (("mqtt://127.0.0.1:1883", "mqtt://"), 78, 4, "host and port only"),
+    "a port beyond 16 bits": (("0.1:1883", "0.1:70000"), 78, 4, "has a bad host or port"),
+    "port zero": (("0.1:1883", "0.1:0"), 78, 4, "has port 0"),
+    "a path in the URL": (("0.1:1883", "0.1:1883/x"), 78, 4, "host and port only"),
+    "a bad neighbour URL": (
+        ("0.1:2883", "0.1:x"),
+        78,
+        6,
+        "neighbours[0].url = 'mqtt://127.0.0.1:x",
+    ),
+    "the own id as neighbour": (("", "id = 1\n"), 78, 7, "neighbour id 1 is this broker's own id"),
+    "a neighbour id twice": (
+        ("", 'id = 2\n[[neighbours]]\nid = 2\nurl = "mqtt://c"\n'),
+        78,
+        9,
+        "neighbour id 2 appears twice",
+    ),
+    "a neighbour URL twice": (
+        ("", '[[neighbours]]\nurl = "mqtt://127.0.0.1:2883"\n'),
+        78,
+        8,
+        "is already neighbours.0.url",
+    ),
+    "the own URL as neighbour": (("0.1:2883", "0.1:1883"), 78, 6, "is already broker.url"),
+    "an invalid filter": (
+        ("", '[discovery]\nfilters = ["a/#/b"]\n'),
+        78,
+        8,
+        "discovery.filters[0] = 'a/#/b' is not a topic filter",
+    ),
+    "a filter that may not travel": (
+        ("", '[discovery]\nfilters = ["$SYS/#"]\n'),
+        78,
+        8,
+        "starts with $",
+    ),
+    "a timeout under its interval": (
+        ("", "[links]\nhello_timeout_ms = 1000\n"),
+        78,
+        8,
+        "not more than hello_interval_ms = 1000",
+    ),
+    "back-off upside down": (
+        ("", "[links]\nreconnect_max_ms = 50\n"),
+        78,
+        8,
+        "less than reconnect_min_ms = 100",
+    ),
+    "a gap as long as its interval": (
+        ("", "[mesh]\ncore_ann_gap_ms = 5000\n"),
+        78,
+        8,
+        "not less than core_ann_interval_ms",
+    ),
+    "a listener for everybody": (("", '[http]\nhost = "0.0.0.0"\n'), 78, 8, "is not loopback"),
+    "plaintext that is not wanted": (
+        ("127.0.0.1:2883", 'gw2"\n[links]\nallow_plaintext = false\n#'),
+        78,
+        6,
+        "mqtt://gw2 is plaintext off this host: use mqtts://",
+    ),
+    "a password without a name": (("id = 1", 'id = 1\npassword = "x"'), 78, 4, "add username"),
+    "a password twice": (
+        ("id = 1", 'id = 1\nusername = "u"\npassword = "x"\npassword_file = "y"'),
+        78,
+        5,
+        "both password and password_file",
+    ),
+    "TLS files without TLS": (("id = 1", 'id = 1\nca_file = "x"'), 78, 4, "use mqtts://"),
+    "a missing password file": (
+        ("id = 1", 'id = 1\nusername = "u"\npassword_file = "/nowhere/secret"'),
+        78,
+        5,
+        "/nowhere/secret: no such file",
+    ),
+    "a missing certificate": (
+        ('"mqtt://127.0.0.1:1883"', '"mqtts://127.0.0.1"\nca_file = "/nowhere/ca.pem"'),
+        78,
+        5,
+        "/nowhere/ca.pem: no such file",
+    ),
+    "a certificate without a key": (
+        ('"mqtt://127.0.0.1:1883"', '"mqtts://127.0.0.1"\ncert_file = "x"'),
+        78,
+        5,
+        "add key_file",
+    ),
+}
+
+
+def complaint(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Exit code and the one line on standard error."""
+    begun = time.monotonic()
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert time.monotonic() - begun < SECONDS_MAX
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.endswith("\n")
+    assert printed.err.count("\n") == 1
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, printed.err.rstrip("\n")
+
+
+@pytest.mark.parametrize("case", SPOILT)
+def test_a_mistake_is_one_line_with_file_line_what_and_how(case, write, capsys):
+    (old, new), wanted_code, wanted_line, wanted_text = SPOILT[case]
+    path = write(GOOD.replace(old, new, 1) if old else GOOD + new)
+
+    code, line = complaint(["check-config", "-c", str(path)], capsys)
+
+    assert code == wanted_code
+    assert wanted_text in line
+    place = re.escape(str(path)) + (r"(:\d+)?" if wanted_line is None else f":{wanted_line}")
+    assert re.match(rf"federator: {place}: .+: .+", line), line
+
+
+def test_a_missing_file_is_66(tmp_path, capsys):
+    code, line = complaint(["check-config", "-c", str(tmp_path / "none.toml")], capsys)
+
+    assert code == 66
+    assert (
+        line
+        == f"federator: {tmp_path}/none.toml: no such file: name the configuration with -c FILE"
+    )
+
+
+def test_a_folder_in_place_of_a_file_is_66(tmp_path, capsys):
+    code, line = complaint(["check-config", "-c", str(tmp_path)], capsys)
+
+    assert code == 66
+    assert "is a directory: name a readable TOML file" in line
+
+
+def test_bytes_that_are_not_utf8_are_78_with_their_line(tmp_path, capsys):
+    path = tmp_path / "f.toml"
+    path.write_bytes(b"a = 1\nb = '\xff'\n")
+
+    code, line = complaint(["check-config", "-c", str(path)], capsys)
+
+    assert code == 78
+    assert line.startswith(f"federator: {path}:2: not UTF-8: ")
+
+
+def test_a_file_of_nothing_but_depth_is_78(write, capsys):
+    path = write("x = " + "[" * 100_000)
+
+    code, line = complaint(["check-config", "-c", str(path)], capsys)
+
+    assert code == 78
+    assert "nested too deeply" in line
+
+
+def test_an_endless_file_is_refused_unread(capsys):
+    code, line = complaint(["check-config", "-c", "/dev/zero"], capsys)
+
+    assert code == 78
+    assert "larger than" in line
+
+
+def test_a_file_this_user_may_not_read_is_77(write):
+    path = write(GOOD)
+    path.chmod(0)
+    # Root may read everything, so the reader first becomes nobody to the file system.
+    give_up = (
+        "import ctypes, os, sys; import federator.cli.check_config\n"
+        "from federator.cli import main\n"
+        "os.geteuid() == 0 and ctypes.CDLL(None).setfsuid(65534)\n"
+        "main(['check-config', '-c', sys.argv[1]])"
+    )
+
+    ended = subprocess.run(
+        [sys.executable, "-c", give_up, str(path)], capture_output=True, text=True, check=False
+    )
+
+    assert ended.returncode == 77, ended.stderr
+    assert ended.stderr == (
+        f"federator: {path}: not readable by this user: change its owner or mode\n"
+    )
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o602, 0o644])
+def test_a_password_file_open_to_others_is_77(mode, write, tmp_path, capsys):
+    secret = tmp_path / "secret"
+    secret.write_text("hush\n")
+    secret.chmod(mode)
+    path = write(GOOD.replace("id = 1", f'id = 1\nusername = "u"\npassword_file = "{secret}"'))
+
+    code, line = complaint(["check-config", "-c", str(path)], capsys)
+
+    assert code == 77
+    assert line == f"federator: {path}:5: {secret} is open to others: chmod o= {secret}"
+
+
+def test_a_configuration_with_a_password_open_to_others_is_77(write, capsys):
+    path = write(GOOD.replace("id = 1", 'id = 1\nusername = "u"\npassword = "hush"'))
+    path.chmod(path.stat().st_mode | stat.S_IROTH)
+
+    code, line = complaint(["check-config", "-c", str(path)], capsys)
+
+    assert code == 77
+    assert line.startswith(f"federator: {path}:5: {path} holds a password and is open to others")
+    assert "hush" not in line
+
+
+def test_a_password_of_the_wrong_type_is_not_shown(write, capsys):
+    path = write(GOOD.replace("id = 1", 'id = 1\nusername = "u"\npassword = 12345'))
+
+    code, line = complaint(["check-config", "-c", str(path)], capsys)
+
+    assert code == 78
+    assert "12345" not in line
+
+
+def test_credentials_in_a_url_are_not_shown(write, capsys):
+    path = write(GOOD.replace("mqtt://127", "mqtt://me:hush@127", 1))
+
+    code, line = complaint(["check-config", "-c", str(path)], capsys)
+
+    assert code == 78
+    assert "hush" not in line
+
+
+TLS = 'url = "mqtts://127.0.0.1"\n'
+
+
+@pytest.mark.parametrize(
+    ("files", "wanted_code", "wanted_line", "wanted_text"),
+    [
+        ("ca_file = '{0}/expired.pem'", 78, 5, "expired.pem expired on 2021-01-01: renew it"),
+        ("cert_file = '{0}/expired.pem'\nkey_file = '{0}/expired.key'", 78, 5, "expired on 2021-"),
+        ("cert_file = '{0}/good.pem'\nkey_file = '{0}/other.key'", 78, 6, "is not the key of"),
+        ("cert_file = '{0}/good.pem'\nkey_file = '{0}/good.pem'", 77, 6, "open to others"),
+        ("cert_file = '{0}/good.key'\nkey_file = '{0}/good.key'", 78, 5, "no PEM certificate"),
+        ("ca_file = '/dev/zero'", 78, 5, "is not a file"),
+    ],
+)
+def test_certificates_that_cannot_serve_are_refused(
+    files, wanted_code, wanted_line, wanted_text, write, certificates: Path, capsys
+):
+    tls = TLS + files.format(certificates)
+    path = write(GOOD.replace('url = "mqtt://127.0.0.1:1883"', tls, 1))
+
+    code, line = complaint(["check-config", "-c", str(path)], capsys)
+
+    assert (code, wanted_text in line) == (wanted_code, True), line
+    assert line.startswith(f"federator: {path}:{wanted_line}: ")
+
+
+def test_certificates_that_serve_are_accepted(write, certificates: Path, capsys):
+    names = {"ca_file": "other.pem", "cert_file": "good.pem", "key_file": "good.key"}
+    tls = TLS + "\n".join(f"{key} = '{certificates / name}'" for key, name in names.items())
+    path = write(GOOD.replace('url = "mqtt://127.0.0.1:1883"', tls, 1))
+
+    with pytest.raises(SystemExit) as ended:
+        main(["check-config", "-c", str(path)])
+
+    assert ended.value.code == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "wanted"),
+    [
+        ("FEDERATOR_BROKER__ID", "seven", "broker.id = 'seven': it should be a whole number"),
+        ("FEDERATOR_BROKER__IDD", "7", "unknown key 'broker.idd': did you mean id"),
+        ("FEDERATOR_NEIGHBOURS", "mqtt://b", "neighbours = 'mqtt://b': it should be a list"),
+    ],
+)
+def test_a_mistake_in_the_environment_names_the_variable(
+    variable, value, wanted, write, monkeypatch, capsys
+):
+    path = write(GOOD)
+    monkeypatch.setenv(variable, value)
+
+    code, line = complaint(["check-config", "-c", str(path)], capsys)
+
+    assert code == 78
+    assert line == f"federator: ${variable}: {wanted}"

@@ -1,0 +1,157 @@
+"""What a configuration means once it is accepted."""
+
+import pytest
+from pydantic import BaseModel
+
+from federator.config import Settings, load
+from federator.protocol.parameters import Parameters
+from tests.config.conftest import GOOD
+
+
+def test_five_lines_are_enough_to_join(write):
+    path = write(
+        '[broker]\nid = 1\nurl = "mqtt://127.0.0.1"\n[[neighbours]]\nurl = "mqtt://gateway-2"\n'
+    )
+
+    settings = load(path, {})
+
+    assert settings.broker.address.port == 1883
+    assert settings.neighbours[0].address.host == "gateway-2"
+    assert settings.broker.advertised == "mqtt://127.0.0.1"
+
+
+def test_the_defaults_are_those_of_the_protocol_core(write):
+    assert load(write(GOOD), {}).parameters() == Parameters()
+
+
+def test_every_protocol_parameter_can_be_configured(write):
+    text = GOOD + (
+        "[links]\nhello_interval_ms = 11\nhello_timeout_ms = 12\ndial_back = false\n"
+        "[mesh]\nredundancy = 3\ncore_ann_interval_ms = 13\ncore_ann_gap_ms = 1\n"
+        "core_lifetime_intervals = 4\nsolicit_timeout_ms = 14\nimprovement_hold_ms = 15\n"
+        "handover_ms = 16\nparent_settle_ms = 20\nlist_request_gap_ms = 17\n"
+        "filters_max = 18\ncores_max = 19\n"
+    )
+
+    told = load(write(text), {}).parameters()
+
+    default = Parameters()
+    fields = Parameters.__dataclass_fields__
+    assert [name for name in fields if getattr(told, name) == getattr(default, name)] == []
+
+
+def test_the_environment_wins_over_the_file(write):
+    environ = {
+        "FEDERATOR_BROKER__ID": "7",
+        "FEDERATOR_HTTP__ENABLED": "false",
+        "FEDERATOR_NEIGHBOURS": '[{"url": "mqtt://b", "id": 3}]',
+        "FEDERATOR_DISCOVERY__FILTERS": '["a/#"]',
+        "FEDERATOR_BROKER__USERNAME": "123",
+        "FEDERATOR_BROKER__PASSWORD": "456",
+        "federator_federation": "other",
+    }
+
+    settings = load(write(GOOD), environ)
+
+    assert settings.broker.id == 7
+    assert settings.http.enabled is False
+    assert [n.id for n in settings.neighbours] == [3]
+    assert settings.discovery.filters == ("a/#",)
+    assert settings.broker.username == "123"
+    assert settings.broker.secret() == b"456"
+    assert settings.federation == "other"
+
+
+def test_the_environment_alone_is_enough():
+    environ = {"FEDERATOR_BROKER__ID": "1", "FEDERATOR_BROKER__URL": "mqtt://h"}
+
+    assert load(None, environ).broker.url == "mqtt://h"
+
+
+def test_variables_that_orchestrators_set_are_left_alone(write):
+    environ = {"FEDERATOR_PORT": "tcp://10.0.0.1:9883", "FEDERATOR_SERVICE_HOST": "10.0.0.1"}
+
+    assert load(write(GOOD), environ) == load(write(GOOD), {})
+
+
+def test_settings_cannot_be_changed(write):
+    settings = load(write(GOOD), {})
+
+    with pytest.raises(ValueError, match="frozen"):
+        settings.broker.id = 9
+
+
+def test_a_password_shows_neither_in_print_nor_in_json(write):
+    settings = load(write(GOOD.replace("id = 1", 'id = 1\nusername = "u"\npassword = "hush"')), {})
+
+    assert "hush" not in repr(settings)
+    assert "hush" not in settings.model_dump_json()
+
+
+def test_a_password_file_gives_its_first_line(write, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"hush\r\nmore\n")
+    secret.chmod(0o600)
+    text = GOOD.replace("id = 1", f'id = 1\nusername = "u"\npassword_file = "{secret}"')
+
+    assert load(write(text), {}).broker.secret() == b"hush"
+
+
+def test_a_neighbour_without_credentials_inherits_those_of_the_links(write):
+    text = GOOD + (
+        '[[neighbours]]\nurl = "mqtt://c"\nusername = "own"\n'
+        '[links]\nusername = "all"\npassword = "p"\n'
+    )
+    settings = load(write(text), {})
+
+    plain, own = (settings.neighbour_connection(n) for n in settings.neighbours)
+
+    assert (plain.username, plain.secret()) == ("all", b"p")
+    assert (own.username, own.secret()) == ("own", None)
+
+
+def test_a_broker_dialled_back_gets_the_credentials_of_the_links(write):
+    settings = load(write(GOOD + '[links]\nusername = "all"\npassword = "p"\n'), {})
+
+    connection = settings.dialled_back("mqtt://d:1885")
+
+    assert (connection.address.port, connection.username) == (1885, "all")
+
+
+@pytest.mark.parametrize("url", ["mqtt://d", "http://d", "", "mqtt://a b", "x" * 600])
+def test_a_broker_is_not_dialled_back_in_clear_or_at_nonsense(url, write):
+    settings = load(write(GOOD + "[links]\nallow_plaintext = false\n"), {})
+
+    with pytest.raises(ValueError, match=r".+"):
+        settings.dialled_back(url)
+
+
+def test_credentials_that_travel_in_clear_are_noticed(write):
+    text = GOOD.replace("127.0.0.1:2883", "gw2") + 'username = "u"\n'
+
+    (notice,) = load(write(text), {}).notices()
+
+    assert (notice.name, notice.level) == ("credentials_in_clear", "warning")
+    assert notice.details == {"key": "neighbours.0.url", "url": "mqtt://gw2"}
+
+
+def test_no_notice_on_loopback_or_without_credentials(write):
+    on_loopback = GOOD.replace("id = 1", 'id = 1\nusername = "u"\npassword = "p"')
+    without = GOOD.replace("127.0.0.1:2883", "gw2")
+
+    assert load(write(on_loopback), {}).notices() == ()
+    assert load(write(without), {}).notices() == ()
+
+
+def test_every_key_says_what_it_means():
+    def silent(model: type[BaseModel], prefix: str) -> list[str]:
+        found = []
+        for name, info in model.model_fields.items():
+            inner = info.annotation
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                found += silent(inner, f"{prefix}{name}.")
+            elif not info.description:
+                found.append(prefix + name)
+        return found
+
+    assert silent(Settings, "") == []
