@@ -193,10 +193,9 @@ class HttpServer:
                 return _json(list(self._view.routes()))
             case "/explain":
                 topics = parse_qs(parts.query, errors="replace", max_num_fields=8).get("topic", [])
-                if len(topics) != 1 or not topics[0]:
-                    raise _RequestError(
-                        HTTPStatus.BAD_REQUEST, "give one topic: /explain?topic=a/b"
-                    )
+                if len(topics) != 1 or not topics[0] or _NOT_IN_TOPICS & set(topics[0]):
+                    text = "give one topic, without + and #: /explain?topic=a/b"
+                    raise _RequestError(HTTPStatus.BAD_REQUEST, text)
                 return _json(self._view.explain(topics[0]))
             case "/":
                 return HTTPStatus.OK, _TEXT, b"/metrics /healthz /readyz /status /routes /explain\n"
