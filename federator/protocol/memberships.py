@@ -9,7 +9,8 @@ Source: papers/federator.txt section 4; design section 3.3; docs/protocol.md sec
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from federator.protocol.announcements import Announcements, CoreRoute
+from federator.protocol.announcements import Announcements
+from federator.protocol.core_route import CoreRoute
 from federator.protocol.filter_lists import as_delta, pages_of
 from federator.protocol.filters import DigestedSet
 from federator.protocol.links import Links

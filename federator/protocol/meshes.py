@@ -274,7 +274,7 @@ class Meshes:
         routes = self._announcements.routes
         ranks = [routes[c].rank for c in state.announcers if c in routes]
         if state.local or self_id in state.child_cores:
-            ranks.append((self._announcements.priority, self_id))
+            ranks.append((self._announcements.own.priority, self_id))
         return min(ranks)[1] if ranks else None
 
     def _change_core(

@@ -159,11 +159,11 @@ class Node:
                 return self.announcements.on_solicit(message, now_ms=now_ms)
             case FilterListRequest():
                 if message.kind is ListKind.CORE:
-                    return self.announcements.on_list_request(message)
+                    return self.announcements.lists.on_request(message)
                 return self.meshes.memberships.on_list_request(message)
             case FilterListPage():
                 if message.kind is ListKind.CORE:
-                    return self.announcements.on_list_page(message)
+                    return self.announcements.lists.on_page(message)
                 return self.meshes.on_list_page(message, now_ms=now_ms)
             case _:
                 assert_never(message)
@@ -184,7 +184,7 @@ class Node:
             case s.AnnouncedFiltersChanged(core, filters):
                 return self.meshes.on_announced(core, filters, now_ms=now_ms)
             case s.OwnFiltersChanged(added, removed):
-                return self.announcements.change_own(added, removed, now_ms=now_ms)
+                return self.announcements.own.change(added, removed, now_ms=now_ms)
             case s.OwnIdHeard(epoch):
                 return self._on_own_id(epoch, now_ms)
             case _:
@@ -220,7 +220,7 @@ class Node:
         renewed.append(now_ms)
         newer = Epoch(epoch + 1)
         steps = self.links.renew(newer, now_ms=now_ms)
-        if len(self.announcements.own.filters):
-            steps += self.announcements.announce_soon(now_ms=now_ms)
+        if self.announcements.own.announces:
+            steps += self.announcements.own.announce_soon(now_ms=now_ms)
         notice = e.Notice("epoch.renewed", "warning", {"id": self_id, "epoch": newer})
         return [e.RenewEpoch(newer), notice, *steps]

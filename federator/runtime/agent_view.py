@@ -89,7 +89,7 @@ class LiveView:
                     "in_mesh": route.in_mesh,
                 }
                 for core, route in islice(routes, LISTED_MAX)
-                if not route.forgotten
+                if not route.forgotten and len(route.announced.filters)
             ],
             "meshes": [self._mesh(f) for f in sorted(islice(states, LISTED_MAX))],
             "meshes_total": len(states),

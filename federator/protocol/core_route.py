@@ -1,0 +1,121 @@
+"""What one broker knows of its way to one core, and how it chooses parents from that.
+
+Source: RFC 8966 section 2.4 (feasibility); docs/protocol.md section 6.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from federator.protocol.filter_lists import RemoteList
+from federator.protocol.messages import CoreAnn
+from federator.protocol.types import UNREACHABLE, BrokerId, CoreRank, Cost, Epoch, Millis
+
+Number = tuple[Epoch, int]
+"""(epoch, seq): what orders the announcements of one core."""
+
+NEVER: Number = (Epoch(-1), 0)
+"""Before every number."""
+
+LinkCost = Callable[[BrokerId], Cost | None]
+"""The cost of the live link to a neighbour, ``None`` without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeardCost:
+    """What one neighbour said of the core."""
+
+    number: Number
+    cost: Cost
+    in_mesh: bool
+
+
+@dataclass(slots=True)
+class CoreRoute:
+    """Our way to one core.
+
+    Attributes:
+        number: The newest announcement we adopted.
+        cost: Ours, for ``number``.
+        feasible_cost: The least cost that we announced for ``number``.
+        parents: Next hops towards the core, ascending.
+        unconfirmed: Parents for the number before whose copy of this one is still on its way: they
+            stay parents for a moment, so that a refresh changes no route.
+        heard: What each neighbour said last.
+        newest: The newest announcement heard; adopted or about to be.
+        sent: Copies of ``number`` sent, by neighbour.
+        announced: The filters it announces.
+        askers: Neighbours that wait until ``announced`` is right.
+        in_mesh: We belong to a mesh of this core.
+        forgotten: Given up; kept so that old announcements do not bring it back.
+        solicit_passed_on: The last solicit that we sent on, and when.
+    """
+
+    core: BrokerId
+    priority: int
+    number: Number = NEVER
+    cost: Cost = UNREACHABLE
+    feasible_cost: Cost = UNREACHABLE
+    parents: tuple[BrokerId, ...] = ()
+    unconfirmed: tuple[BrokerId, ...] = ()
+    heard: dict[BrokerId, HeardCost] = field(default_factory=dict)
+    newest: CoreAnn | None = None
+    sent: dict[BrokerId, int] = field(default_factory=dict)
+    announced: RemoteList = field(default_factory=RemoteList)
+    askers: set[BrokerId] = field(default_factory=set)
+    in_mesh: bool = False
+    forgotten: bool = False
+    solicit_passed_on: tuple[Number, Millis] | None = None
+
+    @property
+    def reachable(self) -> bool:
+        """There is a path."""
+        return self.cost < UNREACHABLE
+
+    @property
+    def rank(self) -> CoreRank:
+        """The smaller wins."""
+        return (self.priority, self.core)
+
+    @property
+    def newest_number(self) -> Number:
+        """Of the newest announcement heard."""
+        return NEVER if self.newest is None else (self.newest.epoch, self.newest.seq)
+
+    def cost_via(self, neighbour: BrokerId, link_cost: LinkCost) -> Cost:
+        """The cost of the path that ``neighbour`` announced to us."""
+        cost = link_cost(neighbour)
+        return UNREACHABLE if cost is None else Cost(self.heard[neighbour].cost + cost)
+
+    def nearest(self, link_cost: LinkCost, *, number: Number | None = None) -> BrokerId | None:
+        """The neighbour with the cheapest path, among those that announced ``number``."""
+        return min(
+            (n for n, heard in self.heard.items() if number in (None, heard.number)),
+            key=lambda n: (self.cost_via(n, link_cost), n),
+            default=None,
+        )
+
+    def adopt_newest(self) -> None:
+        """Start over with the newest announcement; ``choose`` must follow."""
+        assert self.newest is not None
+        self.number = self.newest_number
+        self.priority = self.newest.priority
+        self.forgotten = False
+        self.feasible_cost = UNREACHABLE
+        self.unconfirmed = ()
+        self.sent = {}
+
+    def choose(self, link_cost: LinkCost, *, redundancy: int) -> None:
+        """Set cost and parents from the feasible neighbours."""
+        feasible = {
+            n: self.cost_via(n, link_cost)
+            for n, heard in self.heard.items()
+            if heard.number == self.number and heard.cost < self.feasible_cost
+        }
+        before = self.cost
+        self.cost = min(feasible.values(), default=UNREACHABLE)
+        best = {n for n, cost in feasible.items() if cost == self.cost}
+        if self.cost == before:
+            heard = self.heard
+            best |= {n for n in self.unconfirmed if n in heard and heard[n].number < self.number}
+        self.parents = tuple(sorted(best)[:redundancy]) if self.reachable else ()
+        self.feasible_cost = min(self.feasible_cost, self.cost)
