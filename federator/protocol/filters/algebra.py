@@ -18,6 +18,7 @@ from typing import Final
 _LONG: Final = {"#": "+/#", "/#": "/+/#"}
 _SHORT: Final = {long: short for short, long in _LONG.items()}
 
+
 def canonical(filter: str) -> str:
     """Return the one name we use for the topics that ``filter`` matches."""
     return _SHORT.get(filter, filter)

@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from federator.protocol.filters.algebra import canonical, join
+from federator.protocol.filters.sparse import is_sparse
 from federator.protocol.filters.syntax import may_travel
 from federator.protocol.filters.trie import FilterTrie
 
@@ -79,6 +80,8 @@ class Cover:
         self._remove(removed)
         for filter in added:
             self._add(filter)
+        if is_sparse(self._groups):
+            self._groups = dict(self._groups)
         change = CoverChange(tuple(sorted(self._new)), tuple(sorted(self._gone)))
         self._new, self._gone = set(), set()
         return change
@@ -94,6 +97,8 @@ class Cover:
                 self._drop(cover)
                 continue
             group.wanted.discard(filter)
+            if is_sparse(group.wanted):
+                group.wanted = set(group.wanted)
             if filter in group.witnesses:
                 unproven.add(cover)
             elif group.wanted == {cover}:
@@ -109,14 +114,12 @@ class Cover:
         while overlapping := self._cover.overlapping(joined):
             for cover in overlapping:
                 wider = join(joined, cover)
-                if wider == cover and len(overlapping) == 1:
-                    self._put_below(cover, wanted)
+                if wider == cover:  # then no other overlaps: it would overlap this one
+                    self._put_below(cover, filter)
                     return
                 group = self._drop(cover)
                 wanted = _union(wanted, group.wanted)
-                if wider == cover:
-                    witnesses = group.witnesses
-                elif wider != joined:
+                if wider != joined:
                     witnesses = witnesses | group.witnesses
                 joined = wider
         self._cover.add(joined)
@@ -124,14 +127,13 @@ class Cover:
         if wanted != {joined}:
             self._groups[joined] = _Group(wanted, witnesses)
 
-    def _put_below(self, cover: str, wanted: set[str]) -> None:
-        """Put ``wanted`` below ``cover``, which contains them all and stays."""
+    def _put_below(self, cover: str, filter: str) -> None:
+        """Put ``filter`` below ``cover``, which contains it and stays."""
         group = self._groups.get(cover)
-        if group is None:
-            if wanted == {cover}:
-                return
-            group = self._groups[cover] = _Group({cover}, {cover})
-        group.wanted = _union(group.wanted, wanted)
+        if group is not None:
+            group.wanted.add(filter)
+        elif filter != cover:
+            self._groups[cover] = _Group({cover, filter}, {cover})
 
     def _drop(self, cover: str) -> _Group:
         self._cover.discard(cover)

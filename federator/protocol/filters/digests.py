@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
 from federator.protocol.filters.keys import filter_key
+from federator.protocol.filters.sparse import is_sparse
 
 _NONE: frozenset[str] = frozenset()
 
@@ -39,6 +40,8 @@ class DigestedSet:
             if filter not in filters:
                 filters.add(filter)
                 digest ^= filter_key(filter)
+        if is_sparse(filters):
+            filters = set(filters)
         self._filters = filters or _NONE
         self._digest = digest
 

@@ -13,15 +13,13 @@ from typing import Final, TypeAlias
 
 from federator.protocol.filters.algebra import levels_of, levels_overlap
 from federator.protocol.filters.matching import levels_match
+from federator.protocol.filters.sparse import is_sparse
 
 Node: TypeAlias = dict[str, "str | Node"]
 """By level: the only filter below, or the branches below. By ``END``: the filter that ends here."""
 
 END: Final = "/"
 """No level contains a slash."""
-
-SPARSE_BYTES: Final = 256
-"""Bytes per entry above which a dictionary that shrank is rebuilt; a growing one has under 100."""
 
 
 class FilterTrie:
@@ -141,7 +139,7 @@ class FilterTrie:
                 break
             node, key = path.pop()
             node[key] = only
-        if node.__sizeof__() > SPARSE_BYTES * (len(node) + 4):
+        if is_sparse(node):
             if path:
                 parent, key = path.pop()
                 parent[key] = dict(node)

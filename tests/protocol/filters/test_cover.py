@@ -93,7 +93,8 @@ def test_a_join_that_meets_others_swallows_them():
 def test_both_names_of_match_all_are_one_subscription():
     cover = Cover()
 
-    assert cover.update(["+/#", "a"]) == CoverChange(("#",), ())
+    assert cover.update(["+/#"]) == CoverChange(("#",), ())
+    assert cover.update(["a"]) == CoverChange()
     assert cover.update(["#"]) == CoverChange()
     assert cover.update([], ["+/#"]) == CoverChange()
     assert cover.update([], ["#"]) == CoverChange(("a",), ("#",))
@@ -180,3 +181,41 @@ def test_a_cover_that_emptied_holds_no_memory():
 
     assert cover.filters == ()
     assert after - before < 10_000
+
+
+def test_a_wanted_filter_that_is_alone_again_costs_as_little_as_before():
+    wide = [f"a{i}/#" for i in range(2_000)]
+    below = [f"a{i}/b" for i in range(2_000)]
+    tracemalloc.start()
+    try:
+        cover = Cover()
+        cover.update(wide)
+        alone, _ = tracemalloc.get_traced_memory()
+        cover.update(wide)
+        again, _ = tracemalloc.get_traced_memory()
+        cover.update(below)
+        cover.update([], below)
+        released, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert cover.filters == tuple(sorted(wide))
+    assert again < 1.1 * alone
+    assert released < 1.1 * alone
+
+
+def test_a_group_that_shrank_gives_back_its_room():
+    below = [f"a/{i}" for i in range(20_000)]
+    tracemalloc.start()
+    try:
+        cover = Cover()
+        cover.update(["a/#"])
+        before, _ = tracemalloc.get_traced_memory()
+        cover.update(below)
+        cover.update([], below[1:])
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert cover.covering("a/0") == cover.covering("a/#") == "a/#"
+    assert after - before < 20_000

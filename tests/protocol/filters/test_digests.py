@@ -55,3 +55,13 @@ def test_an_empty_set_costs_its_two_slots_only():
     assert emptied.digest == 0
     assert emptied.filters is DigestedSet().filters
     assert sys.getsizeof(emptied) <= 64
+
+
+def test_a_set_that_shrank_gives_back_its_room():
+    names = [f"f/{i}" for i in range(10_000)]
+    digested = DigestedSet(names)
+
+    digested.apply(removed=names[10:])
+
+    assert digested.filters == set(names[:10])
+    assert sys.getsizeof(digested.filters) < 10_000

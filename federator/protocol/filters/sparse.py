@@ -1,0 +1,19 @@
+"""When a container that shrank should be rebuilt.
+
+CPython's dictionaries and sets keep their room when entries go, so an hour with 100,000 filters
+would be paid for ever. Rebuilding once most of the room is empty costs a constant time per removal.
+"""
+
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+BYTES_PER_ENTRY: Final = 256
+"""A container that grows, or was just rebuilt, has under 100."""
+
+ENTRIES_FREE: Final = 4
+"""Entries whose room is never worth a rebuild."""
+
+
+def is_sparse(container: dict[str, Any] | AbstractSet[str]) -> bool:
+    """Tell whether ``container`` has far more room than entries."""
+    return container.__sizeof__() > BYTES_PER_ENTRY * (len(container) + ENTRIES_FREE)
