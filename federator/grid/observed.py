@@ -72,7 +72,10 @@ def observed_mesh(statuses: Statuses, filter: str) -> Mesh:
 
 
 def mesh_fault(statuses: Statuses, filter: str, expected: Mesh) -> str | None:
-    """What differs from ``expected``, as one line; ``None`` when nothing does."""
+    """What differs from ``expected``, as one line; ``None`` when nothing does.
+
+    A non-member relays to one parent, and to one in the mesh when it has such a parent.
+    """
     for here, status in statuses.items():
         entry = _entry(status, filter)
         if entry is None:
@@ -89,8 +92,10 @@ def mesh_fault(statuses: Statuses, filter: str, expected: Mesh) -> str | None:
         if entry["member"]:
             if hops != {*parents, *children}:
                 return f"broker {here} sends to {sorted(hops)}, not {sorted({*parents, *children})}"
-        elif len(hops) != 1 or not hops <= set(parents):
-            return f"broker {here} relays to {sorted(hops)}, not to one of {parents}"
+        else:
+            wanted = tuple(p for p in parents if p in expected.members) or parents
+            if len(hops) != 1 or not hops <= set(wanted):
+                return f"broker {here} relays to {sorted(hops)}, not to one of {wanted}"
     return None
 
 

@@ -71,14 +71,21 @@ class Relay:
         self.chunks = 0
         self.bytes_relayed = 0
         self.open: set[_Connection] = set()
+        self.port = 0  # since ``listen``
         self._listener: socket.socket | None = None
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes under way now, both directions."""
+        return sum(c.forth.waiting_bytes + c.back.waiting_bytes for c in self.open)
 
     def listen(self, host: str = "127.0.0.1", port: int = 0) -> int:
         """Accept connections from now on; returns the port. Call inside the loop."""
         self._listener = socket.create_server((host, port), backlog=_BACKLOG)
         self._listener.setblocking(False)
         asyncio.get_running_loop().add_reader(self._listener, self._accept)
-        return int(self._listener.getsockname()[1])
+        self.port = int(self._listener.getsockname()[1])
+        return self.port
 
     def _accept(self) -> None:
         assert self._listener is not None
@@ -296,7 +303,7 @@ class _Queue:
         self._source = source
         self._sink = sink
         self._waiting: deque[tuple[float, bytes | _Ending]] = deque()
-        self._bytes = 0
+        self.waiting_bytes = 0
         self._paused = False
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -311,8 +318,8 @@ class _Queue:
             due = max(due, self._waiting[-1][0])  # a delay made shorter does not reorder
         self._waiting.append((due, entry))
         if isinstance(entry, bytes):
-            self._bytes += len(entry)
-            if self._bytes >= self._relay.buffer_bytes_max and not self._paused:
+            self.waiting_bytes += len(entry)
+            if self.waiting_bytes >= self._relay.buffer_bytes_max and not self._paused:
                 self._paused = True
                 self._source.pause_reading()
         if len(self._waiting) == 1:
@@ -341,9 +348,9 @@ class _Queue:
     def _hand_on(self, chunk: bytes) -> None:
         self._relay.chunks += 1
         self._relay.bytes_relayed += len(chunk)
-        self._bytes -= len(chunk)
+        self.waiting_bytes -= len(chunk)
         self._sink.write(chunk)
-        if self._paused and self._bytes <= self._relay.buffer_bytes_max // 2:
+        if self._paused and self.waiting_bytes <= self._relay.buffer_bytes_max // 2:
             self._paused = False
             self._source.resume_reading()
 
