@@ -79,9 +79,6 @@ def _explain(error: BaseException, *, debug: bool) -> int:
             return cause.code if isinstance(cause.code, int) else 0
         case KeyboardInterrupt() | click.Abort():
             return INTERRUPTED
-        case BrokenPipeError():  # the reader of our output has seen enough
-            sys.stderr.close()
-            return 0
         case click.exceptions.NoArgsIsHelpError():
             click.echo(cause.format_message(), err=True)
             return USAGE

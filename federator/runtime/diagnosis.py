@@ -178,10 +178,11 @@ def _acl_lines(facts: Facts, settings: Settings) -> tuple[str, ...]:
         lines.append(f"topic readwrite $fed/{settings.federation}/#")
     if _access("", facts.data_answer, facts.data_returned).outcome == "fail":
         lines.append("topic readwrite #")
-    if facts.version is None:
-        lines.append("topic read $SYS/broker/#")
-    elif lines and len(_missing_logs(facts)) == LOG_KINDS:
-        lines.append("topic read $SYS/broker/log/#")
+    if len(_missing_logs(facts)) == LOG_KINDS:
+        if facts.version is None:  # nothing at all under $SYS: hidden rather than switched off
+            lines.append("topic read $SYS/broker/#")
+        elif lines:
+            lines.append("topic read $SYS/broker/log/#")
     if lines and settings.broker.username:
         lines.insert(0, f"user {settings.broker.username}")
     return tuple(lines)

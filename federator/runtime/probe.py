@@ -56,6 +56,15 @@ def plain(code: mqtt5.PubAckReasonCode) -> str:
     return str(code.name).replace("_", " ").lower()
 
 
+def _take_packets(received: bytearray, publishes: list[Inbound], others: list[mqtt5.Packet]) -> int:
+    """Move whole packets out of ``received``; how many bytes they had."""
+    used = read_packets(memoryview(bytes(received)), publishes, others)
+    del received[:used]
+    if len(received) > PACKET_BYTES_MAX:
+        raise LinkError(f"a packet of more than {PACKET_BYTES_MAX} bytes")
+    return used
+
+
 class BrokerProbe:
     """One connection. An async context manager that connects and disconnects.
 
@@ -100,6 +109,10 @@ class BrokerProbe:
                 except BaseException:
                     self._writer.transport.abort()
                     raise
+        except RefusedError:
+            raise
+        except LinkError as error:
+            raise LinkError(f"{url}: {error}") from error
         except TimeoutError as error:
             raise LinkError(f"{url}: no answer within {self._seconds_max:g} s") from error
         except OSError as error:
@@ -138,14 +151,13 @@ class BrokerProbe:
         while True:
             chunk = await self._reader.read(READ_BYTES)
             if not chunk:
-                raise LinkError(f"{self._connection.url}: hung up during CONNECT: not MQTT 5?")
+                raise LinkError("hung up during CONNECT: is it an MQTT 5 broker?")
             received += chunk
             others: list[mqtt5.Packet] = []
-            used = read_packets(memoryview(bytes(received)), [], others)
-            if not used:
+            if not _take_packets(received, [], others):
                 continue
-            if not isinstance(others[0], mqtt5.ConnAckPacket):
-                raise LinkError(f"{self._connection.url}: did not answer CONNECT with CONNACK")
+            if not others or not isinstance(others[0], mqtt5.ConnAckPacket):
+                raise LinkError("did not answer CONNECT with CONNACK: is it an MQTT 5 broker?")
             self.connack = others[0]
             if self.connack.reason_code != mqtt5.ConnAckReasonCode.SUCCESS:
                 raise RefusedError(self._connection.url, self.connack)
@@ -159,8 +171,7 @@ class BrokerProbe:
                 received += chunk
                 publishes: list[Inbound] = []
                 others: list[mqtt5.Packet] = []
-                used = read_packets(memoryview(bytes(received)), publishes, others)
-                del received[:used]
+                _take_packets(received, publishes, others)
                 for packet in others:
                     self._on_packet(packet)
                 for publish, _, _ in publishes:
