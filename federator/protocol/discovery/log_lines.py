@@ -221,7 +221,7 @@ def _ends(tail: re.Pattern[str], rest: str) -> list[ClientEvent]:
     ends: list[ClientEvent] = []
     for at in tail.finditer(rest, 1):
         reason = next((group for group in at.groups() if group), "disconnected")
-        ends.append(ClientEnded(rest[: at.start()], reason))
+        ends.append(ClientEnded(rest[: at.start()], reason.removesuffix(".")))
     return ends
 
 

@@ -65,7 +65,7 @@ def _shape_of(prefix: str) -> re.Pattern[str]:
     if _EPOCH.fullmatch(prefix):
         return _EPOCH
     shape = []
-    for digits, letters, blanks, other in _RUNS.findall(prefix):
+    for digits, letters, blanks, other in _RUNS.findall(prefix.removesuffix(": ")):
         if digits:
             shape.append(r"\d+")
         elif letters:
@@ -74,4 +74,4 @@ def _shape_of(prefix: str) -> re.Pattern[str]:
             shape.append(" +")
         else:
             shape.append("[+-]" if other in "+-" else re.escape(other))
-    return re.compile("".join(shape))
+    return re.compile("".join(shape) + ": ")  # one blank: an id may begin with more

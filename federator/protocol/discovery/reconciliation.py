@@ -6,8 +6,8 @@ connection at one QoS, so they arrive in the order in which the broker made them
 describes exactly the lines before it. A few re-checks forgive a broker that does not keep to that.
 
 - **More than we know**: a subscription was never reported. Not trusted until the counts agree.
-- **Exactly the sure ones, or those and a whole class of the doubtful**: trusted, and the doubt is
-  settled.
+- **Exactly the sure ones, or the doubtful as well**: trusted, and the doubt is settled. After a gap,
+  those and one class of the doubtful will do, for that is what a restarted broker leaves.
 - **In between**: says little. Trust stays what it was.
 - **Less than the sure ones**: something vanished without a line. What we know is too much, never
   too little: who was trusted stays so, who was not gains nothing.
@@ -68,8 +68,8 @@ class ProbeCounts:
     subscribe: bool
 
 
-def compare(count: int, tally: Tally) -> tuple[Outcome, bool, bool]:
-    """Compare one count with one tally.
+def compare(count: int, tally: Tally, *, by_class: bool) -> tuple[Outcome, bool, bool]:
+    """Compare one count with one tally; ``by_class`` lets one class of doubt be alive alone.
 
     Returns:
         The outcome and, when it is ``EXACT``, whether the doubtful subscriptions of persistent
@@ -83,6 +83,8 @@ def compare(count: int, tally: Tally) -> tuple[Outcome, bool, bool]:
         return Outcome.EXACT, True, True
     if count == tally.sure:
         return Outcome.EXACT, False, False
+    if not by_class:
+        return Outcome.WITHIN, False, False
     only_persistent = count == tally.sure + tally.doubtful_persistent
     only_other = count == tally.sure + tally.doubtful_other
     if only_persistent != only_other:
@@ -199,10 +201,13 @@ class Reconciliation:
     def _judge(self, *, now_ms: Millis) -> None:
         self._recheck_at_ms = None
         tallies = dict(zip((Kind.PLAIN, Kind.SHARED), self._table.tallies(), strict=True))
-        compared = {kind: compare(count, tallies[kind]) for kind, count in self._counts.items()}
-        outcomes = [outcome for outcome, _, _ in compared.values()]
-
         trusted = isinstance(self._verdict, Trusted)
+        by_class = not trusted and not self._table.guesses
+        compared = {
+            kind: compare(count, tallies[kind], by_class=by_class)
+            for kind, count in self._counts.items()
+        }
+        outcomes = [outcome for outcome, _, _ in compared.values()]
         all_agree = len(compared) == len(Kind) and set(outcomes) == {Outcome.EXACT}
         if trusted or all_agree:
             for kind, (outcome, persistent, other) in compared.items():

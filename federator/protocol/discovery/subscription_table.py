@@ -19,6 +19,9 @@ session expired        gone                          gone                     go
 
 (Mosquitto 2.0.11 forgets the shared subscriptions of a resumed session, later ones do not.)
 
+A client marked connected is connected: what only may be so is not marked. So when as many are marked
+as the broker says are connected, we know them all (``complete``).
+
 Our own agents' clients (prefix ``federator-``) count towards the broker's number, but want nothing.
 
 Source: docs/protocol.md, section 4; Mosquitto's ``connect__on_authorised`` and ``subs.c``.
@@ -94,6 +97,12 @@ class SubscriptionTable:
         filters_max: Subscriptions stored.
         bytes_max: UTF-8 bytes of the client ids and filters stored.
         clients_max: Clients stored, with or without subscriptions.
+
+    Attributes:
+        complete: All connected clients are known.
+        guesses: Doubtful subscriptions that may never have been made.
+        refused: Entries for which there was no room.
+        revision: Grows with every change.
     """
 
     def __init__(
@@ -113,6 +122,7 @@ class SubscriptionTable:
         self._bytes = 0
         self._connected = 0
         self.complete = False
+        self.guesses = 0
         self.refused = 0
         self.revision = 0
 
@@ -233,10 +243,10 @@ class SubscriptionTable:
 
     def doubt_connected(self, id: str) -> None:
         """Perhaps this client connected."""
-        client = self._client(id)
+        self.complete = False
+        client = self._clients.get(id)
         if client is not None:
             self._doubt(client)
-            self._set_connected(client, True)
             client.fate = Fate.UNKNOWN
 
     def doubt_subscribed(self, id: str, filter: str) -> bool:
@@ -248,13 +258,17 @@ class SubscriptionTable:
             if not self._store(id, client, filter):
                 return False
             client.doubtful.add(filter)
+            self.guesses += 1
         return True
 
     def doubt_client(self, id: str) -> None:
         """Perhaps this client's connection or session ended."""
+        self.complete = False
         client = self._clients.get(id)
         if client is not None:
             self._doubt(client)
+            self._set_connected(client, False)
+            self._forget_if_empty(id, client)
 
     def doubt_filter(self, id: str, filter: str) -> None:
         """Perhaps this client unsubscribed."""
@@ -305,6 +319,7 @@ class SubscriptionTable:
                 else:
                     self._drop(id, client, filter)
             self._forget_if_empty(id, client)
+        self.guesses = 0
         self.revision += 1
 
     # On disk
