@@ -104,20 +104,25 @@ def _add_parents(topology: Topology, own: int, entry: Mapping[str, Any], is_memb
     tree = topology.trees.setdefault(core, Tree(core))
     if is_member or core == own:
         tree.members.append(own)
-    if parents := sorted(entry.get("parents", [])):
-        tree.parents[own] = parents
-        for parent in parents:
-            topology.broker(parent)
+    pairs = [(own, parent) for parent in entry.get("parents", [])]
+    pairs += [(child, own) for child in entry.get("children", [])]
+    for child, parent in pairs:
+        topology.broker(child)
+        topology.broker(parent)
+        known = tree.parents.setdefault(child, [])
+        if parent not in known:
+            known.append(parent)
+            known.sort()
 
 
 def as_text(topology: Topology) -> str:
     """Aligned lists."""
     brokers = [topology.brokers[id] for id in sorted(topology.brokers)]
-    lines = [f"{len(brokers)} brokers, {len(topology.links)} links", "", "brokers:"]
+    lines = [f"brokers: {len(brokers)}"]
     lines += columns([_broker_cells(broker) for broker in brokers], indent=2)
     links = [topology.links[pair] for pair in sorted(topology.links)]
     rows = [(f"{x.a} -- {x.b}", x.state, f"cost {x.cost}", _rtt(x)) for x in links]
-    lines += ["", "links:", *(columns(rows, indent=2) if rows else ["  none"])]
+    lines += ["", f"links: {len(links)}", *(columns(rows, indent=2) if rows else [])]
     for core in sorted(topology.trees):
         tree = topology.trees[core]
         name = f"mesh of {topology.filter!r}: " if topology.filter else ""

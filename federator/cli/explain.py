@@ -31,7 +31,8 @@ def as_text(answer: Mapping[str, Any]) -> list[str]:
     for match in answer.get("filters", []):
         lines.append(f"  {shown(match.get('filter'))}: {match.get('why', '')}")
         rest = {k: v for k, v in match.items() if k not in ("filter", "why", "key")}
-        lines += [f"    {key}: {shown(value)}" for key, value in rest.items()]
+        told = [f"{key} {shown(value)}" for key, value in rest.items() if value not in (None, [])]
+        lines.append("    " + ", ".join(told))
     if not answer.get("filters"):
         lines.append("  no filter matches")
     return lines

@@ -1,7 +1,7 @@
 """``federator status``: how the agent of this machine is doing."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +49,18 @@ def as_text(status: Mapping[str, Any]) -> list[str]:
     more = f", the first {MESHES_SHOWN}" if total > MESHES_SHOWN else ""
     lines += ["", f"meshes: {total}{more}", *table(meshes[:MESHES_SHOWN])]
     for title in ("discovery", "counters"):
-        pairs = [(k, shown(v)) for k, v in status.get(title, {}).items() if v]
+        pairs = [(k, shown(v)) for k, v in _flat(status.get(title, {})) if v]
         lines += ["", f"{title}:", *(columns(pairs, indent=2) if pairs else ["  nothing yet"])]
     return lines
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """``{"a": {"b": 1}}`` as ``a.b`` and 1."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
 
 
 def table(entries: Sequence[Mapping[str, Any]]) -> list[str]:
