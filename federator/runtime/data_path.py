@@ -8,11 +8,9 @@ a new label. What decides is in ``protocol``; what counts here is to touch bytes
 Source: docs/design.md, section 3.4; docs/protocol.md, section 5.
 """
 
+import asyncio
 import time
-from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
@@ -20,18 +18,16 @@ from mqtt5 import PublishPacket
 
 from federator.errors import DecodeError
 from federator.protocol.duplicates import DuplicateLog
-from federator.protocol.forwarding import Forwarder, Sends, TopicRoute
+from federator.protocol.forwarding import Forwarder, Sends
 from federator.protocol.frames import Frame, pack_label, unpack
 from federator.protocol.publications import RunChecker, variable_byte_integer
 from federator.protocol.types import BrokerId, Epoch
+from federator.runtime.data_counters import DataCounters, Delays
+from federator.runtime.gathering import GAP_S, Batch, OpenBatches, Pace, RouteBatches
 
 FRAME_BYTES_MAX = 262_144
 HOP_LIMIT = 64
-ARRIVALS_MAX = 1_024
 COMPLAINT_GAP_S = 60.0
-
-DELAY_BOUNDS_US = tuple(int(1_000 * 2**exponent) for exponent in range(-2, 14))
-"""Upper bounds of the delay histogram, 0.25 ms to 8.2 s; one more count is for what took longer."""
 
 _QOS_BITS = 0x06
 
@@ -46,87 +42,6 @@ class DataLink(Protocol):
 
     def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
         """Publish a ready-made QoS 1 or 2 packet."""
-
-
-@dataclass(slots=True)
-class DataCounters:
-    """Since the agent started. Most count publications; where frames count, it says so.
-
-    Attributes:
-        publications_in: Taken from our own clients.
-        publications_out: Sent in frames by us as their origin, once per publication.
-        frames_out: Frames written to neighbours' brokers, each copy counted.
-        frames_in: Frames that arrived.
-        relayed: In frames carried on for others, once per next hop.
-        delivered_publications: Handed to our own broker.
-        duplicates_suppressed: In frames that were here before.
-        no_route: Others want them, but no neighbour leads there now.
-        unwanted: Covered by our subscriptions, but wanted by nobody.
-        unknown_filters: Filter keys in frames that we have no route for (ours lags behind).
-        hop_limit_exceeded: Frames that travelled too far to be carried on.
-        malformed_frames: Frames that do not decode or that no broker would take.
-        dropped: Refused by a connection: it is down, or its queue is full.
-    """
-
-    publications_in: int = 0
-    publications_out: int = 0
-    frames_out: int = 0
-    frames_in: int = 0
-    relayed: int = 0
-    delivered_publications: int = 0
-    duplicates_suppressed: int = 0
-    no_route: int = 0
-    unwanted: int = 0
-    unknown_filters: int = 0
-    hop_limit_exceeded: int = 0
-    malformed_frames: int = 0
-    dropped: int = 0
-
-
-@dataclass(slots=True)
-class Delays:
-    """How long frames took from their origin to us, by wall clocks: skew included, never negative.
-
-    Attributes:
-        counts: Frames by ``DELAY_BOUNDS_US``.
-        sum_us: Of all delays.
-        latest: (origin, links travelled, delay in microseconds) of the latest frames.
-    """
-
-    counts: list[int] = field(default_factory=lambda: [0] * (len(DELAY_BOUNDS_US) + 1))
-    sum_us: int = 0
-    latest: deque[tuple[BrokerId, int, int]] = field(
-        default_factory=lambda: deque(maxlen=ARRIVALS_MAX)
-    )
-
-    def note(self, origin: BrokerId, links: int, delay_us: int) -> None:
-        """Take down one frame."""
-        self.counts[bisect_left(DELAY_BOUNDS_US, delay_us)] += 1
-        self.sum_us += delay_us
-        self.latest.append((origin, links, delay_us))
-
-
-class _Batch:
-    """Runs of packets that will be one frame."""
-
-    __slots__ = ("acknowledged", "count", "parts", "route", "size")
-
-    def __init__(self, route: TopicRoute, acknowledged: bool) -> None:
-        self.route = route
-        self.acknowledged = acknowledged
-        self.parts: list[memoryview] = []
-        self.size = 0
-        self.count = 0
-
-
-class _Batches:
-    """The two batches of one route: one frame holds QoS 0 or QoS 1 and 2, never both."""
-
-    __slots__ = ("acknowledged", "plain")
-
-    def __init__(self, route: TopicRoute) -> None:
-        self.plain = _Batch(route, acknowledged=False)
-        self.acknowledged = _Batch(route, acknowledged=True)
 
 
 class DataPath:
@@ -174,6 +89,9 @@ class DataPath:
         self._hop_limit = hop_limit
         self._wall_clock_us = wall_clock_us
         self._links: dict[BrokerId, DataLink] = {}
+        self._open = OpenBatches()
+        self._pace = Pace()
+        self._gap: asyncio.TimerHandle | None = None
         self._checker = RunChecker()
         topic = self.data_topic.encode()
         self._topic_field = len(topic).to_bytes(2, "big") + topic
@@ -203,9 +121,8 @@ class DataPath:
         """
         data_topic = self.data_topic
         frame_bytes_max = self._frame_bytes_max
-        seen: dict[str, _Batches | None] = {}
-        by_route: dict[TopicRoute, _Batches] = {}
-        batch: _Batch | None = None
+        seen: dict[str, RouteBatches | None] = {}
+        batch: Batch | None = None
         run_start = run_end = run_count = 0
         for packet, start, end in publishes:
             topic = packet.topic
@@ -215,7 +132,7 @@ class DataPath:
                 self._on_frame(packet.payload)
                 continue
             else:
-                batches = seen[topic] = self._batches_of(topic, by_route)
+                batches = seen[topic] = self._batches_of(topic)
             if batches is None:
                 self.counters.unwanted += 1
                 continue
@@ -229,20 +146,30 @@ class DataPath:
             batch, run_start, run_end, run_count = into, start, end, 1
         if batch is not None:
             self._add(batch, chunk[run_start:run_end], run_count)
-            for batches in by_route.values():
-                self._flush(batches.plain)
-                self._flush(batches.acknowledged)
+            self._flush_or_gather()
 
-    def _batches_of(self, topic: str, by_route: dict[TopicRoute, _Batches]) -> _Batches | None:
+    def flush(self) -> None:
+        """Send what waits for more to come. To be called before the agent leaves."""
+        if self._gap is not None:
+            self._gap.cancel()
+            self._gap = None
+        for batch in self._open:
+            self._flush(batch)
+        self._open.clear()
+
+    def _flush_or_gather(self) -> None:
+        """End a read: flush at once when idle, within ``GAP_S`` when reads come thick and fast."""
+        busy = self._pace.is_busy(time.monotonic())
+        if (self._gap is None and not busy) or self._open.keep() > self._frame_bytes_max:
+            self.flush()
+        elif self._gap is None:
+            self._gap = asyncio.get_running_loop().call_later(GAP_S, self.flush)
+
+    def _batches_of(self, topic: str) -> RouteBatches | None:
         route = self.forwarder.route_topic(topic)
-        if route is None:
-            return None
-        batches = by_route.get(route)
-        if batches is None:
-            batches = by_route[route] = _Batches(route)
-        return batches
+        return None if route is None else self._open.of(route)
 
-    def _add(self, batch: _Batch, run: memoryview, count: int) -> None:
+    def _add(self, batch: Batch, run: memoryview, count: int) -> None:
         """Add a run to a batch, which becomes a frame first when there is no room."""
         self.counters.publications_in += count
         if batch.size + len(run) > self._frame_bytes_max:
@@ -251,7 +178,7 @@ class DataPath:
         batch.size += len(run)
         batch.count += count
 
-    def _flush(self, batch: _Batch) -> None:
+    def _flush(self, batch: Batch) -> None:
         """Send what ``batch`` holds as one frame, and empty it."""
         count, route = batch.count, batch.route
         if not count:
@@ -302,7 +229,7 @@ class DataPath:
         counters.unknown_filters += route.unknown
         if first and route.deliver:
             delay_us = self._wall_clock_us() - frame.origin_time_us
-            self.delays.note(origin, frame.hops + 1, max(0, delay_us))
+            self.delays.note(origin, frame.hops + 1, delay_us)
             self._deliver(frame)
         if not route.sends:
             return
@@ -333,7 +260,7 @@ class DataPath:
         self.counters.dropped += count - taken
 
     def _send(
-        self, frame: Frame, hops: int, sends: Sends, parts: Sequence[memoryview], size: int
+        self, frame: Frame, hops: int, sends: Sends, parts: Sequence[bytes | memoryview], size: int
     ) -> int:
         """Send copies of ``frame`` to the next hops; return publications sent, of all copies."""
         sent, count = 0, frame.publications
@@ -358,7 +285,7 @@ class DataPath:
         return sent
 
     def _send_acknowledged(
-        self, link: DataLink, label: bytes, parts: Sequence[memoryview], size: int
+        self, link: DataLink, label: bytes, parts: Sequence[bytes | memoryview], size: int
     ) -> bool:
         field = self._topic_field
         length = variable_byte_integer(len(field) + 3 + len(label) + size)

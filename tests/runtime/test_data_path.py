@@ -11,6 +11,7 @@ from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding import Forwarder
 from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.data_path import FRAME_BYTES_MAX, HOP_LIMIT, DataPath
+from tests.real.polling import until
 
 US, N2, N3, FAR = BrokerId(1), BrokerId(2), BrokerId(3), BrokerId(9)
 NOW_US = 5_000_000
@@ -90,6 +91,13 @@ def parse(packet: bytes) -> PublishPacket:
     assert isinstance(parsed, PublishPacket)
     assert size == len(packet)
     return parsed
+
+
+def parse_first(frame: frames.Frame) -> str:
+    """The first letter of the topics in ``frame``."""
+    packet, _ = mqtt5.read(frame.body)
+    assert isinstance(packet, PublishPacket)
+    return packet.topic[0]
 
 
 def packet(topic: str, payload: bytes = b"x", *, qos: int = 0) -> bytes:
@@ -340,3 +348,48 @@ def test_a_new_epoch_numbers_frames_anew():
 def test_a_hop_limit_that_does_not_fit_the_header_is_refused(hop_limit: int):
     with pytest.raises(ValueError, match=str(hop_limit)):
         Agent({}, hop_limit=hop_limit)
+
+
+async def test_under_load_reads_are_gathered_and_sent_within_the_gap():
+    agent = Agent({"a/+": to(N2), "b/+": to(N2, N3)})
+    run = [packet(f"{'ab'[n % 2]}/1", b"%d" % n, qos=n % 3) for n in range(2_000)]
+
+    for one in run:
+        agent.read(one)
+    await until(
+        lambda: sum(frame.publications for frame in agent.links[N2].frames) == len(run),
+        "all were sent",
+    )
+
+    sent = agent.links[N2].frames
+    assert len(sent) < len(run) / 2
+    for route in (0, 1):
+        for acknowledged in (False, True):
+            bodies = [
+                bytes(frame.body)
+                for frame in sent
+                if frame.acknowledged == acknowledged and (parse_first(frame) == "ab"[route])
+            ]
+            mine = [
+                one for n, one in enumerate(run) if n % 2 == route and bool(n % 3) == acknowledged
+            ]
+            assert b"".join(bodies) == b"".join(mine)
+
+
+async def test_what_is_gathered_stays_within_a_frame():
+    agent = Agent({"a/+": to(N2), "b/+": to(N3)}, frame_bytes_max=1_000)
+
+    for n in range(2_000):
+        agent.read(packet(f"{'ab'[n % 2]}/1", b"x" * 100))
+        assert sum(len(part) for batch in agent.path._open for part in batch.parts) <= 1_000
+
+
+async def test_leaving_sends_what_was_gathered():
+    agent = Agent({"a/+": to(N2)})
+    for _ in range(100):
+        agent.read(packet("a/1"))
+
+    agent.path.flush()
+
+    assert sum(frame.publications for frame in agent.links[N2].frames) == 100
+    assert len(agent.links[N2].frames) < 100

@@ -1,0 +1,74 @@
+"""What the data path counts: plain integers, added up on the hot path and read when somebody asks.
+
+Source: docs/design.md, section 7.
+"""
+
+from bisect import bisect_left
+from collections import deque
+from dataclasses import dataclass, field
+
+from federator.protocol.types import BrokerId
+
+ARRIVALS_MAX = 1_024
+
+DELAY_BOUNDS_US = tuple(250 * 2**exponent for exponent in range(16))
+"""Upper bounds of the delay histogram, 0.25 ms to 8.2 s; one more count is for what took longer."""
+
+
+@dataclass(slots=True)
+class DataCounters:
+    """Since the agent started. Most count publications; where frames count, it says so.
+
+    Attributes:
+        publications_in: Taken from our own clients.
+        publications_out: Sent in frames by us as their origin, once per publication.
+        frames_out: Frames written to neighbours' brokers, each copy counted.
+        frames_in: Frames that arrived.
+        relayed: In frames carried on for others, once per next hop.
+        delivered_publications: Handed to our own broker.
+        duplicates_suppressed: In frames that were here before.
+        no_route: Others want them, but no neighbour leads there now.
+        unwanted: Covered by our subscriptions, but wanted by nobody.
+        unknown_filters: Filter keys in frames that we have no route for (ours lags behind).
+        hop_limit_exceeded: Frames that travelled too far to be carried on.
+        malformed_frames: Frames that do not decode or that no broker would take.
+        dropped: Refused by a connection: it is down, or its queue is full.
+    """
+
+    publications_in: int = 0
+    publications_out: int = 0
+    frames_out: int = 0
+    frames_in: int = 0
+    relayed: int = 0
+    delivered_publications: int = 0
+    duplicates_suppressed: int = 0
+    no_route: int = 0
+    unwanted: int = 0
+    unknown_filters: int = 0
+    hop_limit_exceeded: int = 0
+    malformed_frames: int = 0
+    dropped: int = 0
+
+
+@dataclass(slots=True)
+class Delays:
+    """How long frames took from their origin to us, by wall clocks: skew included, never negative.
+
+    Attributes:
+        counts: Frames by ``DELAY_BOUNDS_US``.
+        sum_us: Of all delays.
+        latest: (origin, links travelled, delay in microseconds) of the latest frames.
+    """
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(DELAY_BOUNDS_US) + 1))
+    sum_us: int = 0
+    latest: deque[tuple[BrokerId, int, int]] = field(
+        default_factory=lambda: deque(maxlen=ARRIVALS_MAX)
+    )
+
+    def note(self, origin: BrokerId, links: int, delay_us: int) -> None:
+        """Take down one frame."""
+        delay_us = max(0, delay_us)
+        self.counts[bisect_left(DELAY_BOUNDS_US, delay_us)] += 1
+        self.sum_us += delay_us
+        self.latest.append((origin, links, delay_us))

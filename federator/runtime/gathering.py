@@ -1,0 +1,96 @@
+"""Publications on their way into frames, and how long they may wait there.
+
+An idle agent sends what one socket read brought at once. Under load a broker wakes us for one or
+two publications at a time, thousands of times a second, and every frame costs system calls at
+every agent and broker behind us. So from ``BUSY_READS_PER_TICK`` on, batches stay open for
+``GAP_S``. Measured at 10,000 msg/s of 64 B over three hops: a third less CPU in all, a third of it
+at the relays' brokers, for 0.3 to 0.6 ms of delay.
+
+Source: docs/design.md, section 3.4.
+"""
+
+from collections.abc import Iterator
+
+from federator.protocol.forwarding import TopicRoute
+
+GAP_S = 0.001
+TICK_S = 0.01
+BUSY_READS_PER_TICK = 20
+"""From 2,000 reads a second on, publications wait for others."""
+
+
+class Batch:
+    """Runs of packets that will be one frame: QoS 0 only, or QoS 1 and 2 only."""
+
+    __slots__ = ("acknowledged", "count", "parts", "route", "size")
+
+    def __init__(self, route: TopicRoute, *, acknowledged: bool) -> None:
+        self.route = route
+        self.acknowledged = acknowledged
+        self.parts: list[bytes | memoryview] = []
+        self.size = 0
+        self.count = 0
+
+
+class RouteBatches:
+    """The two batches of one route."""
+
+    __slots__ = ("acknowledged", "plain")
+
+    def __init__(self, route: TopicRoute) -> None:
+        self.plain = Batch(route, acknowledged=False)
+        self.acknowledged = Batch(route, acknowledged=True)
+
+
+class OpenBatches:
+    """The batches of all routes, in the order in which they were opened."""
+
+    __slots__ = ("_by_route",)
+
+    def __init__(self) -> None:
+        self._by_route: dict[TopicRoute, RouteBatches] = {}
+
+    def of(self, route: TopicRoute) -> RouteBatches:
+        """The batches of ``route``, opened when there are none."""
+        batches = self._by_route.get(route)
+        if batches is None:
+            batches = self._by_route[route] = RouteBatches(route)
+        return batches
+
+    def __iter__(self) -> Iterator[Batch]:
+        for batches in self._by_route.values():
+            yield batches.plain
+            yield batches.acknowledged
+
+    def keep(self) -> int:
+        """Copy what still lies in a socket's buffer; return the bytes held in all."""
+        size = 0
+        for batch in self:
+            if batch.parts and type(batch.parts[-1]) is memoryview:
+                batch.parts = [b"".join(batch.parts)]
+            size += batch.size
+        return size
+
+    def clear(self) -> None:
+        """Forget all batches."""
+        self._by_route.clear()
+
+
+class Pace:
+    """How fast reads come, by counting them in ticks of ``TICK_S``."""
+
+    __slots__ = ("_before", "_now", "_tick")
+
+    def __init__(self) -> None:
+        self._tick = 0
+        self._before = 0
+        self._now = 0
+
+    def is_busy(self, now_s: float) -> bool:
+        """Count one read; whether this or the previous tick had ``BUSY_READS_PER_TICK``."""
+        tick = int(now_s / TICK_S)
+        if tick != self._tick:
+            self._before = self._now if tick == self._tick + 1 else 0
+            self._tick, self._now = tick, 0
+        self._now += 1
+        return self._before >= BUSY_READS_PER_TICK or self._now >= BUSY_READS_PER_TICK
