@@ -2,8 +2,7 @@
 
 The configuration asks for what federator asks of every broker, the subscription log topics, and
 leaves all limits at Mosquitto's defaults, so that what is measured here is what users have. The
-child dies with its parent: ``setpriv`` sets the parent-death signal before it becomes the broker,
-which therefore must not change its user afterwards (the kernel clears the signal when it does).
+broker must not change its user: the kernel would clear the parent-death signal of ``children``.
 
 Source: docs/ARCHITECTURE.md, "The grid"; Mosquitto's mosquitto.conf(5).
 """
@@ -22,10 +21,9 @@ from types import TracebackType
 from typing import Final, Self
 
 from federator.errors import LinkError
+from federator.grid.children import POLL_S, STOP_TIMEOUT_S, end, spawn
 
 START_TIMEOUT_S: Final = 10.0
-STOP_TIMEOUT_S: Final = 5.0
-POLL_S: Final = 0.01
 START_ATTEMPTS: Final = 3
 """Only for a port chosen here: somebody may take it before the broker does."""
 
@@ -150,7 +148,7 @@ class BrokerProcess:
 
     @property
     def pid(self) -> int:
-        """Process id of the broker itself: ``setpriv`` turns into it."""
+        """Process id of the broker itself."""
         if self._process is None:
             raise LinkError("the broker was never started")
         return self._process.pid
@@ -188,15 +186,8 @@ class BrokerProcess:
 
     async def stop(self) -> None:
         """Ends the broker cleanly (clients get their Wills out), by force when it does not obey."""
-        if self._process is None or not self.running:
-            return
-        self._process.send_signal(signal.SIGTERM)
-        self._process.send_signal(signal.SIGCONT)  # a paused process obeys nothing
-        deadline = time.monotonic() + STOP_TIMEOUT_S
-        while self.running:
-            if time.monotonic() > deadline:
-                self.kill9()
-            await asyncio.sleep(POLL_S)
+        if self._process is not None:
+            await end(self._process)
 
     async def restart(self) -> None:
         """Stops cleanly and starts again on the same port."""
@@ -246,16 +237,7 @@ class BrokerProcess:
         self.folder.mkdir(parents=True, exist_ok=True)
         conf = self.folder / "mosquitto.conf"
         conf.write_text(self.configuration(), encoding="utf-8")
-        setpriv = shutil.which("setpriv")
-        die_with_parent = [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*die_with_parent, find_mosquitto(), "-c", str(conf)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C at the terminal is for us; we end it in order
-            )
+        self._process = spawn([find_mosquitto(), "-c", str(conf)], log=self.log_path)
 
     async def _until_it_answers(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
