@@ -6,6 +6,8 @@ import ssl
 
 from mqtt5 import ConnAckPacket, ConnAckReasonCode, DisconnectPacket
 
+from federator.errors import LinkError
+
 _REFUSED = f"[Errno {errno.ECONNREFUSED}]"
 
 # The codec's reason codes are no IntEnum, whatever its stub says: neither hashable nor ordered.
@@ -18,6 +20,23 @@ _CONNACK_TEXT = {
     int(ConnAckReasonCode.UNSUPPORTED_PROTOCOL_VERSION): "the broker does not speak MQTT 5",
     int(ConnAckReasonCode.CLIENT_ID_NOT_VALID): "the broker does not accept our client id",
 }
+
+
+_CONNACK = 0x20
+_DISCONNECT = 0xE0
+_OLD_CONNACK_LENGTH = 2  # MQTT 3.1.1; MQTT 5 has at least 3
+
+
+def check_greeting(chunk: memoryview) -> None:
+    """Look at the first bytes of a connection.
+
+    Raises:
+        LinkError: When they are not those of an MQTT 5 broker.
+    """
+    if chunk[0] not in (_CONNACK, _DISCONNECT):
+        raise LinkError("this is no MQTT broker")
+    if chunk[0] == _CONNACK and len(chunk) > 1 and chunk[1] == _OLD_CONNACK_LENGTH:
+        raise LinkError("refused: the broker does not speak MQTT 5")
 
 
 def refusal(ack: ConnAckPacket) -> str:
@@ -41,7 +60,8 @@ def explain(error: BaseException | None, *, host: str) -> str:
         case ssl.SSLCertVerificationError():
             return f"TLS: certificate not accepted: {error.verify_message}"
         case ssl.SSLError():
-            return f"TLS: {(error.reason or str(error)).lower().replace('_', ' ')}"
+            reason: str = getattr(error, "reason", None) or str(error)
+            return f"TLS: {reason.lower().replace('_', ' ')}"
         case socket.gaierror():
             return f"cannot resolve {host!r}: {error.strerror}"
         case ConnectionRefusedError():

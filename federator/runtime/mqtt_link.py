@@ -33,7 +33,7 @@ from mqtt5 import (
 
 from federator.errors import LinkError
 from federator.runtime.backoff import Backoff
-from federator.runtime.mqtt_failures import dismissal, explain, refusal
+from federator.runtime.mqtt_failures import check_greeting, dismissal, explain, refusal
 from federator.runtime.mqtt_session import RECEIVE_MAX, BrokerLimits, Session
 from federator.runtime.mqtt_transport import PacketTransport
 from federator.runtime.mqtt_wire import (
@@ -325,17 +325,23 @@ class MqttLink:
 
     def _on_read(self, chunk: memoryview) -> int:
         """Handle every whole packet in ``chunk``; return where the rest begins."""
+        if not self._up:
+            check_greeting(chunk)
         publishes: list[Inbound] = []
         others: list[Packet] = []
-        failure: LinkError | None = None
+        out: Out = []
         used = 0
+        failure: LinkError | None = None
         try:
             used = read_packets(chunk, publishes, others)
         except LinkError as error:
             failure = error
-        out: Out = []
         for packet in others:
-            failure = self._on_packet(packet, out) or failure
+            try:
+                self._on_packet(packet, out)
+            except LinkError as error:  # what came before it still counts
+                failure = error
+                break
         if publishes and self._up:
             admitted = self._session.admit(publishes, out)
             self._counters.publishes_in += len(admitted)
@@ -348,22 +354,24 @@ class MqttLink:
             self._pipe.rest_in_flood(len(publishes), len(chunk))
         return used
 
-    def _on_packet(self, packet: Packet, out: Out) -> LinkError | None:
-        """Take one packet that is no PUBLISH; return why the connection must end, if it must."""
+    def _on_packet(self, packet: Packet, out: Out) -> None:
+        """Take one packet that is no PUBLISH.
+
+        Raises:
+            LinkError: When the connection must end.
+        """
         match packet:
             case ConnAckPacket():
-                return self._on_connack(packet)
+                self._on_connack(packet)
             case PingRespPacket():
-                return None
+                pass
             case DisconnectPacket():
-                return LinkError(dismissal(packet))
+                raise LinkError(dismissal(packet))
             case _:
-                return self._on_session_packet(packet, out)
+                self._on_session_packet(packet, out)
 
-    def _on_session_packet(self, packet: Packet, out: Out) -> LinkError | None:
+    def _on_session_packet(self, packet: Packet, out: Out) -> None:
         """Let the session take a packet, and report what came of it."""
-        if not self._up:
-            return LinkError(f"unexpected {type(packet).__name__} before CONNACK")
         settled = self._session.subscriptions.settled
         newly_refused = self._session.on_packet(packet, out)
         for pattern, reason in newly_refused.items():
@@ -375,14 +383,13 @@ class MqttLink:
             )
         if not settled and self._session.subscriptions.settled:
             self._handler.on_subscribed(self)
-        return None
 
-    def _on_connack(self, ack: ConnAckPacket) -> LinkError | None:
+    def _on_connack(self, ack: ConnAckPacket) -> None:
         if self._up or self._accepted is None:
-            return LinkError("a second CONNACK")
+            raise LinkError("a second CONNACK")
         if ack.reason_code != ConnAckReasonCode.SUCCESS:
             self.refused_with = ack.reason_code
-            return LinkError(refusal(ack))
+            raise LinkError(refusal(ack))
         if ack.server_keep_alive is not None:
             self._answer_in_s = ack.server_keep_alive / 2
         out: Out = []
@@ -396,7 +403,6 @@ class MqttLink:
         self._handler.on_up(self, ack.session_present)
         if self._session.subscriptions.settled:
             self._handler.on_subscribed(self)
-        return None
 
     # Life cycle
 

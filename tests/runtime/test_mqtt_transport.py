@@ -1,0 +1,55 @@
+"""The queues between us and a broker that does not keep up."""
+
+from collections import deque
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from federator.runtime.mqtt_transport import SendQueue
+
+pieces = st.lists(st.tuples(st.binary(min_size=1, max_size=30), st.integers(0, 3)), max_size=30)
+
+
+@given(pieces, st.integers(0, 200), st.integers(1, 64))
+def test_what_was_taken_leaves_in_order_and_nothing_else_does(pieces, bytes_max, batch_bytes):
+    queue = SendQueue(bytes_max)
+    taken = [piece for piece in pieces if queue.push(piece[0], piece[1], refusable=True)]
+    assert queue.bytes == sum(len(data) for data, _ in taken) <= bytes_max
+    assert queue.publications == sum(count for _, count in taken)
+
+    batches = deque[bytes]()
+    while batch := queue.pop(batch_bytes):
+        batches.append(batch)
+
+    assert b"".join(batches) == b"".join(data for data, _ in taken)
+    longest = max((len(data) for data, _ in taken), default=0)
+    assert all(len(batch) <= max(batch_bytes, longest) for batch in batches)
+    assert (queue.bytes, queue.publications, len(queue)) == (0, 0, 0)
+
+
+def test_what_cannot_be_refused_has_room_of_its_own_but_a_bounded_one():
+    queue = SendQueue(10)
+    assert queue.push(b"x" * 10, 1, refusable=True)
+
+    assert not queue.push(b"y", 1, refusable=True)
+    assert queue.push(b"z" * 10, 0, refusable=False)
+    assert not queue.push(b"z", 0, refusable=False)
+    assert queue.bytes == 20
+
+
+def test_clearing_forgets_everything():
+    queue = SendQueue(10)
+    queue.push(b"abc", 2, refusable=True)
+
+    queue.clear()
+
+    assert (queue.bytes, queue.publications, queue.pop(100)) == (0, 0, b"")
+
+
+@pytest.mark.parametrize("size", [1, 64, 1_000])
+def test_one_piece_leaves_even_when_it_is_longer_than_a_batch(size):
+    queue = SendQueue(1_000)
+    queue.push(b"x" * size, 0, refusable=True)
+
+    assert len(queue.pop(10)) == size
