@@ -12,8 +12,7 @@ from typing import Any
 
 from federator.protocol.types import Millis
 
-
-CALLS_MAX = 20_000_000
+CALLS_MAX = 2_000_000
 
 
 class RunawayError(Exception):
@@ -32,9 +31,9 @@ class Agenda:
         self.calls_made = 0
         self.calls_max = calls_max
         self._order = 0
-        self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._heap: list[tuple[int, int, Callable[..., object], tuple[Any, ...]]] = []
 
-    def at(self, when_ms: int, call: Callable[..., None], *args: Any) -> None:  # noqa: ANN401
+    def at(self, when_ms: int, call: Callable[..., object], *args: Any) -> None:  # noqa: ANN401
         """Make ``call(*args)`` at ``when_ms``, or now when that has passed."""
         self._order += 1
         due_ms = when_ms if when_ms > self.now_ms else self.now_ms

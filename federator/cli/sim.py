@@ -1,0 +1,155 @@
+"""``federator sim``: the protocol in a simulated world, one story per seed.
+
+Prints the first seed before anything else, so that a crash can be replayed too. Exit codes: 0 when
+every invariant held and every seed converged, 1 otherwise.
+"""
+
+import gc
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from itertools import repeat
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from federator.cli.options import columns
+from federator.sim import scenario, topologies
+from federator.sim.campaign import SeedResult, run_scenario
+
+VIOLATED = 1
+NODES_MAX = 1_000
+VIOLATIONS_SHOWN_MAX = 3
+LAST_EVENT_CHARS_MAX = 160
+
+
+def _run(seed: int, nodes: int, topology: str, faulty: bool) -> SeedResult:
+    """One seed, in a worker. Its garbage is collected once, at its end."""
+    gc.disable()
+    try:
+        story = scenario.draw(seed, nodes=nodes, topology=topology, faulty=faulty)
+        return run_scenario(story)
+    finally:
+        gc.enable()
+        gc.collect()
+
+
+@click.command(name="sim")
+@click.option("--nodes", type=click.IntRange(2, NODES_MAX), default=25, show_default=True)
+@click.option("--seeds", type=click.IntRange(1), default=200, show_default=True, help="How many.")
+@click.option("--seed", "first", type=click.IntRange(0), default=0, help="The first. [0]")
+@click.option(
+    "--topology",
+    type=click.Choice([topologies.ANY, *topologies.NAMES]),
+    default=topologies.ANY,
+    show_default=True,
+)
+@click.option("--faults/--no-faults", "faulty", default=True, help="Let things go wrong. [yes]")
+@click.option("--workers", type=click.IntRange(1), help="Processes. [one per core]")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per seed, and a summary.")
+def command(
+    nodes: int,
+    seeds: int,
+    first: int,
+    topology: str,
+    faulty: bool,
+    workers: int | None,
+    as_json: bool,
+) -> None:
+    """Run the protocol in a simulated world, checking every invariant after every event."""
+    if not as_json:
+        click.echo(f"seed {first} and the {seeds - 1} after it, {nodes} nodes, {topology}")
+    sys.stdout.flush()
+    results: list[SeedResult] = []
+    for result in _results(range(first, first + seeds), nodes, topology, faulty, workers):
+        if as_json:
+            click.echo(json.dumps(asdict(result)))
+        results.append(result)
+    violated = [result for result in results if result.violation is not None]
+    if as_json:
+        click.echo(json.dumps(_summary(results)))
+    else:
+        _print_table(results)
+        for result in violated[:VIOLATIONS_SHOWN_MAX]:
+            _print_violation(result, topology, faulty)
+        if len(violated) > VIOLATIONS_SHOWN_MAX:
+            click.echo(f"{len(violated)} seeds violated something: {[r.seed for r in violated]}")
+    if violated:
+        sys.exit(VIOLATED)
+
+
+def _results(
+    seeds: Sequence[int], nodes: int, topology: str, faulty: bool, workers: int | None
+) -> Iterator[SeedResult]:
+    workers = min(workers or os.cpu_count() or 1, len(seeds))
+    progress = Progress(
+        TextColumn("simulating"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
+    arguments = (seeds, repeat(nodes), repeat(topology), repeat(faulty))
+    with progress:
+        if workers == 1:
+            yield from progress.track(map(_run, *arguments), total=len(seeds))
+            return
+        with ProcessPoolExecutor(workers) as pool:
+            yield from progress.track(pool.map(_run, *arguments, chunksize=2), total=len(seeds))
+
+
+def _summary(results: Sequence[SeedResult]) -> dict[str, object]:
+    converged = sorted(r.converged_ms for r in results if r.converged_ms is not None)
+    fired: Counter[str] = Counter()
+    for result in results:
+        fired.update(result.fired.keys())
+    return {
+        "seeds": len(results),
+        "violations": [
+            {"seed": r.seed, "invariant": r.violation.invariant}
+            for r in results
+            if r.violation is not None
+        ],
+        "converged_ms_median": converged[len(converged) // 2] if converged else None,
+        "converged_ms_max": converged[-1] if converged else None,
+        "events": sum(result.calls for result in results),
+        "fired_in_share_of_seeds": {
+            name: round(count / len(results), 4) for name, count in sorted(fired.items())
+        },
+    }
+
+
+def _print_table(results: Sequence[SeedResult]) -> None:
+    summary = _summary(results)
+    shares = summary["fired_in_share_of_seeds"]
+    assert isinstance(shares, dict)
+    violations = sum(result.violation is not None for result in results)
+    rows = [
+        ("seeds", summary["seeds"]),
+        ("events", summary["events"]),
+        ("violations", violations),
+        ("converged, median ms", summary["converged_ms_median"]),
+        ("converged, slowest ms", summary["converged_ms_max"]),
+    ]
+    click.echo("\n".join(columns(rows)))
+    click.echo("share of seeds in which it happened:")
+    click.echo("\n".join(columns([(n, f"{100 * s:.1f} %") for n, s in shares.items()], indent=2)))
+
+
+def _print_violation(result: SeedResult, topology: str, faulty: bool) -> None:
+    violation = result.violation
+    assert violation is not None
+    again = f"federator sim --nodes {result.nodes} --topology {topology} --seed {result.seed}"
+    click.echo("")
+    click.echo(f"seed {result.seed} ({result.topology}) at {violation.at_ms} ms")
+    click.echo(f"  {violation.invariant}: {violation.detail}")
+    for event in violation.last_events:
+        click.echo(f"  {event[:LAST_EVENT_CHARS_MAX]}")
+    click.echo(f"  again: {again} --seeds 1 --workers 1{'' if faulty else ' --no-faults'}")

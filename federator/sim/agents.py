@@ -1,0 +1,55 @@
+"""One simulated agent process: the real node and data plane, and what a process adds to them.
+
+What survives the process (``Disk``) is kept apart from what dies with it (``Agent``), so a restart
+cannot inherit by accident what a real one would have lost.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from federator.protocol.events import Event
+from federator.protocol.node import Node
+from federator.protocol.types import BrokerId, ConnId, Epoch, Millis
+from federator.sim.data import DataPlane
+from federator.sim.network import Connection, Dialler
+
+INBOX_MAX = 1_020
+"""Messages a broker keeps for a client that does not read: Mosquitto's default queue."""
+
+
+@dataclass(slots=True)
+class Disk:
+    """What an agent finds again when it starts."""
+
+    epoch: Epoch = Epoch(0)
+
+
+@dataclass(slots=True, eq=False)
+class Agent:
+    """A running agent process.
+
+    Attributes:
+        life: Which incarnation of this agent, counted from 1; calls meant for another are ignored.
+        clock_offset_ms: Its monotonic clock minus the world's.
+        subscribed: It is connected to its own broker: what neighbours publish there reaches it.
+        pauses: Faults that keep it stopped (SIGSTOP).
+        inbox: What waits for a paused agent, in order: events, and frames as bytes.
+        armed_at_ms: The world's instant of the earliest wake-up already on the agenda.
+        reach: The connection that the data plane uses for each neighbour.
+    """
+
+    id: BrokerId
+    life: int
+    node: Node
+    data: DataPlane
+    clock_offset_ms: int
+    subscribed: bool = False
+    pauses: int = 0
+    pause_ticket: int = 0
+    inbox: deque[Event | bytes] = field(default_factory=deque)
+    armed_at_ms: Millis | None = None
+    connections: dict[ConnId, tuple[Connection, Dialler]] = field(default_factory=dict)
+    diallers: dict[str, Dialler] = field(default_factory=dict)
+    reach: dict[BrokerId, ConnId] = field(default_factory=dict)
+    connections_made: int = 0
+    local_failures: int = 0

@@ -1,0 +1,170 @@
+"""Tells the story of one seed: faults first, then healing, then the demand to converge.
+
+Invariants are checked after every event of both phases. After healing the federation has a bound,
+derived from the timers, to converge; then one probe from every broker must reach every broker that
+wants it exactly once.
+
+Source: testing.md, "The simulator".
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from federator.protocol.types import BrokerId
+from federator.sim import convergence
+from federator.sim.agenda import RunawayError
+from federator.sim.faults import schedule
+from federator.sim.invariants import Invariants, topic_matches
+from federator.sim.scenario import TOPICS, Scenario
+from federator.sim.watcher import InvariantError
+from federator.sim.world import World
+
+CHECK_EVERY_MS = 250
+COMPLAINTS_SHOWN_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """What went wrong in a seed, and just before."""
+
+    invariant: str
+    detail: str
+    at_ms: int
+    last_events: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SeedResult:
+    """One seed's outcome.
+
+    Attributes:
+        converged_ms: Time from healing to convergence, or ``None``.
+        bound_ms: What it was allowed.
+        fired: How often each fault, message and notice occurred.
+        calls: Calls on the world's agenda: what the seed cost.
+    """
+
+    seed: int
+    topology: str
+    nodes: int
+    converged_ms: int | None
+    bound_ms: int
+    fired: dict[str, int] = field(default_factory=dict)
+    calls: int = 0
+    violation: Violation | None = None
+
+
+def run_scenario(scenario: Scenario) -> SeedResult:
+    """Run one seed to its end or to the first violation."""
+    invariants = Invariants()
+    world = World(scenario.plan, seed=scenario.seed, watcher=invariants)
+    invariants.attach(world)
+    bound_ms = convergence.bound_ms(scenario.plan)
+    converged_ms: int | None = None
+    violation: Violation | None = None
+    try:
+        _play(world, scenario)
+        converged_ms = _converge(world, scenario.heal_ms, bound_ms)
+        if scenario.stays:
+            world.run_until(scenario.heal_ms + bound_ms)
+            _demand_convergence(world, "stays_converged")
+    except InvariantError as error:
+        violation = _violation(world, error.invariant, error.detail)
+    except RunawayError as error:
+        violation = _violation(world, "no_storm", str(error))
+    except AssertionError as error:
+        violation = _violation(world, "assertion", str(error))
+    return SeedResult(
+        seed=scenario.seed,
+        topology=scenario.topology,
+        nodes=len(scenario.plan.ids),
+        converged_ms=converged_ms,
+        bound_ms=bound_ms,
+        fired=_fired(world),
+        calls=world.agenda.calls_made,
+        violation=violation,
+    )
+
+
+def _play(world: World, scenario: Scenario) -> None:
+    """The faulty phase."""
+    schedule(world, scenario.faults)
+    for change in scenario.changes:
+        world.agenda.at(change.at_ms, world.set_filters, change.node, change.filters)
+    for item in scenario.publications:
+        world.agenda.at(item.at_ms, world.publish, item.node, item.topic, item.count)
+    world.run_until(scenario.heal_ms)
+    world.wires.loss = 0.0
+    world.wires.duplication = 0.0
+
+
+def _converge(world: World, heal_ms: int, bound_ms: int) -> int:
+    """Run until converged and a probe proves it; how long it took.
+
+    What looks converged may still change within the bound, when the last echo of a fault arrives.
+    So a probe that missed somebody is repeated then; one that came twice is never right.
+    """
+    while True:
+        late = world.now_ms >= heal_ms + bound_ms
+        if late:
+            _demand_convergence(world, "converges")
+        if next(convergence.complaints(world), None) is None:
+            converged_ms = world.now_ms - heal_ms
+            missed = _probe(world)
+            if not missed:
+                return converged_ms
+            if late:
+                raise InvariantError("probe_reaches_each_once", missed)
+        world.run_until(world.now_ms + CHECK_EVERY_MS)
+
+
+def _demand_convergence(world: World, invariant: str) -> None:
+    found = []
+    for complaint in convergence.complaints(world):
+        found.append(complaint)
+        if len(found) == COMPLAINTS_SHOWN_MAX:
+            break
+    if found:
+        raise InvariantError(invariant, "; ".join(found))
+
+
+def _probe(world: World) -> str:
+    """Publish once from every broker; whom that missed, or nothing when it reached everyone."""
+    probes: dict[int, frozenset[BrokerId]] = {}
+    for part in convergence.parts_of(world):
+        wanted = {
+            topic: frozenset(
+                id
+                for filter, who in part.subscribers.items()
+                if topic_matches(filter, topic)
+                for id in who
+            )
+            for topic in TOPICS
+        }
+        asked_for = [topic for topic in TOPICS if wanted[topic]]
+        for at, id in enumerate(sorted(part.ids) if asked_for else ()):
+            topic = asked_for[at % len(asked_for)]
+            probes[world.publish(id, topic)[0]] = wanted[topic] - {id}
+    delay_ms = max((link.delay_ms_max for link in world.plan.links), default=0)
+    world.run_until(world.now_ms + len(world.plan.ids) * (delay_ms + 1))
+    missed = ""
+    for number, expected in probes.items():
+        got = world.delivered[number]
+        detail = (
+            f"{world.topics[number]!r} from {world.origins[number]} reached {dict(got)},"
+            f" wanted {sorted(expected)}"
+        )
+        if any(times != 1 for times in got.values()) or not set(got) <= expected:
+            raise InvariantError("probe_reaches_each_once", detail)
+        if set(got) != expected:
+            missed = missed or detail
+    return missed
+
+
+def _fired(world: World) -> dict[str, int]:
+    return dict(sorted(Counter(world.fired).items()))
+
+
+def _violation(world: World, invariant: str, detail: str) -> Violation:
+    events = tuple(f"{at_ms:>8} ms  {id:>4}  {what}" for at_ms, id, what in world.trace)
+    return Violation(invariant, detail, world.now_ms, events)

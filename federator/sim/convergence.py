@@ -1,0 +1,166 @@
+"""What must become true once nothing goes wrong any more, and by when.
+
+For every filter and every connected part of what is left: one core, the right one; a mesh that
+spans all brokers with subscribers, on whose edges both ends agree; nothing left of meshes that
+nobody wants. The bound is the sum of the timers that can stand in the way, one after the other.
+
+Source: testing.md, "The simulator", LIVENESS; papers/federator.txt, Theorem 2.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from federator.protocol.types import BrokerId
+from federator.sim.agents import Agent
+from federator.sim.network import Link
+from federator.sim.topologies import connected_parts
+from federator.sim.wires import BROKER_PATIENCE_MS
+from federator.sim.world import World, WorldPlan
+
+
+def bound_ms(plan: WorldPlan) -> int:
+    """How long after healing the federation may take to converge.
+
+    In order, each at its worst: a broker drops a client that died on a silent path, and publishes
+    its Will; the last back-off ends; both ends hear each other; the last word of a core that died
+    expires everywhere; a round of solicits or refreshes goes out and comes back; the hand-over
+    ends.
+    """
+    p = plan.parameters
+    delay_ms = max((link.delay_ms_max for link in plan.links), default=0)
+    crossing_ms = len(plan.ids) * (delay_ms + p.improvement_hold_ms + p.core_ann_gap_ms)
+    lifetime_ms = p.core_lifetime_intervals * p.core_ann_interval_ms
+    return (
+        BROKER_PATIENCE_MS
+        + plan.reconnect_ms_max
+        + p.hello_timeout_ms
+        + 2 * (p.hello_interval_ms + delay_ms)
+        + lifetime_ms
+        + p.core_ann_interval_ms
+        + p.solicit_timeout_ms
+        + 3 * crossing_ms
+        + 2 * p.list_request_gap_ms
+        + p.handover_ms
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Brokers that can reach each other, and what their clients want."""
+
+    ids: frozenset[BrokerId]
+    subscribers: dict[str, frozenset[BrokerId]]
+
+
+def parts_of(world: World) -> list[Part]:
+    """The connected parts of what runs."""
+    alive = {id for id in world.plan.ids if id in world.agents and world.brokers[id].running}
+    links: list[Link] = [
+        (link.a, link.b) for link in world.plan.links if link.a in alive and link.b in alive
+    ]
+    parts = []
+    for ids in connected_parts(alive, links):
+        wanted: dict[str, set[BrokerId]] = {}
+        for id in ids:
+            for filter in world.filters[id]:
+                wanted.setdefault(filter, set()).add(id)
+        subscribers = {filter: frozenset(who) for filter, who in sorted(wanted.items())}
+        parts.append(Part(frozenset(ids), subscribers))
+    return parts
+
+
+def complaints(world: World) -> Iterator[str]:
+    """Everything that is not as it must become; empty when converged."""
+    for part in parts_of(world):
+        agents = {id: world.agents[id] for id in sorted(part.ids)}
+        yield from _links_missing(world, agents)
+        for filter, subscribers in part.subscribers.items():
+            yield from _mesh_wrong(world, agents, filter, subscribers)
+        yield from _leftovers(agents, part)
+
+
+def _links_missing(world: World, agents: dict[BrokerId, Agent]) -> Iterator[str]:
+    for link in world.plan.links:
+        for here, there in ((link.a, link.b), (link.b, link.a)):
+            if here in agents and there in agents and there not in agents[here].reach:
+                yield f"{here} does not reach {there}"
+
+
+def _mesh_wrong(
+    world: World, agents: dict[BrokerId, Agent], filter: str, subscribers: frozenset[BrokerId]
+) -> Iterator[str]:
+    cores = {id: core_of(agent, filter) for id, agent in agents.items()}
+    agreed = set(cores.values())
+    core = cores[min(agents)]
+    if len(agreed) != 1 or core is None:
+        yield f"{filter!r}: cores {cores}"
+        return
+    if core not in agents:
+        yield f"{filter!r}: core {core} is not in this part"
+        return
+    smallest = min(_rank(world, id) for id in subscribers)
+    members = {id for id in agents if is_member(agents[id], filter, core)}
+    if _rank(world, core) > smallest:
+        yield f"{filter!r}: core {core}, but {smallest} has subscribers"
+    if core not in subscribers and not children(agents[core], filter, core):
+        yield f"{filter!r}: core {core} has neither subscribers nor children"
+    for id, agent in agents.items():
+        for parent in parents(agent, core) if id in members and id != core else ():
+            if parent not in agents or id not in children(agents[parent], filter, core):
+                yield f"{filter!r}: {id} has parent {parent}, which does not know it"
+        for child in children(agent, filter, core):
+            if child not in members or id not in parents(agents[child], core):
+                yield f"{filter!r}: {id} has child {child}, which does not know it"
+    cut_off = subscribers - _spanned(agents, filter, core)
+    if cut_off:
+        yield f"{filter!r}: core {core} does not reach {sorted(cut_off)}"
+
+
+def _spanned(agents: dict[BrokerId, Agent], filter: str, core: BrokerId) -> set[BrokerId]:
+    """Whom the mesh reaches from its core, child by child."""
+    reached, border = {core}, [core]
+    while border:
+        for child in children(agents[border.pop()], filter, core):
+            if child not in reached and child in agents:
+                reached.add(child)
+                border.append(child)
+    return reached
+
+
+def _leftovers(agents: dict[BrokerId, Agent], part: Part) -> Iterator[str]:
+    for id, agent in agents.items():
+        for filter, state in agent.node.meshes.states.items():
+            if filter not in part.subscribers:
+                yield f"{filter!r}: {id} still knows it ({state})"
+            elif state.previous is not None:
+                yield f"{filter!r}: {id} still hands over from {state.previous}"
+
+
+# What a node thinks.
+
+
+def core_of(agent: Agent, filter: str) -> BrokerId | None:
+    """The core that ``agent`` follows for ``filter``."""
+    state = agent.node.meshes.states.get(filter)
+    return None if state is None else state.core
+
+
+def parents(agent: Agent, core: BrokerId) -> tuple[BrokerId, ...]:
+    """Next hops towards ``core``."""
+    return agent.node.meshes.parents_of(core)
+
+
+def children(agent: Agent, filter: str, core: BrokerId) -> list[BrokerId]:
+    """Neighbours that chose ``agent`` as a parent for ``filter``."""
+    return agent.node.meshes.children_of(core, filter)
+
+
+def is_member(agent: Agent, filter: str, core: BrokerId) -> bool:
+    """Does ``agent`` belong to the filter's mesh, as it sees it?"""
+    if agent.id == core:
+        return True
+    return filter in agent.node.meshes.memberships.filters_of(core)
+
+
+def _rank(world: World, id: BrokerId) -> tuple[int, BrokerId]:
+    return (world.plan.priorities.get(id, 0), id)

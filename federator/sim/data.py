@@ -1,0 +1,125 @@
+"""The data plane of one simulated agent: the real frames, duplicate log and route tables.
+
+Only the sockets are missing. A publication is a real PUBLISH packet whose payload is its number in
+this world, so that the watchers can follow it.
+
+Source: docs/design.md, section 3.4.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import mqtt5
+
+from federator.protocol.duplicates import DuplicateLog
+from federator.protocol.filters import matches
+from federator.protocol.forwarding import Forwarder, Sends
+from federator.protocol.frames import Frame, pack_label, unpack
+from federator.protocol.types import BrokerId, Epoch
+
+HOP_LIMIT = 255
+"""The most a frame can say, so that the watchers see a loop before the limit hides it."""
+
+NUMBER_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """What one agent does with one frame.
+
+    Attributes:
+        hops: Links the copies will have travelled before the next one.
+        sends: Next hops, each with the wire mask of the filters it must carry on.
+        deliver: Publish the body on our broker.
+    """
+
+    frame: Frame
+    hops: int
+    sends: Sends
+    deliver: bool
+
+
+class DataPlane:
+    """Routes publications and frames as the runtime's data path does.
+
+    Args:
+        self_id: Our broker id.
+        epoch: Our incarnation.
+    """
+
+    def __init__(self, self_id: BrokerId, epoch: Epoch) -> None:
+        self.forwarder = Forwarder()
+        self.log = DuplicateLog()
+        self._self_id = self_id
+        self._epoch = epoch
+        self._seq = 0
+        self._cover: tuple[str, ...] = ()
+
+    def renew(self, epoch: Epoch) -> None:
+        """Number frames from the start, under a newer epoch."""
+        self._epoch = epoch
+        self._seq = 0
+
+    def routes_changed(self) -> None:
+        """Subscribe on our broker what others want now."""
+        change = self.forwarder.cover_change()
+        if change.subscribe or change.unsubscribe:
+            self._cover = tuple(self.forwarder.cover)
+
+    def publish(self, topic: str, numbers: range) -> Passage | None:
+        """A client of our broker publishes a batch on ``topic``; ``None`` when nobody wants it."""
+        if not any(matches(filter, topic) for filter in self._cover):
+            return None
+        route = self.forwarder.route_topic(topic)
+        if route is None or not route.sends:
+            return None
+        body = b"".join(
+            mqtt5.PublishPacket(topic, number.to_bytes(NUMBER_BYTES, "big")).write()
+            for number in numbers
+        )
+        self._seq += 1
+        frame = Frame(
+            acknowledged=False,
+            hops=0,
+            hop_limit=HOP_LIMIT,
+            sender=self._self_id,
+            origin=self._self_id,
+            epoch=self._epoch,
+            seq=self._seq,
+            origin_time_us=0,
+            publications=len(numbers),
+            keys=route.keys,
+            mask=0,  # each send has its own
+            body=memoryview(body),
+        )
+        return Passage(frame, 0, route.sends, deliver=False)
+
+    def receive(self, payload: bytes) -> Passage | None:
+        """A frame arrived on our broker; ``None`` when it brings nothing new."""
+        frame = unpack(payload)
+        first, new = self.log.admit(
+            frame.origin, frame.epoch, frame.seq, k=frame.k, mask=frame.mask
+        )
+        if not first and not new:
+            return None
+        route = self.forwarder.route_frame(
+            frame.keys, new, sender=frame.sender, origin=frame.origin
+        )
+        hops = frame.hops + 1
+        sends = route.sends if hops < frame.hop_limit else ()
+        return Passage(frame, hops, sends, deliver=first and route.deliver)
+
+    def copy_for(self, passage: Passage, mask: bytes) -> bytes:
+        """The copy of a passing frame that is responsible for ``mask``."""
+        label = pack_label(passage.frame, hops=passage.hops, sender=self._self_id, mask=mask)
+        return label + passage.frame.body
+
+
+def publications_of(frame: Frame) -> Iterator[tuple[int, str]]:
+    """The number and the topic of each publication in the body."""
+    body = frame.body
+    while body:
+        packet, size = mqtt5.read(body)
+        assert isinstance(packet, mqtt5.PublishPacket), "a body holds PUBLISH packets only"
+        yield int.from_bytes(packet.payload, "big"), packet.topic
+        body = body[size:]
