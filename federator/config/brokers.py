@@ -27,6 +27,9 @@ from federator.protocol.types import BROKER_ID_MAX
 WholeNumber = Annotated[int, Strict()]
 """An integer and nothing that could be read as one."""
 
+PASSWORD_BYTES_MAX = 65_535  # MQTT's own bound
+USERNAME_CHARACTERS_MAX = 1_024
+
 _Id = Annotated[int, Strict(), Field(ge=0, le=BROKER_ID_MAX)]
 
 
@@ -56,9 +59,12 @@ class Section(BaseModel):
 class Credentials(Section):
     """Who we are to a broker. Files are checked when the configuration is loaded."""
 
-    username: str | None = Field(default=None, description="MQTT user name.")
+    username: str | None = Field(
+        default=None, max_length=USERNAME_CHARACTERS_MAX, description="MQTT user name."
+    )
     password: SecretStr | None = Field(
         default=None,
+        max_length=PASSWORD_BYTES_MAX // 4,
         description="MQTT password. The configuration file must then be closed to others.",
     )
     password_file: Path | None = Field(
@@ -95,8 +101,20 @@ class Credentials(Section):
         if self.password is not None:
             return self.password.get_secret_value().encode()
         if self.password_file is not None:
-            return self.password_file.read_bytes().split(b"\n", 1)[0].rstrip(b"\r")
+            with self.password_file.open("rb") as file:
+                return file.readline(PASSWORD_BYTES_MAX).rstrip(b"\r\n")
         return None
+
+    def verifying_context(self, now: datetime) -> ssl.SSLContext:
+        """A context that verifies whom we call and presents our certificate.
+
+        Raises:
+            ValueError: A certificate or key is not usable; the text says how to mend it.
+            OSError: A file cannot be read.
+        """
+        return client_context(
+            ca_file=self.ca_file, cert_file=self.cert_file, key_file=self.key_file, now=now
+        )
 
 
 class Connection(Credentials):
@@ -110,17 +128,8 @@ class Connection(Credentials):
         return Address.parse(self.url)
 
     def tls_context(self, now: datetime) -> ssl.SSLContext | None:
-        """A verifying context for ``mqtts://``, ``None`` for ``mqtt://``.
-
-        Raises:
-            ValueError: A certificate or key is not usable; the text says how to mend it.
-            OSError: A file cannot be read.
-        """
-        if not self.address.tls:
-            return None
-        return client_context(
-            ca_file=self.ca_file, cert_file=self.cert_file, key_file=self.key_file, now=now
-        )
+        """A verifying context for ``mqtts://``, ``None`` for ``mqtt://``. Raises as above."""
+        return self.verifying_context(now) if self.address.tls else None
 
     @model_validator(mode="after")
     def _tls_files_have_a_use(self) -> Self:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr, ValidationError
 
-from federator.config.brokers import Connection
+from federator.config.brokers import Credentials
 from federator.config.complaints import first_complaint
 from federator.config.positions import Location, line_of
 from federator.config.settings import Settings
@@ -28,6 +28,7 @@ NO_INPUT, NO_PERMISSION, CONFIG = 66, 77, 78
 """Exit codes of sysexits.h."""
 
 CONFIG_BYTES_MAX = 4_194_304
+LINE_CHARACTERS_MAX = 900
 ENVIRONMENT_PREFIX = "FEDERATOR_"
 _LINE_IN_MESSAGE = re.compile(r" \(at line (\d+), column \d+\)$| \(at end of document\)$")
 
@@ -44,10 +45,10 @@ class _Source:
         """``complaint`` about the value at ``location``."""
         for length in range(len(location), 0, -1):
             if variable := self.variables.get(location[:length]):
-                return ConfigError(f"${variable}: {complaint}", exit_code=exit_code)
+                return _refusal(f"${variable}: {complaint}", exit_code)
         line = line_of(self.text, location)
         place = self.name if line is None else f"{self.name}:{line}"
-        return ConfigError(f"{place}: {complaint}", exit_code=exit_code)
+        return _refusal(f"{place}: {complaint}", exit_code)
 
 
 def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
@@ -69,7 +70,7 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
         complaint = first_complaint(error, Settings, lambda at: line_of(source.text, at))
         raise source.error(complaint.location, complaint.text) from None
     _check_secrets(path, settings, source)
-    _check_connections(settings, source)
+    _check_certificates(settings, source)
     return settings
 
 
@@ -79,17 +80,17 @@ def _read(path: Path, source: _Source) -> dict[str, Any]:
             data = file.read(CONFIG_BYTES_MAX + 1)
     except (FileNotFoundError, NotADirectoryError):
         text = f"{path}: no such file: name the configuration with -c FILE"
-        raise ConfigError(text, exit_code=NO_INPUT) from None
+        raise _refusal(text, NO_INPUT) from None
     except PermissionError:
         text = f"{path}: not readable by this user: change its owner or mode"
-        raise ConfigError(text, exit_code=NO_PERMISSION) from None
+        raise _refusal(text, NO_PERMISSION) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         text = f"{path}: {reason.lower()}: name a readable TOML file"
-        raise ConfigError(text, exit_code=NO_INPUT) from None
+        raise _refusal(text, NO_INPUT) from None
     if len(data) > CONFIG_BYTES_MAX:
         text = f"{path}: larger than {CONFIG_BYTES_MAX} bytes: name a configuration file"
-        raise ConfigError(text, exit_code=CONFIG)
+        raise _refusal(text, CONFIG)
     try:
         source.text = data.decode("utf-8").replace("\r\n", "\n")
         return tomllib.loads(source.text)
@@ -100,19 +101,21 @@ def _read(path: Path, source: _Source) -> dict[str, Any]:
         text = f"{path}: nested too deeply: no key here needs nesting"
     except ValueError as error:  # includes TOMLDecodeError
         text = f"{path}:{_syntax_complaint(str(error), source.text)}"
-    raise ConfigError(text, exit_code=CONFIG)
+    raise _refusal(text, CONFIG)
 
 
 def _syntax_complaint(message: str, text: str) -> str:
     found = _LINE_IN_MESSAGE.search(message)
     if found is None:  # Python's own limits, e.g. on the digits of a number
-        return f" {_one_line(message)}: shorten the value"
+        return f" {message}: shorten the value"
     line = int(found.group(1)) if found.group(1) else text.rstrip("\n").count("\n") + 1
-    return f"{line}: TOML syntax: {_one_line(message[: found.start()])}: mend this line"
+    return f"{line}: TOML syntax: {message[: found.start()]}: mend this line"
 
 
-def _one_line(text: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in text)[:160]
+def _refusal(text: str, exit_code: int) -> ConfigError:
+    """One line, whatever names of files and values it quotes."""
+    printable = "".join(c if c.isprintable() else "?" for c in text)
+    return ConfigError(printable[:LINE_CHARACTERS_MAX], exit_code=exit_code)
 
 
 def _overlay(values: dict[str, Any], environ: Mapping[str, str], source: _Source) -> None:
@@ -121,6 +124,8 @@ def _overlay(values: dict[str, Any], environ: Mapping[str, str], source: _Source
         if not variable.upper().startswith(ENVIRONMENT_PREFIX):
             continue
         names = variable[len(ENVIRONMENT_PREFIX) :].lower().split("__")
+        if len(names) == 1:
+            _check_underscores(variable, environ[variable])
         if names[0] not in Settings.model_fields or len(names) > 2:
             continue
         section = Settings.model_fields[names[0]].annotation
@@ -135,6 +140,17 @@ def _overlay(values: dict[str, Any], environ: Mapping[str, str], source: _Source
                 continue  # validation complains about the section itself
         model = section if isinstance(section, type) and is_section else Settings
         target[names[-1]] = _from_text(model, names[-1], environ[variable])
+
+
+def _check_underscores(variable: str, value: str) -> None:
+    """Catch FEDERATOR_BROKER_ID, unless an orchestrator set it (its values are addresses)."""
+    section, _, key = variable[len(ENVIRONMENT_PREFIX) :].lower().partition("_")
+    info = Settings.model_fields.get(section)
+    keys = getattr(info.annotation, "model_fields", {}) if info is not None else {}
+    if key in keys and not value.startswith(("tcp://", "udp://")):
+        wanted = f"{ENVIRONMENT_PREFIX}{section.upper()}__{key.upper()}"
+        text = f"${variable}: one underscore between section and key: write {wanted}"
+        raise _refusal(text, CONFIG)
 
 
 def _from_text(model: type[BaseModel], name: str, text: str) -> object:
@@ -169,6 +185,9 @@ def _check_secrets(path: Path | None, settings: Settings, source: _Source) -> No
             file: Path | None = getattr(holder, key)
             if file is not None:
                 _check_secret_file(file, (*location, key), source)
+                if key == "password_file" and not holder.secret():
+                    what = f"{file}: its first line is empty: write the password there"
+                    raise source.error((*location, key), what)
 
 
 def _check_secret_file(file: Path, location: Location, source: _Source) -> None:
@@ -189,32 +208,31 @@ def _check_secret_file(file: Path, location: Location, source: _Source) -> None:
         raise source.error(location, what, NO_PERMISSION)
 
 
-def _check_connections(settings: Settings, source: _Source) -> None:
+def _check_certificates(settings: Settings, source: _Source) -> None:
     now = datetime.now(UTC)
-    for at, connection in settings.connections():
+    for at, holder in settings.credential_holders():
         location = _location(at)
         try:
-            connection.tls_context(now)
+            if holder.ca_file is not None or holder.cert_file is not None:
+                holder.verifying_context(now)
         except FileNotFoundError as error:
-            key = _key_of(connection, str(error.filename))
-            raise source.error(
-                (*location, key), f"{error.filename}: no such file: correct the path"
-            ) from None
+            text = f"{error.filename}: no such file: correct the path"
         except PermissionError as error:
-            key = _key_of(connection, str(error.filename))
-            what = f"{error.filename} is not readable by this user: change its owner or mode"
-            raise source.error((*location, key), what, NO_PERMISSION) from None
+            text = f"{error.filename} is not readable by this user: change its owner or mode"
+            raise source.error((*location, _key_of(holder, text)), text, NO_PERMISSION) from None
         except (OSError, ValueError) as error:
-            key = _key_of(connection, str(error))
-            raise source.error((*location, key), _one_line(str(error))) from None
+            text = str(error)
+        else:
+            continue
+        raise source.error((*location, _key_of(holder, text)), text)
 
 
-def _key_of(connection: Connection, text: str) -> str:
+def _key_of(holder: Credentials, text: str) -> str:
     """The key whose file ``text`` begins with."""
-    for key in ("ca_file", "cert_file", "key_file"):
-        if (file := getattr(connection, key)) is not None and text.startswith(str(file)):
+    for key in ("cert_file", "key_file"):
+        if (file := getattr(holder, key)) is not None and text.startswith(str(file)):
             return key
-    return "url"
+    return "ca_file"
 
 
 def _location(dotted: str) -> Location:

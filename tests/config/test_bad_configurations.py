@@ -162,6 +162,18 @@ def test_a_missing_file_is_66(tmp_path, capsys):
     )
 
 
+def test_a_name_with_a_line_break_is_still_one_line(write, capsys):
+    secret = "password_file = 'a\\u000ab\\u0000'".replace("'", '"')
+    path = write(GOOD.replace("id = 1", f'id = 1\nusername = "u"\n{secret}'))
+
+    in_file, line = complaint(["check-config", "-c", str(path)], capsys)
+    in_name, other = complaint(["check-config", "-c", "no\nsuch\x1b[31m"], capsys)
+
+    assert (in_file, in_name) == (78, 66)
+    assert line.startswith(f"federator: {path}:5: a?b?: ")
+    assert other.startswith("federator: no?such?[31m: no such file: ")
+
+
 def test_a_folder_in_place_of_a_file_is_66(tmp_path, capsys):
     code, line = complaint(["check-config", "-c", str(tmp_path)], capsys)
 
@@ -214,6 +226,18 @@ def test_a_file_this_user_may_not_read_is_77(write):
     assert ended.stderr == (
         f"federator: {path}: not readable by this user: change its owner or mode\n"
     )
+
+
+def test_an_empty_password_file_is_78(write, tmp_path, capsys):
+    secret = tmp_path / "secret"
+    secret.write_text("\nhush\n")
+    secret.chmod(0o600)
+    path = write(GOOD.replace("id = 1", f'id = 1\nusername = "u"\npassword_file = "{secret}"'))
+
+    code, line = complaint(["check-config", "-c", str(path)], capsys)
+
+    assert code == 78
+    assert line.startswith(f"federator: {path}:5: {secret}: its first line is empty: ")
 
 
 @pytest.mark.parametrize("mode", [0o604, 0o602, 0o644])
@@ -284,6 +308,15 @@ def test_certificates_that_cannot_serve_are_refused(
     assert line.startswith(f"federator: {path}:{wanted_line}: ")
 
 
+def test_certificates_for_all_links_are_checked_too(write, certificates: Path, capsys):
+    path = write(GOOD + f"[links]\nca_file = '{certificates}/expired.pem'\n")
+
+    code, line = complaint(["check-config", "-c", str(path)], capsys)
+
+    assert code == 78
+    assert line.startswith(f"federator: {path}:8: {certificates}/expired.pem expired on ")
+
+
 def test_certificates_that_serve_are_accepted(write, certificates: Path, capsys):
     names = {"ca_file": "other.pem", "cert_file": "good.pem", "key_file": "good.key"}
     tls = TLS + "\n".join(f"{key} = '{certificates / name}'" for key, name in names.items())
@@ -300,6 +333,11 @@ def test_certificates_that_serve_are_accepted(write, certificates: Path, capsys)
     [
         ("FEDERATOR_BROKER__ID", "seven", "broker.id = 'seven': it should be a whole number"),
         ("FEDERATOR_BROKER__IDD", "7", "unknown key 'broker.idd': did you mean id"),
+        (
+            "FEDERATOR_BROKER_ID",
+            "7",
+            "one underscore between section and key: write FEDERATOR_BROKER__ID",
+        ),
         ("FEDERATOR_NEIGHBOURS", "mqtt://b", "neighbours = 'mqtt://b': it should be a list"),
     ],
 )

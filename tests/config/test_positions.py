@@ -65,7 +65,15 @@ def test_a_key_is_found_on_its_line(location, line):
 
 def test_every_key_of_a_random_file_is_found_where_it_was_written():
     rng = random.Random(1)
-    values = ("1", '"a # [b]"', "'x = 1'", "[1,\n 2]", '"""\nk = 1\n"""', "{ q = 1 }", "true # [c]")
+    values = (
+        "1",
+        '"a # [b]"',
+        "'x = 1'",
+        "[1,\n 2]",
+        '"""\nk = 1\n"""',
+        "{ q = 1 }",
+        '[\n["s0"],\n]',
+    )
     for _ in range(200):
         lines = 0
         text = ""

@@ -69,7 +69,11 @@ def test_the_environment_alone_is_enough():
 
 
 def test_variables_that_orchestrators_set_are_left_alone(write):
-    environ = {"FEDERATOR_PORT": "tcp://10.0.0.1:9883", "FEDERATOR_SERVICE_HOST": "10.0.0.1"}
+    environ = {
+        "FEDERATOR_PORT": "tcp://10.0.0.1:9883",
+        "FEDERATOR_SERVICE_HOST": "10.0.0.1",
+        "FEDERATOR_HTTP_PORT": "tcp://10.0.0.1:9883",
+    }
 
     assert load(write(GOOD), environ) == load(write(GOOD), {})
 
