@@ -79,7 +79,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Announcements:
-    """What announcing cost while the federated runs lasted.
+    """What announcing cost since the first federated run.
 
     Attributes:
         count: Core announcements made.
@@ -157,10 +157,12 @@ class Measurement:
 
     async def run(self) -> Outcome:
         """All federated runs, then the centralised ones."""
-        before = await self._calm()
         federated: list[Delivery] = []
+        before: Announced | None = None
         for number, publications in enumerate(self.scenario.runs):
             federated += await self._federated(publications, seed=SEED + number)
+            before = before or await self._calm()
+        assert before is not None, "a scenario has a run"
         after = await self._calm(later_than=before)
         statuses = await self.running.statuses()
         faults = _delivery_faults(federated)
@@ -171,7 +173,7 @@ class Measurement:
         centralised = await self._all_centralised()
         faults += _delivery_faults(centralised)
         announcements = Announcements(
-            count=after.since(before),
+            count=after.made - before.made,
             messages=after.messages - before.messages,
             flood=announcement_flood(self.scenario.grid),
             bound=announcement_bound(self.scenario.grid),
@@ -225,14 +227,18 @@ class Measurement:
         ]
 
     async def _calm(self, *, later_than: Announced | None = None) -> Announced:
-        """Announcement counts outside any flood, after at least one more than ``later_than``."""
+        """Announcement counts outside any flood, after at least one more than ``later_than``.
+
+        Waits until ours is the only core: a deposed one is remembered for a while, and forgetting
+        it costs messages that belong to no announcement of this time.
+        """
         try:
             async with asyncio.timeout(ANNOUNCED_TIMEOUT_S):
                 last: Announced | None = None
                 while True:
                     now = announced(await self.running.statuses())
-                    fresh = later_than is None or now.since(later_than) > 0
-                    if now.agreed and fresh and now == last:
+                    fresh = later_than is None or now.made > later_than.made
+                    if now.heard and fresh and now == last and now.cores == {self.expected.core}:
                         return now
                     last = now
                     await asyncio.sleep(CALM_S)

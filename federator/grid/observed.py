@@ -18,38 +18,30 @@ class Announced:
     """Core announcements so far.
 
     Attributes:
-        latest: Sequence number of every known core's latest announcement.
-        messages: Publications that carried announcements, summed over all agents.
-        agreed: Every agent has heard the latest of every core.
+        made: Sequence numbers used, summed over all agents: each has its own as a core.
+        messages: Publications that carried them, summed over all agents.
+        heard: Every agent has heard the latest of every core it knows.
+        cores: Cores that any agent knows.
     """
 
-    latest: Mapping[int, int]
+    made: int
     messages: int
-    agreed: bool
-
-    def since(self, earlier: "Announced") -> int:
-        """Announcements made since ``earlier``, by cores known then and now."""
-        return sum(
-            sequence - earlier.latest[core]
-            for core, sequence in self.latest.items()
-            if core in earlier.latest
-        )
+    heard: bool
+    cores: frozenset[int]
 
 
 def announced(statuses: Statuses) -> Announced:
     """Count core announcements and the publications that carried them."""
-    heard: dict[int, dict[BrokerId, int]] = {}
-    for here, status in statuses.items():
-        for core in status["cores"]:
-            heard.setdefault(core["core"], {})[here] = core["seq"]
-    agreed = True
-    for core_id, latest in heard.items():
-        others = [seq for here, seq in latest.items() if here != core_id]
-        agreed = agreed and len(others) == len(statuses) - 1 and len(set(latest.values())) == 1
+    latest: dict[int, int] = {here: s["own_core"]["seq"] for here, s in statuses.items()}
     return Announced(
-        latest={core_id: max(latest.values()) for core_id, latest in heard.items()},
+        made=sum(latest.values()),
         messages=sum(control_sent(status).get("core_ann", 0) for status in statuses.values()),
-        agreed=agreed,
+        heard=all(
+            core["seq"] == latest[core["core"]]
+            for status in statuses.values()
+            for core in status["cores"]
+        ),
+        cores=frozenset(core["core"] for s in statuses.values() for core in s["cores"]),
     )
 
 

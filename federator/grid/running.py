@@ -42,6 +42,7 @@ class RunningGrid:
         link_delay_ms: Of every link, each way.
         redundancy: Parents per broker.
         agent_options: Further configuration of every agent, by section.
+        broker_options: Further lines of every broker's configuration.
         progress: Told what was started.
     """
 
@@ -53,12 +54,15 @@ class RunningGrid:
         link_delay_ms: float,
         redundancy: int = 2,
         agent_options: Mapping[str, Mapping[str, Any]] | None = None,
+        broker_options: tuple[str, ...] = (),
         progress: Callable[[str], None] = lambda what: None,
     ) -> None:
         self.grid = grid
         self.folder = folder
         self.link_delay_ms = link_delay_ms
-        self.brokers = {i: BrokerProcess(folder / f"broker-{i}") for i in grid.ids}
+        self.brokers = {
+            i: BrokerProcess(folder / f"broker-{i}", extra_config=broker_options) for i in grid.ids
+        }
         self.agents: dict[BrokerId, AgentProcess] = {}
         self.relays = RelayProcess(folder)
         self._progress = progress
@@ -66,7 +70,8 @@ class RunningGrid:
         self._options = {**options, "mesh": {"redundancy": redundancy, **options.get("mesh", {})}}
 
     async def start(self) -> None:
-        """Start everything; returns when every agent is ready and every link is up.
+        """Start everything; returns when every agent is ready, knows what its broker's clients
+        want, and has all its links.
 
         Raises:
             LinkError: Something did not start in time.
@@ -80,6 +85,7 @@ class RunningGrid:
                 )
             await _each(self._start_agent, self.grid.ids)
             await self.until(self.links_up)
+            await self.until(self.interest_known)
         except BaseException:
             await self.stop()
             raise
@@ -161,6 +167,13 @@ class RunningGrid:
             up = {link["neighbour"] for link in status["links"] if link["state"] == "up"}
             if missing := sorted(set(self.grid.neighbours[here]) - up):
                 return f"agent {here} has no link to {missing}"
+        return None
+
+    def interest_known(self, statuses: Mapping[BrokerId, dict[str, Any]]) -> str | None:
+        """Which agent still asks for more than it knows to be needed, and why."""
+        for here, status in statuses.items():
+            if status["discovery"]["widened"]:
+                return f"agent {here} asks for everything: {status['discovery']['reason']}"
         return None
 
     async def cut(self, link: Link) -> None:
