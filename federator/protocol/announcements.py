@@ -341,7 +341,7 @@ class Announcements:
         """Towards the core where there is a way, else to everyone; the same question rarely."""
         last = route.solicit_passed_on
         gap_ms = self._parameters.solicit_timeout_ms // 2
-        if last is not None and last[0] == asked and now_ms - last[1] < gap_ms:
+        if last is not None and asked <= last[0] and now_ms - last[1] < gap_ms:
             return []
         route.solicit_passed_on = (asked, now_ms)
         message = Solicit(self._links.self_id, route.core, asked[0], asked[1])

@@ -125,7 +125,7 @@ class World:
             random.Random(f"wires {seed}"),
             paths=self.paths,
             brokers=self.brokers,
-            arrival=self._on_arrival,
+            arrival=self.arrive,
             tell=self._tell,
             reconnect_ms_max=plan.reconnect_ms_max,
         )
@@ -170,6 +170,20 @@ class World:
         if passage is not None:
             self._forward(agent, passage)
         return numbers
+
+    def arrive(self, id: BrokerId, kind: str, payload: bytes) -> None:
+        """A message is published on the control or data topic ``kind`` of broker ``id``."""
+        agent = self.agents.get(id)
+        if agent is None or not agent.subscribed:
+            return
+        if agent.pauses and len(agent.inbox) >= INBOX_MAX:
+            self.fired["queue_overflow"] += 1
+        elif kind != "data":
+            self._tell(agent, Received(codec.decode(kind, payload)))
+        elif agent.pauses:
+            agent.inbox.append(payload)
+        else:
+            self._on_frame(agent, payload)
 
     # --- what befalls brokers and agents ---
 
@@ -392,19 +406,6 @@ class World:
             agent.inbox.append(event)
         else:
             self._handle(agent, event)
-
-    def _on_arrival(self, id: BrokerId, kind: str, payload: bytes) -> None:
-        agent = self.agents.get(id)
-        if agent is None or not agent.subscribed:
-            return
-        if agent.pauses and len(agent.inbox) >= INBOX_MAX:
-            self.fired["queue_overflow"] += 1
-        elif kind != "data":
-            self._tell(agent, Received(codec.decode(kind, payload)))
-        elif agent.pauses:
-            agent.inbox.append(payload)
-        else:
-            self._on_frame(agent, payload)
 
     def _handle(self, agent: Agent, event: Event) -> None:
         self.trace.append((self.agenda.now_ms, agent.id, event))
