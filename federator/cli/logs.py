@@ -4,6 +4,7 @@ import logging
 import sys
 
 import structlog
+from structlog.typing import Processor
 
 from federator.config import LogSettings
 
@@ -17,11 +18,7 @@ def configure(settings: LogSettings) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.StackInfoRenderer(),
-            *(
-                [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
-                if settings.format == "json"
-                else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
-            ),
+            *(_json() if settings.format == "json" else _console()),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
@@ -29,6 +26,20 @@ def configure(settings: LogSettings) -> None:
     )
     # asyncio's own warnings go the same way, so that one reader understands every line.
     logging.basicConfig(level=logging.WARNING, handlers=[_Forward()], force=True)
+
+
+def _json() -> list[Processor]:
+    # Without local variables, here and below: they may hold secrets.
+    traceback = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+    return [structlog.processors.ExceptionRenderer(traceback), structlog.processors.JSONRenderer()]
+
+
+def _console() -> list[Processor]:
+    return [
+        structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
+    ]
 
 
 class _Forward(logging.Handler):

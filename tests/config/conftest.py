@@ -45,7 +45,7 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with good.pem and good.key, other.key, expired.pem and expired.key."""
+    """A folder with good.pem and good.key, other.key, locked.key, expired.pem and expired.key."""
     openssl = shutil.which("openssl")
     assert openssl is not None, "tests need the openssl program"
     folder = tmp_path_factory.mktemp("certificates")
@@ -57,6 +57,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("good", "other"):
         out = ("-keyout", f"{name}.key", "-out", f"{name}.pem", "-days", "100")
         run(*make, "-x509", "-subj", f"/CN={name}", *out)
+    run("pkey", "-in", "good.key", "-aes256", "-passout", "pass:x", "-out", "locked.key")
     run(*make, "-subj", "/CN=expired", "-keyout", "expired.key", "-out", "expired.csr")
     (folder / "index.txt").touch()
     (folder / "ca.conf").write_text(_CA_CONFIG.format(folder=folder))

@@ -293,6 +293,7 @@ TLS = 'url = "mqtts://127.0.0.1"\n'
         ("cert_file = '{0}/good.pem'\nkey_file = '{0}/other.key'", 78, 6, "is not the key of"),
         ("cert_file = '{0}/good.pem'\nkey_file = '{0}/good.pem'", 77, 6, "open to others"),
         ("cert_file = '{0}/good.key'\nkey_file = '{0}/good.key'", 78, 5, "no PEM certificate"),
+        ("cert_file = '{0}/good.pem'\nkey_file = '{0}/locked.key'", 78, 6, "unencrypted PEM key"),
         ("ca_file = '/dev/zero'", 78, 5, "is not a file"),
     ],
 )

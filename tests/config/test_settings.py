@@ -139,6 +139,12 @@ def test_credentials_that_travel_in_clear_are_noticed(write):
     assert notice.details == {"key": "neighbours.0.url", "url": "mqtt://gw2"}
 
 
+def test_credentials_of_the_links_that_travel_in_clear_are_noticed(write):
+    text = GOOD.replace("127.0.0.1:2883", "gw2") + '[links]\nusername = "u"\n'
+
+    assert [n.details["key"] for n in load(write(text), {}).notices()] == ["neighbours.0.url"]
+
+
 def test_no_notice_on_loopback_or_without_credentials(write):
     on_loopback = GOOD.replace("id = 1", 'id = 1\nusername = "u"\npassword = "p"')
     without = GOOD.replace("127.0.0.1:2883", "gw2")
