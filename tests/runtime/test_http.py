@@ -224,11 +224,11 @@ async def test_a_taken_port_is_69_and_names_the_key(server, told):
 
 
 async def test_leaving_cuts_what_is_still_open(told):
-    async with HttpServer(told, "127.0.0.1", 0, request_seconds_max=60) as server:
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        assert await page(server, "/healthz") == (200, "alive\n")
-
     async with asyncio.timeout(TEST_SECONDS_MAX):
+        async with HttpServer(told, "127.0.0.1", 0, request_seconds_max=600) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            assert await page(server, "/healthz") == (200, "alive\n")
+
         with contextlib.suppress(ConnectionResetError):
             assert await reader.read() == b""
     writer.close()
