@@ -80,7 +80,8 @@ class LinkCounters:
     """What happened on a link since it was made. Bytes are those of MQTT packets, without TLS.
 
     Attributes:
-        publishes_dropped: Publications refused or lost: no room, no connection, or too long.
+        publishes_dropped: Publications refused or lost: no room, no connection, or too long. QoS 0
+            ones that the transport or the kernel held when a connection broke are not among them.
         publishes_rejected: QoS 1 and 2 publications the broker answered with an error.
         attempts: Connections tried.
         connects: Connections the broker accepted.

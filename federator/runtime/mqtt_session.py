@@ -25,7 +25,7 @@ from federator.runtime.mqtt_wire import PUBACK, PUBCOMP, PUBREC, Inbound, Out, a
 
 MQTT_PACKET_BYTES_MAX = 268_435_460
 RECEIVE_MAX = 65_535
-"""QoS 1 and 2 messages we let the broker send unacknowledged: it bounds our log of identifiers."""
+"""QoS 1 and 2 messages we let the broker send unacknowledged: as many as there are identifiers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +86,7 @@ class Session:
         self.subscriptions.suspend()
 
     def admit(self, publishes: list[Inbound], out: Out) -> list[Inbound]:
-        """The publications the handler must see, with their acknowledgements in ``out``.
-
-        Raises:
-            LinkError: When the broker exceeds our Receive Maximum.
-        """
+        """The publications the handler must see; their acknowledgements go into ``out``."""
         if all(packet.packet_id is None for packet, _, _ in publishes):
             return publishes
         admitted: list[Inbound] = []
@@ -104,8 +100,6 @@ class Session:
                 admitted.append(inbound)
             if packet_id is not None and self._acknowledge:
                 out.append(acknowledgement(PUBACK if packet.qos == 1 else PUBREC, packet_id))
-        if len(self._received) > RECEIVE_MAX:
-            raise LinkError(f"more than {RECEIVE_MAX} QoS 2 messages unreleased")
         return admitted
 
     def on_packet(self, packet: Packet, out: Out) -> dict[str, int]:

@@ -31,7 +31,7 @@ class Subscriptions:
         self._ids = ids
         self._wanted: dict[str, TopicFilter] = {}
         self._granted: dict[str, TopicFilter] = {}
-        self._changes: dict[str, TopicFilter | None] = {}  # oldest first; None unsubscribes
+        self._changes: dict[str, TopicFilter | None] = {}  # not sent yet; None unsubscribes
         self._unanswered: dict[int, list[TopicFilter] | list[str]] = {}
         self._connected = False
         self.refused: dict[str, int] = {}  # wanted filters the broker refused, with its reason
@@ -111,7 +111,6 @@ class Subscriptions:
 
     def _change(self, pattern: str, wanted: TopicFilter | None) -> None:
         if self._connected:
-            self._changes.pop(pattern, None)  # the later change takes the later place
             self._changes[pattern] = wanted
 
     def _send(self, out: Out) -> None:
@@ -128,7 +127,7 @@ class Subscriptions:
                 out.append(UnsubscribePacket(packet_id, patterns).write())
 
     def _next_batch(self) -> list[TopicFilter | str]:
-        """Take the oldest changes of one kind that fit one packet: filters, or patterns to drop."""
+        """Take changes of one kind that fit one packet: filters, or patterns to drop."""
         batch: list[TopicFilter | str] = []
         room = SUBSCRIBE_BYTES_MAX - _HEADER_BYTES
         subscribing: bool | None = None

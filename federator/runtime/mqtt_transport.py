@@ -97,7 +97,7 @@ class PacketTransport(asyncio.BufferedProtocol):
             self.abort(error)
         except Exception as error:  # a bug of ours: `MqttLink.run` raises it
             self.abort(error)
-        if self._socket is not None and _QUICKACK is not None:
+        if self._socket is not None and _QUICKACK is not None and not self._closing:
             self._socket.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
 
     def _keep(self, used: int, filled: int) -> None:
