@@ -170,7 +170,7 @@ async def _until_stopped(plan: _Plan, folder: Path) -> int:
     """Carry out ``plan``; SIGINT and SIGTERM end it in order.
 
     Returns:
-        The exit code: 0 when stopped while staying, 130 and 143 when stopped before.
+        The exit code: that of the measurement when stopped while staying, 130 or 143 before.
     """
     loop = asyncio.get_running_loop()
     work = loop.create_task(_carry_out(plan, folder), name="grid")
@@ -224,7 +224,8 @@ async def _carry_out(plan: _Plan, folder: Path) -> int:
                         console.print(render(outcome))
                 if plan.stay:
                     bar.stop()
-                    await _stay(running, plan)
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await _stay(running, plan)
             finally:
                 await measurement.stop()
     return code

@@ -9,6 +9,7 @@ subscriber A sees the same delay as the federation gives over that path.
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,6 +37,9 @@ TOPIC: Final = "grid/measurement"
 SEED: Final = 2021
 CALM_S: Final = 0.3
 """Counters that stay the same for so long are not in the middle of a flood."""
+
+DEPOSED_S: Final = 16.0
+"""After it, a core that was deposed while the mesh formed is forgotten: 3 intervals of 5 s."""
 
 ANNOUNCED_TIMEOUT_S: Final = 30.0
 
@@ -138,6 +142,7 @@ class Measurement:
             scenario.grid, scenario.subscribers, redundancy=scenario.redundancy
         )
         self._progress = progress
+        self._forgotten_at_s = 0.0
         self._clients = ClientProcess(running.folder, "federated")
 
     async def subscribe(self) -> None:
@@ -154,6 +159,7 @@ class Measurement:
             qos=self.scenario.qos,
         )
         await self.running.until(lambda statuses: mesh_fault(statuses, TOPIC, self.expected))
+        self._forgotten_at_s = time.monotonic() + DEPOSED_S
 
     async def run(self) -> Outcome:
         """All federated runs, then the centralised ones."""
@@ -229,16 +235,17 @@ class Measurement:
     async def _calm(self, *, later_than: Announced | None = None) -> Announced:
         """Announcement counts outside any flood, after at least one more than ``later_than``.
 
-        Waits until ours is the only core: a deposed one is remembered for a while, and forgetting
-        it costs messages that belong to no announcement of this time.
+        Waits until the cores of the grid's first seconds are forgotten: that costs messages which
+        belong to no announcement of this time.
         """
+        await asyncio.sleep(max(0.0, self._forgotten_at_s - time.monotonic()))
         try:
             async with asyncio.timeout(ANNOUNCED_TIMEOUT_S):
                 last: Announced | None = None
                 while True:
                     now = announced(await self.running.statuses())
                     fresh = later_than is None or now.made > later_than.made
-                    if now.heard and fresh and now == last and now.cores == {self.expected.core}:
+                    if now.heard and fresh and now == last:
                         return now
                     last = now
                     await asyncio.sleep(CALM_S)

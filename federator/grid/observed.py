@@ -21,13 +21,11 @@ class Announced:
         made: Sequence numbers used, summed over all agents: each has its own as a core.
         messages: Publications that carried them, summed over all agents.
         heard: Every agent has heard the latest of every core it knows.
-        cores: Cores that any agent knows.
     """
 
     made: int
     messages: int
     heard: bool
-    cores: frozenset[int]
 
 
 def announced(statuses: Statuses) -> Announced:
@@ -41,7 +39,6 @@ def announced(statuses: Statuses) -> Announced:
             for status in statuses.values()
             for core in status["cores"]
         ),
-        cores=frozenset(core["core"] for s in statuses.values() for core in s["cores"]),
     )
 
 
