@@ -33,7 +33,7 @@ SYSTEM_SECONDS_MAX = 12.0
 
 
 @dataclass(slots=True)
-class _Heard:
+class Heard:
     """What has come from the broker, compared with what we did."""
 
     client_id: str
@@ -109,7 +109,7 @@ async def examine(
         guest = f"{name}-guest"
         async with BrokerProbe(settings.broker, client_id=guest):
             pass
-        heard = _Heard(client_id=name, guest_id=guest, topics=(control, data))
+        heard = Heard(client_id=name, guest_id=guest, topics=(control, data))
         await heard.listen(probe, line_seconds_max, heard.has_lines)
         await heard.listen(probe, system_seconds_max, lambda: heard.system_seen)
         return Facts(
