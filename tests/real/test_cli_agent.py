@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from federator.grid.broker_process import BrokerProcess, free_ports
 
@@ -123,6 +124,29 @@ async def test_the_verbs_tell_the_same_story_of_two_agents(start_broker, tmp_pat
     assert [broker["asked"] for broker in json.loads(whole[1])["brokers"]] == [True, True]
     assert (no_topic[0], no_topic[1]) == (69, "")
     assert "give one topic" in no_topic[2]
+
+
+async def test_a_live_agent_can_be_scraped_and_names_no_topic_or_client(start_broker, tmp_path):
+    broker = await start_broker()
+    config = configuration(tmp_path, 1, broker)
+
+    async with agent(config):
+        await until(lambda told: told["ready"] is True, config)
+        port = int((tmp_path / "state-1" / "http.port").read_text())
+        pages = {}
+        for page in ("/metrics", "/healthz", "/readyz"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(f"GET {page} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            pages[page] = (await reader.read()).decode()
+            writer.close()
+
+    assert all(answer.startswith("HTTP/1.1 200 OK\r\n") for answer in pages.values())
+    exposition = pages["/metrics"].partition("\r\n\r\n")[2]
+    families = {family.name: family for family in text_string_to_metric_families(exposition)}
+    assert families["federator_ready"].samples[0].value == 1
+    assert families["federator_control_messages_received"].type == "counter"
+    assert "a/#" not in exposition
+    assert "federator-1-" not in exposition
 
 
 async def test_an_agent_without_its_broker_runs_and_says_why_it_is_not_ready(
