@@ -60,7 +60,12 @@ def test_it_agrees_with_a_log_that_forgets_nothing(
         assert said == model.admit(origin, epoch, seq, k, mask), (origin, epoch, seq, k, mask)
 
 
-@given(st.lists(st.integers(-40, 40), max_size=300), st.integers(1, 5).map(lambda n: n * 8))
+@given(
+    st.lists(
+        st.one_of(st.integers(-8, 12), st.integers(1, 3), st.integers(-60, 200)), max_size=200
+    ),
+    st.integers(1, 5).map(lambda n: n * 8),
+)
 def test_it_agrees_while_the_numbers_drift_around_the_window(
     steps: list[int], window_bits: int
 ) -> None:
@@ -74,6 +79,19 @@ def test_it_agrees_while_the_numbers_drift_around_the_window(
         seen.add(seq)
 
         assert log.admit(A, E1, seq, k=1, mask=1) == (expected, int(expected))
+
+
+@pytest.mark.parametrize("jump", range(1, 100))
+def test_a_jump_of_any_length_clears_what_it_passes(jump: int) -> None:
+    log = DuplicateLog(window_bits=WINDOW_BITS)
+    for seq in range(WINDOW_BITS):
+        log.admit(A, E1, seq, k=1, mask=1)
+    top = WINDOW_BITS - 1 + jump
+
+    log.admit(A, E1, top, k=1, mask=1)
+
+    first = [seq for seq in range(top + 1) if log.admit(A, E1, seq, k=1, mask=1)[0]]
+    assert first == list(range(max(WINDOW_BITS, top - WINDOW_BITS + 1), top))
 
 
 def test_a_frame_is_first_once() -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from federator.protocol import forwarding
 from federator.protocol.effects import FilterRoute
-from federator.protocol.filters import filter_key, matches
+from federator.protocol.filters import Cover, filter_key, matches
 from federator.protocol.forwarding import Forwarder
 from federator.protocol.types import BrokerId
 
@@ -98,8 +98,9 @@ def test_frames_are_routed_as_by_brute_force(
     forwarder = Forwarder()
     for filter, route in table.items():
         forwarder.set_route(filter, route)
-    forwarder.widened = widened
     mask = data.draw(st.integers(0, 2 ** len(named) - 1))
+    forwarder.route_frame(keys_of(*named), mask, sender=sender, origin=origin)
+    forwarder.widened = widened
 
     for _ in ("computed", "remembered"):
         answer = forwarder.route_frame(keys_of(*named), mask, sender=sender, origin=origin)
@@ -138,7 +139,48 @@ def test_the_cover_follows_the_wanted_filters(
         covering = sum(matches(filter, topic) for filter in subscribed)
         assert covering <= 1
         assert covering == 1 or not any(matches(filter, topic) for filter in wanted)
-    assert set(forwarder.cover) == subscribed
+    assert set(forwarder.cover) == subscribed == set(Cover().update(wanted).subscribe)
+
+
+@pytest.mark.parametrize(
+    ("filter", "topic"),
+    [
+        ("a", "a"),
+        ("a/b", "a/b"),
+        ("a/#", "a"),
+        ("a/#", "a/b"),
+        ("a/+", "a/b"),
+        ("+", "a"),
+        ("#", "a"),
+    ],
+)
+def test_a_new_filter_changes_the_route_of_a_remembered_topic(filter: str, topic: str) -> None:
+    forwarder = Forwarder()
+    assert forwarder.route_topic(topic) is None
+
+    forwarder.set_route(filter, FilterRoute(local=False, wanted=True, next_hops=(HOPS[0],)))
+
+    assert forwarder.route_topic(topic) is not None
+    forwarder.set_route(filter, None)
+    assert forwarder.route_topic(topic) is None
+
+
+def test_all_filters_that_match_are_named_in_ascending_order_of_their_keys() -> None:
+    forwarder = Forwarder()
+    for filter in FILTERS:
+        forwarder.set_route(filter, FilterRoute(local=False, wanted=True, next_hops=()))
+
+    route = forwarder.route_topic("a/b")
+
+    assert route is not None
+    assert route.keys == keys_of("a/b", "a/+", "a/#", "+/b", "#")
+
+
+def test_topics_that_begin_with_a_dollar_never_travel() -> None:
+    forwarder = Forwarder()
+    forwarder.set_route("$SYS/#", FilterRoute(local=True, wanted=False, next_hops=(HOPS[0],)))
+
+    assert forwarder.route_topic("$SYS/broker/load") is None
 
 
 def test_a_change_elsewhere_leaves_remembered_topics_alone() -> None:

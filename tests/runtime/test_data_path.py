@@ -161,6 +161,17 @@ def test_one_read_becomes_one_frame_per_route_and_class_of_qos():
     assert agent.counters.frames_out == 4
 
 
+def test_what_nobody_wants_is_cut_out_of_the_middle_of_a_read():
+    agent = Agent({"a/+": to(N2)})
+    wanted = packet("a/1")
+
+    agent.read(wanted, wanted, packet("other"), wanted)
+
+    (frame,) = agent.links[N2].frames
+    assert bytes(frame.body) == wanted * 3
+    assert frame.publications == 3
+
+
 def test_a_frame_with_qos_travels_with_qos_1_and_says_where_its_identifier_is():
     agent = Agent({"a/+": to(N2)})
 
@@ -393,3 +404,4 @@ async def test_leaving_sends_what_was_gathered():
 
     assert sum(frame.publications for frame in agent.links[N2].frames) == 100
     assert len(agent.links[N2].frames) < 100
+    assert not list(agent.path._open)
