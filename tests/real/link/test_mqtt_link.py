@@ -16,7 +16,7 @@ from paho.mqtt.properties import Properties
 
 from federator.grid.broker_process import free_ports
 from federator.grid.relay import Relay
-from federator.runtime.mqtt_link import Endpoint, MqttLink
+from federator.runtime.mqtt_link import Endpoint, Inbound, MqttLink
 from federator.runtime.mqtt_wire import packet_id_at
 from tests.real.link.recorder import Recorder, running
 from tests.real.polling import until
@@ -349,6 +349,44 @@ async def test_a_stuck_broker_costs_bounded_memory_and_every_loss_is_counted(bro
         await until(lambda: link.queued_bytes == 0, "drained")
 
     assert link.counters.publishes_dropped == taken.count(False)
+
+
+async def test_what_waits_when_a_connection_breaks_is_counted_as_lost(broker):
+    payload = b"x" * 100_000
+    packet_bytes = len(mqtt5.PublishPacket("t", payload).write())
+    recorder = Recorder()
+    async with running(broker.port, recorder) as link:
+        await until(lambda: link.connected, "connected")
+        broker.pause()
+        while link.queued_bytes < 10 * packet_bytes:
+            assert link.publish("t", payload)
+        waiting = link.queued_bytes // packet_bytes
+        broker.kill9()
+        await until(lambda: recorder.downs != [], "noticed")
+
+    assert link.counters.publishes_dropped == waiting
+
+
+async def test_a_flood_arrives_whole_and_in_few_reads(broker):
+    class ReadCounter(Recorder):
+        reads = 0
+
+        def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+            self.reads += 1
+            super().on_publishes(link, chunk, publishes)
+
+    recorder = ReadCounter()
+    run = b"".join(mqtt5.PublishPacket("t", payload).write() for payload in numbered(20_000))
+    async with (
+        running(broker.port, recorder, "t") as receiver,
+        running(broker.port, Recorder(), client_id="federator-sender") as sender,
+    ):
+        await until(lambda: receiver.subscribed and sender.connected, "subscribed")
+        assert sender.write_packets([run], 20_000)
+        await until(lambda: len(recorder.packets) >= 20_000, "20000 publications")
+
+    assert recorder.payloads == numbered(20_000)
+    assert len(recorder.packets) / recorder.reads > 20
 
 
 async def test_control_overtakes_data_that_waits(broker):
