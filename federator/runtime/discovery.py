@@ -19,7 +19,7 @@ import msgspec
 import structlog
 from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
 
-from federator.config.settings import DiscoverySettings
+from federator.config import DiscoverySettings
 from federator.errors import DecodeError
 from federator.protocol import discovery as pure
 from federator.protocol.effects import Notice

@@ -85,8 +85,9 @@ class DiscoveryParameters:
         clients_max: Clients stored.
         registrations_max: Filters registered by clients.
         registration_ttl_ms: How long a registration lasts.
-        recheck_ms: Between two looks at one count that did not agree.
-        rechecks_max: Looks at one count.
+        hopeful_ms: After a gap, how long a count of everything we knew is taken to mean that
+            nothing has changed.
+        grant_ms: From agreement to trust.
         probe_interval_ms: Between two requests for counts. Should exceed the broker's
             ``sys_interval``.
         notice_gap_ms: Least time between two notices of one name.
@@ -102,8 +103,8 @@ class DiscoveryParameters:
     clients_max: int = 200_000
     registrations_max: int = 10_000
     registration_ttl_ms: Millis = Millis(3_600_000)
-    recheck_ms: Millis = Millis(100)
-    rechecks_max: int = 10
+    hopeful_ms: Millis = Millis(600_000)
+    grant_ms: Millis = Millis(100)
     probe_interval_ms: Millis = Millis(15_000)
     notice_gap_ms: Millis = Millis(10_000)
 
@@ -191,8 +192,8 @@ class Discovery:
         self._reconciliation = Reconciliation(
             self._table,
             unlogged=parameters.unlogged_subscriptions,
-            recheck_ms=parameters.recheck_ms,
-            rechecks_max=parameters.rechecks_max,
+            hopeful_ms=parameters.hopeful_ms,
+            grant_ms=parameters.grant_ms,
             probe_interval_ms=parameters.probe_interval_ms,
         )
         self._regular = RegularTopics(
@@ -270,7 +271,7 @@ class Discovery:
             else:
                 forgotten = "" if session_present else ", and the broker forgot our session"
                 reason = f"the log was not heard for {away_ms} ms{forgotten}"
-            self._reconciliation.distrust(reason, counts_too=True)
+            self._reconciliation.distrust(reason, gap=True, now_ms=now_ms)
         hearing.first = False
         hearing.last_heard_ms = now_ms
         return self._finish(self._reconciliation.on_broker_up(now_ms=now_ms), now_ms=now_ms)
@@ -293,7 +294,7 @@ class Discovery:
         self._counters.lines += 1
         event = self._reader.read(topic, payload)
         if event is not None:
-            self._on_event(event)
+            self._on_event(event, now_ms=now_ms)
         return self._finish([], now_ms=now_ms)
 
     def on_sys(
@@ -380,26 +381,26 @@ class Discovery:
 
     def _on_uptime(self, uptime_s: int) -> None:
         if uptime_s < self._hearing.uptime_s:
-            self._table.on_broker_restarted()
+            self._reconciliation.on_broker_restarted()
         self._hearing.uptime_s = uptime_s
 
-    def _on_event(self, event: LogEvent) -> None:
+    def _on_event(self, event: LogEvent, *, now_ms: Millis) -> None:
         match event:
             case Unreadable():
                 self._counters.unreadable += 1
                 self._table.complete = False
                 if event.subscription:
                     self._reconciliation.distrust(
-                        "a subscription could not be read from the log", counts_too=False
+                        "a subscription could not be read from the log", gap=False, now_ms=now_ms
                     )
                 self._say("discovery.unreadable", "warning", line=_shortened(event.line))
             case Ambiguous():
                 self._counters.ambiguous += 1
                 for candidate in event.candidates:
-                    self._on_candidate(candidate)
+                    self._on_candidate(candidate, now_ms=now_ms)
                 if event.cut and any(isinstance(c, Subscribed) for c in event.candidates):
                     self._reconciliation.distrust(
-                        "a subscription was cut in the log", counts_too=False
+                        "a subscription was cut in the log", gap=False, now_ms=now_ms
                     )
                 self._say(
                     "discovery.ambiguous",
@@ -408,9 +409,9 @@ class Discovery:
                     readings=len(event.candidates),
                 )
             case _:
-                self._on_client_event(event)
+                self._on_client_event(event, now_ms=now_ms)
 
-    def _on_client_event(self, event: ClientEvent) -> None:
+    def _on_client_event(self, event: ClientEvent, *, now_ms: Millis) -> None:
         match event:
             case ClientConnected():
                 self._table.on_connected(event.id, clean=event.clean, protocol=event.protocol)
@@ -420,13 +421,13 @@ class Discovery:
                 self._table.on_expired(event.id)
             case Subscribed():
                 if not self._table.on_subscribed(event.id, _stored(event)):
-                    self._on_full()
+                    self._on_full(now_ms=now_ms)
             case Unsubscribed():
                 self._table.on_unsubscribed(event.id, _stored(event))
             case Dropping():
-                self._on_dropping(event.id)
+                self._on_dropping(event.id, now_ms=now_ms)
 
-    def _on_candidate(self, event: ClientEvent) -> None:
+    def _on_candidate(self, event: ClientEvent, *, now_ms: Millis) -> None:
         """Something that perhaps happened: only ever want more for it."""
         match event:
             case ClientConnected():
@@ -435,27 +436,27 @@ class Discovery:
                 self._table.doubt_client(event.id)
             case Subscribed():
                 if not self._table.doubt_subscribed(event.id, _stored(event)):
-                    self._on_full()
+                    self._on_full(now_ms=now_ms)
             case Unsubscribed():
                 self._table.doubt_filter(event.id, _stored(event))
             case Dropping():
-                self._on_dropping(event.id)
+                self._on_dropping(event.id, now_ms=now_ms)
 
-    def _on_dropping(self, id: str) -> None:
+    def _on_dropping(self, id: str, *, now_ms: Millis) -> None:
         if not id.startswith(OWN_PREFIX):
             return
         self._counters.broker_drops += 1
         if id == self._own_id:
             self._table.on_gap()
             self._reconciliation.distrust(
-                "the broker drops log lines: our queue there is full", counts_too=True
+                "the broker drops log lines: our queue there is full", gap=True, now_ms=now_ms
             )
         self._say("discovery.broker_drops", "warning", client=_shortened(id))
 
-    def _on_full(self) -> None:
+    def _on_full(self, *, now_ms: Millis) -> None:
         if not isinstance(self._reconciliation.verdict, Widened):
             self._reconciliation.distrust(
-                f"{self._table.refused} did not fit into the table", counts_too=False
+                f"{self._table.refused} did not fit into the table", gap=False, now_ms=now_ms
             )
 
     def _say(self, name: str, level: str, **details: int | str) -> None:

@@ -1,19 +1,22 @@
 """Whether the table of subscriptions can be trusted, judged by the broker's own count.
 
 The broker publishes how many subscriptions it holds (plain and shared apart, one per client and
-filter, those of offline sessions and our own included). Both the count and the log come over one
-connection at one QoS, so they arrive in the order in which the broker made them: the count
-describes exactly the lines before it. A few re-checks forgive a broker that does not keep to that.
+filter, those of offline sessions and our own included). Counts and log lines come over one
+connection at one QoS, so they arrive in the order in which the broker made them: a count speaks of
+exactly the lines before it, and is compared at the moment it arrives.
 
 - **More than we know**: a subscription was never reported. Not trusted until the counts agree.
-- **Exactly the sure ones, or the doubtful as well**: trusted, and the doubt is settled. After a gap,
-  those and one class of the doubtful will do, for that is what a restarted broker leaves.
-- **In between**: says little. Trust stays what it was.
+- **Exactly the sure ones**: trusted; the doubtful ones are gone.
+- **All doubtful ones as well**: they are alive. While trusted this is certain. After a gap it is
+  likely: something unknown may make up for something gone. It is believed for ``hopeful_ms``.
+- **In between**: says little, trust stays what it was. But a broker that restarted may have kept
+  its persistent sessions only.
 - **Less than the sure ones**: something vanished without a line. What we know is too much, never
   too little: who was trusted stays so, who was not gains nothing.
 
-Counts are published when they change. Until both have been seen since the last gap, we change them
-ourselves now and then with a subscription of our own (``ProbeCounts``).
+The two counts of one moment come one after the other, so trust is given ``grant_ms`` later, unless
+the second one disagrees. Counts are published only when they change: while there is no trust we
+change them ourselves now and then with a subscription of our own (``ProbeCounts``).
 
 Think of a cloakroom: the tickets we hold must add up to the coats that hang there.
 
@@ -68,8 +71,16 @@ class ProbeCounts:
     subscribe: bool
 
 
-def compare(count: int, tally: Tally, *, by_class: bool) -> tuple[Outcome, bool, bool]:
-    """Compare one count with one tally; ``by_class`` lets one class of doubt be alive alone.
+def compare(
+    count: int, tally: Tally, *, hopeful: bool, by_class: bool
+) -> tuple[Outcome, bool, bool]:
+    """Compare one count with one tally.
+
+    Args:
+        count: What the broker says.
+        tally: What we know.
+        hopeful: All doubtful ones may be alive.
+        by_class: Those of one class may be alive alone.
 
     Returns:
         The outcome and, when it is ``EXACT``, whether the doubtful subscriptions of persistent
@@ -79,15 +90,14 @@ def compare(count: int, tally: Tally, *, by_class: bool) -> tuple[Outcome, bool,
         return Outcome.LESS, False, False
     if count > tally.most:
         return Outcome.MORE, False, False
-    if count == tally.most:
-        return Outcome.EXACT, True, True
     if count == tally.sure:
-        return Outcome.EXACT, False, False
-    if not by_class:
-        return Outcome.WITHIN, False, False
+        alive = tally.most == tally.sure
+        return Outcome.EXACT, alive, alive
+    if count == tally.most and hopeful:
+        return Outcome.EXACT, True, True
     only_persistent = count == tally.sure + tally.doubtful_persistent
     only_other = count == tally.sure + tally.doubtful_other
-    if only_persistent != only_other:
+    if by_class and only_persistent != only_other:
         return Outcome.EXACT, only_persistent, only_other
     return Outcome.WITHIN, False, False
 
@@ -99,8 +109,9 @@ class Reconciliation:
         table: The table to judge; doubts in it are settled from here.
         unlogged: Plain subscriptions that the broker counts but never logs: those of bridges that
             are configured in the broker itself.
-        recheck_ms: Between two looks at one count that did not agree.
-        rechecks_max: Looks at one count.
+        hopeful_ms: After a gap, how long a count of everything we knew is taken to mean that
+            nothing has changed.
+        grant_ms: From agreement to trust.
         probe_interval_ms: Between two probes. Should exceed the broker's ``sys_interval``.
     """
 
@@ -108,21 +119,23 @@ class Reconciliation:
         self,
         table: SubscriptionTable,
         *,
-        unlogged: int = 0,
-        recheck_ms: Millis = Millis(100),
-        rechecks_max: int = 10,
-        probe_interval_ms: Millis = Millis(15_000),
+        unlogged: int,
+        hopeful_ms: Millis,
+        grant_ms: Millis,
+        probe_interval_ms: Millis,
     ) -> None:
         self._table = table
         self._unlogged = unlogged
-        self._recheck_ms = recheck_ms
-        self._rechecks_max = rechecks_max
+        self._hopeful_ms = hopeful_ms
+        self._grant_ms = grant_ms
         self._probe_interval_ms = probe_interval_ms
         self._counts: dict[Kind, int] = {}
-        self._verdict: Verdict = Widened("starting")
-        self._counted_since = False  # the verdict was last taken away
-        self._recheck_at_ms: Millis | None = None
-        self._rechecks_left = 0
+        self._verdict: Verdict = Widened("starting: the broker has not been counted yet")
+        self._hopeful_until_ms = Millis(0)
+        self._restarted = False
+        self._grant_at_ms: Millis | None = None
+        self._counted_now: set[Kind] = set()
+        self._counted_at_revision = -1
         self._up = False
         self._probe_at_ms = Millis(0)
         self._probing = False
@@ -140,7 +153,7 @@ class Reconciliation:
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` must be called."""
-        deadlines = [] if self._recheck_at_ms is None else [self._recheck_at_ms]
+        deadlines = [] if self._grant_at_ms is None else [self._grant_at_ms]
         if self._needs_probe:
             deadlines.append(self._probe_at_ms)
         return min(deadlines, default=None)
@@ -149,13 +162,18 @@ class Reconciliation:
         """Believe the table as it was loaded: no line was missed since it was written."""
         self._verdict = Trusted()
 
-    def distrust(self, reason: str, *, counts_too: bool) -> None:
-        """Lines are missing; with ``counts_too``, perhaps counts as well."""
+    def distrust(self, reason: str, *, gap: bool, now_ms: Millis) -> None:
+        """Lines are missing; in a ``gap``, perhaps counts as well."""
         self._verdict = Widened(reason)
-        self._counted_since = False
-        self._recheck_at_ms = None
-        if counts_too:
+        self._grant_at_ms = None
+        self._hopeful_until_ms = Millis(now_ms + self._hopeful_ms)
+        if gap:
             self._counts.clear()
+            self._restarted = False
+
+    def on_broker_restarted(self) -> None:
+        """The broker runs for a shorter time than when we last heard of it."""
+        self._restarted = True
 
     def on_broker_up(self, *, now_ms: Millis) -> list[ProbeCounts]:
         """The broker answers again: ask for its counts."""
@@ -165,7 +183,7 @@ class Reconciliation:
     def on_broker_down(self) -> None:
         """Nothing can be asked."""
         self._up = False
-        self._recheck_at_ms = None
+        self._grant_at_ms = None
         self._probe_at_ms = Millis(0)
 
     def on_count(self, kind: Kind, count: int, *, now_ms: Millis) -> None:
@@ -173,19 +191,21 @@ class Reconciliation:
         if kind is Kind.PLAIN:
             count = max(0, count - self._unlogged)
         self._counts[kind] = count
-        self._counted_since = True
         self._unanswered_probes = 0
-        self._rechecks_left = self._rechecks_max
-        self._judge(now_ms=now_ms)
+        if isinstance(self._verdict, Trusted):
+            self._check(kind)
+        else:
+            self._reconsider(kind, now_ms=now_ms)
 
     def on_deadline(self, *, now_ms: Millis) -> list[ProbeCounts]:
-        """Look again at a count that did not agree; probe when a count is missing."""
-        if self._recheck_at_ms is not None and now_ms >= self._recheck_at_ms:
-            self._judge(now_ms=now_ms)
+        """Trust, or probe."""
+        if self._grant_at_ms is not None and now_ms >= self._grant_at_ms:
+            self._grant_at_ms = None
+            self._verdict = Trusted()
         if not self._needs_probe or now_ms < self._probe_at_ms:
             return []
         self._probe_at_ms = Millis(now_ms + self._probe_interval_ms)
-        if self._unanswered_probes >= PROBES_ANSWERED_WITHIN and not self._counts:
+        if self._unanswered_probes >= PROBES_ANSWERED_WITHIN:
             self._verdict = Widened("the broker publishes no counts; is its sys_interval 0?")
         self._unanswered_probes += 1
         self._probing = not self._probing
@@ -193,53 +213,68 @@ class Reconciliation:
 
     @property
     def _needs_probe(self) -> bool:
-        if not self._up:
-            return False
         trusted = isinstance(self._verdict, Trusted)
-        return len(self._counts) < len(Kind) or not (trusted or self._counted_since)
+        return self._up and (not trusted or len(self._counts) < len(Kind))
 
-    def _judge(self, *, now_ms: Millis) -> None:
-        self._recheck_at_ms = None
-        tallies = dict(zip((Kind.PLAIN, Kind.SHARED), self._table.tallies(), strict=True))
-        trusted = isinstance(self._verdict, Trusted)
-        by_class = not trusted and not self._table.guesses
+    def _tally(self, kind: Kind) -> Tally:
+        plain, shared = self._table.tallies()
+        return plain if kind is Kind.PLAIN else shared
+
+    def _check(self, kind: Kind) -> None:
+        """A count came while we trust: every subscription is known, only doubts are open."""
+        tally = self._tally(kind)
+        outcome, persistent, other = compare(
+            self._counts[kind], tally, hopeful=True, by_class=False
+        )
+        if outcome is Outcome.EXACT:
+            self._settle(kind, persistent=persistent, other=other)
+        elif outcome is Outcome.MORE:
+            self._verdict = Widened(self._reason([kind]))
+
+    def _reconsider(self, arrived: Kind, *, now_ms: Millis) -> None:
+        """A count came while we do not trust."""
+        hopeful = now_ms < self._hopeful_until_ms and not self._table.guesses
+        by_class = hopeful and self._restarted
         compared = {
-            kind: compare(count, tallies[kind], by_class=by_class)
+            kind: compare(count, self._tally(kind), hopeful=hopeful, by_class=by_class)
             for kind, count in self._counts.items()
         }
-        outcomes = [outcome for outcome, _, _ in compared.values()]
-        all_agree = len(compared) == len(Kind) and set(outcomes) == {Outcome.EXACT}
-        if trusted or all_agree:
-            for kind, (outcome, persistent, other) in compared.items():
-                if outcome is Outcome.EXACT:
-                    self._settle(kind, persistent=persistent, other=other)
+        agree = {kind for kind, (outcome, _, _) in compared.items() if outcome is Outcome.EXACT}
+        all_agree = len(agree) == len(Kind)
+        for kind in sorted(agree & self._current(arrived), key=lambda kind: kind.value):
+            _, persistent, other = compared[kind]
+            if all_agree or not (persistent or other):
+                self._settle(kind, persistent=persistent, other=other)
         if all_agree:
-            self._verdict = Trusted()
+            self._grant_at_ms = Millis(now_ms + self._grant_ms)
             return
-        if trusted and Outcome.MORE not in outcomes:
-            return
+        self._grant_at_ms = None
+        if disagree := [kind for kind in self._counts if kind not in agree]:
+            self._verdict = Widened(self._reason(disagree))
 
-        if self._rechecks_left:
-            self._rechecks_left -= 1
-            self._recheck_at_ms = Millis(now_ms + self._recheck_ms)
-        elif len(compared) == len(Kind) or Outcome.MORE in outcomes:
-            self._verdict = Widened(self._reason(tallies))
+    def _current(self, arrived: Kind) -> set[Kind]:
+        """The counts that speak of this moment: no line came since the first of them."""
+        if self._counted_at_revision != self._table.revision:
+            self._counted_now.clear()
+        self._counted_now.add(arrived)
+        self._counted_at_revision = self._table.revision
+        return set(self._counted_now)
 
     def _settle(self, kind: Kind, *, persistent: bool, other: bool) -> None:
         shared = kind is Kind.SHARED
         self._table.settle(shared=shared, persistent=True, survive=persistent)
         self._table.settle(shared=shared, persistent=False, survive=other)
+        self._counted_at_revision = self._table.revision
 
-    def _reason(self, tallies: dict[Kind, Tally]) -> str:
+    def _reason(self, kinds: list[Kind]) -> str:
         parts = []
-        for kind in Kind:
-            if kind in self._counts:
-                tally = tallies[kind]
-                doubtful = tally.most - tally.sure
-                parts.append(
-                    f"{kind.value}: the broker counts {self._counts[kind]}, "
-                    f"{tally.sure} are known" + (f" and {doubtful} doubtful" if doubtful else "")
-                )
+        for kind in kinds:
+            tally = self._tally(kind)
+            doubtful = tally.most - tally.sure
+            parts.append(
+                f"{kind.value}: the broker counts {self._counts[kind]}, "
+                f"{tally.sure} are known" + (f" and {doubtful} doubtful" if doubtful else "")
+            )
         if self._table.refused:
             parts.append(f"{self._table.refused} did not fit into the table")
         return "; ".join(parts)

@@ -19,8 +19,8 @@ session expired        gone                          gone                     go
 
 (Mosquitto 2.0.11 forgets the shared subscriptions of a resumed session, later ones do not.)
 
-A client marked connected is connected: what only may be so is not marked. So when as many are marked
-as the broker says are connected, we know them all (``complete``).
+A client marked connected is connected: what only may be so is not marked. So when as many are
+marked as the broker says are connected, we know them all (``complete``).
 
 Our own agents' clients (prefix ``federator-``) count towards the broker's number, but want nothing.
 
@@ -100,7 +100,6 @@ class SubscriptionTable:
 
     Attributes:
         complete: All connected clients are known.
-        guesses: Doubtful subscriptions that may never have been made.
         refused: Entries for which there was no room.
         revision: Grows with every change.
     """
@@ -121,8 +120,8 @@ class SubscriptionTable:
         self._filters = 0
         self._bytes = 0
         self._connected = 0
+        self._guesses: set[tuple[str, str]] = set()
         self.complete = False
-        self.guesses = 0
         self.refused = 0
         self.revision = 0
 
@@ -149,6 +148,16 @@ class SubscriptionTable:
             100 * self._bytes // self._bytes_max,
             100 * len(self._clients) // self._clients_max,
         )
+
+    @property
+    def guesses(self) -> int:
+        """Doubtful subscriptions of which some were never made: readings of ambiguous lines."""
+        self._guesses = {
+            (id, filter)
+            for id, filter in self._guesses
+            if id in self._clients and filter in self._clients[id].doubtful
+        }
+        return len(self._guesses)
 
     def is_connected(self, id: str) -> bool:
         """The client is connected, as far as is known."""
@@ -258,7 +267,7 @@ class SubscriptionTable:
             if not self._store(id, client, filter):
                 return False
             client.doubtful.add(filter)
-            self.guesses += 1
+            self._guesses.add((id, filter))
         return True
 
     def doubt_client(self, id: str) -> None:
@@ -284,14 +293,6 @@ class SubscriptionTable:
                 self._doubt(client)
                 self._set_connected(client, False)
         self._forget_empty()
-
-    def on_broker_restarted(self) -> None:
-        """Sessions known to end with their connection are gone, unless seen since ``on_gap``."""
-        for id, client in list(self._clients.items()):
-            if client.fate is Fate.ENDS and not client.connected:
-                self._drop_all(id, client)
-                self._forget_if_empty(id, client)
-        self.revision += 1
 
     def set_own(self, id: str, filters: frozenset[str]) -> None:
         """One of our own clients is connected and holds exactly ``filters``."""
@@ -319,7 +320,6 @@ class SubscriptionTable:
                 else:
                     self._drop(id, client, filter)
             self._forget_if_empty(id, client)
-        self.guesses = 0
         self.revision += 1
 
     # On disk
@@ -371,6 +371,7 @@ class SubscriptionTable:
             self.refused += 1
             self._forget_if_empty(id, client)
             return False
+        self.revision += 1
         self._filters += 1
         self._bytes += size
         if not id.startswith(OWN_PREFIX):
@@ -380,6 +381,7 @@ class SubscriptionTable:
     def _drop(self, id: str, client: Client, filter: str) -> None:
         client.sure.discard(filter)
         client.doubtful.discard(filter)
+        self.revision += 1
         self._filters -= 1
         self._bytes -= len(filter.encode())
         if not id.startswith(OWN_PREFIX):
@@ -393,6 +395,7 @@ class SubscriptionTable:
         moved = {f for f in client.sure if which(f)} if which else set(client.sure)
         client.doubtful |= moved
         client.sure -= moved
+        self.revision += len(moved)
 
     def _forget_if_empty(self, id: str, client: Client) -> None:
         if not (client.connected or client.sure or client.doubtful) and id in self._clients:
