@@ -18,7 +18,7 @@ from federator.protocol.core_route import CoreRoute, HeardCost, Number
 from federator.protocol.effects import Notice
 from federator.protocol.filter_lists import RemoteList
 from federator.protocol.links import Links
-from federator.protocol.messages import CoreAnn, Solicit
+from federator.protocol.messages import SOLICIT_HOPS_MAX, CoreAnn, Solicit
 from federator.protocol.own_core import OwnCore
 from federator.protocol.parameters import Parameters
 from federator.protocol.signals import (
@@ -170,7 +170,9 @@ class Announcements:
         if route.reachable and route.number > asked:
             answer = self._relayed(route, whole_change=False)
             return self._links.send(solicit.sender, answer)
-        return self._solicit(route, asked, solicit.sender, now_ms)
+        if solicit.hops_left == 0:
+            return []
+        return self._solicit(route, solicit, now_ms)
 
     # -- routes --------------------------------------------------------------------------
 
@@ -219,7 +221,7 @@ class Announcements:
         """
         self._choose(route)
         if not route.reachable:
-            return self._solicit(route, route.number, None, now_ms)
+            return self._solicit(route, self._question(route), now_ms)
         route.forgotten = False
         self._timers.clear((route.core, "erase"))
         self._timers.set((route.core, "expired"), Millis(now_ms + self.lifetime_ms))
@@ -256,7 +258,7 @@ class Announcements:
             return self._adopt(route, now_ms)
         starved_ms = Millis(now_ms + self._parameters.solicit_timeout_ms)
         self._timers.set_sooner((route.core, "starved"), starved_ms)
-        return self._correct(route) + self._solicit(route, route.number, None, now_ms)
+        return self._correct(route) + self._solicit(route, self._question(route), now_ms)
 
     def _forget(self, route: CoreRoute, now_ms: Millis, *, reason: str) -> list[Step]:
         """The core is dead, as far as we can know."""
@@ -335,16 +337,22 @@ class Announcements:
         message = self._relayed(route, whole_change=False)
         return [step for n in self._links.up for step in self._links.send(n, message)]
 
-    def _solicit(
-        self, route: CoreRoute, asked: Number, asker: BrokerId | None, now_ms: Millis
-    ) -> list[Step]:
+    def _question(self, route: CoreRoute) -> Solicit:
+        """Ours: it has more hops left than any that is passed on."""
+        epoch, seq = route.number
+        return Solicit(self._links.self_id, route.core, epoch, seq, SOLICIT_HOPS_MAX)
+
+    def _solicit(self, route: CoreRoute, question: Solicit, now_ms: Millis) -> list[Step]:
         """Towards the core where there is a way, else to everyone; the same question rarely."""
+        asked: Number = (question.epoch, question.seq)
+        asker = question.sender
         last = route.solicit_passed_on
         gap_ms = self._parameters.solicit_timeout_ms // 2
         if last is not None and asked <= last[0] and now_ms - last[1] < gap_ms:
             return []
         route.solicit_passed_on = (asked, now_ms)
-        message = Solicit(self._links.self_id, route.core, asked[0], asked[1])
+        hops_left = question.hops_left - 1
+        message = Solicit(self._links.self_id, route.core, *asked, hops_left)
         ways = [p for p in route.parents if p != asker][:1]
         if not route.parents:
             ways = [n for n in self._links.up if n != asker]

@@ -16,6 +16,7 @@ PROTOCOL_VERSION = 1
 FILTER_BYTES_MAX = 65_535
 FILTERS_PER_MESSAGE_MAX = 8_192
 NEIGHBOURS_MAX = 1_024
+SOLICIT_HOPS_MAX = 255
 
 _Id = Annotated[BrokerId, msgspec.Meta(ge=0, le=BROKER_ID_MAX)]
 _Epoch = Annotated[Epoch, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -132,12 +133,17 @@ class FilterListPage(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
 
 class Solicit(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """Flooded by a broker without a parent: core, announce with more than (epoch, seq)."""
+    """From a broker without a parent: core, announce with more than (epoch, seq).
+
+    ``hops_left`` of 0 is not passed on: on a cycle that is slower than the core is dead, nothing
+    else would end it.
+    """
 
     sender: _Id
     core: _Id
     epoch: _Epoch
     seq: _Natural
+    hops_left: Annotated[int, msgspec.Meta(ge=0, le=SOLICIT_HOPS_MAX)]
 
 
 Message = Hello | Bye | CoreAnn | MeshMembAnn | FilterListRequest | FilterListPage | Solicit

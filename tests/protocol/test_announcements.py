@@ -104,6 +104,18 @@ def test_broker_without_a_feasible_parent_solicits_and_is_repaired_within_round_
     assert min(solicits) == cut_at_ms
 
 
+def test_solicit_without_hops_left_is_not_passed_on():
+    network = settled([(0, 1), (1, 2), (2, 3)], 0)
+    announcements = network.nodes[1].announcements
+    question = Solicit(2, 0, *route(network, 1, 0).number, 1)
+
+    passed_on = announcements.on_solicit(question, now_ms=network.now_ms)
+    ended = announcements.on_solicit(replace_struct(question, hops_left=0), now_ms=50_000)
+
+    assert [step.message.hops_left for step in passed_on] == [0]
+    assert ended == []
+
+
 def test_dead_core_is_forgotten_after_one_unanswered_solicit():
     network = settled([(0, 1), (1, 2)], 0)
     network.subscribe(2, "f")
