@@ -10,10 +10,9 @@ subscribing one by one then disturb only the topics they are about.
 Two filters with one 64-bit key are told apart nowhere on the wire. A frame for either is treated as
 a frame for both: more is delivered, nothing is lost, and ``collisions`` says so.
 
-Source: docs/design.md, section 3.4; docs/protocol.md, section 5.
+Source: docs/design.md, section 3.4; docs/protocol.md, section 8.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -28,7 +27,6 @@ FRAME_CACHE_MAX = 16_384
 CACHED_TOPIC_CHARS_MAX = 256  # longer topics are looked up every time: the cache stays small
 CACHED_KEYS_BYTES_MAX = 64 * KEY_BYTES
 NOTES_MAX = 256  # changes since which a cached answer can still be checked
-COLLISIONS_MAX = 100  # remembered for the operator
 
 _EVICTED_SHARE = 16  # a full cache loses this part, oldest first, in one sweep
 
@@ -94,7 +92,7 @@ class Forwarder:
 
     Attributes:
         searches: Topics whose route was not remembered.
-        collisions: The latest pairs of different filters found with one key.
+        collisions: Filters set whose key another filter had already.
     """
 
     def __init__(
@@ -105,7 +103,7 @@ class Forwarder:
         key_of: Callable[[str], int] = filter_key,
     ) -> None:
         self.searches = 0
-        self.collisions: deque[tuple[str, str]] = deque(maxlen=COLLISIONS_MAX)
+        self.collisions = 0
         self._key_of = key_of
         self._topic_cache_max = topic_cache_max
         self._frame_cache_max = frame_cache_max
@@ -136,14 +134,19 @@ class Forwarder:
         self._widened = widened
         self._frames.clear()
 
-    def set_route(self, filter: str, route: FilterRoute | None) -> None:
-        """Replace the route of ``filter``, which may travel; ``None`` forgets it."""
+    def set_route(self, filter: str, route: FilterRoute | None) -> tuple[str, ...]:
+        """Replace the route of ``filter``, which may travel; ``None`` forgets it.
+
+        Returns:
+            Filters found to have the key of a new ``filter``: none, unless by a rare accident.
+        """
+        others: tuple[str, ...] = ()
         before = self._routes.get(filter)
         if route == before:
-            return
+            return others
         if before is None:
             self._trie.add(filter)
-            self._add_key(filter)
+            others = self._add_key(filter)
         if route is None:
             del self._routes[filter]
             self._trie.discard(filter)
@@ -153,6 +156,7 @@ class Forwarder:
         self._wanted_before.setdefault(filter, before is not None and before.wanted)
         self._frames.clear()
         self._forget_topics(filter)
+        return others
 
     def cover_change(self) -> CoverChange:
         """The subscriptions to alter on our broker since this was last asked."""
@@ -274,11 +278,12 @@ class Forwarder:
                             masks[hop] = masks.get(hop, 0) | bit
         return FrameRoute(deliver, _sends(masks, len(keys) // KEY_BYTES), unknown)
 
-    def _add_key(self, filter: str) -> None:
+    def _add_key(self, filter: str) -> tuple[str, ...]:
         key = self._key(filter)
         others = self._filters_by_key.get(key, ())
         self._filters_by_key[key] = (*others, filter)
-        self.collisions.extend((other, filter) for other in others)
+        self.collisions += bool(others)
+        return others
 
     def _discard_key(self, filter: str) -> None:
         key = self._key(filter)

@@ -26,7 +26,8 @@ class DataCounters:
         frames_in: Frames that arrived.
         relayed: In frames carried on for others, once per next hop.
         delivered_publications: Handed to our own broker.
-        duplicates_suppressed: In frames that were here before.
+        duplicate_frames: Frames that were here before.
+        duplicates_suppressed: In such frames.
         no_route: Others want them, but no neighbour leads there now.
         unwanted: Covered by our subscriptions, but wanted by nobody.
         unknown_filters: Filter keys in frames that we have no route for (ours lags behind).
@@ -41,6 +42,7 @@ class DataCounters:
     frames_in: int = 0
     relayed: int = 0
     delivered_publications: int = 0
+    duplicate_frames: int = 0
     duplicates_suppressed: int = 0
     no_route: int = 0
     unwanted: int = 0

@@ -5,7 +5,7 @@ route, and each batch becomes one frame; runs of packets with one route are neve
 frame from another agent is delivered once, written to our broker as it came, and carried on under
 a new label. What decides is in ``protocol``; what counts here is to touch bytes rarely.
 
-Source: docs/design.md, section 3.4; docs/protocol.md, section 5.
+Source: docs/design.md, section 3.4; docs/protocol.md, section 8.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from mqtt5 import PublishPacket
 
 from federator.errors import DecodeError
 from federator.protocol.duplicates import DuplicateLog
+from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding import Forwarder, Sends
 from federator.protocol.frames import Frame, pack_label, unpack
 from federator.protocol.publications import RunChecker, variable_byte_integer
@@ -103,6 +104,11 @@ class DataPath:
             self._links.pop(neighbour, None)
         else:
             self._links[neighbour] = link
+
+    def set_route(self, filter: str, route: FilterRoute | None) -> None:
+        """Replace the route of ``filter``; ``None`` forgets it."""
+        for other in self.forwarder.set_route(filter, route):
+            _log.warning("filter_key_collision", filter=filter, other=other)
 
     def renew_epoch(self, epoch: Epoch) -> None:
         """Number the frames of a new epoch from 1."""
@@ -217,13 +223,13 @@ class DataPath:
             return
         origin = frame.origin
         if origin == self._self_id:
-            counters.duplicates_suppressed += frame.publications
+            self._suppress(frame)
             return
         first, new = self._duplicates.admit(
             origin, frame.epoch, frame.seq, k=frame.k, mask=frame.mask
         )
         if not first and not new:
-            counters.duplicates_suppressed += frame.publications
+            self._suppress(frame)
             return
         route = self.forwarder.route_frame(frame.keys, new, sender=frame.sender, origin=origin)
         counters.unknown_filters += route.unknown
@@ -239,6 +245,10 @@ class DataPath:
         counters.relayed += self._send(
             frame, frame.hops + 1, route.sends, [frame.body], len(frame.body)
         )
+
+    def _suppress(self, frame: Frame) -> None:
+        self.counters.duplicate_frames += 1
+        self.counters.duplicates_suppressed += frame.publications
 
     def _deliver(self, frame: Frame) -> None:
         """Publish the body of ``frame`` on our own broker."""
