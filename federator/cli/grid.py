@@ -26,7 +26,7 @@ from federator.grid.scenario import PRESETS, Scenario, default_scenario
 from federator.grid.topology import Grid
 
 FAULTY = 1
-REPORT_COLUMNS = 132
+REPORT_COLUMNS = 140
 REAP_S = 0.5
 
 

@@ -25,6 +25,7 @@ from mqtt5 import QoS, TopicFilter
 
 from federator.errors import LinkError
 from federator.grid.children import Helper, python
+from federator.grid.precise_loop import go_first
 from federator.grid.tally import Arrivals, Tally, stamped
 from federator.runtime.mqtt_link import Endpoint, Inbound, MqttLink
 
@@ -286,6 +287,7 @@ async def _serve() -> None:
 def main() -> None:
     """Serve until stdin ends."""
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    go_first()
     uvloop.run(_serve())
 
 

@@ -7,7 +7,9 @@ idle processor takes its time to wake up, so the last ``SPIN_S`` before a timer 
 """
 
 import asyncio
+import contextlib
 import ctypes
+import os
 import select
 import selectors
 import time
@@ -17,6 +19,7 @@ SPIN_S = 200e-6
 
 _PR_SET_TIMERSLACK = 29
 _TIMER_SLACK_NS = 1_000
+_NICENESS = -10
 
 _Ready = list[tuple[selectors.SelectorKey, int]]
 
@@ -50,3 +53,13 @@ def precise_loop() -> asyncio.AbstractEventLoop:
 def sharpen_timers() -> None:
     """Let the kernel wake this thread at most a microsecond late, not 50."""
     ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, _TIMER_SLACK_NS, 0, 0, 0)
+
+
+def go_first() -> None:
+    """Run before others on a busy machine, where we may.
+
+    For the apparatus only: waiting for a processor is no part of a link's length or of the path
+    from a broker to a clock. What is measured keeps its usual priority.
+    """
+    with contextlib.suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)

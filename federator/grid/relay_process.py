@@ -13,7 +13,7 @@ from typing import Any
 
 from federator.errors import LinkError
 from federator.grid.children import Helper, python
-from federator.grid.precise_loop import precise_loop, sharpen_timers
+from federator.grid.precise_loop import go_first, precise_loop, sharpen_timers
 from federator.grid.relay import Relay, Way
 
 COMMAND_BYTES_MAX = 65_536
@@ -127,6 +127,7 @@ async def _serve() -> None:
 def main() -> None:
     """Serve until stdin ends."""
     sharpen_timers()
+    go_first()
     with asyncio.Runner(loop_factory=precise_loop) as runner:
         runner.run(_serve())
 

@@ -83,7 +83,7 @@ def _paper(delivery: Delivery, scenario: Scenario) -> Published | None:
 def _table(title: str, deliveries: Iterable[Delivery], scenario: Scenario) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("publ.", justify="right")
-    table.add_column("subscriber")
+    table.add_column("subscriber", no_wrap=True)
     columns = ("hops", "floor", "paper", "ours", "p50", "p99", "max", "added", "per hop")
     for name in (*columns, "lost", "twice", "order"):
         table.add_column(name, justify="right", no_wrap=True)
