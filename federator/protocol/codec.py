@@ -1,6 +1,6 @@
 """Control messages on the wire: MessagePack, validated field by field on receipt.
 
-Source: docs/protocol.md, section 3.
+Source: docs/protocol.md section 3.
 """
 
 import msgspec

@@ -11,7 +11,7 @@ mask). For such frames the log also remembers which filters it took on, until it
 An agent that restarts has a higher epoch and a fresh sheet. The previous one is kept for frames
 still on their way; older epochs are refused.
 
-Source: docs/protocol.md, section 8.
+Source: docs/protocol.md section 8.
 """
 
 from collections import OrderedDict

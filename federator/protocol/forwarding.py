@@ -10,7 +10,7 @@ subscribing one by one then disturb only the topics they are about.
 Two filters with one 64-bit key are told apart nowhere on the wire. A frame for either is treated as
 a frame for both: more is delivered, nothing is lost, and ``collisions`` says so.
 
-Source: docs/design.md, section 3.4; docs/protocol.md, section 8.
+Source: design section 3.4; docs/protocol.md section 8.
 """
 
 from collections.abc import Callable, Iterable

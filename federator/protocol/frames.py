@@ -9,7 +9,7 @@ Layout, big-endian: the header below, ``k`` filter keys of 8 bytes (ascending), 
 bytes, the body. Bit ``i`` of the mask is bit ``i % 8`` of byte ``i // 8``, so that the mask is a
 little-endian integer.
 
-Source: docs/protocol.md, section 8.
+Source: docs/protocol.md section 8.
 """
 
 import struct

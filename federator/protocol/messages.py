@@ -2,7 +2,7 @@
 
 Every message names its ``sender``: all neighbours of a broker publish on the same few topics there.
 
-Source: docs/protocol.md, section 3.
+Source: docs/protocol.md section 3.
 """
 
 from enum import IntEnum

@@ -112,6 +112,7 @@ class Agent:
 
     async def leave(self) -> None:
         """Tell the neighbours, and let that out of the door."""
+        self.data_path.flush()
         self.handle(LeaveRequested())
         links = [n.link for n in self.neighbours.all if n.link is not None]
         async with asyncio.timeout(LEAVE_SECONDS_MAX):
@@ -137,7 +138,7 @@ class Agent:
                 if link is not None:
                     self.traffic.send(link, message)
             case e.SetRoute(filter_, route):
-                self.forwarder.set_route(filter_, route)
+                self.data_path.set_route(filter_, route)
             case e.ReachNeighbour(neighbour, conn):
                 link = self.neighbours.link_of(conn) if conn is not None else None
                 self.data_path.reach(neighbour, link)
@@ -182,6 +183,7 @@ class Agent:
                 self.discovery.on_publish(packet)
 
     def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
+        self.forwarder.widened = self.discovery.snapshot()["widened"]
         self.handle(LocalFiltersChanged(added, removed))
 
     def _change_cover(self) -> None:

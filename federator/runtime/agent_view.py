@@ -213,7 +213,7 @@ class LiveView:
             "publications_dropped": data.dropped + data.no_route,
             "frames_in": data.frames_in,
             "frames_out": data.frames_out,
-            "frames_duplicate": data.duplicates_suppressed,
+            "frames_duplicate": data.duplicate_frames,
             "frames_malformed": data.malformed_frames,
             "frames_hop_limit": data.hop_limit_exceeded,
             "reconnects": sum(max(0, link.counters.connects - 1) for link in (*links, *local)),

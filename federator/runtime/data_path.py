@@ -5,7 +5,7 @@ route, and each batch becomes one frame; runs of packets with one route are neve
 frame from another agent is delivered once, written to our broker as it came, and carried on under
 a new label. What decides is in ``protocol``; what counts here is to touch bytes rarely.
 
-Source: docs/design.md, section 3.4; docs/protocol.md, section 8.
+Source: design section 3.4; docs/protocol.md section 8.
 """
 
 import asyncio

@@ -343,6 +343,9 @@ class MqttLink:
             except LinkError as error:  # what came before it still counts
                 failure = error
                 break
+        if publishes and out:  # what the window released goes before what the handler publishes
+            self._send(out)
+            out = []
         if publishes and self._up:
             admitted = self._session.admit(publishes, out)
             self._counters.publishes_in += len(admitted)

@@ -130,7 +130,7 @@ def test_the_daemon_does_not_load_what_only_other_verbs_need():
 def test_output_into_a_closed_pipe_ends_quietly():
     reading, writing = os.pipe()
     os.close(reading)
-    verb = [sys.executable, "-m", "federator.cli", "check-config", "--reference"]
+    verb = [sys.executable, "-m", "federator", "check-config", "--reference"]
 
     ran = subprocess.run(verb, stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)

@@ -20,7 +20,7 @@ Process = asyncio.subprocess.Process
 
 async def start(*arguments: str) -> Process:
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "federator.cli", *arguments),
+        *(sys.executable, "-m", "federator", *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

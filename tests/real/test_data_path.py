@@ -289,16 +289,17 @@ async def test_over_two_paths_each_publication_is_delivered_once(start_broker: S
         assert suppressed.duplicates_suppressed == 50
 
 
-async def test_a_burst_arrives_whole_and_in_order(start_broker: StartBroker):
+@pytest.mark.parametrize(("qos", "count"), [(0, 5_000), (1, 900), (2, 900)])
+async def test_a_burst_arrives_whole_and_in_order(start_broker: StartBroker, qos: int, count: int):
     async with two_brokers(start_broker, "t/#") as federated:
         subscriber = await federated.client(2, "subscriber", "t/#")
         publisher = await federated.client(1, "publisher")
 
-        for n in range(5_000):
-            publisher.publish(publication(f"t/{n % 7}", b"%d" % n))
-        await subscriber.has_received(5_000)
+        for n in range(count):
+            publisher.publish(publication(f"t/{n % 7}", b"%d" % n, qos=qos))
+        await subscriber.has_received(count)
 
-        assert [int(packet.payload) for packet in subscriber.packets] == list(range(5_000))
+        assert [int(packet.payload) for packet in subscriber.packets] == list(range(count))
 
 
 async def test_garbage_on_the_data_topic_disturbs_nothing(start_broker: StartBroker):

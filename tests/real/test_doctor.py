@@ -157,7 +157,7 @@ async def test_a_password_is_used_and_a_wrong_one_is_77(start_broker, tmp_path):
 
 async def run_doctor(config: Path, *options: str) -> tuple[int, str, str]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "federator.cli", "doctor", "-c", str(config), *options),
+        *(sys.executable, "-m", "federator", "doctor", "-c", str(config), *options),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

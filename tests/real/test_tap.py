@@ -49,7 +49,7 @@ async def tapped(broker: BrokerProcess, config: Path, *options: str) -> list[str
         ("new_regular_topic", "a/é".encode()),
     ]
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "federator.cli", "tap", "-c", str(config)),
+        *(sys.executable, "-m", "federator", "tap", "-c", str(config)),
         *("--count", str(len(said)), *options),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -101,7 +101,7 @@ async def test_people_get_one_short_line_each(broker, config):
 
 async def test_a_broker_that_goes_away_ends_the_tap_with_69(broker, config):
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "federator.cli", "tap", "-c", str(config)),
+        *(sys.executable, "-m", "federator", "tap", "-c", str(config)),
         stderr=asyncio.subprocess.PIPE,
     )
     assert process.stderr is not None

@@ -1,5 +1,0 @@
-"""``python -m federator.cli``."""
-
-from federator.cli import main
-
-main()

@@ -1,0 +1,99 @@
+"""One stream of numbered publications through a federation, and what came of it.
+
+The clients are ``MqttLink``s: they reconnect and subscribe again by themselves, as good clients do.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from itertools import pairwise
+
+import mqtt5
+
+from federator.runtime.mqtt_link import Endpoint, MqttLink
+
+
+class Subscriber:
+    """Counts numbered payloads, and notes when each came.
+
+    Attributes:
+        came: How often each number came.
+        at_s: Monotonic time of each arrival.
+    """
+
+    def __init__(self, port, topic_filter, *, client_id, qos=0):
+        self.came = Counter()
+        self.at_s = []
+        self.order = []
+        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=client_id)
+        self.link.subscribe([mqtt5.TopicFilter(topic_filter, max_qos=mqtt5.QoS(qos))])
+
+    @property
+    def duplicates(self):
+        return sum(self.came.values()) - len(self.came)
+
+    def longest_gap_s(self, since_s, until_s):
+        """The longest silence between two arrivals that overlaps the given time."""
+        ends = [since_s, *(t for t in self.at_s if since_s <= t <= until_s), until_s]
+        return max(later - earlier for earlier, later in pairwise(ends))
+
+    def on_up(self, link, session_present): ...
+
+    def on_subscribed(self, link): ...
+
+    def on_down(self, link, reason): ...
+
+    def on_publishes(self, link, chunk, publishes):
+        now_s = time.monotonic()
+        for packet, _, _ in publishes:
+            number = int(packet.payload)
+            self.came[number] += 1
+            self.order.append(number)
+            self.at_s.append(now_s)
+
+
+class Publisher:
+    """Publishes 0, 1, 2, ... at a steady rate until stopped.
+
+    Attributes:
+        sent: How many.
+    """
+
+    def __init__(self, port, topic, *, client_id, rate_hz=100, qos=0):
+        self.sent = 0
+        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=client_id)
+        self._topic = topic
+        self._gap_s = 1 / rate_hz
+        self._qos = qos
+
+    def on_up(self, link, session_present): ...
+
+    def on_subscribed(self, link): ...
+
+    def on_down(self, link, reason): ...
+
+    def on_publishes(self, link, chunk, publishes): ...
+
+    async def run(self):
+        loop = asyncio.get_running_loop()
+        due_s = loop.time()
+        while True:
+            if self.link.connected:
+                self.link.publish(self._topic, b"%d" % self.sent, qos=self._qos)
+                self.sent += 1
+            due_s += self._gap_s
+            await asyncio.sleep(max(0.0, due_s - loop.time()))
+
+
+@contextlib.asynccontextmanager
+async def running(*clients):
+    """Run the links of ``clients`` (and publish, where one is a publisher)."""
+    tasks = [asyncio.create_task(client.link.run()) for client in clients]
+    tasks += [asyncio.create_task(c.run()) for c in clients if isinstance(c, Publisher)]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
