@@ -111,6 +111,9 @@ class Announcements:
 
         number = (ann.epoch, ann.seq)
         if number < route.number:
+            if route.forgotten and ann.epoch < route.number[0]:
+                # The core came back with its clock set back and without its state: let it know.
+                return self._solicit(route, self._question(route), now_ms)
             return []
         before = route.heard.get(ann.sender)
         route.heard[ann.sender] = HeardCost(number, ann.cost, ann.in_mesh)

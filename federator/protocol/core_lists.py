@@ -91,7 +91,9 @@ class CoreLists:
         if route.announced.synced or route.forgotten:
             return []
         self._timers.set(route.core, Millis(now_ms + self._gap_ms))
-        nearest = route.nearest(self._links.cost_to)
+        # Only those who announced the newest number: among them costs fall towards the core, so
+        # that no two brokers wait for each other's list.
+        nearest = route.nearest(self._links.cost_to, number=route.newest_number)
         if nearest is None or not route.announced.may_ask(now_ms=now_ms, gap_ms=self._gap_ms):
             return []
         request = FilterListRequest(self._links.self_id, ListKind.CORE, route.core)

@@ -86,10 +86,10 @@ class CoreRoute:
         cost = link_cost(neighbour)
         return UNREACHABLE if cost is None else Cost(self.heard[neighbour].cost + cost)
 
-    def nearest(self, link_cost: LinkCost, *, number: Number | None = None) -> BrokerId | None:
+    def nearest(self, link_cost: LinkCost, *, number: Number) -> BrokerId | None:
         """The neighbour with the cheapest path, among those that announced ``number``."""
         return min(
-            (n for n, heard in self.heard.items() if number in (None, heard.number)),
+            (n for n, heard in self.heard.items() if heard.number == number),
             key=lambda n: (self.cost_via(n, link_cost), n),
             default=None,
         )

@@ -239,7 +239,11 @@ class Links:
         if hello.epoch < neighbour.epoch and not alive:
             # It restarted with its clock set back and without its state: it hears so and renews.
             heard = Heard(neighbour.id, neighbour.epoch, hello.conn, hello.sent_at_ms, held_ms=0)
-            return self._greet_with((heard,), self._ways_to(neighbour), now_ms)
+            ways = self._ways_to(neighbour)
+            if not ways and self._may_dial(neighbour, hello):
+                neighbour.dialled = hello.address
+                return [Dial(neighbour.id, hello.address)]
+            return self._greet_with((heard,), ways, now_ms)
         if not elsewhere:
             return []  # a straggler of the incarnation before
         details: dict[str, int | str] = {"neighbour": hello.sender, "address": hello.address}
@@ -324,9 +328,7 @@ class Links:
 
     def _dial_back(self, neighbour: Neighbour, now_ms: Millis) -> list[Step]:
         hello = neighbour.hello
-        if hello is None or neighbour.conn is not None or neighbour.dialled == hello.address:
-            return []
-        if not (self.parameters.dial_back and hello.address):
+        if hello is None or neighbour.conn is not None or not self._may_dial(neighbour, hello):
             return []
         grace_ms = DIAL_BACK_HELLOS * self.parameters.hello_interval_ms
         due_ms = Millis(neighbour.first_heard_ms + grace_ms)
@@ -335,6 +337,11 @@ class Links:
             return []
         neighbour.dialled = hello.address
         return [Dial(neighbour.id, hello.address)]
+
+    def _may_dial(self, neighbour: Neighbour, hello: Hello) -> bool:
+        if not (self.parameters.dial_back and hello.address):
+            return False
+        return neighbour.dialled != hello.address
 
     def _greet(self, conns: list[ConnId], now_ms: Millis) -> list[Step]:
         hears = tuple(

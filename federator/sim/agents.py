@@ -17,11 +17,15 @@ INBOX_MAX = 1_020
 """Messages a broker keeps for a client that does not read: Mosquitto's default queue."""
 
 
+FIRST_EPOCH = 1_000
+"""Leaves room below for an agent whose disk was lost and whose clock was set back."""
+
+
 @dataclass(slots=True)
 class Disk:
     """What an agent finds again when it starts."""
 
-    epoch: Epoch = Epoch(0)
+    epoch: Epoch = Epoch(FIRST_EPOCH)
 
 
 @dataclass(slots=True, eq=False)

@@ -7,10 +7,11 @@ nobody wants. The bound is the sum of the timers that can stand in the way, one 
 Source: testing.md, "The simulator", LIVENESS; papers/federator.txt, Theorem 2.
 """
 
+import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from federator.protocol.types import BrokerId
+from federator.protocol.types import UNREACHABLE, BrokerId
 from federator.sim.agents import Agent
 from federator.sim.network import Link
 from federator.sim.topologies import connected_parts
@@ -44,6 +45,27 @@ def bound_ms(plan: WorldPlan) -> int:
     )
 
 
+def calm_bound_ms(plan: WorldPlan) -> int:
+    """How long a new subscription may take to show everywhere when nothing is wrong.
+
+    Out and back over at most every broker: a change is announced at once, never at an interval.
+    """
+    p = plan.parameters
+    delay_ms = max((link.delay_ms_max for link in plan.links), default=0)
+    per_hop_ms = 2 * delay_ms + p.improvement_hold_ms + 2 * p.core_ann_gap_ms
+    return len(plan.ids) * per_hop_ms + p.handover_ms
+
+
+def finds_shortest(plan: WorldPlan) -> bool:
+    """Do the delays let every announcement find the shortest paths?
+
+    They do when a relay waits long enough for the cheaper copy, however long its way. Otherwise
+    the number of repeats, which is bounded, may be used up by costlier copies that were faster.
+    """
+    delay_ms = max((link.delay_ms_max for link in plan.links), default=0)
+    return len(plan.ids) * delay_ms <= plan.parameters.improvement_hold_ms
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """Brokers that can reach each other, and what their clients want."""
@@ -69,13 +91,21 @@ def parts_of(world: World) -> list[Part]:
     return parts
 
 
-def complaints(world: World) -> Iterator[str]:
-    """Everything that is not as it must become; empty when converged."""
+def complaints(world: World, *, shortest: bool = False) -> Iterator[str]:
+    """Everything that is not as it must become; empty when converged.
+
+    Args:
+        world: What is looked at.
+        shortest: Also demand shortest paths; see ``finds_shortest``.
+    """
     for part in parts_of(world):
         agents = {id: world.agents[id] for id in sorted(part.ids)}
         yield from _links_missing(world, agents)
         for filter, subscribers in part.subscribers.items():
             yield from _mesh_wrong(world, agents, filter, subscribers)
+        if shortest:
+            for core in sorted(_cores_in_use(agents, part)):
+                yield from _paths_wrong(world, agents, core)
         yield from _leftovers(agents, part)
 
 
@@ -114,6 +144,32 @@ def _mesh_wrong(
     cut_off = subscribers - _spanned(agents, filter, core)
     if cut_off:
         yield f"{filter!r}: core {core} does not reach {sorted(cut_off)}"
+
+
+def _cores_in_use(agents: dict[BrokerId, Agent], part: Part) -> set[BrokerId]:
+    cores = {core_of(agent, f) for f in part.subscribers for agent in agents.values()}
+    return {core for core in cores if core in agents}
+
+
+def _paths_wrong(world: World, agents: dict[BrokerId, Agent], core: BrokerId) -> Iterator[str]:
+    """Parents are the smallest of the neighbours on a cheapest path, by textbook Dijkstra."""
+    near: dict[BrokerId, dict[BrokerId, int]] = {id: {} for id in agents}
+    for link in world.plan.links:
+        if link.a in agents and link.b in agents:
+            near[link.a][link.b] = near[link.b][link.a] = link.cost
+    costs = {core: 0}
+    border = [(0, core)]
+    while border:
+        cost, id = heapq.heappop(border)
+        for other, link_cost in near[id].items():
+            if cost + link_cost < costs.get(other, UNREACHABLE):
+                costs[other] = cost + link_cost
+                heapq.heappush(border, (cost + link_cost, other))
+    redundancy = world.plan.parameters.redundancy
+    for id, agent in agents.items():
+        best = sorted(n for n in near[id] if costs[n] + near[id][n] == costs[id])
+        if id != core and parents(agent, core) != tuple(best[:redundancy]):
+            yield f"{id} has parents {parents(agent, core)} to {core}, not {best[:redundancy]}"
 
 
 def _spanned(agents: dict[BrokerId, Agent], filter: str, core: BrokerId) -> set[BrokerId]:

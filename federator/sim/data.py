@@ -3,7 +3,7 @@
 Only the sockets are missing. A publication is a real PUBLISH packet whose payload is its number in
 this world, so that the watchers can follow it.
 
-Source: docs/design.md, section 3.4.
+Source: design section 3.4.
 """
 
 from collections.abc import Iterator

@@ -3,7 +3,7 @@
 The nodes and data planes are the daemon's own; only the clock, the network, the brokers and the
 dice are ours. Every control message passes the real codec, every publication a real frame.
 
-Source: docs/design.md, section 2; testing.md, "The simulator".
+Source: design section 2; testing.md, "The simulator".
 """
 
 import random
@@ -35,7 +35,7 @@ from federator.protocol.node import Identity, Node
 from federator.protocol.parameters import Parameters
 from federator.protocol.types import BrokerId, Cost, Epoch, Millis
 from federator.sim.agenda import Agenda
-from federator.sim.agents import INBOX_MAX, Agent, Disk
+from federator.sim.agents import FIRST_EPOCH, INBOX_MAX, Agent, Disk
 from federator.sim.data import DataPlane, Passage, publications_of
 from federator.sim.network import Broker, Dialler, Path, link_of
 from federator.sim.watcher import Watcher
@@ -236,8 +236,8 @@ class World:
             self._start(id)
 
     def forget(self, id: BrokerId) -> None:
-        """Lose the agent's disk: it will begin with its first epoch again."""
-        self.disks[id] = Disk()
+        """Lose the agent's disk, and set its clock back: its next epoch was long ago."""
+        self.disks[id] = Disk(Epoch(self._rng.randrange(FIRST_EPOCH)))
 
     def pause_agent(self, id: BrokerId) -> None:
         """Stop the agent's process as SIGSTOP does."""
