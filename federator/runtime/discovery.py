@@ -85,6 +85,8 @@ class Discovery:
                 widen=settings.widen,
             ),
         )
+        self._own_id = own_id
+        self._probing = False
         self._link: MqttLink | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._saved_revision = -1
@@ -128,6 +130,8 @@ class Discovery:
         self._perform(self._pure.on_broker_up(session_present=session_present, now_ms=now_ms))
         for client_id, filters in sorted(self._own_filters().items()):
             own = frozenset(filters)
+            if client_id == self._own_id and self._probing:
+                own |= frozenset(self._probes)
             self._perform(self._pure.on_own_subscriptions(client_id, own, now_ms=now_ms))
 
     def on_down(self) -> None:
@@ -205,6 +209,7 @@ class Discovery:
     def _probe(self, subscribe: bool) -> None:
         if self._link is None:
             return
+        self._probing = subscribe
         if subscribe:
             self._link.subscribe(
                 TopicFilter(

@@ -8,7 +8,7 @@ Lines are missing when the connection was away for longer than the broker keeps 
 (``LOG_LINES_KEPT_MS``), when the broker did not keep our session, when our queue there overflowed,
 or when nobody listened yet: a fresh agent beside a broker that is already in use.
 
-Source: docs/protocol.md, section 4; design section 4.
+Source: docs/protocol.md section 9; design section 4.
 """
 
 import re
@@ -87,7 +87,7 @@ class DiscoveryParameters:
         registration_ttl_ms: How long a registration lasts.
         hopeful_ms: After a gap, how long a count of everything we knew is taken to mean that
             nothing has changed.
-        grant_ms: From agreement to trust.
+        tick_ms: How long the broker's numbers of one moment take to arrive, at most.
         probe_interval_ms: Between two requests for counts. Should exceed the broker's
             ``sys_interval``.
         notice_gap_ms: Least time between two notices of one name.
@@ -104,7 +104,7 @@ class DiscoveryParameters:
     registrations_max: int = 10_000
     registration_ttl_ms: Millis = Millis(3_600_000)
     hopeful_ms: Millis = Millis(600_000)
-    grant_ms: Millis = Millis(100)
+    tick_ms: Millis = Millis(500)
     probe_interval_ms: Millis = Millis(15_000)
     notice_gap_ms: Millis = Millis(10_000)
 
@@ -193,7 +193,7 @@ class Discovery:
             self._table,
             unlogged=parameters.unlogged_subscriptions,
             hopeful_ms=parameters.hopeful_ms,
-            grant_ms=parameters.grant_ms,
+            tick_ms=parameters.tick_ms,
             probe_interval_ms=parameters.probe_interval_ms,
         )
         self._regular = RegularTopics(
@@ -274,7 +274,8 @@ class Discovery:
             self._reconciliation.distrust(reason, gap=True, now_ms=now_ms)
         hearing.first = False
         hearing.last_heard_ms = now_ms
-        return self._finish(self._reconciliation.on_broker_up(now_ms=now_ms), now_ms=now_ms)
+        self._reconciliation.on_broker_up(now_ms=now_ms)
+        return self._finish([], now_ms=now_ms)
 
     def on_broker_down(self, *, now_ms: Millis) -> list[DiscoveryEffect]:
         """The connection that carries the log is gone."""
@@ -285,6 +286,7 @@ class Discovery:
         self, id: str, filters: frozenset[str], *, now_ms: Millis
     ) -> list[DiscoveryEffect]:
         """One of our own clients holds exactly ``filters``, whatever the log said."""
+        self._reconciliation.end_tick(now_ms=now_ms)
         self._table.set_own(id, filters)
         return self._finish([], now_ms=now_ms)
 
@@ -292,6 +294,7 @@ class Discovery:
         """A line of the broker's log. Never raises, whatever it says."""
         self._hearing.last_heard_ms = now_ms
         self._counters.lines += 1
+        self._reconciliation.end_tick(now_ms=now_ms)
         event = self._reader.read(topic, payload)
         if event is not None:
             self._on_event(event, now_ms=now_ms)
@@ -309,13 +312,16 @@ class Discovery:
         if found is None:
             return []
         number = int(found.group())
+        reconciliation = self._reconciliation
         if topic == UPTIME_TOPIC:
             self._on_uptime(number)
-        elif not retained and topic == CONNECTED_TOPIC:
-            if number == self._table.connected:
-                self._table.complete = True
-        elif not retained and topic in COUNT_TOPICS:
-            self._reconciliation.on_count(COUNT_TOPICS[topic], number, now_ms=now_ms)
+            if not retained:
+                reconciliation.on_tick(now_ms=now_ms)
+        elif topic == CONNECTED_TOPIC:
+            reconciliation.on_clients_connected(number, stored=retained, now_ms=now_ms)
+        elif topic in COUNT_TOPICS:
+            kind = COUNT_TOPICS[topic]
+            reconciliation.on_count(kind, number, stored=retained, now_ms=now_ms)
         return self._finish([], now_ms=now_ms)
 
     def on_regular_topic(self, payload: bytes, *, now_ms: Millis) -> list[DiscoveryEffect]:

@@ -7,7 +7,7 @@ came and went in between does not show.
 ``#`` and ``+/#`` from clients are kept local by default: somebody who opens an MQTT explorer must
 not pull the whole federation onto a gateway.
 
-Source: docs/protocol.md, section 4; design section 4.
+Source: docs/protocol.md section 9; design section 4.
 """
 
 from collections import Counter

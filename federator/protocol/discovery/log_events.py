@@ -1,6 +1,6 @@
 """What one line of the broker's log says about its clients.
 
-Source: docs/protocol.md, section 4; Mosquitto's ``handle_connect.c``, ``loop.c``,
+Source: docs/protocol.md section 9; Mosquitto's ``handle_connect.c``, ``loop.c``,
 ``handle_subscribe.c``, ``handle_unsubscribe.c``, ``session_expiry.c`` and ``database.c``.
 """
 

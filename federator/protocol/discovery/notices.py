@@ -1,6 +1,6 @@
 """Keeps notices rare: clients cause most of them, and must not be able to fill our log.
 
-Source: docs/protocol.md, section 4.
+Source: docs/protocol.md section 9.
 """
 
 from dataclasses import replace

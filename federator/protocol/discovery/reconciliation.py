@@ -1,9 +1,10 @@
 """Whether the table of subscriptions can be trusted, judged by the broker's own count.
 
-The broker publishes how many subscriptions it holds (plain and shared apart, one per client and
-filter, those of offline sessions and our own included). Counts and log lines come over one
-connection at one QoS, so they arrive in the order in which the broker made them: a count speaks of
-exactly the lines before it, and is compared at the moment it arrives.
+Every ``sys_interval`` the broker publishes its uptime and, where they have changed, the numbers of
+subscriptions it holds: plain and shared apart, one per client and filter, those of offline sessions
+and our own included. All of this and the log lines come over one connection at one QoS, so they
+arrive in the order in which the broker made them. An uptime thus opens a **tick**, which ends with
+the next line or shortly after: in it, the counts last heard are those of exactly the lines before.
 
 - **More than we know**: a subscription was never reported. Not trusted until the counts agree.
 - **Exactly the sure ones**: trusted; the doubtful ones are gone.
@@ -14,13 +15,12 @@ exactly the lines before it, and is compared at the moment it arrives.
 - **Less than the sure ones**: something vanished without a line. What we know is too much, never
   too little: who was trusted stays so, who was not gains nothing.
 
-The two counts of one moment come one after the other, so trust is given ``grant_ms`` later, unless
-the second one disagrees. Counts are published only when they change: while there is no trust we
-change them ourselves now and then with a subscription of our own (``ProbeCounts``).
+A count that has not changed for long is not even stored (2.0.x: 60 s). While one is missing we
+change it ourselves now and then with a subscription of our own (``ProbeCounts``).
 
 Think of a cloakroom: the tickets we hold must add up to the coats that hang there.
 
-Source: docs/protocol.md, section 4; Mosquitto's ``subs.c`` and ``sys_tree.c``.
+Source: docs/protocol.md section 9; Mosquitto's ``subs.c`` and ``sys_tree.c``.
 """
 
 from dataclasses import dataclass
@@ -28,6 +28,9 @@ from enum import Enum
 
 from federator.protocol.discovery.subscription_table import SubscriptionTable, Tally
 from federator.protocol.types import Millis
+
+FIRST_PROBE_MS = Millis(1_000)
+"""After the connection is up: what the broker has stored should be here by then."""
 
 PROBES_ANSWERED_WITHIN = 2
 """Probes after which a broker that publishes counts must have published one."""
@@ -71,9 +74,10 @@ class ProbeCounts:
     subscribe: bool
 
 
-def compare(
-    count: int, tally: Tally, *, hopeful: bool, by_class: bool
-) -> tuple[Outcome, bool, bool]:
+Comparison = tuple[Outcome, bool, bool]
+
+
+def compare(count: int, tally: Tally, *, hopeful: bool, by_class: bool) -> Comparison:
     """Compare one count with one tally.
 
     Args:
@@ -111,7 +115,7 @@ class Reconciliation:
             are configured in the broker itself.
         hopeful_ms: After a gap, how long a count of everything we knew is taken to mean that
             nothing has changed.
-        grant_ms: From agreement to trust.
+        tick_ms: After which a tick is over when no line has ended it.
         probe_interval_ms: Between two probes. Should exceed the broker's ``sys_interval``.
     """
 
@@ -121,21 +125,20 @@ class Reconciliation:
         *,
         unlogged: int,
         hopeful_ms: Millis,
-        grant_ms: Millis,
+        tick_ms: Millis,
         probe_interval_ms: Millis,
     ) -> None:
         self._table = table
         self._unlogged = unlogged
         self._hopeful_ms = hopeful_ms
-        self._grant_ms = grant_ms
+        self._tick_ms = tick_ms
         self._probe_interval_ms = probe_interval_ms
         self._counts: dict[Kind, int] = {}
+        self._connected: int | None = None
         self._verdict: Verdict = Widened("starting: the broker has not been counted yet")
         self._hopeful_until_ms = Millis(0)
         self._restarted = False
-        self._grant_at_ms: Millis | None = None
-        self._counted_now: set[Kind] = set()
-        self._counted_at_revision = -1
+        self._tick_ends_at_ms: Millis | None = None
         self._up = False
         self._probe_at_ms = Millis(0)
         self._probing = False
@@ -153,7 +156,7 @@ class Reconciliation:
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` must be called."""
-        deadlines = [] if self._grant_at_ms is None else [self._grant_at_ms]
+        deadlines = [] if self._tick_ends_at_ms is None else [self._tick_ends_at_ms]
         if self._needs_probe:
             deadlines.append(self._probe_at_ms)
         return min(deadlines, default=None)
@@ -165,43 +168,65 @@ class Reconciliation:
     def distrust(self, reason: str, *, gap: bool, now_ms: Millis) -> None:
         """Lines are missing; in a ``gap``, perhaps counts as well."""
         self._verdict = Widened(reason)
-        self._grant_at_ms = None
+        self._tick_ends_at_ms = None
         self._hopeful_until_ms = Millis(now_ms + self._hopeful_ms)
         if gap:
             self._counts.clear()
+            self._connected = None
             self._restarted = False
 
     def on_broker_restarted(self) -> None:
         """The broker runs for a shorter time than when we last heard of it."""
         self._restarted = True
 
-    def on_broker_up(self, *, now_ms: Millis) -> list[ProbeCounts]:
-        """The broker answers again: ask for its counts."""
+    def on_broker_up(self, *, now_ms: Millis) -> None:
+        """The broker answers again, and will send the counts it has stored."""
         self._up = True
-        return self.on_deadline(now_ms=now_ms)
+        self._probe_at_ms = Millis(now_ms + FIRST_PROBE_MS)
 
     def on_broker_down(self) -> None:
         """Nothing can be asked."""
         self._up = False
-        self._grant_at_ms = None
-        self._probe_at_ms = Millis(0)
+        self._tick_ends_at_ms = None
 
-    def on_count(self, kind: Kind, count: int, *, now_ms: Millis) -> None:
-        """The broker published a count just now (not a retained one)."""
+    def on_tick(self, *, now_ms: Millis) -> None:
+        """The broker begins to publish its numbers."""
+        if self._tick_ends_at_ms is None:
+            self._tick_ends_at_ms = Millis(now_ms + self._tick_ms)
+
+    def on_count(self, kind: Kind, count: int, *, stored: bool, now_ms: Millis) -> None:
+        """A count arrived; a ``stored`` one is the newest from before we subscribed."""
         if kind is Kind.PLAIN:
             count = max(0, count - self._unlogged)
+        if stored:
+            self._counts.setdefault(kind, count)
+            return
         self._counts[kind] = count
         self._unanswered_probes = 0
+        self.on_tick(now_ms=now_ms)
+
+    def on_clients_connected(self, count: int, *, stored: bool, now_ms: Millis) -> None:
+        """The number of connected clients arrived."""
+        self._connected = count
+        if not stored:
+            self.on_tick(now_ms=now_ms)
+
+    def end_tick(self, *, now_ms: Millis) -> None:
+        """Compare, when a tick is open. Call before every log line."""
+        if self._tick_ends_at_ms is None:
+            return
+        self._tick_ends_at_ms = None
+        if self._connected == self._table.connected:
+            self._table.complete = True
         if isinstance(self._verdict, Trusted):
-            self._check(kind)
+            self._check()
         else:
-            self._reconsider(kind, now_ms=now_ms)
+            self._reconsider(now_ms=now_ms)
 
     def on_deadline(self, *, now_ms: Millis) -> list[ProbeCounts]:
-        """Trust, or probe."""
-        if self._grant_at_ms is not None and now_ms >= self._grant_at_ms:
-            self._grant_at_ms = None
-            self._verdict = Trusted()
+        """End a tick, or probe."""
+        if self._tick_ends_at_ms is not None and now_ms >= self._tick_ends_at_ms:
+            self.end_tick(now_ms=now_ms)
         if not self._needs_probe or now_ms < self._probe_at_ms:
             return []
         self._probe_at_ms = Millis(now_ms + self._probe_interval_ms)
@@ -213,63 +238,50 @@ class Reconciliation:
 
     @property
     def _needs_probe(self) -> bool:
-        trusted = isinstance(self._verdict, Trusted)
-        return self._up and (not trusted or len(self._counts) < len(Kind))
+        return self._up and len(self._counts) < len(Kind)
 
-    def _tally(self, kind: Kind) -> Tally:
-        plain, shared = self._table.tallies()
-        return plain if kind is Kind.PLAIN else shared
-
-    def _check(self, kind: Kind) -> None:
-        """A count came while we trust: every subscription is known, only doubts are open."""
-        tally = self._tally(kind)
-        outcome, persistent, other = compare(
-            self._counts[kind], tally, hopeful=True, by_class=False
-        )
-        if outcome is Outcome.EXACT:
-            self._settle(kind, persistent=persistent, other=other)
-        elif outcome is Outcome.MORE:
-            self._verdict = Widened(self._reason([kind]))
-
-    def _reconsider(self, arrived: Kind, *, now_ms: Millis) -> None:
-        """A count came while we do not trust."""
-        hopeful = now_ms < self._hopeful_until_ms and not self._table.guesses
-        by_class = hopeful and self._restarted
-        compared = {
-            kind: compare(count, self._tally(kind), hopeful=hopeful, by_class=by_class)
+    def _compare(self, *, hopeful: bool, by_class: bool) -> dict[Kind, Comparison]:
+        tallies = dict(zip((Kind.PLAIN, Kind.SHARED), self._table.tallies(), strict=True))
+        return {
+            kind: compare(count, tallies[kind], hopeful=hopeful, by_class=by_class)
             for kind, count in self._counts.items()
         }
+
+    def _check(self) -> None:
+        """Numbers came while we trust: every subscription is known, only doubts are open."""
+        compared = self._compare(hopeful=True, by_class=False)
+        if more := [kind for kind, (outcome, _, _) in compared.items() if outcome is Outcome.MORE]:
+            self._verdict = Widened(self._reason(more))
+        for kind, (outcome, persistent, other) in compared.items():
+            if outcome is Outcome.EXACT:
+                self._settle(kind, persistent=persistent, other=other)
+
+    def _reconsider(self, *, now_ms: Millis) -> None:
+        """Numbers came while we do not trust."""
+        hopeful = now_ms < self._hopeful_until_ms and not self._table.guesses
+        compared = self._compare(hopeful=hopeful, by_class=hopeful and self._restarted)
         agree = {kind for kind, (outcome, _, _) in compared.items() if outcome is Outcome.EXACT}
         all_agree = len(agree) == len(Kind)
-        for kind in sorted(agree & self._current(arrived), key=lambda kind: kind.value):
+        disagree = [kind for kind in compared if kind not in agree]
+        if disagree:
+            self._verdict = Widened(self._reason(disagree))
+        for kind in sorted(agree, key=lambda kind: kind.value):
             _, persistent, other = compared[kind]
             if all_agree or not (persistent or other):
                 self._settle(kind, persistent=persistent, other=other)
         if all_agree:
-            self._grant_at_ms = Millis(now_ms + self._grant_ms)
-            return
-        self._grant_at_ms = None
-        if disagree := [kind for kind in self._counts if kind not in agree]:
-            self._verdict = Widened(self._reason(disagree))
-
-    def _current(self, arrived: Kind) -> set[Kind]:
-        """The counts that speak of this moment: no line came since the first of them."""
-        if self._counted_at_revision != self._table.revision:
-            self._counted_now.clear()
-        self._counted_now.add(arrived)
-        self._counted_at_revision = self._table.revision
-        return set(self._counted_now)
+            self._verdict = Trusted()
 
     def _settle(self, kind: Kind, *, persistent: bool, other: bool) -> None:
         shared = kind is Kind.SHARED
         self._table.settle(shared=shared, persistent=True, survive=persistent)
         self._table.settle(shared=shared, persistent=False, survive=other)
-        self._counted_at_revision = self._table.revision
 
     def _reason(self, kinds: list[Kind]) -> str:
         parts = []
+        plain, shared = self._table.tallies()
         for kind in kinds:
-            tally = self._tally(kind)
+            tally = plain if kind is Kind.PLAIN else shared
             doubtful = tally.most - tally.sure
             parts.append(
                 f"{kind.value}: the broker counts {self._counts[kind]}, "

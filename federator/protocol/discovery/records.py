@@ -1,6 +1,6 @@
 """What discovery keeps over a restart of the agent.
 
-Source: docs/protocol.md, section 4.
+Source: docs/protocol.md section 9.
 """
 
 from typing import Annotated

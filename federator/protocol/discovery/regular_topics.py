@@ -4,7 +4,7 @@ For brokers that log no subscriptions and for clients that prefer to speak up. T
 filter; ``- `` before it takes it back. A registration ends by itself after ``ttl_ms``, so clients
 repeat it.
 
-Source: papers/federator.txt, section 6 (NEW_REGULAR_TOPIC); docs/protocol.md, section 4.
+Source: papers/federator.txt, section 6 (NEW_REGULAR_TOPIC); docs/protocol.md section 9.
 """
 
 from federator.errors import DecodeError

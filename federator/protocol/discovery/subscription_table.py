@@ -24,7 +24,7 @@ marked as the broker says are connected, we know them all (``complete``).
 
 Our own agents' clients (prefix ``federator-``) count towards the broker's number, but want nothing.
 
-Source: docs/protocol.md, section 4; Mosquitto's ``connect__on_authorised`` and ``subs.c``.
+Source: docs/protocol.md section 9; Mosquitto's ``connect__on_authorised`` and ``subs.c``.
 """
 
 from collections.abc import Callable, Iterator

@@ -92,12 +92,12 @@ class Driven:
         """The broker counts: its clients' subscriptions, and ours besides."""
         self.sys(PLAIN, plain + self.own)
         self.sys(SHARED, shared)
-        self.later(200)
+        self.later(600)
 
     def count_plain(self, plain: int = 0) -> None:
         """Only the plain count has changed."""
         self.sys(PLAIN, plain + self.own)
-        self.later(200)
+        self.later(600)
 
     def settle(self, plain: int = 0, shared: int = 0) -> None:
         self.up()

@@ -70,18 +70,36 @@ def test_one_agreeing_count_is_not_enough_shared_subscriptions_are_counted_apart
     assert agent.wanted == {"#"}
 
     agent.sys(SHARED, 0)
-    agent.later(200)
+    agent.later(600)
     assert agent.wanted == set()
 
 
-def test_counts_stored_before_we_came_prove_nothing():
+def test_counts_stored_before_we_came_count_from_the_brokers_next_tick_on():
     agent = Driven()
     agent.up()
 
     agent.sys(PLAIN, agent.own, retained=True)
     agent.sys(SHARED, 0, retained=True)
-
+    agent.later(900)
     assert agent.wanted == {"#"}
+
+    agent.sys(UPTIME, "10 seconds")
+    agent.later(600)
+    assert agent.wanted == set()
+    agent.later(60_000)
+    assert agent.probes == []
+
+
+def test_a_count_that_did_not_change_settles_doubts_too():
+    agent = Driven()
+    agent.settle()
+    agent.log(*arrive("brief", "a", protocol=5), leave("brief"))
+    assert agent.wanted == {"a"}
+
+    agent.sys(UPTIME, "10 seconds")
+    agent.log(*arrive("next", "b"))
+
+    assert agent.wanted == {"b"}
 
 
 def test_counts_are_asked_for_until_both_have_come():
@@ -89,7 +107,7 @@ def test_counts_are_asked_for_until_both_have_come():
     agent.up()
     agent.sys(PLAIN, agent.own)
 
-    agent.later(11_000)
+    agent.later(12_000)
     assert agent.probes == [True, False, True]
 
     agent.sys(SHARED, 0)
@@ -276,7 +294,7 @@ def test_what_an_mqtt_5_client_leaves_behind_is_settled_by_the_next_count():
     assert agent.wanted == set()
 
     agent.log(*arrive("stays", "b", protocol=5), leave("stays"))
-    agent.sys(PLAIN, agent.own + 1)
+    agent.count_plain(1)
     assert agent.wanted == {"b"}
     assert agent.discovery.snapshot().doubtful == 0
 
@@ -394,7 +412,7 @@ def test_a_forged_end_of_connection_does_not_take_the_victims_filters():
     agent.log(leave(forger))
 
     assert agent.wanted == {"precious"}
-    agent.sys(PLAIN, agent.own + 1)
+    agent.count_plain(1)
     assert agent.wanted == {"precious"}
     assert agent.discovery.snapshot().doubtful == 0
 
@@ -431,7 +449,7 @@ def test_an_id_that_looks_like_a_log_line_harms_nobody(id: str):
     agent.log(*arrive(id, "t"), Unsubscribed(id, "t"), leave(id))
 
     assert "precious" in agent.wanted
-    agent.sys(PLAIN, agent.own + 1)
+    agent.count_plain(1)
     assert agent.wanted == {"precious"}
 
 
