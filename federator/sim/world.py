@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from federator.errors import DecodeError
 from federator.protocol import codec
 from federator.protocol.effects import (
     Dial,
@@ -179,7 +180,12 @@ class World:
         if agent.pauses and len(agent.inbox) >= INBOX_MAX:
             self.fired["queue_overflow"] += 1
         elif kind != "data":
-            self._tell(agent, Received(codec.decode(kind, payload)))
+            try:
+                message = codec.decode(kind, payload)
+            except DecodeError:
+                self.fired["undecodable"] += 1
+            else:
+                self._tell(agent, Received(message))
         elif agent.pauses:
             agent.inbox.append(payload)
         else:
@@ -494,7 +500,11 @@ class World:
     # --- inside: data ---
 
     def _on_frame(self, agent: Agent, payload: bytes) -> None:
-        passage = agent.data.receive(payload)
+        try:
+            passage = agent.data.receive(payload)
+        except DecodeError:
+            self.fired["undecodable"] += 1
+            return
         if passage is None:
             self.fired["duplicate_suppressed"] += 1
             return
