@@ -200,6 +200,7 @@ class Announcements:
         if route.newest_number <= route.number:
             return []
         was = (route.cost, route.parents)
+        rank = route.rank
         route.adopt_newest()
         for kind in ("hold", "starved", "erase"):
             self._timers.clear((route.core, kind))
@@ -215,6 +216,9 @@ class Announcements:
         steps = self._flood(route, tell_teacher=was[0] < route.cost)
         if was[1] != route.parents:
             steps.append(CoreMoved(route.core))
+        if rank != route.rank:  # the operator gave the core another priority: elect again
+            filters = frozenset(route.announced.filters.filters)
+            steps.append(AnnouncedFiltersChanged(route.core, filters))
         return [*steps, CoreRefreshed(route.core)]
 
     def _revive(self, route: CoreRoute, ann: CoreAnn, now_ms: Millis) -> list[Step]:

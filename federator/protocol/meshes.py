@@ -25,6 +25,8 @@ from federator.protocol.signals import OwnFiltersChanged, Step
 from federator.protocol.timers import Timers
 from federator.protocol.types import BrokerId, Millis
 
+SHARED_ROUTES_MAX = 65_536
+
 NO_ROUTE = FilterRoute(local=False, wanted=False, next_hops=())
 
 
@@ -56,6 +58,9 @@ class _Changes:
     """What one pass over touched filters found out."""
 
     routes: list[Step] = field(default_factory=list)
+    alike: dict[tuple[bool, BrokerId | None, BrokerId | None], FilterRoute] = field(
+        default_factory=dict
+    )  # by (local, core, previous): the route of all such filters without children
     own_added: set[str] = field(default_factory=set)
     own_removed: set[str] = field(default_factory=set)
 
@@ -80,7 +85,7 @@ class Meshes:
         self._parameters = parameters
         self._timers: Timers[tuple[BrokerId, BrokerId]] = Timers()  # (core, child) to expire
         self._handovers: Timers[str] = Timers()
-        self._shared_routes: dict[FilterRoute, FilterRoute] = {}
+        self._shared_routes = {NO_ROUTE: NO_ROUTE}  # equal routes are one object
         self._refused = 0
 
     def next_deadline_ms(self) -> Millis | None:
@@ -145,7 +150,12 @@ class Meshes:
             touched |= route.announced.filters.filters
         for list_ in self.children.get(core, {}).values():
             touched |= list_.filters.filters
-        return self._settle(touched, now_ms) + self.memberships.on_core_moved(core, now_ms=now_ms)
+        changes = _Changes()
+        for filter_ in sorted(touched):  # no core changed: only the ways do
+            state = self.states.get(filter_)
+            if state is not None:
+                self._direct(filter_, state, changes)
+        return changes.routes + self.memberships.on_core_moved(core, now_ms=now_ms)
 
     def on_link_down(self, neighbour: BrokerId, *, now_ms: Millis) -> list[Step]:
         """A child that is out of reach is no child."""
@@ -251,12 +261,21 @@ class Meshes:
         if core != before:
             self._change_core(filter_, state, core, changes, now_ms)
         self._belong(filter_, state)
-        route = self._route(filter_, state)
-        if route != state.route:
-            state.route = self._shared_routes.setdefault(route, route)
-            changes.routes.append(SetRoute(filter_, None if route == NO_ROUTE else state.route))
-        if route == NO_ROUTE and core is None and not state.announcers:
+        self._direct(filter_, state, changes)
+        if state.route is NO_ROUTE and core is None and not state.announcers:
             del self.states[filter_]
+
+    def _direct(self, filter_: str, state: FilterState, changes: _Changes) -> None:
+        """Set the filter's route anew, if it is another one."""
+        if state.child_cores:
+            route = self._route(filter_, state)
+        else:
+            kind = (state.local, state.core, state.previous)
+            known = changes.alike.get(kind)
+            route = changes.alike[kind] = known or self._route(filter_, state)
+        if route is not state.route:
+            state.route = route
+            changes.routes.append(SetRoute(filter_, None if route is NO_ROUTE else route))
 
     def _belong(self, filter_: str, state: FilterState) -> None:
         """Join and leave meshes, as clients and children want."""
@@ -321,7 +340,10 @@ class Meshes:
             else:
                 hops.update(self._relay_to(core))
         others_want = state.core not in (None, self_id) or bool(state.child_cores)
-        return FilterRoute(local=state.local, wanted=others_want, next_hops=tuple(sorted(hops)))
+        if len(self._shared_routes) >= SHARED_ROUTES_MAX:
+            self._shared_routes = {NO_ROUTE: NO_ROUTE}
+        route = FilterRoute(local=state.local, wanted=others_want, next_hops=tuple(sorted(hops)))
+        return self._shared_routes.setdefault(route, route)
 
     def parents_of(self, core: BrokerId) -> tuple[BrokerId, ...]:
         """Our parents towards ``core``; none when it is us or out of reach."""

@@ -51,6 +51,16 @@ def test_priority_comes_before_the_id():
     assert [state(network, i).core for i in range(4)] == [3, 3, 3, 3]
 
 
+def test_core_that_comes_back_with_another_priority_is_elected_again_or_not():
+    network = network_with(LINE, 1, 3)
+    assert [state(network, i).core for i in range(4)] == [1, 1, 1, 1]
+
+    network.nodes[1].announcements.own.priority = 5
+    network.run(2 * PARAMETERS.core_ann_interval_ms)
+
+    assert [state(network, i).core for i in range(4)] == [3, 3, 3, 3]
+
+
 def test_the_papers_mesh():
     network = network_with(grid_links(3, 3), 2, 7)
 
