@@ -1,0 +1,1 @@
+"""Measuring brokers, Mosquitto's bridges and our agents side by side, on real processes."""

@@ -1,0 +1,125 @@
+"""The load generator as a child process: takes orders from the bench, runs load, reports counts.
+
+One process per system under test, so that nothing but load shares its interpreter. Its orders come
+one per line on stdin: ``connect`` once, then runs; it ends with its stdin.
+"""
+
+import gc
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from federator.bench.layout import Layout
+from federator.bench.load import Outcome, pace, saturate
+from federator.bench.wire import Wire
+from federator.errors import LinkError
+from federator.grid.children import Helper, python
+from federator.grid.precise_loop import sharpen_timers
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Where a system under test takes publications in, and where it hands them out."""
+
+    publish_at: tuple[str, int]
+    subscribe_at: tuple[str, int]
+
+
+class Generator:
+    """The bench's side of one load generator.
+
+    Args:
+        folder: For its log.
+        name: Distinguishes client ids and logs.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._name = name
+        self._helper = Helper(python("federator.bench.generator"), log=folder / f"load-{name}.log")
+        self._run = 0
+
+    async def start(self, ends: Ends, layout: Layout) -> None:
+        """Start the process; returns when both its clients are connected and subscribed.
+
+        Raises:
+            LinkError: It could not.
+        """
+        await self._helper.start()
+        await self._ask(
+            {
+                "name": self._name,
+                "publish_at": ends.publish_at,
+                "subscribe_at": ends.subscribe_at,
+                "topic": layout.topic,
+                "qos": layout.qos,
+                "payload_bytes": layout.payload_bytes,
+            }
+        )
+
+    async def saturate(self, *, window: int, seconds: float, warm_up_s: float) -> Outcome:
+        """See ``load.saturate``."""
+        order = {"window": window, "seconds": seconds, "warm_up_s": warm_up_s}
+        return Outcome(**await self._ask({"saturate": {"run": self._next(), **order}}))
+
+    async def pace(self, *, rate: float, seconds: float) -> Outcome:
+        """See ``load.pace``."""
+        order = {"rate": rate, "seconds": seconds}
+        return Outcome(**await self._ask({"pace": {"run": self._next(), **order}}))
+
+    async def stop(self) -> None:
+        """End the process."""
+        await self._helper.stop()
+
+    def _next(self) -> int:
+        self._run += 1
+        return self._run
+
+    async def _ask(self, order: dict[str, Any]) -> dict[str, Any]:
+        await self._helper.tell(order)
+        answer = await self._helper.hear()
+        if "error" in answer:
+            raise LinkError(f"{self._name}: {answer['error']}")
+        return answer
+
+
+def _serve() -> None:
+    order = json.loads(sys.stdin.readline())
+    layout = Layout(order["topic"], order["qos"], order["payload_bytes"])
+    wire = Wire.connect(
+        layout,
+        publish_at=tuple(order["publish_at"]),
+        subscribe_at=tuple(order["subscribe_at"]),
+        name=order["name"],
+    )
+    _say({})
+    for line in sys.stdin:
+        order = json.loads(line)
+        gc.collect()
+        gc.disable()  # a collection is a delay of ours, not of the system under test
+        if "saturate" in order:
+            outcome = saturate(wire, **order["saturate"])
+        else:
+            outcome = pace(wire, **order["pace"])
+        gc.enable()
+        _say(asdict(outcome))
+    wire.close()
+
+
+def _say(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    sharpen_timers()
+    try:
+        _serve()
+    except LinkError as error:
+        _say({"error": str(error)})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+"""What the bench puts load on: a broker, a chain of bridges, a line of our agents, an echo.
+
+Each takes publications in at one end and hands them out at the other, ``hops`` links away, and
+says which processes belong to its brokers and which to its agents. Brokers keep Mosquitto's
+default limits everywhere. A bridge chain gets what a user would write for the same job in one
+direction, ``topic # out 1``, which is also the least work a bridge can have; our brokers get the
+log topics that our agents need.
+"""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from federator.bench.generator import Ends
+from federator.errors import LinkError
+from federator.grid.agent_process import AgentConfig, AgentProcess
+from federator.grid.broker_process import BrokerProcess
+from federator.grid.children import Helper, python
+from federator.protocol.types import BrokerId
+
+STAND_TIMEOUT_S: Final = 60.0
+POLL_S: Final = 0.1
+
+BRIDGE_LINES: Final = (
+    "connection onward",
+    "address {host}:{port}",
+    "topic # out 1",
+    "cleansession true",
+)
+"""All of a bridge's configuration; protocol, queues and socket options are the defaults."""
+
+
+class System(Protocol):
+    """Something that carries publications from one end to the other."""
+
+    name: str
+    hops: int
+
+    async def start(self) -> Ends:
+        """Start all processes; returns when each answers.
+
+        Raises:
+            LinkError: One does not.
+        """
+
+    async def stands(self, filter: str) -> None:
+        """Wait until the subscription of ``filter`` at the far end is known at the near end.
+
+        Raises:
+            LinkError: It is not in time.
+        """
+
+    def broker_pids(self) -> list[int]:
+        """Processes of the brokers."""
+
+    def agent_pids(self) -> list[int]:
+        """Processes of our agents."""
+
+    async def stop(self) -> None:
+        """End everything that was started."""
+
+
+class BrokerLine:
+    """Brokers in a row, each with a bridge to the next: none at all when there is one broker."""
+
+    def __init__(self, folder: Path, *, hops: int) -> None:
+        self.name = "bridge" if hops else "broker"
+        self.hops = hops
+        self._folder = folder
+        self._brokers: list[BrokerProcess] = []
+
+    async def start(self) -> Ends:
+        """Start all processes, the far end first."""
+        for number in range(self.hops, -1, -1):  # from the far end: a bridge wants a port
+            bridge: tuple[str, ...] = ()
+            if self._brokers:
+                onward = self._brokers[0]
+                values = {"host": onward.host, "port": onward.port}
+                bridge = tuple(line.format(**values) for line in BRIDGE_LINES)
+            broker = BrokerProcess(
+                self._folder / f"broker-{number}", extra_config=bridge, log_topics=False
+            )
+            self._brokers.insert(0, broker)
+            await broker.start()
+        return _ends(self._brokers)
+
+    async def stands(self, filter: str) -> None:
+        """Bridges are static: probes tell when the last one is connected."""
+
+    def broker_pids(self) -> list[int]:
+        """Processes of the brokers."""
+        return [broker.pid for broker in self._brokers]
+
+    def agent_pids(self) -> list[int]:
+        """Processes of our agents."""
+        return []
+
+    async def stop(self) -> None:
+        """End everything that was started."""
+        await asyncio.gather(*(broker.stop() for broker in self._brokers))
+
+
+class AgentLine:
+    """Brokers in a row, each with an agent that knows its neighbours."""
+
+    name = "federator"
+
+    def __init__(self, folder: Path, *, hops: int) -> None:
+        self.hops = hops
+        self._folder = folder
+        ids = [BrokerId(number) for number in range(1, hops + 2)]
+        self._brokers = {i: BrokerProcess(folder / f"broker-{i}") for i in ids}
+        self._agents: dict[BrokerId, AgentProcess] = {}
+
+    async def start(self) -> Ends:
+        """Start all processes, the far end first."""
+        await asyncio.gather(*(broker.start() for broker in self._brokers.values()))
+        for here, broker in self._brokers.items():
+            beside = [i for i in (here - 1, here + 1) if i in self._brokers]
+            config = AgentConfig(
+                id=here,
+                broker_url=broker.url,
+                neighbours={BrokerId(i): self._brokers[BrokerId(i)].url for i in beside},
+                federation="bench",
+            )
+            self._agents[here] = AgentProcess(self._folder / f"agent-{here}", config)
+        await asyncio.gather(*(agent.start() for agent in self._agents.values()))
+        return _ends(list(self._brokers.values()))
+
+    async def stands(self, filter: str) -> None:
+        """Wait until every agent leads publications on by a route made for ``filter``."""
+        deadline = time.monotonic() + STAND_TIMEOUT_S
+        while (missing := await self._missing(filter)) is not None:
+            if time.monotonic() > deadline:
+                raise LinkError(f"not settled after {STAND_TIMEOUT_S:g} s: {missing}")
+            await asyncio.sleep(POLL_S)
+
+    async def _missing(self, filter: str) -> str | None:
+        """What keeps publications from reaching the far end by a route made for them."""
+        for here, agent in self._agents.items():
+            if not agent.running:
+                raise LinkError(f"agent {here} ended:\n{agent.log_tail()}")
+            status = await agent.status()
+            if not status["ready"]:
+                return f"agent {here} is not ready: {status['ready_reason']}"
+            if status["discovery"]["widened"]:
+                return f"agent {here} asks for everything: {status['discovery']['reason']}"
+            if not _leads_on(status, filter, last=here == len(self._agents)):
+                return f"agent {here} has no route for {filter}"
+        return None
+
+    def broker_pids(self) -> list[int]:
+        """Processes of the brokers."""
+        return [broker.pid for broker in self._brokers.values()]
+
+    def agent_pids(self) -> list[int]:
+        """Processes of our agents."""
+        return [agent.pid for agent in self._agents.values()]
+
+    async def stop(self) -> None:
+        """End everything that was started."""
+        await asyncio.gather(*(agent.stop() for agent in self._agents.values()))
+        await asyncio.gather(*(broker.stop() for broker in self._brokers.values()))
+
+
+class Echo:
+    """No broker at all: the load generator's own limit."""
+
+    name = "echo"
+    hops = 0
+
+    def __init__(self, folder: Path) -> None:
+        self._helper = Helper(python("federator.bench.echo"), log=folder / "echo.log")
+
+    async def start(self) -> Ends:
+        """Start all processes, the far end first."""
+        await self._helper.start()
+        place = ("127.0.0.1", int((await self._helper.hear())["port"]))
+        return Ends(place, place)
+
+    async def stands(self, filter: str) -> None:
+        """It always does."""
+
+    def broker_pids(self) -> list[int]:
+        """Processes of the brokers."""
+        return [self._helper.pid]
+
+    def agent_pids(self) -> list[int]:
+        """Processes of our agents."""
+        return []
+
+    async def stop(self) -> None:
+        """End everything that was started."""
+        await self._helper.stop()
+
+
+def _ends(line: list[BrokerProcess]) -> Ends:
+    return Ends((line[0].host, line[0].port), (line[-1].host, line[-1].port))
+
+
+def _leads_on(status: dict[str, Any], filter: str, *, last: bool) -> bool:
+    """Whether an agent's table has the filter: wanted by its own client, or with a next hop."""
+    return any(
+        mesh["filter"] == filter and (mesh["local"] if last else bool(mesh["next_hops"]))
+        for mesh in status["meshes"]
+    )

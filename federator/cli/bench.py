@@ -1,0 +1,165 @@
+"""``federator bench``: one broker, bridges and our agents side by side on this machine.
+
+Exit codes: 0 when everything arrived once, 1 when something was lost or came twice, 69 when a
+system did not start. Whether the bars are met does not change the exit code.
+"""
+
+import asyncio
+import contextlib
+import json
+import signal
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from federator.errors import LinkError
+
+FAULTY = 1
+REPORT_COLUMNS = 140
+SYSTEMS = ("echo", "broker", "bridge", "federator")
+_QUICK = {"repetitions": 1, "seconds": 1.0, "warm_up_s": 0.3, "climb_s": 0.3, "climbs": 1}
+
+
+def _numbers(
+    context: click.Context, option: click.Parameter, text: str | None
+) -> tuple[int, ...] | None:
+    """``1,3``."""
+    if text is None:
+        return None
+    try:
+        return tuple(int(each) for each in text.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{text!r}: numbers like 1,3 wanted", context, option) from None
+
+
+def _names(
+    context: click.Context, option: click.Parameter, text: str | None
+) -> tuple[str, ...] | None:
+    """``bridge,federator``."""
+    if text is None:
+        return None
+    names = tuple(text.split(","))
+    if unknown := sorted(set(names) - set(SYSTEMS)):
+        raise click.BadParameter(
+            f"{', '.join(unknown)}: of {', '.join(SYSTEMS)} wanted", context, option
+        )
+    return names
+
+
+@click.group(name="bench", invoke_without_command=True)
+@click.option("--repetitions", type=click.IntRange(1, 100), help="Of every run. [3]")
+@click.option("--systems", callback=_names, metavar="NAME[,NAME]", help=f"Of {', '.join(SYSTEMS)}.")
+@click.option("--hops", callback=_numbers, metavar="N[,N]", help="Links to cross. [1,3]")
+@click.option("--qos", callback=_numbers, metavar="N[,N]", help="0, 1 or both. [0,1]")
+@click.option("--rates", callback=_numbers, metavar="N[,N]", help="For delays. [1000,10000]")
+@click.option("--seconds", type=click.FloatRange(0.1, 600), help="Of every run. [3]")
+@click.option("--payload-bytes", type=click.IntRange(20, 100), help="Of every message. [64]")
+@click.option("--quick", is_flag=True, help="One short repetition: shows that it works.")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write one record per system, hops, QoS and metric here, as a JSON list.",
+)
+@click.option(
+    "--keep-logs",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep configurations, state and logs in this folder.",
+)
+@click.pass_context
+def command(
+    context: click.Context,
+    /,
+    quick: bool,
+    json_file: Path | None,
+    keep_logs: Path | None,
+    **options: Any,  # noqa: ANN401  # of the plan
+) -> int | None:
+    """Measure one broker, bridges and our agents side by side, with real processes."""
+    if find_spec("numpy") is None:
+        raise LinkError("the bench needs numpy: pip install 'federator[bench]'")
+    if context.invoked_subcommand is not None:
+        return None
+    changes = {name: value for name, value in options.items() if value is not None}
+    if not set(changes.get("qos", ())) <= {0, 1}:
+        raise click.UsageError("--qos: 0, 1 or both wanted")
+    if not all(1 <= hops <= 20 for hops in changes.get("hops", ())):
+        raise click.UsageError("--hops: 1 to 20 wanted")
+    with _folder(keep_logs) as folder:
+        return asyncio.run(
+            _until_stopped(folder, {**(_QUICK if quick else {}), **changes}, json_file)
+        )
+
+
+@contextlib.contextmanager
+def _folder(kept: Path | None) -> Iterator[Path]:
+    if kept is not None:
+        kept.mkdir(parents=True, exist_ok=True)
+        yield kept.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="federator-bench-") as folder:
+        yield Path(folder)
+
+
+async def _until_stopped(folder: Path, changes: dict[str, Any], json_file: Path | None) -> int:
+    """Run the bench; SIGTERM ends it in order, as Ctrl-C does."""
+    work = asyncio.current_task()
+    assert work is not None
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, work.cancel)
+    try:
+        return await _measure(folder, changes, json_file)
+    except asyncio.CancelledError:
+        if work.uncancel():
+            raise
+        return 128 + signal.SIGTERM
+
+
+async def _measure(folder: Path, changes: dict[str, Any], json_file: Path | None) -> int:
+    from federator.bench.experiment import Experiment, Plan  # noqa: PLC0415 - numpy is optional
+    from federator.bench.report import render  # noqa: PLC0415
+
+    plan = replace(Plan(), **changes)
+    with _progress(Console(stderr=True)) as bar:
+        bars: dict[str, Any] = {}
+
+        def show(what: str, done: int, total: int) -> None:
+            if what not in bars:
+                bars[what] = bar.add_task(what, total=total)
+            bar.update(bars[what], completed=done)
+
+        async with Experiment(plan, folder, progress=show) as experiment:
+            results = await experiment.run()
+    if json_file is not None:
+        _write(json_file, [json.dumps(asdict(record)) for record in results.records()])
+    console = Console()
+    if not console.is_terminal:
+        console.width = REPORT_COLUMNS
+    console.print(render(plan, results, experiment.faults))
+    return FAULTY if experiment.faults else 0
+
+
+def _write(file: Path, records: list[str]) -> None:
+    """A JSON list with one record a line."""
+    file.write_text("[\n" + ",\n".join(records) + "\n]\n", encoding="utf-8")
+
+
+def _progress(console: Console) -> Progress:
+    """A bar on a terminal; silence elsewhere."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        refresh_per_second=2,
+        transient=True,
+        disable=not console.is_terminal,
+    )
