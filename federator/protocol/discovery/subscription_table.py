@@ -27,7 +27,7 @@ Our own agents' clients (prefix ``federator-``) count towards the broker's numbe
 Source: docs/protocol.md section 9; Mosquitto's ``connect__on_authorised`` and ``subs.c``.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -39,6 +39,9 @@ from federator.protocol.filters import without_share
 OWN_PREFIX = "federator-"
 CUT_MARK = "\0"
 """Ends the stored beginning of a filter that the log cut; cannot occur in a filter."""
+
+CUTS_COMPARED_MAX = 64
+"""Beginnings compared with one unsubscribed filter; when there are more, all are doubted."""
 
 WARN_PERCENT = 75
 
@@ -69,6 +72,7 @@ class Client:
     connected: bool = False
     sure: set[str] = field(default_factory=set)
     doubtful: set[str] = field(default_factory=set)
+    sure_cuts: set[str] = field(default_factory=set)  # of the sure ones, those with CUT_MARK
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,7 @@ class SubscriptionTable:
         self.complete = False
         self.refused = 0
         self.revision = 0
+        self._counted = (0, (Tally(), Tally()))
 
     # What is known
 
@@ -170,7 +175,14 @@ class SubscriptionTable:
         return frozenset(client.sure | client.doubtful) if client else frozenset()
 
     def tallies(self) -> tuple[Tally, Tally]:
-        """Plain and shared subscriptions, counted. Walks the whole table."""
+        """Plain and shared subscriptions, counted. Walks the whole table when it has changed."""
+        at, counted = self._counted
+        if at != self.revision:
+            counted = self._count()
+            self._counted = (self.revision, counted)
+        return counted
+
+    def _count(self) -> tuple[Tally, Tally]:
         plain, shared = [0, 0, 0], [0, 0, 0]
         for client in self._clients.values():
             for filter in client.sure:
@@ -190,7 +202,7 @@ class SubscriptionTable:
         if clean or client.fate is Fate.ENDS:
             self._drop_all(id, client)
         elif client.fate is Fate.PERSISTS:
-            self._doubt(client, is_shared)
+            self._doubt(client, {filter for filter in client.sure if is_shared(filter)})
         else:
             self._doubt(client)
         self._set_connected(client, True)
@@ -232,8 +244,7 @@ class SubscriptionTable:
         known = filter in client.sure or filter in client.doubtful
         if not known and not self._store(id, client, filter):
             return False
-        client.doubtful.discard(filter)
-        client.sure.add(filter)
+        self._believe(client, filter)
         self.revision += 1
         return True
 
@@ -245,7 +256,7 @@ class SubscriptionTable:
         if not filter.endswith(CUT_MARK) and (filter in client.sure or filter in client.doubtful):
             self._drop(id, client, filter)
         else:
-            self._doubt(client, lambda held: _may_be(held, filter))
+            self._doubt_cuts(client, filter)
         self.revision += 1
 
     # What may have happened
@@ -257,6 +268,7 @@ class SubscriptionTable:
         if client is not None:
             self._doubt(client)
             client.fate = Fate.UNKNOWN
+            self.revision += 1
 
     def doubt_subscribed(self, id: str, filter: str) -> bool:
         """Perhaps this client subscribed; ``False`` when the table is full."""
@@ -283,7 +295,8 @@ class SubscriptionTable:
         """Perhaps this client unsubscribed."""
         client = self._clients.get(id)
         if client is not None:
-            self._doubt(client, lambda held: _may_be(held, filter))
+            self._doubt(client, {filter} & client.sure)
+            self._doubt_cuts(client, filter)
 
     def on_gap(self) -> None:
         """Lines were missed: nothing is sure but what is our own."""
@@ -315,8 +328,7 @@ class SubscriptionTable:
                 continue
             for filter in sorted(f for f in client.doubtful if is_shared(f) is shared):
                 if survive:
-                    client.doubtful.discard(filter)
-                    client.sure.add(filter)
+                    self._believe(client, filter)
                 else:
                     self._drop(id, client, filter)
             self._forget_if_empty(id, client)
@@ -341,7 +353,7 @@ class SubscriptionTable:
             client.fate = record.fate
             for filter in record.sure:
                 if self._store(record.id, client, filter):
-                    client.sure.add(filter)
+                    self._believe(client, filter)
             for filter in record.doubtful:
                 if filter not in client.sure and self._store(record.id, client, filter):
                     client.doubtful.add(filter)
@@ -380,6 +392,7 @@ class SubscriptionTable:
 
     def _drop(self, id: str, client: Client, filter: str) -> None:
         client.sure.discard(filter)
+        client.sure_cuts.discard(filter)
         client.doubtful.discard(filter)
         self.revision += 1
         self._filters -= 1
@@ -391,11 +404,26 @@ class SubscriptionTable:
         for filter in sorted(client.sure | client.doubtful):
             self._drop(id, client, filter)
 
-    def _doubt(self, client: Client, which: Callable[[str], bool] | None = None) -> None:
-        moved = {f for f in client.sure if which(f)} if which else set(client.sure)
+    def _believe(self, client: Client, filter: str) -> None:
+        client.doubtful.discard(filter)
+        client.sure.add(filter)
+        if filter.endswith(CUT_MARK):
+            client.sure_cuts.add(filter)
+
+    def _doubt(self, client: Client, filters: set[str] | None = None) -> None:
+        """Make ``filters``, some of the sure ones, doubtful; all of them by default."""
+        moved = set(client.sure) if filters is None else filters
         client.doubtful |= moved
         client.sure -= moved
+        client.sure_cuts -= moved
         self.revision += len(moved)
+
+    def _doubt_cuts(self, client: Client, filter: str) -> None:
+        """Doubt the stored beginnings that ``filter`` may have begun with."""
+        cuts = set(client.sure_cuts)
+        if len(cuts) <= CUTS_COMPARED_MAX:
+            cuts = {held for held in cuts if _may_be(held, filter)}
+        self._doubt(client, cuts)
 
     def _forget_if_empty(self, id: str, client: Client) -> None:
         if not (client.connected or client.sure or client.doubtful) and id in self._clients:
@@ -426,9 +454,7 @@ def widened(beginning: str) -> str:
     return f"{whole_levels}/#" if slash else MATCH_ALL
 
 
-def _may_be(held: str, named: str) -> bool:
-    """Whether two filters, each perhaps cut, can be one and the same."""
-    if held.endswith(CUT_MARK):
-        beginning = held.removesuffix(CUT_MARK)
-        return named.startswith(beginning) or beginning.startswith(named.removesuffix(CUT_MARK))
-    return held == named or (named.endswith(CUT_MARK) and held.startswith(named[:-1]))
+def _may_be(beginning: str, named: str) -> bool:
+    """Whether a filter with this (marked) beginning can be the one named, itself perhaps cut."""
+    held, named = beginning.removesuffix(CUT_MARK), named.removesuffix(CUT_MARK)
+    return named.startswith(held) or held.startswith(named)

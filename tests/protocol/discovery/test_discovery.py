@@ -692,3 +692,30 @@ def test_an_unreadable_subscription_widens_until_the_next_count():
     agent.count_plain()
 
     assert agent.wanted == set()
+
+
+def test_a_long_unsubscription_doubts_every_beginning_it_may_have_had():
+    agent = Driven()
+    agent.settle()
+    agent.sys(CONNECTED, 1)
+    agent.log(ClientConnected("c", True, 4))
+    agent.log(*(Subscribed("c", 0, f"a/{n}/" + "x" * 1_200) for n in range(70)))
+    agent.count_plain(70)
+
+    agent.log(Unsubscribed("c", "a/0/" + "x" * 1_200))
+
+    assert len(agent.wanted) == 70
+    assert agent.discovery.snapshot().doubtful == 70
+    assert agent.discovery.snapshot().trusted
+
+
+def test_unsubscribing_what_was_never_subscribed_costs_a_big_client_nothing():
+    agent = Driven()
+    agent.settle()
+    agent.log(*arrive("big", *(f"s/{n}" for n in range(100))))
+    before = agent.discovery.snapshot()
+
+    agent.log(*(Unsubscribed("big", f"never/{n}") for n in range(100)))
+
+    assert agent.discovery.snapshot().doubtful == before.doubtful == 0
+    assert len(agent.wanted) == 100
