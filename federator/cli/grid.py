@@ -26,7 +26,7 @@ from federator.grid.scenario import PRESETS, Scenario, default_scenario
 from federator.grid.topology import Grid
 
 FAULTY = 1
-REPORT_COLUMNS = 140
+REPORT_COLUMNS = 100
 REAP_S = 0.5
 
 
@@ -221,7 +221,7 @@ async def _carry_out(plan: _Plan, folder: Path) -> int:
                     if plan.as_json:
                         click.echo(json.dumps(as_json(outcome)))
                     else:
-                        console.print(render(outcome))
+                        console.print(render(outcome, columns=console.width))
                 if plan.stay:
                     bar.stop()
                     with contextlib.suppress(asyncio.CancelledError):

@@ -10,7 +10,7 @@ from itertools import pairwise
 from federator.grid.topology import Grid, Mesh
 from federator.protocol.types import BrokerId
 
-LEGEND = "◉ core  ● member with subscribers  ○ member that connects  · no member  S P clients"
+LEGEND = "◉ core  ● has subscribers  ○ connects  · no member  S, P clients  ▶ parent"
 
 _ACROSS = {True: ("━━━▶", "◀━━━"), False: ("───▷", "◁───")}
 _DOWN = {True: ("▼", "▲"), False: ("▽", "△")}

@@ -48,6 +48,15 @@ def control_sent(status: Mapping[str, Any]) -> Mapping[str, int]:
     return sent
 
 
+def total_control_sent(statuses: Statuses) -> dict[str, int]:
+    """Control messages all agents sent since their starts, by kind."""
+    total: dict[str, int] = {}
+    for status in statuses.values():
+        for kind, count in control_sent(status).items():
+            total[kind] = total.get(kind, 0) + count
+    return total
+
+
 def observed_mesh(statuses: Statuses, filter: str) -> Mesh:
     """The mesh of ``filter`` as its agents describe it. Agents that disagree about the core show
     as a difference of parents from what was expected.

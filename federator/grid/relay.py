@@ -314,8 +314,6 @@ class _Queue:
         if self._closed:
             return
         due = self._loop.time() - age_s + self._relay.delay_s
-        if self._waiting:
-            due = max(due, self._waiting[-1][0])  # a delay made shorter does not reorder
         self._waiting.append((due, entry))
         if isinstance(entry, bytes):
             self.waiting_bytes += len(entry)

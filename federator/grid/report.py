@@ -4,23 +4,29 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
+from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from federator.grid.drawing import LEGEND, draw
-from federator.grid.measure import Delivery, Outcome
+from federator.grid.outcome import Delivery, Outcome
 from federator.grid.scenario import Published, Scenario
 
+WIDE_COLUMNS = 100
 
-def render(outcome: Outcome) -> RenderableType:
-    """The whole report."""
+
+def render(outcome: Outcome, *, columns: int) -> RenderableType:
+    """The whole report, for a terminal of ``columns``; 80 will do, more show more."""
+    wide = columns >= WIDE_COLUMNS
     scenario = outcome.scenario
     parts: list[RenderableType] = [_mesh(outcome), Text()]
-    parts.append(_table("Table 2. Federated: publication delay, ms", outcome.federated, scenario))
+    parts.append(
+        _table("Table 2. Federated: publication delay, ms", outcome.federated, scenario, wide=wide)
+    )
     if outcome.centralised:
         title = "Table 3. One broker, both subscribers beside it: publication delay, ms"
-        parts += [Text(), _table(title, outcome.centralised, scenario)]
+        parts += [Text(), _table(title, outcome.centralised, scenario, wide=wide)]
     parts += [Text(), _control(outcome), Text(), _verdict(outcome)]
     return Group(*parts)
 
@@ -49,7 +55,9 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
         },
         "federated": [_row(d, _paper(d, scenario)) for d in outcome.federated],
         "centralised": [_row(d, _paper(d, scenario)) for d in outcome.centralised],
-        "announcements": {**asdict(counts), "per_announcement": counts.per_announcement},
+        "announcements": None
+        if counts is None
+        else {**asdict(counts), "per_announcement": counts.per_announcement},
         "control_sent": outcome.control_sent,
         "faults": outcome.faults,
         "ok": not outcome.faults,
@@ -80,27 +88,34 @@ def _paper(delivery: Delivery, scenario: Scenario) -> Published | None:
     return scenario.federated_ms.get(key)
 
 
-def _table(title: str, deliveries: Iterable[Delivery], scenario: Scenario) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold")
-    table.add_column("publ.", justify="right")
-    table.add_column("subscriber", no_wrap=True)
-    columns = ("hops", "floor", "paper", "ours", "p50", "p99", "max", "added", "per hop")
+def _table(title: str, deliveries: Iterable[Delivery], scenario: Scenario, *, wide: bool) -> Table:
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    distribution = ("p50", "p99", "max") if wide else ("p99",)
+    table.add_column("publ", justify="right", no_wrap=True)
+    table.add_column("at", no_wrap=True)
+    columns = ("hops", "floor", "paper", "ours", *distribution, "added", "/hop")
     for name in (*columns, "lost", "twice", "order"):
         table.add_column(name, justify="right", no_wrap=True)
     for delivery in deliveries:
         paper = _paper(delivery, scenario)
         got = delivery.arrivals
+        quantiles = (got.delay_ms_p50, got.delay_ms_p99, got.delay_ms_max)
         single = delivery.subscriber in ("A", "B")
         table.add_row(
             str(delivery.publications),
-            f"{delivery.subscriber} at {delivery.place}" if single else f"at {delivery.place}",
+            f"{delivery.place} {delivery.subscriber}" if single else str(delivery.place),
             str(delivery.hops),
             f"{delivery.floor_ms:g}",
-            "-" if paper is None else f"{paper.delay_ms:.2f} ± {paper.deviation_ms:.2f}",
-            f"[bold]{got.delay_ms_mean:.2f} ± {got.delay_ms_deviation:.2f}[/]",
-            f"{got.delay_ms_p50:.2f}",
-            f"{got.delay_ms_p99:.2f}",
-            f"{got.delay_ms_max:.2f}",
+            "-" if paper is None else f"{paper.delay_ms:.2f} ±{paper.deviation_ms:.2f}",
+            f"[bold]{got.delay_ms_mean:.2f}[/] ±{got.delay_ms_deviation:.2f}",
+            *(f"{each:.2f}" for each in (quantiles if wide else quantiles[1:2])),
             f"{delivery.added_ms:.2f}",
             f"{delivery.added_per_hop_ms:.2f}",
             *(_count(n) for n in (got.lost, got.duplicates, got.disordered)),
@@ -123,7 +138,7 @@ def _mesh(outcome: Outcome) -> Text:
         for here in sorted(mesh.members)
         if here != mesh.core
     )
-    lines = [*("  " + line for line in picture), "", f"  {LEGEND}; arrows point to parents"]
+    lines = [*("  " + line for line in picture), "", f"  {LEGEND}"]
     lines.append(f"  core {mesh.core}; members {members}; parents {parents}")
     if scenario.publisher not in mesh.members:
         relayed = " ".join(str(hop) for hop in outcome.relayed_to)
@@ -136,11 +151,13 @@ def _mesh(outcome: Outcome) -> Text:
 def _control(outcome: Outcome) -> Text:
     counts = outcome.announcements
     kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(outcome.control_sent.items()))
+    total = f"  sent since the start by all agents: {kinds}"
+    if counts is None:
+        return Text(f"Control:\n{total}")
     return Text(
         f"Control: {counts.per_announcement:.1f} messages per core announcement "
-        f"({counts.messages} for {counts.count}); one flood takes {counts.flood}, "
-        f"the paper's bound 2l is {counts.bound}\n"
-        f"  sent since the start by all agents: {kinds}"
+        f"({counts.messages} for {counts.count});\n"
+        f"  one flood takes {counts.flood}, the paper's bound 2l is {counts.bound}\n{total}"
     )
 
 
