@@ -67,7 +67,8 @@ def run_scenario(scenario: Scenario) -> SeedResult:
     try:
         _play(world, scenario)
         converged_ms = _converge(world, scenario.heal_ms, bound_ms)
-        _subscribe_anew(world, scenario)
+        if not scenario.plan.loss:  # What was lost last may need a refresh to come right.
+            _subscribe_anew(world, scenario)
         if scenario.stays:
             world.run_until(scenario.heal_ms + bound_ms)
             _demand_convergence(world, "stays_converged")

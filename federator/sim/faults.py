@@ -78,7 +78,7 @@ _LINK_KINDS = {
 }
 CLOG_MS_MAX = 5_000
 BRIEF_MS = (50, 3_000)
-LONG_MS = (3_000, 20_000)
+LONG_MS = (3_000, 40_000)
 
 
 def draw_faults(
@@ -94,10 +94,11 @@ def draw_faults(
     kinds, weights = list(_WEIGHTS), list(_WEIGHTS.values())
     faults: list[Fault] = []
     deaths_left = (len(ids) - 1) // 2
+    brief_share = 0.7 if end_ms - start_ms < LONG_MS[1] // 2 else 0.3
     for _ in range(count):
         kind = rng.choices(kinds, weights)[0]
         at_ms = rng.randint(start_ms, end_ms - 1)
-        lasts_ms = rng.randint(*(BRIEF_MS if rng.random() < 0.7 else LONG_MS))
+        lasts_ms = rng.randint(*(BRIEF_MS if rng.random() < brief_share else LONG_MS))
         until_ms = min(end_ms, at_ms + lasts_ms)
         if kind in _LINK_KINDS:
             if not links:

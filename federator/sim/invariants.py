@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from federator.protocol.core_route import Number
 from federator.protocol.effects import Effect, Send
 from federator.protocol.events import Event, LocalFiltersChanged, Received
-from federator.protocol.messages import Bye, CoreAnn, FilterListPage, Hello, MeshMembAnn
+from federator.protocol.messages import Bye, CoreAnn, FilterListPage, Hello, MeshMembAnn, Solicit
 from federator.protocol.types import UNREACHABLE, BrokerId, Cost
 from federator.sim.agents import Agent
 from federator.sim.data import Passage
@@ -101,7 +101,10 @@ class Invariants(Watcher):
             filters = message.added
         elif isinstance(message, FilterListPage):
             filters = message.filters
+            self.world.fired["sent list_page"] += 1
         else:
+            if isinstance(message, Solicit):
+                self.world.fired["sent solicit"] += 1
             return
         for filter in filters:
             if filter.startswith("$"):
@@ -127,6 +130,7 @@ class Invariants(Watcher):
 
     def _count_announcement(self, ann: CoreAnn) -> None:
         if ann.cost >= UNREACHABLE:
+            self.world.fired["sent retraction"] += 1
             return
         key = (ann.core, ann.epoch, ann.seq)
         flood = self.floods.get(key)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from federator.protocol.parameters import Parameters
 from federator.protocol.types import BrokerId, Cost, Millis
 from federator.sim import topologies
-from federator.sim.faults import Fault, draw_faults
+from federator.sim.faults import Fault, FaultKind, draw_faults
 from federator.sim.network import Link
 from federator.sim.world import LinkPlan, WorldPlan
 
@@ -30,6 +30,8 @@ SETTLE_MS = 1_500
 """Quiet time before the first fault."""
 
 FAULTY_MS = 9_000
+LONG_FAULTY_MS = 40_000
+"""Now and then: longer than any keep-alive and any lifetime."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ def draw(seed: int, *, nodes: int, topology: str = topologies.ANY, faulty: bool 
     ids = [BrokerId(id) for id in range(nodes)]
     rng.shuffle(ids)
     links: list[Link] = [(ids[a], ids[b]) for a, b in raw_links]
-    heal_ms = SETTLE_MS + FAULTY_MS
+    long = rng.random() < 0.03
+    heal_ms = SETTLE_MS + (LONG_FAULTY_MS if long else FAULTY_MS)
     plan = _draw_plan(rng, ids, links)
     if not faulty:
         plan = replace(plan, loss=0.0, duplication=0.0)
@@ -91,6 +94,10 @@ def draw(seed: int, *, nodes: int, topology: str = topologies.ANY, faulty: bool 
             start_ms=SETTLE_MS if rng.random() < 0.8 else 0,
             end_ms=heal_ms,
         )
+    if faulty and long:
+        sleeper = rng.choice(plan.ids)
+        until_ms = heal_ms - rng.randint(0, 10_000)
+        faults += (Fault(FaultKind.AGENT_PAUSE, SETTLE_MS, until_ms, node=sleeper),)
     return Scenario(
         seed=seed,
         topology=name,
