@@ -111,7 +111,9 @@ class Measurement:
                 federated += await self._federated(publications, seed=SEED + number)
                 before = before or await self._calm()
             assert before is not None, "a scenario has a run"
+            self._progress("counting core announcements", 0, 1)
             after = await self._calm(later_than=before)
+            self._progress("counting core announcements", 1, 1)
             announcements = Announcements(
                 count=after.made - before.made,
                 messages=after.messages - before.messages,

@@ -95,7 +95,7 @@ def _table(title: str, deliveries: Iterable[Delivery], scenario: Scenario, *, wi
         title_style="bold",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
-        padding=(0, 1, 0, 0),
+        padding=0,
     )
     distribution = ("p50", "p99", "max") if wide else ("p99",)
     table.add_column("publ", justify="right", no_wrap=True)
