@@ -57,7 +57,7 @@ def decode(kind: str, payload: bytes) -> Message:
         raise DecodeError(f"{kind}: {len(payload)} bytes, at most {CONTROL_BYTES_MAX} wanted")
     try:
         message: Message = _decoder.decode(payload)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DecodeError(f"{kind}: {error}") from error
     if kind_of(message) != kind:
         raise DecodeError(f"{kind}: carries a {type(message).__name__}")

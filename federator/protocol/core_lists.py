@@ -65,6 +65,8 @@ class CoreLists:
 
     def on_request(self, request: FilterListRequest) -> list[Step]:
         """Send the whole list, or remember who asked until our own copy is right."""
+        if self._links.cost_to(request.sender) is None:
+            return []
         if request.core == self._links.self_id:
             return self._send(request.sender, request.core, self._own.filters)
         route = self._routes.get(request.core)
@@ -78,7 +80,7 @@ class CoreLists:
     def on_page(self, page: FilterListPage) -> list[Step]:
         """Collect the answer."""
         route = self._routes.get(page.core)
-        if route is None or route.forgotten:
+        if route is None or route.forgotten or self._links.cost_to(page.sender) is None:
             return []
         changed = route.announced.on_page(page)
         steps = self._answer(route)

@@ -84,7 +84,9 @@ class CoreRoute:
     def cost_via(self, neighbour: BrokerId, link_cost: LinkCost) -> Cost:
         """The cost of the path that ``neighbour`` announced to us."""
         cost = link_cost(neighbour)
-        return UNREACHABLE if cost is None else Cost(self.heard[neighbour].cost + cost)
+        if cost is None:
+            return UNREACHABLE
+        return Cost(min(UNREACHABLE, self.heard[neighbour].cost + cost))
 
     def nearest(self, link_cost: LinkCost, *, number: Number) -> BrokerId | None:
         """The neighbour with the cheapest path, among those that announced ``number``."""

@@ -21,19 +21,25 @@ from federator.protocol.types import BrokerId, Epoch, Millis
 PAGE_BYTES_MAX = 65_536
 DELTA_BYTES_MAX = 65_536
 PAGES_MAX = 4_096
+LIST_FILTERS_MAX = 1_000_000
+"""Of one remote list. What is beyond is not taken, so that the list stays out of step."""
 
 
 class RemoteList:
     """Our copy of one list.
 
+    Args:
+        filters_max: Filters taken at most.
+
     Attributes:
         filters: The copy; may lag behind while ``synced`` is false.
     """
 
-    __slots__ = ("_asked_at_ms", "_pages", "_pages_digest", "_wanted", "filters")
+    __slots__ = ("_asked_at_ms", "_filters_max", "_pages", "_pages_digest", "_wanted", "filters")
 
-    def __init__(self) -> None:
+    def __init__(self, *, filters_max: int = LIST_FILTERS_MAX) -> None:
         self.filters = DigestedSet()
+        self._filters_max = filters_max
         self._wanted = 0
         self._asked_at_ms: Millis | None = None
         self._pages: dict[int, tuple[str, ...]] = {}
@@ -55,6 +61,8 @@ class RemoteList:
             return went_all
         came = {f for f in added if f not in self.filters}
         went = {f for f in removed if f in self.filters and f not in came}
+        if len(self.filters) + len(came) - len(went) > self._filters_max:
+            return frozenset()
         self.filters.apply(came, went)
         return frozenset(came | went)
 
@@ -74,6 +82,9 @@ class RemoteList:
         if self._pages_digest != page.digest:
             self._pages_digest, self._pages = page.digest, {}
         self._pages[page.page] = page.filters
+        if sum(map(len, self._pages.values())) > self._filters_max:
+            self._pages = {}
+            return frozenset()
         if len(self._pages) < page.pages:
             return frozenset()
         whole = {f for filters in self._pages.values() for f in filters}

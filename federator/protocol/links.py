@@ -17,12 +17,23 @@ from dataclasses import dataclass, field
 from federator.protocol.effects import Dial, HangUp, Notice, ReachNeighbour, Send
 from federator.protocol.messages import NEIGHBOURS_MAX, PROTOCOL_VERSION, Bye, Heard, Hello, Message
 from federator.protocol.parameters import Parameters
+from federator.protocol.repeats import Repeats
 from federator.protocol.signals import LinkDown, LinkUp, OwnIdHeard, Step
 from federator.protocol.timers import Timers
 from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis
 
 DIAL_BACK_HELLOS = 2
 """Hello intervals that an unknown sender has to turn up behind a connection we already have."""
+
+STRANGERS_MAX = 256
+"""Senders of hellos that no connection of ours leads to. Anybody who may publish on our broker can
+invent some, so the one unheard for longest makes room."""
+
+DIALS_PER_INTERVAL_MAX = 16
+"""Strangers dialled in one hello interval; the others wait."""
+
+COMPLAINT_GAP_MS = 600_000
+"""Least time between two complaints about the same thing, which hellos would repeat for ever."""
 
 
 @dataclass(slots=True)
@@ -74,6 +85,11 @@ class Links:
     neighbours: dict[BrokerId, Neighbour] = field(default_factory=dict)
     listening: bool = False
     _timers: Timers[tuple[str, int]] = field(default_factory=Timers)
+    _said: Repeats[tuple[str, BrokerId]] = field(
+        default_factory=lambda: Repeats(gap_ms=Millis(COMPLAINT_GAP_MS), keys_max=NEIGHBOURS_MAX)
+    )
+    _dials_since_ms: Millis = Millis(0)
+    _dials: int = 0
 
     @property
     def up(self) -> Mapping[BrokerId, Connection]:
@@ -157,15 +173,18 @@ class Links:
         if not self.listening:
             return []
         if hello.sender == self.self_id:
-            return self._on_own_hello(hello)
+            return self._on_own_hello(hello, now_ms)
         if hello.version != PROTOCOL_VERSION:
-            details = {"neighbour": hello.sender, "version": hello.version}
-            return [Notice("neighbour.version", "warning", {**details, "wanted": PROTOCOL_VERSION})]
+            details: dict[str, int | str] = {"neighbour": hello.sender, "version": hello.version}
+            details["wanted"] = PROTOCOL_VERSION
+            return self._complain("neighbour.version", "warning", details, now_ms)
 
         neighbour = self.neighbours.get(hello.sender)
         if neighbour is None:
+            self._make_room()
             if len(self.neighbours) >= NEIGHBOURS_MAX:
-                return [Notice("neighbour.refused", "warning", {"neighbour": hello.sender})]
+                details = {"neighbour": hello.sender, "neighbours_max": NEIGHBOURS_MAX}
+                return self._complain("neighbour.refused", "warning", details, now_ms)
             neighbour = Neighbour(hello.sender, hello.epoch, first_heard_ms=now_ms)
             self.neighbours[hello.sender] = neighbour
 
@@ -216,15 +235,18 @@ class Links:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _on_own_hello(self, hello: Hello) -> list[Step]:
-        if hello.epoch > self.epoch:
-            return [OwnIdHeard(hello.epoch)]
+    def _on_own_hello(self, hello: Hello, now_ms: Millis) -> list[Step]:
+        """Ours, over a connection that leads back to us, or of another agent with our id."""
         mine = self.connections.get(hello.conn)
-        if hello.epoch < self.epoch or mine is None or hello.address != self.address:
-            return []
-        details: dict[str, int | str] = {"address": mine.address}
-        del self.connections[hello.conn]
-        return [HangUp(hello.conn), Notice("neighbour.is_own_broker", "error", details)]
+        ours = hello.epoch == self.epoch and hello.address == self.address
+        if ours and mine is not None and mine.neighbour is None:
+            del self.connections[hello.conn]
+            details: dict[str, int | str] = {"address": mine.address}
+            return [HangUp(hello.conn), Notice("neighbour.is_own_broker", "error", details)]
+        if hello.epoch <= self.epoch and hello.address == self.address:
+            return []  # ours, from before
+        details = {"id": self.self_id, "other_address": hello.address}
+        return self._complain("neighbour.has_own_id", "error", details, now_ms)
 
     def _other_incarnation(
         self, neighbour: Neighbour, hello: Hello, now_ms: Millis
@@ -240,7 +262,7 @@ class Links:
             # It restarted with its clock set back and without its state: it hears so and renews.
             heard = Heard(neighbour.id, neighbour.epoch, hello.conn, hello.sent_at_ms, held_ms=0)
             ways = self._ways_to(neighbour)
-            if not ways and self._may_dial(neighbour, hello):
+            if not ways and self._may_dial(neighbour, hello) and self._count_dial(now_ms):
                 neighbour.dialled = hello.address
                 return [Dial(neighbour.id, hello.address)]
             return self._greet_with((heard,), ways, now_ms)
@@ -249,18 +271,18 @@ class Links:
         details: dict[str, int | str] = {"neighbour": hello.sender, "address": hello.address}
         if known is not None:
             details["also_at"] = known.address
-        return [Notice("neighbour.id_conflict", "error", details)]
+        return self._complain("neighbour.id_conflict", "error", details, now_ms)
 
     def _identify(
         self, neighbour: Neighbour, heard: Heard, now_ms: Millis, steps: list[Step]
     ) -> bool:
         """The neighbour hears us over ``heard.conn``: note who is at the other end of it."""
-        if heard.epoch > self.epoch:
-            steps.append(OwnIdHeard(heard.epoch))
-        if heard.epoch != self.epoch:
-            return False
         connection = self.connections.get(heard.conn)
         if connection is None:
+            return False
+        if heard.epoch > self.epoch and self._sent_lately(heard, now_ms):
+            steps.append(OwnIdHeard(heard.epoch))
+        if heard.epoch != self.epoch:
             return False
         neighbour.round_trip_ms = max(0, now_ms - heard.sent_at_ms - heard.held_ms)
         if connection.neighbour == neighbour.id:
@@ -268,12 +290,20 @@ class Links:
         if connection.expected_id not in (None, neighbour.id):
             details: dict[str, int | str] = {"neighbour": neighbour.id}
             details |= {"address": connection.address, "wanted": int(connection.expected_id or 0)}
-            steps.append(Notice("neighbour.unexpected_id", "error", details))
+            steps += self._complain("neighbour.unexpected_id", "error", details, now_ms)
             return False
         if neighbour.conn is not None and neighbour.conn != connection.conn:
             del self.connections[connection.conn]
             steps.append(HangUp(connection.conn))
             return False
+        if connection.neighbour is not None:
+            other = self.neighbours[connection.neighbour]
+            if other.hello is not None:  # it speaks there: ``neighbour`` claims its connection
+                details = {"neighbour": neighbour.id, "also": other.id}
+                details["address"] = connection.address
+                steps += self._complain("neighbour.id_conflict", "error", details, now_ms)
+                return False
+            other.conn = None
         connection.neighbour = neighbour.id
         neighbour.conn = connection.conn
         return True
@@ -314,6 +344,30 @@ class Links:
         self._timers.clear(("dial", neighbour.id))
         return self._down(neighbour, reason)
 
+    def _make_room(self) -> None:
+        """Forget the stranger unheard for longest, when there are as many as may be."""
+        strangers = [n for n in self.neighbours.values() if n.conn is None]
+        if len(strangers) < STRANGERS_MAX and len(self.neighbours) < NEIGHBOURS_MAX:
+            return
+        gone = min(strangers, key=lambda n: (n.heard_at_ms, n.id), default=None)
+        if gone is not None:
+            assert not gone.up, "a link needs a connection"
+            self._timers.clear(("silent", gone.id))
+            self._timers.clear(("dial", gone.id))
+            del self.neighbours[gone.id]
+
+    def _sent_lately(self, heard: Heard, now_ms: Millis) -> bool:
+        """The time in ``heard`` is one that a hello of ours may have named."""
+        age_ms = now_ms - heard.sent_at_ms - heard.held_ms
+        return 0 <= age_ms <= self.parameters.hello_timeout_ms
+
+    def _complain(
+        self, name: str, level: str, details: dict[str, int | str], now_ms: Millis
+    ) -> list[Step]:
+        """Say it once in a while, for each neighbour."""
+        about = BrokerId(int(details.get("neighbour", self.self_id)))
+        return [Notice(name, level, details)] if self._said.allow((name, about), now_ms) else []
+
     def _all_down(self, reason: str) -> list[Step]:
         steps: list[Step] = []
         for _, neighbour in sorted(self.neighbours.items()):
@@ -335,8 +389,22 @@ class Links:
         if self._ways_to(neighbour) and now_ms < due_ms:
             self._timers.set(("dial", neighbour.id), due_ms)
             return []
+        if not self._count_dial(now_ms):
+            self._timers.set(("dial", neighbour.id), self._next_dials_ms)
+            return []
         neighbour.dialled = hello.address
         return [Dial(neighbour.id, hello.address)]
+
+    @property
+    def _next_dials_ms(self) -> Millis:
+        return Millis(self._dials_since_ms + self.parameters.hello_interval_ms)
+
+    def _count_dial(self, now_ms: Millis) -> bool:
+        """Whether one more stranger may be dialled now."""
+        if now_ms >= self._next_dials_ms:
+            self._dials_since_ms, self._dials = now_ms, 0
+        self._dials += 1
+        return self._dials <= DIALS_PER_INTERVAL_MAX
 
     def _may_dial(self, neighbour: Neighbour, hello: Hello) -> bool:
         if not (self.parameters.dial_back and hello.address):

@@ -10,7 +10,15 @@ from typing import Annotated
 
 import msgspec
 
-from federator.protocol.types import BROKER_ID_MAX, UNREACHABLE, BrokerId, ConnId, Cost, Epoch
+from federator.protocol.types import (
+    BROKER_ID_MAX,
+    EPOCH_MAX,
+    UNREACHABLE,
+    BrokerId,
+    ConnId,
+    Cost,
+    Epoch,
+)
 
 PROTOCOL_VERSION = 1
 FILTER_BYTES_MAX = 65_535
@@ -19,7 +27,7 @@ NEIGHBOURS_MAX = 1_024
 SOLICIT_HOPS_MAX = 255
 
 _Id = Annotated[BrokerId, msgspec.Meta(ge=0, le=BROKER_ID_MAX)]
-_Epoch = Annotated[Epoch, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Epoch = Annotated[Epoch, msgspec.Meta(ge=0, le=EPOCH_MAX)]
 _Conn = Annotated[ConnId, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Cost = Annotated[Cost, msgspec.Meta(ge=0, le=UNREACHABLE)]

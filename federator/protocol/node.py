@@ -23,7 +23,7 @@ from federator.protocol.events import (
     NeighbourDisconnected,
     Received,
 )
-from federator.protocol.links import Connection, Links
+from federator.protocol.links import COMPLAINT_GAP_MS, Connection, Links
 from federator.protocol.meshes import Meshes
 from federator.protocol.messages import (
     Bye,
@@ -37,6 +37,7 @@ from federator.protocol.messages import (
     Solicit,
 )
 from federator.protocol.parameters import Parameters
+from federator.protocol.repeats import Repeats
 from federator.protocol.types import BrokerId, Epoch, Millis
 
 OWN_ID_RENEWALS_MAX = 3
@@ -44,6 +45,9 @@ OWN_ID_RENEWALS_MAX = 3
 
 OWN_ID_WINDOW_MS = 60_000
 OWN_ID_PAUSE_MS = 30_000
+
+EPOCH_LEAP_MAX = 100 * 366 * 86_400_000
+"""Milliseconds by which a clock may have been wrong: nobody's word moves our epoch further."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,7 @@ class Node:
         self._renewed_at_ms: deque[Millis] = deque(maxlen=OWN_ID_RENEWALS_MAX)
         self._local_broker_up = False
         self._left = False
+        self._said: Repeats[str] = Repeats(gap_ms=Millis(COMPLAINT_GAP_MS), keys_max=8)
 
     def handle(self, event: Event, *, now_ms: Millis) -> list[e.Effect]:
         """Advance every machine that ``event`` concerns; return what must be done about it."""
@@ -210,6 +215,11 @@ class Node:
         """
         if epoch <= self.links.epoch:
             return []
+        if epoch - self.links.epoch > EPOCH_LEAP_MAX:
+            if not self._said.allow("epoch.absurd", now_ms):
+                return []
+            details: dict[str, int | str] = {"id": self.links.self_id, "heard": epoch}
+            return [e.Notice("epoch.absurd", "error", details)]
         renewed = self._renewed_at_ms
         self_id = self.links.self_id
         lately = now_ms - renewed[0] < OWN_ID_WINDOW_MS if renewed else False

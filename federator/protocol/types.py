@@ -13,6 +13,8 @@ Millis = NewType("Millis", int)
 Epoch = NewType("Epoch", int)
 """An agent's incarnation; grows at every start."""
 
+EPOCH_MAX = 2**63 - 1
+
 ConnId = NewType("ConnId", int)
 """One of an agent's connections to neighbours' brokers; never reused within an epoch."""
 

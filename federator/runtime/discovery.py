@@ -253,7 +253,7 @@ class Discovery:
         try:
             saved = msgspec.msgpack.decode(content, type=SavedDiscovery)
             record = pure.decode_record(saved.record)
-        except (msgspec.DecodeError, DecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, DecodeError) as error:
             aside = self._path.with_name(self._path.name + ".unreadable")
             with contextlib.suppress(OSError):
                 self._path.replace(aside)

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from federator.errors import ConfigError
-from federator.protocol.types import Epoch
+from federator.protocol.types import EPOCH_MAX, Epoch
 
 CANNOT_CREATE, IN_USE = 73, 75
 """Exit codes of ``sysexits.h``."""
@@ -74,6 +74,8 @@ class StateDir:
         last = 0
         with contextlib.suppress(OSError, ValueError):
             last = int((self.path / "epoch").read_text())
+        if not 0 <= last < EPOCH_MAX:
+            last = 0  # damaged: neighbours who know the true one will say so
         epoch = Epoch(max(time.time_ns() // 1_000_000, last + 1))
         self.save_epoch(epoch)
         return epoch

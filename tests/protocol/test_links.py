@@ -3,7 +3,13 @@
 import pytest
 
 from federator.protocol.effects import Dial, HangUp, Notice, ReachNeighbour, Send
-from federator.protocol.links import Connection, Links
+from federator.protocol.links import (
+    DIAL_BACK_HELLOS,
+    DIALS_PER_INTERVAL_MAX,
+    STRANGERS_MAX,
+    Connection,
+    Links,
+)
 from federator.protocol.messages import Bye, Heard, Hello
 from federator.protocol.parameters import Parameters
 from federator.protocol.signals import LinkDown, LinkUp, OwnIdHeard
@@ -134,8 +140,74 @@ def test_own_id_under_a_newer_epoch_is_reported():
     made = up_links()
 
     assert OwnIdHeard(101) in made.on_hello(hello(hears=[heard(1, epoch=101)]), now_ms=20)
-    assert made.on_hello(hello(1, epoch=101, address="b1"), now_ms=20) == [OwnIdHeard(101)]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        heard(9, epoch=101),
+        heard(1, epoch=101, sent_at_ms=21),
+        heard(1, epoch=101, held_ms=2**63 - 1),
+        heard(1, id=3, epoch=101),
+    ],
+    ids=["no connection of ours", "not sent yet", "long held", "another id"],
+)
+def test_own_id_under_a_newer_epoch_is_not_believed_of_what_we_never_sent(told):
+    made = up_links()
+
+    steps = made.on_hello(hello(hears=[heard(1), told]), now_ms=20)
+
+    assert [s for s in steps if isinstance(s, OwnIdHeard)] == []
+
+
+def test_another_agent_with_our_id_is_named_once():
+    made = up_links()
+
+    steps = [made.on_hello(hello(1, epoch=101, address="b9"), now_ms=t) for t in (20, 1_020)]
+
+    (notice,) = steps[0]
+    assert (notice.name, notice.details["other_address"]) == ("neighbour.has_own_id", "b9")
+    assert steps[1] == []
     assert made.on_hello(hello(1, epoch=99, address="b1"), now_ms=20) == []
+
+
+def test_nobody_takes_over_the_connection_of_a_neighbour_that_speaks():
+    made = links()
+    made.on_connected(Connection(1, "b2", None, 1), now_ms=0)
+    made.on_hello(hello(2, hears=[heard(1)]), now_ms=10)
+
+    made.on_hello(hello(3, hears=[heard(1)]), now_ms=11)
+
+    assert {n: c.conn for n, c in made.up.items()} == {2: 1}
+
+
+def test_neighbour_that_changed_its_id_takes_its_connection_along():
+    made = links()
+    made.on_connected(Connection(1, "b2", None, 1), now_ms=0)
+    made.on_hello(hello(2, hears=[heard(1)]), now_ms=10)
+    made.on_bye(Bye(2, 50, 1))
+
+    made.on_hello(hello(3, address="b2", hears=[heard(1)]), now_ms=11)
+    assert {n: c.conn for n, c in made.up.items()} == {3: 1}
+
+    assert news(made.on_disconnected(1)) == [LinkDown(3)]
+    assert made.up == {}
+
+
+def test_invented_strangers_are_bounded_and_keep_nobody_out():
+    made = links()
+    made.on_connected(Connection(1, "b2", None, 1), now_ms=0)
+    strangers = [hello(i, address=f"x{i}") for i in range(100, 100 + 4 * STRANGERS_MAX)]
+
+    dialled = [s for h in strangers for s in made.on_hello(h, now_ms=10) if isinstance(s, Dial)]
+    steps = made.on_hello(hello(2, hears=[heard(1)]), now_ms=20)
+
+    assert len(made.neighbours) <= STRANGERS_MAX + 1
+    assert dialled == []  # each may be behind the connection that is open
+    assert news(steps) == [LinkUp(2)]
+    later = made.on_deadline(now_ms=10 + DIAL_BACK_HELLOS * PARAMETERS.hello_interval_ms)
+    assert len([s for s in later if isinstance(s, Dial)]) <= DIALS_PER_INTERVAL_MAX
+    made.on_deadline(now_ms=10_000)  # no timer of a forgotten stranger is left
 
 
 def test_own_broker_among_the_neighbours_is_hung_up():

@@ -50,5 +50,5 @@ def decode_record(content: bytes) -> DiscoveryRecord:
     """
     try:
         return _decoder.decode(content)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DecodeError(str(error)) from error
