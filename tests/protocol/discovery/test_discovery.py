@@ -10,6 +10,7 @@ from federator.protocol.discovery import (
     decode_record,
     encode_record,
 )
+from federator.protocol.discovery.interest import Interest
 from federator.protocol.discovery.log_events import (
     ClientConnected,
     ClientEnded,
@@ -20,6 +21,7 @@ from federator.protocol.discovery.log_events import (
     Unsubscribed,
 )
 from federator.protocol.discovery.log_lines import NOTICE_TOPIC, SUBSCRIBE_TOPIC
+from federator.protocol.discovery.subscription_table import SubscriptionTable
 from federator.protocol.types import Millis
 from tests.protocol.discovery.harness import CONNECTED, OWN_ID, PLAIN, SHARED, UPTIME, Driven
 
@@ -719,3 +721,59 @@ def test_unsubscribing_what_was_never_subscribed_costs_a_big_client_nothing():
 
     assert agent.discovery.snapshot().doubtful == before.doubtful == 0
     assert len(agent.wanted) == 100
+
+
+def test_a_clean_session_cannot_be_resumed():
+    agent = Driven()
+    agent.settle()
+    agent.log(*arrive("c", "a", clean=True))
+
+    agent.log(ClientConnected("c", False, 4))
+
+    assert agent.wanted == set()
+
+
+def test_shared_subscriptions_of_a_resumed_session_wait_for_the_count():
+    # Mosquitto 2.0.11 forgets them without a line.
+    agent = Driven()
+    agent.settle()
+    agent.log(*arrive("keeper", "a", "$share/g/b", clean=False), leave("keeper"))
+
+    agent.log(ClientConnected("keeper", False, 4))
+    assert agent.wanted == {"a", "b"}
+    agent.counts(1, 0)
+
+    assert agent.wanted == {"a"}
+    assert agent.discovery.snapshot().trusted
+
+
+def test_counts_from_before_a_gap_prove_nothing_after_it():
+    agent = Driven()
+    agent.settle()
+
+    agent.down()
+    agent.later(30_000)
+    agent.up(session_present=True)
+    agent.sys(UPTIME, "40 seconds")
+    agent.later(600)
+
+    assert agent.wanted == {"#"}
+
+
+def test_an_end_that_may_be_another_clients_leaves_the_view_incomplete():
+    table = SubscriptionTable(Interest())
+    table.on_connected("a", clean=True, protocol=4)
+    table.complete = True
+
+    table.doubt_client("a")
+
+    assert not table.complete
+    assert not table.is_connected("a")
+
+
+def test_a_refused_guess_leaves_no_client_behind():
+    table = SubscriptionTable(Interest(), bytes_max=10)
+
+    assert not table.doubt_subscribed("a", "x" * 20)
+
+    assert table.clients == 0

@@ -156,12 +156,13 @@ def test_a_client_cannot_lengthen_the_timestamp_by_imitating_our_own_line():
     forged = f"1700000000: victim: {OWN_ID} 1 {SUBSCRIBE_TOPIC}"
     own = f"1700000000: {OWN_ID} 1 {SUBSCRIBE_TOPIC}"
 
-    for line in (own, forged, own):
-        read.read(SUBSCRIBE_TOPIC, line.encode())
+    for order in ((own, forged), (forged, own)):
+        read.timestamps.forget()
+        for line in order:
+            read.read(SUBSCRIBE_TOPIC, line.encode())
 
-    assert read.read(SUBSCRIBE_TOPIC, b"1700000000: victim: x 0 t") == Subscribed(
-        "victim: x", 0, "t"
-    )
+        event = read.read(SUBSCRIBE_TOPIC, b"1700000000: victim: x 0 t")
+        assert event == Subscribed("victim: x", 0, "t")
 
 
 def test_a_line_without_the_learned_timestamp_is_unreadable_not_guessed():
