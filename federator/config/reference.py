@@ -42,7 +42,7 @@ line what to mend: `federator: FILE[:LINE]: what: how to mend`. Exit codes are t
 | 78 | the configuration, or with `--fail-fast` the broker's, must be mended |
 
 By default `mqtt://` to other hosts is allowed, so that joining stays five lines; when a user name
-would travel in clear the agent warns at start (`credentials_in_clear`). Set
+would travel in clear the agent warns at start (`config.credentials_in_clear`). Set
 `links.allow_plaintext = false` to make it an error.
 
 This page is written by `federator check-config --reference > docs/configuration.md`.

@@ -158,7 +158,11 @@ class Settings(Section):
         """What an operator should hear at start: credentials that travel in clear."""
         exposed = [(at, c) for at, c in self.connections() if c.address.is_exposed]
         return tuple(
-            Notice("credentials_in_clear", "warning", {"key": f"{at}.url", "url": connection.url})
+            Notice(
+                "config.credentials_in_clear",
+                "warning",
+                {"key": f"{at}.url", "url": connection.url},
+            )
             for at, connection in exposed
             if connection.username or (at != "broker" and self.links.username)
         )

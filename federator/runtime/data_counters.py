@@ -1,6 +1,6 @@
 """What the data path counts: plain integers, added up on the hot path and read when somebody asks.
 
-Source: docs/design.md, section 7.
+Source: design section 7.
 """
 
 from bisect import bisect_left
@@ -33,6 +33,7 @@ class DataCounters:
         unknown_filters: Filter keys in frames that we have no route for (ours lags behind).
         hop_limit_exceeded: Frames that travelled too far to be carried on.
         malformed_frames: Frames that do not decode or that no broker would take.
+        frames_of_strangers: Frames whose sender has no link to us; dropped.
         dropped: Refused by a connection: it is down, or its queue is full.
     """
 
@@ -49,6 +50,7 @@ class DataCounters:
     unknown_filters: int = 0
     hop_limit_exceeded: int = 0
     malformed_frames: int = 0
+    frames_of_strangers: int = 0
     dropped: int = 0
 
 

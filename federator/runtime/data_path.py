@@ -9,6 +9,7 @@ Source: design section 3.4; docs/protocol.md section 8.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -29,6 +30,8 @@ from federator.runtime.gathering import GAP_S, Batch, OpenBatches, Pace, RouteBa
 FRAME_BYTES_MAX = 262_144
 HOP_LIMIT = 64
 COMPLAINT_GAP_S = 60.0
+SENDER_LINGER_S = 10.0
+"""How long frames of a neighbour are taken after its link went down: they may be on their way."""
 
 _QOS_BITS = 0x06
 
@@ -90,6 +93,7 @@ class DataPath:
         self._hop_limit = hop_limit
         self._wall_clock_us = wall_clock_us
         self._links: dict[BrokerId, DataLink] = {}
+        self._heard_until_s: dict[BrokerId, float] = {}  # whose frames are taken; monotonic
         self._open = OpenBatches()
         self._pace = Pace()
         self._gap: asyncio.TimerHandle | None = None
@@ -104,11 +108,25 @@ class DataPath:
             self._links.pop(neighbour, None)
         else:
             self._links[neighbour] = link
+        self.hear(neighbour, link is not None)
+
+    def hear(self, neighbour: BrokerId, up: bool) -> None:
+        """Take frames that ``neighbour`` sends: from now on, or for a little while still.
+
+        Anybody may publish on our broker, and a frame changes the duplicate window for good.
+        """
+        now_s = time.monotonic()
+        if up:
+            self._heard_until_s[neighbour] = math.inf
+        elif self._heard_until_s.get(neighbour) == math.inf:
+            self._heard_until_s[neighbour] = now_s + SENDER_LINGER_S
+            for gone in [n for n, until_s in self._heard_until_s.items() if until_s < now_s]:
+                del self._heard_until_s[gone]
 
     def set_route(self, filter: str, route: FilterRoute | None) -> None:
         """Replace the route of ``filter``; ``None`` forgets it."""
         for other in self.forwarder.set_route(filter, route):
-            _log.warning("filter_key_collision", filter=filter, other=other)
+            _log.warning("filter.key_collision", filter=filter, other=other)
 
     def renew_epoch(self, epoch: Epoch) -> None:
         """Number the frames of a new epoch from 1."""
@@ -221,6 +239,9 @@ class DataPath:
         except DecodeError as error:
             self._complain(error)
             return
+        if not self._hears(frame.sender):
+            counters.frames_of_strangers += 1
+            return
         origin = frame.origin
         if origin == self._self_id:
             self._suppress(frame)
@@ -245,6 +266,10 @@ class DataPath:
         counters.relayed += self._send(
             frame, frame.hops + 1, route.sends, [frame.body], len(frame.body)
         )
+
+    def _hears(self, sender: BrokerId) -> bool:
+        until_s = self._heard_until_s.get(sender, 0.0)
+        return until_s == math.inf or until_s > time.monotonic()
 
     def _suppress(self, frame: Frame) -> None:
         self.counters.duplicate_frames += 1
@@ -309,5 +334,5 @@ class DataPath:
         if now_s - self._complained_at_s >= COMPLAINT_GAP_S:
             self._complained_at_s = now_s
             _log.warning(
-                "malformed_frame", reason=str(error), so_far=self.counters.malformed_frames
+                "frame.malformed", reason=str(error), so_far=self.counters.malformed_frames
             )

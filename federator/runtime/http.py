@@ -173,7 +173,7 @@ class HttpServer:
         except _RequestError:
             raise
         except Exception:
-            _log.exception("http_page_failed", page=target[:80])
+            _log.exception("http.page_failed", page=target[:80])
             raise _RequestError(HTTPStatus.INTERNAL_SERVER_ERROR, "see the agent's log") from None
 
     def _answer(self, target: str) -> _Answer:

@@ -205,6 +205,15 @@ class MqttLink:
         return dict(self._session.subscriptions.refused)
 
     @property
+    def wanted_filters(self) -> list[str]:
+        """What was subscribed and not unsubscribed."""
+        return self._session.subscriptions.wanted
+
+    def answered(self, filters: Iterable[str]) -> bool:
+        """Whether the broker answered every change to the subscriptions of ``filters``."""
+        return self._session.subscriptions.answered(filters)
+
+    @property
     def queued_bytes(self) -> int:
         """Bytes that wait in the send queues, beside those the transport holds."""
         return self._pipe.queued_bytes if self._pipe is not None else 0
@@ -233,10 +242,17 @@ class MqttLink:
 
     # Subscribing and publishing
 
-    def subscribe(self, filters: Iterable[TopicFilter]) -> None:
-        """Want ``filters``, now and after every reconnect."""
+    def subscribe(
+        self, filters: Iterable[TopicFilter], *, identifier: int | None = None
+    ) -> None:
+        """Want ``filters``, now and after every reconnect.
+
+        Args:
+            identifier: A Subscription Identifier, until they are subscribed again or the
+                connection ends.
+        """
         out: Out = []
-        self._session.subscriptions.subscribe(filters, out)
+        self._session.subscriptions.subscribe(filters, out, identifier=identifier)
         self._send(out)
 
     def unsubscribe(self, filters: Iterable[str]) -> None:
@@ -379,11 +395,13 @@ class MqttLink:
         settled = self._session.subscriptions.settled
         newly_refused = self._session.on_packet(packet, out)
         for pattern, reason in newly_refused.items():
-            self._log.warning("link.subscription_refused", filter=pattern, reason=f"0x{reason:02x}")
+            self._log.warning(
+                "connection.subscription_refused", filter=pattern, reason=f"0x{reason:02x}"
+            )
         if self._session.window.first_rejection is not None and not self._rejection_logged:
             self._rejection_logged = True
             self._log.warning(
-                "link.publication_rejected", reason=self._session.window.first_rejection
+                "connection.publication_rejected", reason=self._session.window.first_rejection
             )
         if not settled and self._session.subscriptions.settled:
             self._handler.on_subscribed(self)
@@ -401,7 +419,7 @@ class MqttLink:
         self._up = True
         self.last_error = self._logged_error = self.refused_with = None
         self._counters.connects += 1
-        self._log.info("link.up", session_present=ack.session_present)
+        self._log.info("connection.up", session_present=ack.session_present)
         self._send(out)
         self._accepted.set_result(None)
         self._handler.on_up(self, ack.session_present)
@@ -522,11 +540,11 @@ class MqttLink:
             reason = self.last_error = explain(pipe.reason, host=self.endpoint.host)
         if was_up:
             level = logging.INFO if self._stopping.is_set() else logging.WARNING
-            self._log.log(level, "link.down", reason=reason)
+            self._log.log(level, "connection.down", reason=reason)
             self._handler.on_down(self, reason)
         elif not self._stopping.is_set() and reason != self._logged_error:
             self._logged_error = reason
-            self._log.warning("link.refused", reason=reason)
+            self._log.warning("connection.refused", reason=reason)
 
     async def _leave(self, pipe: PacketTransport, *, with_will: bool) -> None:
         """Send DISCONNECT and what the transport holds, within ``CLOSE_TIMEOUT_S``."""

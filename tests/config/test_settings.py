@@ -135,7 +135,7 @@ def test_credentials_that_travel_in_clear_are_noticed(write):
 
     (notice,) = load(write(text), {}).notices()
 
-    assert (notice.name, notice.level) == ("credentials_in_clear", "warning")
+    assert (notice.name, notice.level) == ("config.credentials_in_clear", "warning")
     assert notice.details == {"key": "neighbours.0.url", "url": "mqtt://gw2"}
 
 

@@ -106,6 +106,8 @@ class Federation:
             outgoing = Client(self.brokers[hop - 1], f"federator-{number}-to-{hop}")
             await self.connected(outgoing)
             path.reach(hop, outgoing.link)
+        for sender in range(1, len(self.brokers) + 1):
+            path.hear(BrokerId(sender), up=True)
         local = self.data[number] = DataClient(
             self.brokers[number - 1], f"federator-{number}-data", path
         )

@@ -124,7 +124,7 @@ def framed(
                 hop_limit=settings["hop_limit"],
                 sender=BrokerId(settings.get("sender", N2)),
                 origin=BrokerId(settings.get("origin", FAR)),
-                epoch=Epoch(1),
+                epoch=Epoch(settings.get("epoch", 1)),
                 seq=seq,
                 origin_time_us=NOW_US - 1_500,
                 publications=settings["publications"],
@@ -405,3 +405,24 @@ async def test_leaving_sends_what_was_gathered():
     assert sum(frame.publications for frame in agent.links[N2].frames) == 100
     assert len(agent.links[N2].frames) < 100
     assert not list(agent.path._open)
+
+
+def test_a_frame_of_a_stranger_changes_nothing():
+    agent = Agent({"a/b": FilterRoute(local=True, wanted=True, next_hops=(N3,))})
+    last = 2**64 - 1
+    poison = framed("a/b", body=packet("a/b"), seq=last, sender=77, epoch=last)
+
+    agent.read(poison, framed("a/b", body=packet("a/b"), seq=1))
+
+    assert agent.counters.frames_of_strangers == 1
+    assert agent.counters.delivered_publications == 1
+    assert [frame.seq for frame in agent.links[N3].frames] == [1]
+
+
+def test_a_frame_on_its_way_when_its_link_broke_still_arrives():
+    agent = Agent({"a/b": FilterRoute(local=True, wanted=False, next_hops=())})
+
+    agent.path.reach(N2, None)
+    agent.read(framed("a/b", body=packet("a/b"), seq=1))
+
+    assert agent.counters.delivered_publications == 1

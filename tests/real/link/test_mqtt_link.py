@@ -283,7 +283,7 @@ async def test_a_wrong_password_is_told_in_words_and_logged_once(start_broker, p
     assert link.last_error is not None
     assert "wrong user name or password" in link.last_error
     assert link.refused_with == mqtt5.ConnAckReasonCode.NOT_AUTHORIZED
-    assert [entry["event"] for entry in logs] == ["link.refused"]
+    assert [entry["event"] for entry in logs] == ["connection.refused"]
     assert "wrong'" not in str(logs)
 
     right = Endpoint(broker.host, broker.port, "me", b"right")
@@ -448,7 +448,7 @@ async def test_a_refused_subscription_is_reported_once_and_the_others_work(
             await until(lambda: recorder.packets != [], "a publication")
             assert link.refused_filters == {"no/1": 0x87}
 
-    refused = [entry["filter"] for entry in logs if entry["event"] == "link.subscription_refused"]
+    refused = [entry["filter"] for entry in logs if entry["event"] == "connection.subscription_refused"]
     assert refused == ["no/1"]
     assert recorder.payloads == [b"arrives"]
 
@@ -471,7 +471,7 @@ async def test_rejected_publications_are_counted_and_the_first_one_is_logged(
             await until(lambda: recorder.packets != [], "a publication")
 
     assert link.counters.publishes_rejected == 4
-    rejected = [entry["reason"] for entry in logs if entry["event"] == "link.publication_rejected"]
+    rejected = [entry["reason"] for entry in logs if entry["event"] == "connection.publication_rejected"]
     assert rejected == ["reason 0x87 for a publication on 'forbidden'"]
     assert recorder.payloads == [b"y"]
 
