@@ -203,6 +203,17 @@ class DiscoverySettings(Section):
         default=True,
         description="Ask for more than needed while the learned table cannot be trusted.",
     )
+    registration_ttl_ms: _Span = Field(
+        default=3_600_000,
+        description="How long a filter registered on new_regular_topic is asked for.",
+    )
+    unlogged_subscriptions: WholeNumber = Field(
+        default=0,
+        ge=0,
+        le=2**31,
+        description="Subscriptions of bridges configured in the broker itself: it counts but "
+        "never logs them.",
+    )
 
 
 class HttpSettings(Section):

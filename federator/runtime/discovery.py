@@ -83,6 +83,8 @@ class Discovery:
                 filters=settings.filters,
                 match_all=settings.match_all,
                 widen=settings.widen,
+                registration_ttl_ms=Millis(settings.registration_ttl_ms),
+                unlogged_subscriptions=settings.unlogged_subscriptions,
             ),
         )
         self._own_id = own_id
