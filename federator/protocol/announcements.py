@@ -282,8 +282,10 @@ class Announcements:
         steps: list[Step] = []
         if gone:
             steps = [Notice("core.lost", "warning", {"core": route.core, "reason": reason})]
+        if was_reachable and gone:
+            steps += self._correct(route)
         if was_reachable:
-            steps += [*self._correct(route), CoreMoved(route.core)]
+            steps.append(CoreMoved(route.core))
         return [*steps, AnnouncedFiltersChanged(route.core, gone)]
 
     # -- sending -------------------------------------------------------------------------

@@ -152,6 +152,19 @@ def test_silent_core_is_forgotten_after_its_lifetime():
     assert steps
 
 
+def test_core_without_filters_fades_away_in_silence():
+    network = settled([(0, 1), (1, 2)], 0)
+    network.unsubscribe(0, "f")
+    network.run(100)
+    before = len(network.sent)
+
+    network.run(network.nodes[0].announcements.lifetime_ms + 1_000)
+
+    assert not [m for *_, m in network.sent[before:] if isinstance(m, CoreAnn)]
+    assert route(network, 2, 0).forgotten
+    assert not [n for *_, n in network.notices if n.name == "core.lost"]
+
+
 def test_stale_and_repeated_numbers_teach_nothing():
     network = settled([(0, 1), (1, 2)], 0)
     ann = CoreAnn(0, 0, 0, 1_000, 1, 0, True, (), (), route(network, 1, 0).newest.digest, 1)
