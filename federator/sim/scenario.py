@@ -26,10 +26,10 @@ TOPICS = (
 )  # fmt: skip
 """Overlapping on purpose: most topics match several filters."""
 
-SETTLE_MS = 1_500
+SETTLE_MS = 1_000
 """Quiet time before the first fault."""
 
-FAULTY_MS = 9_000
+FAULTY_MS = 6_000
 LONG_FAULTY_MS = 40_000
 """Now and then: longer than any keep-alive and any lifetime."""
 
@@ -90,7 +90,7 @@ def draw(seed: int, *, nodes: int, topology: str = topologies.ANY, faulty: bool 
             rng,
             ids=sorted(ids),
             links=links,
-            count=rng.randint(1, 4 + nodes // 4),
+            count=rng.randint(1, 4 + nodes // 5),
             start_ms=SETTLE_MS if rng.random() < 0.8 else 0,
             end_ms=heal_ms,
         )
@@ -113,7 +113,7 @@ def draw(seed: int, *, nodes: int, topology: str = topologies.ANY, faulty: bool 
 def _draw_plan(rng: random.Random, ids: list[BrokerId], links: list[Link]) -> WorldPlan:
     slowest_ms = rng.choice((1, 5, 20, 100))
     costly = rng.random() < 0.2
-    pool = rng.sample(FILTERS, rng.choice((1, 1, 1, 2, 2, 2, 3, 3, 5, 20)))
+    pool = rng.sample(FILTERS, rng.choice((1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 5, 5, 8, 20)))
     density = rng.choice((0.1, 0.25, 0.5, 1.0))
     rough = rng.random()
     return WorldPlan(
@@ -127,7 +127,7 @@ def _draw_plan(rng: random.Random, ids: list[BrokerId], links: list[Link]) -> Wo
             redundancy=rng.randint(1, 3),
             solicit_timeout_ms=Millis(max(500, 4 * slowest_ms * min(len(ids), 10))),
         ),
-        reconnect_ms_max=rng.choice((1_000, 2_000, 5_000)),
+        reconnect_ms_max=rng.choice((500, 1_000, 1_000, 2_000, 5_000)),
         start_ms_max=rng.choice((0, 200, 2_000)),
         clock_offset_ms_max=rng.choice((0, 1_000_000)),
         loss=rng.choice((0.01, 0.05, 0.3)) if rough < 0.3 else 0.0,
@@ -179,5 +179,5 @@ def _draw_publications(
             topic=rng.choice(TOPICS),
             count=rng.choice((1, 1, 1, 3)),
         )
-        for _ in range(rng.choice((10, 40)))
+        for _ in range(rng.choice((10, 10, 40)))
     )
