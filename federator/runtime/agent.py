@@ -34,7 +34,7 @@ from federator.runtime.control_traffic import ControlTraffic
 from federator.runtime.data_path import DataPath
 from federator.runtime.discovery import Discovery
 from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
-from federator.runtime.neighbour_links import NeighbourLink, NeighbourLinks
+from federator.runtime.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, NeighbourLinks
 from federator.runtime.state_dir import StateDir
 
 CONTROL_SESSION_EXPIRY_S = 60
@@ -166,11 +166,19 @@ class Agent:
             loop = asyncio.get_running_loop()
             self._deadline = loop.call_later(delay_s, self.handle, DeadlineReached())
 
+    @property
+    def taken_over(self) -> bool:
+        """Another agent with our id is at our own broker."""
+        return self.control_link.taken_over or self.data_link.taken_over
+
     def local_changed(self) -> None:
         """One of the two connections to our own broker came or went."""
         up = self.control_link.subscribed and self.data_link.connected
         if up != self.local_up:
             self.local_up = up
+            if self.taken_over:
+                url = self.settings.broker.url
+                _log.error("id.taken_over", id=self.settings.broker.id, broker=url)
             self.handle(LocalBrokerUp() if up else LocalBrokerDown())
 
     def on_control(self, publishes: Iterable[Inbound]) -> None:
@@ -268,6 +276,10 @@ class Agent:
             _log.warning("neighbour.not_dialled", neighbour=neighbour, reason=str(error))
             return
         self.neighbours.hang_up_dialled(neighbour)
+        if not self.neighbours.make_room():
+            reason = f"{DIALLED_BACK_MAX} brokers are dialled back already"
+            _log.warning("neighbour.not_dialled", neighbour=neighbour, reason=reason)
+            return
         link = NeighbourLink(address, neighbour, Cost(1), dialled_for=neighbour)
         self._dial(link, connection)
 

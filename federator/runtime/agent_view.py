@@ -38,6 +38,9 @@ class LiveView:
     def ready(self) -> tuple[bool, str]:
         """Whether publications flow, and otherwise why not."""
         agent = self._agent
+        if agent.taken_over:
+            url, id_ = agent.settings.broker.url, agent.settings.broker.id
+            return False, f"broker {url}: session taken over (0x8e): another agent has id {id_}"
         for link in (agent.control_link, agent.data_link):
             if not link.connected:
                 url = agent.settings.broker.url

@@ -1,5 +1,6 @@
 """Control messages to and from MQTT, counted by kind."""
 
+import time
 from collections import Counter
 
 import structlog
@@ -10,8 +11,8 @@ from federator.protocol.codec import CONTROL_KINDS, decode, encode, kind_of
 from federator.protocol.messages import Message
 from federator.runtime.mqtt_link import MqttLink
 
-COMPLAINTS_MAX = 16
-"""Malformed messages that are logged before they are only counted, per kind and agent start."""
+COMPLAINT_GAP_S = 60.0
+"""Least time between two lines about malformed messages of one kind."""
 
 _log = structlog.get_logger()
 
@@ -31,6 +32,7 @@ class ControlTraffic:
         self.dropped: Counter[str] = Counter()
         self._topic_of = {kind: f"$fed/{federation}/{kind}" for kind in CONTROL_KINDS}
         self._kind_of = {topic: kind for kind, topic in self._topic_of.items()}
+        self._quiet_until_s: dict[str, float] = {}
         self._encoded: tuple[Message | None, bytes] = (None, b"")
 
     def subscriptions(self) -> list[TopicFilter]:
@@ -70,8 +72,14 @@ class ControlTraffic:
             message = decode(kind, packet.payload)
         except DecodeError as error:
             self.malformed[kind] += 1
-            if self.malformed[kind] <= COMPLAINTS_MAX:
-                _log.warning("control.malformed", kind=kind, reason=str(error))
+            self._complain(kind, error)
             return None
         self.received[kind] += 1
         return message
+
+    def _complain(self, kind: str, error: DecodeError) -> None:
+        now_s = time.monotonic()
+        if now_s >= self._quiet_until_s.get(kind, now_s):
+            self._quiet_until_s[kind] = now_s + COMPLAINT_GAP_S
+            so_far = self.malformed[kind]
+            _log.warning("control.malformed", kind=kind, reason=str(error), so_far=so_far)

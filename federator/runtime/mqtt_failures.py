@@ -4,7 +4,7 @@ import errno
 import socket
 import ssl
 
-from mqtt5 import ConnAckPacket, ConnAckReasonCode, DisconnectPacket
+from mqtt5 import ConnAckPacket, ConnAckReasonCode, DisconnectPacket, DisconnectReasonCode
 
 from federator.errors import LinkError
 
@@ -45,11 +45,17 @@ def refusal(ack: ConnAckPacket) -> str:
     return f"refused: {text}" + (f" ({ack.reason_str})" if ack.reason_str else "")
 
 
-def dismissal(packet: DisconnectPacket) -> str:
+class TakenOverError(LinkError):
+    """Another client connected with our client id."""
+
+
+def dismissal(packet: DisconnectPacket) -> LinkError:
     """What a DISCONNECT from the broker means."""
+    if packet.reason_code == DisconnectReasonCode.SESSION_TAKEN_OVER:
+        return TakenOverError("session taken over (0x8e): another client has our client id")
     text = packet.reason_code.name.lower().replace("_", " ")
     text = f"the broker disconnected us: {text} (0x{int(packet.reason_code):02x})"
-    return text + (f": {packet.reason_str}" if packet.reason_str else "")
+    return LinkError(text + (f": {packet.reason_str}" if packet.reason_str else ""))
 
 
 def explain(error: BaseException | None, *, host: str) -> str:

@@ -33,7 +33,13 @@ from mqtt5 import (
 
 from federator.errors import LinkError
 from federator.runtime.backoff import Backoff
-from federator.runtime.mqtt_failures import check_greeting, dismissal, explain, refusal
+from federator.runtime.mqtt_failures import (
+    TakenOverError,
+    check_greeting,
+    dismissal,
+    explain,
+    refusal,
+)
 from federator.runtime.mqtt_session import RECEIVE_MAX, BrokerLimits, Session
 from federator.runtime.mqtt_transport import PacketTransport
 from federator.runtime.mqtt_wire import (
@@ -53,6 +59,8 @@ PACKET_BYTES_MAX = 16 * 1024 * 1024
 SEND_QUEUE_BYTES_MAX = 16 * 1024 * 1024
 CONNECT_TIMEOUT_S = 5.0
 CLOSE_TIMEOUT_S = 1.0
+TAKEN_OVER_PAUSE_S = 30.0
+"""Two clients with one id would throw each other out for ever: who was thrown out waits."""
 
 __all__ = ["Endpoint", "Inbound", "LinkCounters", "LinkHandler", "MqttLink"]
 
@@ -137,6 +145,7 @@ class MqttLink:
         send_queue_bytes_max: Bound of each send queue, and of unacknowledged QoS 1 and 2 messages.
         packet_bytes_max: A longer packet from the broker closes the connection.
         connect_timeout_s: From the first SYN to CONNACK.
+        taken_over_pause_s: Wait this long after another client came with our client id.
         rng: Source of jitter.
         acknowledge: Acknowledge publications once the handler returned. When false, the owner calls
             ``acknowledge`` for each QoS 1 and 2 publication.
@@ -157,6 +166,7 @@ class MqttLink:
         send_queue_bytes_max: int = SEND_QUEUE_BYTES_MAX,
         packet_bytes_max: int = PACKET_BYTES_MAX,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        taken_over_pause_s: float = TAKEN_OVER_PAUSE_S,
         rng: random.Random | None = None,
         acknowledge: bool = True,
     ) -> None:
@@ -164,6 +174,7 @@ class MqttLink:
         self.client_id = client_id
         self.last_error: str | None = None
         self.refused_with: ConnAckReasonCode | None = None
+        self.taken_over = False  # the last connection ended so
         self.limits: BrokerLimits | None = None
         self._handler = handler
         self._clean_start = clean_start
@@ -173,6 +184,7 @@ class MqttLink:
         self._send_queue_bytes_max = send_queue_bytes_max
         self._packet_bytes_max = packet_bytes_max
         self._connect_timeout_s = connect_timeout_s
+        self._taken_over_pause_s = taken_over_pause_s
         self._backoff = Backoff(
             min_ms=reconnect_min_ms, max_ms=reconnect_max_ms, rng=rng or random.Random()
         )
@@ -242,9 +254,7 @@ class MqttLink:
 
     # Subscribing and publishing
 
-    def subscribe(
-        self, filters: Iterable[TopicFilter], *, identifier: int | None = None
-    ) -> None:
+    def subscribe(self, filters: Iterable[TopicFilter], *, identifier: int | None = None) -> None:
         """Want ``filters``, now and after every reconnect.
 
         Args:
@@ -386,7 +396,7 @@ class MqttLink:
             case PingRespPacket():
                 pass
             case DisconnectPacket():
-                raise LinkError(dismissal(packet))
+                raise dismissal(packet)
             case _:
                 self._on_session_packet(packet, out)
 
@@ -418,6 +428,7 @@ class MqttLink:
         self.limits = self._session.resume(ack, out)
         self._up = True
         self.last_error = self._logged_error = self.refused_with = None
+        self.taken_over = False
         self._counters.connects += 1
         self._log.info("connection.up", session_present=ack.session_present)
         self._send(out)
@@ -437,8 +448,11 @@ class MqttLink:
         self._stopping.clear()
         while not self._stopping.is_set():
             self._backoff.connection_lasted(await self._connect_once())
+            delay_s = self._backoff.next_delay_ms() / 1000
+            if self.taken_over:
+                delay_s = self._taken_over_pause_s
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._backoff.next_delay_ms() / 1000):
+                async with asyncio.timeout(delay_s):
                     await self._stopping.wait()
 
     async def close(self, *, with_will: bool = False) -> None:
@@ -533,13 +547,15 @@ class MqttLink:
         self._counters.bytes_out += pipe.bytes_out
         self._counters.publishes_dropped += pipe.discard()
         self._session.suspend()
+        self.taken_over = isinstance(pipe.reason, TakenOverError)
         was_up, self._up = self._up, False
         if self._stopping.is_set():
             reason = "closed by us"
         else:
             reason = self.last_error = explain(pipe.reason, host=self.endpoint.host)
         if was_up:
-            level = logging.INFO if self._stopping.is_set() else logging.WARNING
+            quiet = self._stopping.is_set() or self.taken_over  # the owner says it better
+            level = logging.INFO if quiet else logging.WARNING
             self._log.log(level, "connection.down", reason=reason)
             self._handler.on_down(self, reason)
         elif not self._stopping.is_set() and reason != self._logged_error:

@@ -17,6 +17,9 @@ from federator.protocol.events import NeighbourConnected, NeighbourDisconnected
 from federator.protocol.types import BrokerId, ConnId, Cost
 from federator.runtime.mqtt_link import Inbound, MqttLink
 
+DIALLED_BACK_MAX = 256
+"""Brokers that named themselves and are dialled for ever; anybody may invent one."""
+
 ConnectionEvent = NeighbourConnected | NeighbourDisconnected
 
 
@@ -92,6 +95,17 @@ class NeighbourLinks:
         neighbour = self._by_conn.pop(conn, None)
         if neighbour is not None:
             self._end(neighbour)
+
+    def make_room(self) -> bool:
+        """Whether one more broker may be dialled back; the oldest that never answers gives way."""
+        dialled = [n for n in self.all if n.dialled_for is not None]
+        if len(dialled) < DIALLED_BACK_MAX:
+            return True
+        for neighbour in dialled:
+            if neighbour.link is None or not neighbour.link.connected:
+                self._end(neighbour)
+                return True
+        return False
 
     def hang_up_dialled(self, neighbour_id: BrokerId) -> None:
         """Forget the address dialled for ``neighbour_id`` before, if any."""

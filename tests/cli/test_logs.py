@@ -1,10 +1,15 @@
 """Our own log: one event a line on standard error, in the form that was asked for."""
 
+import contextlib
 import json
 import subprocess
 import sys
 
 import pytest
+import structlog
+from structlog.typing import EventDict
+
+from federator.cli import logs
 
 PROGRAM = """
 import logging, sys, structlog
@@ -63,3 +68,49 @@ def test_a_traceback_shows_no_values_of_variables(form):
 
     assert "ZeroDivisionError" in text
     assert "hush" not in text
+
+
+class Clock:
+    now_s = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def passed(limit: logs.RateLimit, name: str, count: int) -> list[EventDict]:
+    events = []
+    for _ in range(count):
+        with contextlib.suppress(structlog.DropEvent):
+            events.append(limit(None, "warning", {"event": name}))
+    return events
+
+
+def test_a_flood_of_one_event_is_withheld_and_counted():
+    clock = Clock()
+    limit = logs.RateLimit(clock=clock)
+
+    assert len(passed(limit, "flood", 10_000)) == logs.LINES_BURST
+    assert len(passed(limit, "other", 1)) == 1
+    clock.now_s += logs.LINE_EVERY_S
+    assert passed(limit, "flood", 2) == [{"event": "flood", "withheld": 10_000 - logs.LINES_BURST}]
+
+
+def test_a_sustained_flood_makes_less_than_a_line_a_second():
+    clock = Clock()
+    limit = logs.RateLimit(clock=clock)
+    passed(limit, "flood", 1_000)
+
+    lines = 0
+    for _ in range(100):
+        clock.now_s += 1
+        lines += len(passed(limit, "flood", 100))
+
+    assert lines == 100 / logs.LINE_EVERY_S
+
+
+def test_endless_names_share_one_bucket():
+    limit = logs.RateLimit(clock=Clock())
+
+    lines = sum(len(passed(limit, f"name {n}", 1)) for n in range(10_000))
+
+    assert lines == logs.NAMES_MAX + logs.LINES_BURST

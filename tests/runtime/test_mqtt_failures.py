@@ -8,7 +8,7 @@ import mqtt5
 import pytest
 
 from federator.errors import LinkError
-from federator.runtime.mqtt_failures import dismissal, explain, refusal
+from federator.runtime.mqtt_failures import TakenOverError, dismissal, explain, refusal
 
 
 @pytest.mark.parametrize(
@@ -45,4 +45,7 @@ def test_refusals_and_dismissals_name_their_reason():
 
     assert refusal(password) == "refused: wrong user name or password (go away)"
     assert refusal(busy) == "refused: server busy"
-    assert dismissal(taken) == "the broker disconnected us: session taken over (0x8e)"
+    restart = mqtt5.DisconnectPacket(reason_code=mqtt5.DisconnectReasonCode.SERVER_SHUTTING_DOWN)
+    assert isinstance(dismissal(taken), TakenOverError)
+    assert str(dismissal(taken)).startswith("session taken over (0x8e)")
+    assert str(dismissal(restart)) == "the broker disconnected us: server shutting down (0x8b)"
