@@ -31,6 +31,7 @@ from federator.protocol.messages import Bye
 from federator.protocol.node import Identity, Node
 from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis
 from federator.runtime.control_traffic import ControlTraffic
+from federator.runtime.cover_subscriber import CoverSubscriber
 from federator.runtime.data_path import DataPath
 from federator.runtime.discovery import Discovery
 from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
@@ -93,6 +94,7 @@ class Agent:
         self.control_link = self._local_link("ctl", _ControlHandler(self))
         self.data_link = self._local_link("data", _DataHandler(self))
         self.data_path.local = self.data_link
+        self.cover = CoverSubscriber(self.data_link, settings.federation)
         self.local_up = False
         self._state = state
         self._tasks = tasks
@@ -102,6 +104,7 @@ class Agent:
         """Connect to our broker and to the neighbours."""
         self.control_link.subscribe(self._control_subscriptions())
         self.data_link.subscribe([self._frames_subscription()])
+        self.cover.start()
         self._tasks.create_task(self.discovery.run(), name="discovery")
         self._tasks.create_task(self.control_link.run(), name="control connection")
         self._tasks.create_task(self.data_link.run(), name="data connection")
@@ -128,7 +131,7 @@ class Agent:
             routes_changed |= isinstance(effect, e.SetRoute)
             self._perform(effect)
         if routes_changed:
-            self._change_cover()
+            self.cover.change(self.forwarder.cover_change())
         self._arm(now_ms)
 
     def _perform(self, effect: e.Effect) -> None:
@@ -194,22 +197,6 @@ class Agent:
         self.forwarder.widened = self.discovery.snapshot()["widened"]
         self.handle(LocalFiltersChanged(added, removed))
 
-    def _change_cover(self) -> None:
-        change = self.forwarder.cover_change()
-        if change.subscribe:
-            self.data_link.subscribe(
-                TopicFilter(
-                    pattern,
-                    max_qos=QoS.EXACTLY_ONCE,
-                    no_local=True,
-                    retain_as_published=True,
-                    retain_handling=RetainHandling.SEND_NEVER,
-                )
-                for pattern in change.subscribe
-            )
-        if change.unsubscribe:
-            self.data_link.unsubscribe(change.unsubscribe)
-
     # -- connections ------------------------------------------------------------------------------
 
     def _control_subscriptions(self) -> list[TopicFilter]:
@@ -220,7 +207,7 @@ class Agent:
         """What our own two connections subscribe, by client id."""
         return {
             self._client_id("ctl"): [f.pattern for f in self._control_subscriptions()],
-            self._client_id("data"): [self.data_path.data_topic, *self.forwarder.cover],
+            self._client_id("data"): self.data_link.wanted_filters,
         }
 
     def _client_id(self, role: str) -> str:
@@ -322,13 +309,16 @@ class _DataHandler:
         self._agent = agent
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
-        """Wait until frames are subscribed."""
+        self._agent.cover.on_up()
 
     def on_subscribed(self, link: MqttLink) -> None:
         self._agent.local_changed()
 
     def on_down(self, link: MqttLink, reason: str) -> None:
+        self._agent.cover.on_down()
         self._agent.local_changed()
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        if self._agent.cover.sorting:
+            chunk, publishes = self._agent.cover.once(chunk, publishes)
         self._agent.data_path.on_publishes(link, chunk, publishes)

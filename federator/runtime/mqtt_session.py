@@ -38,6 +38,7 @@ class BrokerLimits:
     retain_available: bool
     wildcard_available: bool
     shared_available: bool
+    subscription_ids_available: bool
 
 
 class Session:
@@ -66,6 +67,7 @@ class Session:
             retain_available=ack.retain_available,
             wildcard_available=ack.wildcard_subscription_available,
             shared_available=ack.shared_subscription_available,
+            subscription_ids_available=ack.subscription_id_available,
         )
         if not ack.session_present:
             self._received.clear()

@@ -10,6 +10,7 @@ Source: OASIS MQTT 5.0, sections 3.8 to 3.11; mosquitto.md, "Queues and limits".
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from mqtt5 import SubAckPacket, SubscribePacket, TopicFilter, UnsubAckPacket, UnsubscribePacket
 
@@ -20,8 +21,16 @@ SUBSCRIBE_FILTERS_MAX = 1_000
 SUBSCRIBE_BYTES_MAX = 65_536
 UNANSWERED_MAX = 16
 
-_HEADER_BYTES = 16  # fixed header, identifier, property length: at most 8
+_HEADER_BYTES = 16  # fixed header, packet identifier, properties: at most 13
 _ERROR = 0x80
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a SUBSCRIBE asks for one filter: options, and the identifier that its copies carry."""
+
+    filter: TopicFilter
+    identifier: int | None
 
 
 class Subscriptions:
@@ -29,10 +38,10 @@ class Subscriptions:
 
     def __init__(self, ids: PacketIds) -> None:
         self._ids = ids
-        self._wanted: dict[str, TopicFilter] = {}
-        self._granted: dict[str, TopicFilter] = {}
-        self._changes: dict[str, TopicFilter | None] = {}  # not sent yet; None unsubscribes
-        self._unanswered: dict[int, list[TopicFilter] | list[str]] = {}
+        self._wanted: dict[str, _Asked] = {}
+        self._granted: dict[str, _Asked] = {}
+        self._changes: dict[str, _Asked | None] = {}  # not sent yet; None unsubscribes
+        self._unanswered: dict[int, list[_Asked] | list[str]] = {}
         self._connected = False
         self.refused: dict[str, int] = {}  # wanted filters the broker refused, with its reason
 
@@ -41,13 +50,33 @@ class Subscriptions:
         """Every change was sent and answered."""
         return not self._changes and not self._unanswered
 
-    def subscribe(self, filters: Iterable[TopicFilter], out: Out) -> None:
-        """Want ``filters``; one already wanted with the same options changes nothing."""
-        for wanted in filters:
-            if self._wanted.get(wanted.pattern) == wanted:
+    @property
+    def wanted(self) -> list[str]:
+        """The patterns wanted."""
+        return list(self._wanted)
+
+    def answered(self, patterns: Iterable[str]) -> bool:
+        """Whether every change to ``patterns`` was sent and answered."""
+        open_ = set(self._changes)
+        for asked in self._unanswered.values():
+            open_.update(each if isinstance(each, str) else each.filter.pattern for each in asked)
+        return open_.isdisjoint(patterns)
+
+    def subscribe(
+        self, filters: Iterable[TopicFilter], out: Out, *, identifier: int | None = None
+    ) -> None:
+        """Want ``filters``; one already wanted in the same way changes nothing.
+
+        Args:
+            identifier: Publications for ``filters`` carry it, until they are subscribed again or
+                the connection ends.
+        """
+        for filter in filters:
+            wanted = _Asked(filter, identifier)
+            if self._wanted.get(filter.pattern) == wanted:
                 continue
-            self._wanted[wanted.pattern] = wanted
-            self._change(wanted.pattern, wanted)
+            self._wanted[filter.pattern] = wanted
+            self._change(filter.pattern, wanted)
         self._send(out)
 
     def unsubscribe(self, patterns: Iterable[str], out: Out) -> None:
@@ -72,6 +101,9 @@ class Subscriptions:
     def suspend(self) -> None:
         """The connection is gone; what was unanswered counts as not granted."""
         self._connected = False
+        for pattern, wanted in self._wanted.items():
+            if wanted.identifier is not None:
+                self._wanted[pattern] = replace(wanted, identifier=None)
         self._changes.clear()
         for packet_id in self._unanswered:
             self._ids.release(packet_id)
@@ -81,17 +113,18 @@ class Subscriptions:
         """Note what was granted; return the filters refused for the first time and the reasons."""
         asked = self._answered(ack.packet_id)
         newly_refused: dict[str, int] = {}
-        for wanted, reason_code in zip(asked, ack.reason_codes, strict=False):
-            if not isinstance(wanted, TopicFilter):
+        for index, reason_code in enumerate(ack.reason_codes[: len(asked)]):
+            wanted = asked[index]
+            if isinstance(wanted, str):
                 break
-            reason = int(reason_code)
+            pattern, reason = wanted.filter.pattern, int(reason_code)
             if reason < _ERROR:
-                self._granted[wanted.pattern] = wanted
-                self.refused.pop(wanted.pattern, None)
-            elif wanted.pattern in self._wanted:
-                if wanted.pattern not in self.refused:
-                    newly_refused[wanted.pattern] = reason
-                self.refused[wanted.pattern] = reason
+                self._granted[pattern] = wanted
+                self.refused.pop(pattern, None)
+            elif pattern in self._wanted:
+                if pattern not in self.refused:
+                    newly_refused[pattern] = reason
+                self.refused[pattern] = reason
         self._send(out)
         return newly_refused
 
@@ -102,45 +135,50 @@ class Subscriptions:
                 self._granted.pop(pattern, None)
         self._send(out)
 
-    def _answered(self, packet_id: int) -> list[TopicFilter] | list[str]:
+    def _answered(self, packet_id: int) -> list[_Asked] | list[str]:
         asked = self._unanswered.pop(packet_id, None)
         if asked is None:
             return []
         self._ids.release(packet_id)
         return asked
 
-    def _change(self, pattern: str, wanted: TopicFilter | None) -> None:
+    def _change(self, pattern: str, wanted: _Asked | None) -> None:
         if self._connected:
+            self._changes.pop(pattern, None)  # changes leave in the order of the last word
             self._changes[pattern] = wanted
 
     def _send(self, out: Out) -> None:
         while self._connected and self._changes and len(self._unanswered) < UNANSWERED_MAX:
-            batch = self._next_batch()
+            asked, dropped = self._next_batch()
             packet_id = self._ids.take()
-            if isinstance(batch[0], TopicFilter):
-                filters = [change for change in batch if isinstance(change, TopicFilter)]
-                self._unanswered[packet_id] = filters
-                out.append(SubscribePacket(packet_id, filters).write())
+            if asked:
+                self._unanswered[packet_id] = asked
+                filters, identifier = [each.filter for each in asked], asked[0].identifier
+                packet = SubscribePacket(packet_id, filters, subscription_id=identifier)
+                out.append(packet.write())
             else:
-                patterns = [change for change in batch if isinstance(change, str)]
-                self._unanswered[packet_id] = patterns
-                out.append(UnsubscribePacket(packet_id, patterns).write())
+                self._unanswered[packet_id] = dropped
+                out.append(UnsubscribePacket(packet_id, dropped).write())
 
-    def _next_batch(self) -> list[TopicFilter | str]:
-        """Take changes of one kind that fit one packet: filters, or patterns to drop."""
-        batch: list[TopicFilter | str] = []
+    def _next_batch(self) -> tuple[list[_Asked], list[str]]:
+        """Take changes that fit one packet: filters of one identifier, or patterns to drop."""
+        asked: list[_Asked] = []
+        dropped: list[str] = []
         room = SUBSCRIBE_BYTES_MAX - _HEADER_BYTES
-        subscribing: bool | None = None
         for pattern, wanted in self._changes.items():
             size = len(pattern.encode()) + 3
-            if subscribing is None:
-                subscribing = wanted is not None
-            elif subscribing != (wanted is not None) or size > room:
+            first = not asked and not dropped
+            if not first and (size > room or len(asked) + len(dropped) == SUBSCRIBE_FILTERS_MAX):
                 break
-            if len(batch) == SUBSCRIBE_FILTERS_MAX:
+            if wanted is None:
+                if asked:
+                    break
+                dropped.append(pattern)
+            elif dropped or (asked and asked[0].identifier != wanted.identifier):
                 break
-            batch.append(pattern if wanted is None else wanted)
+            else:
+                asked.append(wanted)
             room -= size
-        for change in batch:
-            del self._changes[change if isinstance(change, str) else change.pattern]
-        return batch
+        for change in dropped or [each.filter.pattern for each in asked]:
+            del self._changes[change]
+        return asked, dropped

@@ -1,0 +1,123 @@
+"""Two copies of a publication told apart, and one of them let through.
+
+While two overlapping subscriptions stand, the broker sends a copy for each, one right after the
+other: in its queue for QoS 0, or in that for QoS 1 and 2. The two arrive whole and in a known
+order, and only one carries the identifier. So a copy is a second one when it follows its first one
+directly; a copy whose other half was never sent, because one subscription did not stand yet or any
+more, or was dropped by a full queue, is let through. Two publications with one content stay two.
+
+Brokers that send one copy for all matching subscriptions never send a second one.
+
+Used during transitions only: see ``protocol.cover_transition``.
+"""
+
+from collections.abc import Iterable
+
+from mqtt5 import PublishPacket
+
+from federator.protocol.cover_transition import sent_first
+from federator.protocol.filters import FilterTrie
+from federator.runtime.mqtt_wire import Inbound
+
+TOPICS_MAX = 4_096  # whose order of copies is remembered
+
+
+class Copies:
+    """Lets each publication through once, without identifiers.
+
+    Attributes:
+        dropped: Second copies.
+    """
+
+    def __init__(self) -> None:
+        self.dropped = 0
+        self.expect((), (), 0)
+
+    def expect(self, retiring: Iterable[str], arriving: Iterable[str], identifier: int) -> None:
+        """From now on copies come for ``retiring`` and, with ``identifier``, for ``arriving``.
+
+        Neither overlap among themselves.
+        """
+        self._retiring, self._arriving = FilterTrie(), FilterTrie()
+        for filter in retiring:
+            self._retiring.add(filter)
+        for filter in arriving:
+            self._arriving.add(filter)
+        self._identifier = identifier
+        self._leads: dict[str, bool | None] = {}
+        # The latest in each queue, if it may be the first of two.
+        self._first: list[PublishPacket | None] = [None, None]
+
+    def once(
+        self, chunk: memoryview, publishes: Iterable[Inbound]
+    ) -> tuple[memoryview, list[Inbound]]:
+        """Leave out second copies and identifiers; the bytes are new ones."""
+        parts: list[bytes | memoryview] = []
+        kept: list[Inbound] = []
+        at = 0
+        for packet, start, end in publishes:
+            if self._is_second(packet):
+                self.dropped += 1
+                continue
+            wire = without_identifiers(packet) if packet.subscription_ids else chunk[start:end]
+            parts.append(wire)
+            kept.append((packet, at, at + len(wire)))
+            at += len(wire)
+        return memoryview(b"".join(parts)), kept
+
+    def _is_second(self, packet: PublishPacket) -> bool:
+        queue = 0 if packet.packet_id is None else 1
+        first, self._first[queue] = self._first[queue], None
+        identified_leads = self._identified_leads(packet.topic)
+        if identified_leads is None:
+            return False
+        identified = self._identifier in packet.subscription_ids
+        if identified is identified_leads:
+            self._first[queue] = packet
+            return False
+        return first is not None and _same(first, packet)
+
+    def _identified_leads(self, topic: str) -> bool | None:
+        """Whether the copy with the identifier is the first one; ``None``: there is only one."""
+        try:
+            return self._leads[topic]
+        except KeyError:
+            pass
+        if len(self._leads) >= TOPICS_MAX:
+            self._leads.clear()
+        old, new = self._retiring.match(topic), self._arriving.match(topic)
+        leads = self._leads[topic] = sent_first(new[0], old[0]) if old and new else None
+        return leads
+
+
+def without_identifiers(packet: PublishPacket) -> bytes:
+    """The bytes of ``packet`` without Subscription Identifiers, which brokers refuse to take."""
+    return PublishPacket(
+        packet.topic,
+        packet.payload,
+        qos=packet.qos,
+        retain=packet.retain,
+        packet_id=packet.packet_id,
+        duplicate=packet.duplicate,
+        payload_format_indicator=packet.payload_format_indicator,
+        message_expiry_interval=packet.message_expiry_interval,
+        content_type=packet.content_type,
+        response_topic=packet.response_topic,
+        correlation_data=packet.correlation_data,
+        user_properties=packet.user_properties,
+    ).write()
+
+
+def _same(a: PublishPacket, b: PublishPacket) -> bool:
+    """All that two copies have in common; their expiry was counted down at different moments."""
+    return (
+        a.topic == b.topic
+        and a.payload == b.payload
+        and a.qos == b.qos
+        and a.retain == b.retain
+        and a.payload_format_indicator == b.payload_format_indicator
+        and a.content_type == b.content_type
+        and a.response_topic == b.response_topic
+        and a.correlation_data == b.correlation_data
+        and a.user_properties == b.user_properties
+    )

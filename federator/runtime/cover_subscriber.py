@@ -1,0 +1,161 @@
+"""Keeps the data connection subscribed to the cover, through changes under traffic.
+
+What to do when is decided in ``protocol.cover_transition``; this obeys: it subscribes, sends marks
+to itself, and sorts copies while there may be any. In the steady state ``sorting`` is false, and
+publications do not pass through here.
+
+Source: docs/ARCHITECTURE.md, "When the cover changes".
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import assert_never
+
+import structlog
+from mqtt5 import QoS, RetainHandling, TopicFilter
+
+from federator.protocol.cover_transition import (
+    CoverTransition,
+    Mark,
+    Order,
+    Stage,
+    Subscribe,
+    Unsubscribe,
+)
+from federator.protocol.filters import CoverChange
+from federator.runtime.copies import Copies
+from federator.runtime.mqtt_link import Inbound, MqttLink
+
+MARK_GAP_S = 1.0
+"""Another mark is sent when one does not come back for so long."""
+
+_NUMBER_BYTES = 8
+
+_log = structlog.get_logger()
+
+
+class CoverSubscriber:
+    """The cover's subscriptions on the data connection.
+
+    Args:
+        link: The data connection. Its owner calls ``on_up`` and ``on_down``, and passes what
+            arrives through ``once`` while ``sorting``.
+        federation: The federation's name.
+
+    Attributes:
+        sorting: Copies or identifiers may come.
+    """
+
+    def __init__(self, link: MqttLink, federation: str) -> None:
+        self.sorting = False
+        self._link = link
+        self._topic = f"$fed/{federation}/cover"
+        self._transition = CoverTransition()
+        self._copies = Copies()
+        self._expected: tuple[tuple[str, ...], tuple[str, ...], int] = ((), (), 0)
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def duplicates_dropped(self) -> int:
+        """Second copies of publications that came while two subscriptions stood."""
+        return self._copies.dropped
+
+    def start(self) -> None:
+        """Subscribe our own marks."""
+        self._link.subscribe(
+            [
+                TopicFilter(
+                    self._topic,
+                    max_qos=QoS.AT_LEAST_ONCE,  # to queue behind what has QoS 1 and 2
+                    retain_handling=RetainHandling.SEND_NEVER,
+                )
+            ]
+        )
+
+    def change(self, change: CoverChange) -> None:
+        """Subscribe what the cover has now."""
+        self._perform(self._transition.change(change))
+
+    def on_up(self) -> None:
+        """The connection is up."""
+        limits = self._link.limits
+        known = limits is not None and limits.subscription_ids_available
+        self._transition.on_up(identifiers=known)
+
+    def on_down(self) -> None:
+        """The connection is gone."""
+        self._perform(self._transition.on_down())
+
+    def once(
+        self, chunk: memoryview, publishes: Iterable[Inbound]
+    ) -> tuple[memoryview, list[Inbound]]:
+        """What one read brought, without second copies, identifiers and marks."""
+        marks: list[bytes] = []
+        others: list[Inbound] = []
+        for inbound in publishes:
+            if inbound[0].topic == self._topic:
+                marks.append(inbound[0].payload)
+            else:
+                others.append(inbound)
+        run, kept = self._copies.once(chunk, others)
+        for mark in marks:  # last: no pair comes behind a mark, so the rules still fit
+            self._on_mark(mark)
+        return run, kept
+
+    def _on_mark(self, payload: bytes) -> None:
+        if len(payload) != _NUMBER_BYTES:
+            return
+        transition = self._transition
+        answered = self._link.answered((*transition.arriving, *transition.retiring))
+        number = int.from_bytes(payload, "big")
+        self._perform(transition.on_mark(number, answered=answered))
+
+    def _on_silence(self) -> None:
+        given_up = self._transition.given_up
+        self._perform(self._transition.on_silence())
+        if self._transition.given_up > given_up:
+            _log.warning("cover.mark_lost", topic=self._topic, stages=self._transition.given_up)
+
+    def _perform(self, orders: Iterable[Order]) -> None:
+        self._prepare()
+        for order in orders:
+            match order:
+                case Subscribe(filters, identifier):
+                    wanted = [_cover_filter(filter) for filter in filters]
+                    self._link.subscribe(wanted, identifier=identifier)
+                case Unsubscribe(filters):
+                    self._link.unsubscribe(filters)
+                case Mark(number):
+                    mark = number.to_bytes(_NUMBER_BYTES, "big")
+                    self._link.publish(self._topic, mark, qos=1)
+                    self._wait()
+                case _:
+                    assert_never(order)
+
+    def _prepare(self) -> None:
+        """Expect the copies of the stage the transition is in, and no silence when it is steady."""
+        transition = self._transition
+        self.sorting = transition.marked
+        expected = transition.retiring, transition.arriving, transition.identifier
+        if self._expected != expected:
+            self._expected = expected
+            self._copies.expect(*expected)
+        if transition.stage is Stage.STEADY and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wait(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(MARK_GAP_S, self._on_silence)
+
+
+def _cover_filter(pattern: str) -> TopicFilter:
+    return TopicFilter(
+        pattern,
+        max_qos=QoS.EXACTLY_ONCE,
+        no_local=True,
+        retain_as_published=True,
+        retain_handling=RetainHandling.SEND_NEVER,
+    )

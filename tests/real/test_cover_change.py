@@ -1,0 +1,107 @@
+"""Interest that changes under traffic: a publication still enters the federation exactly once.
+
+A broker sends one copy per matching subscription, and a client cannot swap two subscriptions at
+once. Here a remote client keeps one filter, so that every publication is wanted all the time, and
+other filters come and go around it, so that the origin's agent must widen and narrow what it
+subscribes.
+"""
+
+import asyncio
+import contextlib
+
+import aiomqtt
+import pytest
+
+from federator.grid.running import RunningGrid
+from federator.grid.topology import Grid
+from federator.runtime.mqtt_link import Endpoint, MqttLink
+from tests.real.flow import Subscriber, running
+from tests.real.polling import until
+
+TOPIC = "a/b"
+CHANGES = ("a/#", "+/b", "a/+", "+/+", "a/b/#")
+"""Each overlaps the filter that is kept and most of the others."""
+
+ROUNDS = 6
+PUBLISHERS = 6
+TICK_S = 0.01
+PER_TICK = 5  # of each publisher: 3,000 a second in all
+
+
+class Source:
+    """Publishes every ``PUBLISHERS``-th number, a few at a time, until stopped."""
+
+    def __init__(self, port, first, *, qos):
+        self.numbers = []
+        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=f"source-{first}")
+        self._next = first
+        self._qos = qos
+
+    def on_up(self, link, session_present): ...
+
+    def on_subscribed(self, link): ...
+
+    def on_down(self, link, reason): ...
+
+    def on_publishes(self, link, chunk, publishes): ...
+
+    async def run(self):
+        while True:
+            for _ in range(PER_TICK):
+                assert self.link.publish(TOPIC, b"%d" % self._next, qos=self._qos)
+                self.numbers.append(self._next)
+                self._next += PUBLISHERS
+            await asyncio.sleep(TICK_S)
+
+
+@contextlib.asynccontextmanager
+async def publishing(sources):
+    tasks = [asyncio.create_task(source.run()) for source in sources]
+    yield
+    for task in tasks:
+        task.cancel()
+    ended = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(end, asyncio.CancelledError) for end in ended), ended
+
+
+async def come_and_go(client):
+    """Subscribe and unsubscribe everything, one by one, then overlapping pairs in one go."""
+    for number in range(ROUNDS):
+        for filter, other in zip(CHANGES, CHANGES[1:] + CHANGES[:1], strict=True):
+            await client.subscribe(filter)
+            await asyncio.sleep(0.01 * (number % 3))
+            await client.subscribe(other)
+            await client.unsubscribe(filter)
+            await asyncio.sleep(0.01 * (number % 2))
+            await client.unsubscribe(other)
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def pair(tmp_path):
+    made = RunningGrid(Grid(1, 2), tmp_path, link_delay_ms=0, redundancy=1)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_publications_arrive_once_while_overlapping_filters_come_and_go(pair, qos):
+    here, there = (broker.port for broker in pair.brokers.values())
+    constant = Subscriber(there, TOPIC, client_id="constant", qos=qos)
+    sources = [Source(here, n, qos=qos) for n in range(PUBLISHERS)]
+    async with running(constant, *sources), aiomqtt.Client("127.0.0.1", there) as fickle:
+        await until(lambda: all(s.link.connected for s in sources), "publishers are connected")
+        async with publishing(sources[:1]):
+            await until(lambda: len(constant.came) > 20, "traffic flows")
+        before = max(constant.came)
+
+        async with publishing(sources):
+            await come_and_go(fickle)
+        sent = {n for source in sources for n in source.numbers if n > before}
+        with contextlib.suppress(AssertionError):
+            await until(lambda: sent <= set(constant.came), "all have come", deadline_s=10)
+
+        lost = sent - set(constant.came)
+        twice = [n for n, times in constant.came.items() if times > 1]
+        assert (len(lost), len(twice)) == (0, 0), f"lost and twice, of {len(sent)}"
