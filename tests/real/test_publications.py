@@ -178,6 +178,27 @@ async def test_odd_topics_arrive(client, subscriber, topic):
     assert far.get().topic == topic
 
 
+async def test_the_longest_topic_arrives(client, subscriber):
+    topic = "long/" + "x" * 65_530
+    far = await subscriber("long/#")
+
+    for qos in (0, 1):
+        client(FIRST).paho.publish(topic, b"x", qos)
+
+        assert far.get().topic == topic
+
+
+async def test_a_filter_longer_than_a_log_line_is_served_all_the_same(line, client):
+    topic = "beyond/" + "y" * 1_500
+    far = client(LAST)
+    far.paho.subscribe(topic, 1)
+    await known(line, ["beyond/#"], at=FIRST)  # all that the cut line tells for sure
+
+    client(FIRST).paho.publish(topic, b"x", qos=1)
+
+    assert far.get().topic == topic
+
+
 async def test_overlapping_filters_of_two_clients_deliver_once_to_each(client, subscriber):
     topic = unique("plant")
     exact = await subscriber(topic)
