@@ -9,6 +9,7 @@ Source: OASIS MQTT 5.0, sections 1.5 (data types), 2.1 (fixed header), 3.3 (PUBL
 """
 
 from federator.errors import DecodeError
+from federator.protocol.filters import LEVELS_MAX, unwelcome_in
 
 KNOWN_TOPICS_MAX = 65_536
 KNOWN_TOPIC_BYTES_MAX = 256  # longer topics are checked every time
@@ -88,6 +89,8 @@ class RunChecker:
         text = _text(topic)
         if not text or text.startswith("$") or "#" in text or "+" in text:
             raise DecodeError(f"run: topic {text!a} may not be published by us")
+        if text.count("/") >= LEVELS_MAX:
+            raise DecodeError(f"run: topic with more than {LEVELS_MAX} levels")
         if len(topic) <= KNOWN_TOPIC_BYTES_MAX:
             if len(self._known) >= self._known_topics_max:
                 self._known.clear()
@@ -154,4 +157,6 @@ def _text(encoded: bytes) -> str:
         raise DecodeError("run: text that is not UTF-8") from error
     if "\0" in text:
         raise DecodeError("run: text with a null character")
+    if (character := unwelcome_in(text)) is not None:
+        raise DecodeError(f"run: text with {character!a}, for which our broker might end us")
     return text

@@ -27,11 +27,10 @@ from federator.protocol.messages import (
     Solicit,
 )
 from federator.protocol.types import BROKER_ID_MAX, EPOCH_MAX, UNREACHABLE
+from tests.protocol.hostile import NEIGHBOUR, OTHER, OURS, STRANGER, mutated, samples
 from tests.protocol.network import Network
 
 MUTATED = 200_000
-STRANGER = 77
-OURS, NEIGHBOUR, OTHER = 2, 1, 3
 
 
 def settled():
@@ -53,43 +52,6 @@ def picture(node):
         node.links.epoch,
         node.announcements.own.number,
     )
-
-
-def samples(sender):
-    """One of each message, as ``sender`` might say it."""
-    epoch = 1_000 + sender
-    some = ("plant/+/temp", "x/#")
-    return [
-        Hello(1, sender, epoch, 1, 5, f"b{sender}", (Heard(OURS, 1_002, 1, 0, 0),)),
-        Bye(sender, epoch, 1),
-        CoreAnn(sender, OTHER, 0, 1_003, 9, 1, True, some, (), digest_of(some), 2),
-        CoreAnn(sender, sender, 0, epoch, 9, 0, True, some, ("y",), 7, 2),
-        MeshMembAnn(sender, OURS, 1_002, 1, some, (), digest_of(some), 2),
-        FilterListRequest(sender, ListKind.CORE, OURS),
-        FilterListRequest(sender, ListKind.MEMBERSHIP, NEIGHBOUR),
-        FilterListPage(sender, ListKind.CORE, OTHER, 1_003, digest_of(some), 0, 1, some),
-        FilterListPage(sender, ListKind.MEMBERSHIP, OURS, 1_002, digest_of(some), 0, 1, some),
-        Solicit(sender, OTHER, 1_003, 2**40, 3),
-    ]
-
-
-def mutated(rng, payload):
-    """``payload`` with bytes changed, cut out, repeated or put in."""
-    data = bytearray(payload)
-    for _ in range(rng.randint(1, 4)):
-        at = rng.randrange(len(data) + 1)
-        match rng.randrange(5):
-            case 0:
-                data[at : at + 1] = bytes([rng.randrange(256)])
-            case 1:
-                del data[at : at + rng.randint(1, 8)]
-            case 2:
-                data[at:at] = rng.choice((b"\xcf" + b"\xff" * 8, b"\xff", b"\x00", b"\xc0", b"$"))
-            case 3:
-                data[at:at] = data[at : at + rng.randint(1, 16)]
-            case 4:
-                del data[at:]
-    return bytes(data)
 
 
 def test_mutated_messages_raise_nothing():

@@ -6,8 +6,10 @@ from federator.protocol.filters.digests import DigestedSet
 from federator.protocol.filters.keys import digest_of, filter_key
 from federator.protocol.filters.matching import matches
 from federator.protocol.filters.syntax import (
+    LEVELS_MAX,
     is_match_all,
     may_travel,
+    unwelcome_in,
     validate_filter,
     validate_topic,
     without_share,
@@ -15,6 +17,7 @@ from federator.protocol.filters.syntax import (
 from federator.protocol.filters.trie import FilterTrie
 
 __all__ = [
+    "LEVELS_MAX",
     "Cover",
     "CoverChange",
     "DigestedSet",
@@ -28,6 +31,7 @@ __all__ = [
     "matches",
     "may_travel",
     "overlaps",
+    "unwelcome_in",
     "validate_filter",
     "validate_topic",
     "without_share",

@@ -8,6 +8,7 @@ another filter.
 Source: MQTT Version 5.0, sections 1.5.4 (UTF-8), 4.7 (topics and filters), 4.8.2 (shared).
 """
 
+import re
 from typing import Final
 
 TEXT_BYTES_MAX: Final = 65_535
@@ -20,6 +21,11 @@ QUOTED_MAX: Final = 80
 """Characters of a refused text that its error message repeats."""
 
 SHARE: Final = "$share/"
+
+_PLANE_ENDS = "".join(chr((plane << 16) + end) for plane in range(17) for end in (0xFFFE, 0xFFFF))
+_REFUSED = re.compile(f"[\x01-\x1f\x7f-\x9f\ufdd0-\ufdef{_PLANE_ENDS}]")
+"""Control characters and non-characters: a broker may close the connection that sends one, and
+Mosquitto does. Our data connection would never stand again. MQTT section 1.5.4."""
 
 
 def validate_topic(text: str, *, levels_max: int = LEVELS_MAX) -> str:
@@ -56,6 +62,12 @@ def validate_filter(text: str, *, levels_max: int = LEVELS_MAX) -> str:
     return text
 
 
+def unwelcome_in(text: str) -> str | None:
+    """The first character of ``text`` for which a broker may close the connection, if any."""
+    found = _REFUSED.search(text)
+    return found[0] if found is not None else None
+
+
 def without_share(filter: str) -> str:
     """Return the filter that ``$share/<group>/<filter>`` shares; any other unchanged."""
     if filter.startswith(SHARE):
@@ -86,6 +98,8 @@ def _check_text(text: str, what: str, levels_max: int) -> None:
         length = len(text.encode())
     except UnicodeEncodeError:
         raise ValueError(f"{what} {_quoted(text)}: a lone surrogate has no UTF-8 form") from None
+    if (character := unwelcome_in(text)) is not None:
+        raise ValueError(f"{what} {_quoted(text)}: {character!a} is no character brokers take")
     if length > TEXT_BYTES_MAX:
         raise ValueError(f"{what} {_quoted(text)}: {length} bytes, {TEXT_BYTES_MAX} are allowed")
     if (levels := text.count("/") + 1) > levels_max:
