@@ -5,6 +5,7 @@ Real brokers, real agents, and the clients that people use (paho). docs/protocol
 
 import contextlib
 import queue
+import socket
 import uuid
 
 import paho.mqtt.client as paho
@@ -264,7 +265,7 @@ async def test_a_will_is_heard_on_other_brokers(client, subscriber):
     await until(dying.paho.is_connected, "connected")
 
     dying.paho.loop_stop()
-    dying.paho.socket().close()
+    dying.paho.socket().shutdown(socket.SHUT_RDWR)
 
     assert far.get().payload == b"gone"
 
