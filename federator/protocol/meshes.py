@@ -292,7 +292,10 @@ class Meshes:
         self_id = self._links.self_id
         routes = self._announcements.routes
         ranks = [routes[c].rank for c in state.announcers if c in routes]
-        if state.local or self_id in state.child_cores:
+        # Children keep a core in office, but do not put one there: whoever hears last that it
+        # resigned would call it back, and everyone would join and leave in waves for ever.
+        held = state.core == self_id and self_id in state.child_cores
+        if state.local or held:
             ranks.append((self._announcements.own.priority, self_id))
         return min(ranks)[1] if ranks else None
 

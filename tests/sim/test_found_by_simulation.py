@@ -1,7 +1,8 @@
 """Bugs that the simulator found, each the smallest world that shows it."""
 
 from federator.protocol.codec import encode
-from federator.protocol.messages import Solicit
+from federator.protocol.filters import filter_key
+from federator.protocol.messages import MeshMembAnn, Solicit
 from federator.protocol.types import BrokerId, Epoch
 from federator.sim.convergence import core_of
 from federator.sim.world import LinkPlan, World, WorldPlan
@@ -80,3 +81,16 @@ def test_core_whose_clock_was_set_back_is_told_by_those_who_remember_it_from_afa
     world.run_until(25_000)
 
     assert core_of(world.agents[BrokerId(4)], "t") == 7
+
+
+def test_core_that_resigned_is_not_called_back_by_a_child_that_did_not_hear_so_yet():
+    world = world_of([(0, 1), (1, 2)], {0: {"t"}})
+    world.run_until(3_000)
+    world.set_filters(BrokerId(0), frozenset())
+    world.run_until(3_001)
+    late = MeshMembAnn(BrokerId(1), BrokerId(0), Epoch(1_001), 1, ("t",), (), filter_key("t"), 1)
+
+    world.arrive(BrokerId(0), "mesh_memb_ann", encode(late))
+    world.run_until(3_100)
+
+    assert [core_of(agent, "t") for agent in world.agents.values()] == [None] * 3
