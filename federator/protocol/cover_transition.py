@@ -5,12 +5,14 @@ lost; with both, the broker sends two copies. Here both stand for a moment, and 
 carries a Subscription Identifier, so that the receiver sees which copy is which. It is a bridge
 replaced beside the old one, with a gate at the end that lets each traveller through once.
 
-A transition has two stages, each ended by a *mark*, a message we send to ourselves through the same
-queue of the broker, behind everything it had for us before:
+A transition has three stages, each ended by a *mark*, a message we send to ourselves through the
+same queue of the broker, behind everything it had for us before:
 
-1. overlapping: SUBSCRIBE what arrives, with an identifier; UNSUBSCRIBE what retires. Copies come in
-   pairs until the broker took the second packet; after the mark no pair can come any more.
-2. plain: SUBSCRIBE what arrived again, without identifier. After the mark no publication carries
+1. arriving: SUBSCRIBE what arrives, with an identifier. From some moment on, copies come in pairs.
+   The mark parts what came alone for a retiring filter from what comes alone for an arriving one;
+   were they neighbours, two equal publications would look like a pair.
+2. retiring: UNSUBSCRIBE what retires. After the mark no pair can come any more.
+3. plain: SUBSCRIBE what arrived again, without identifier. After the mark no publication carries
    one, and nobody needs to look.
 
 Changes that overlap nothing that leaves, nearly all, are made at once. The others wait while a
@@ -59,7 +61,8 @@ class Stage(Enum):
     """Where a transition stands."""
 
     STEADY = auto()
-    OVERLAPPING = auto()
+    ARRIVING = auto()
+    RETIRING = auto()
     PLAIN = auto()
 
 
@@ -118,7 +121,8 @@ class CoverTransition:
 
     def on_down(self) -> list[Order]:
         """The connection is gone, and with it identifiers and copies: what is wanted, plainly."""
-        orders = _plain(self._to_add, self._to_remove)
+        standing = self.retiring if self.stage is Stage.ARRIVING else ()
+        orders = _plain(self._to_add, (self._to_remove | set(standing)) - self._to_add)
         self._identifiers = self.marked = False
         self.stage = Stage.STEADY
         self.retiring = self.arriving = ()
@@ -161,19 +165,21 @@ class CoverTransition:
         orders = _plain(free, gone)
         if not colliding:
             return orders
-        self.stage = Stage.OVERLAPPING
+        self.stage = Stage.ARRIVING
         self.arriving, self.retiring = colliding, tuple(sorted(retiring))
         self.identifier = self.identifier % IDENTIFIER_MAX + 1
         self.marked = True
         return [
             *orders,
             Subscribe(self.arriving, self.identifier),
-            Unsubscribe(self.retiring),
             self._first_of_stage(),
         ]
 
     def _next_stage(self, *, drained: bool) -> list[Order]:
-        if self.stage is Stage.OVERLAPPING:
+        if self.stage is Stage.ARRIVING:
+            self.stage = Stage.RETIRING
+            return [Unsubscribe(self.retiring), self._first_of_stage()]
+        if self.stage is Stage.RETIRING:
             for filter in self.retiring:
                 self._leaving.discard(filter)
             self.stage, self.retiring = Stage.PLAIN, ()

@@ -1,4 +1,4 @@
-"""Two copies of a publication told apart, and one of them let through.
+"""Two copies of a publication told apart, so that one of them is let through.
 
 While two overlapping subscriptions stand, the broker sends a copy for each, one right after the
 other: in its queue for QoS 0, or in that for QoS 1 and 2. The two arrive whole and in a known
@@ -6,7 +6,9 @@ order, and only one carries the identifier. So a copy is a second one when it fo
 directly; a copy whose other half was never sent, because one subscription did not stand yet or any
 more, or was dropped by a full queue, is let through. Two publications with one content stay two.
 
-Brokers that send one copy for all matching subscriptions never send a second one.
+Brokers that send one copy for all matching subscriptions never send a second one. There, and when
+a full queue drops one copy of two, a publication equal to the one right before it may be taken for
+its copy.
 
 Used during transitions only: see ``protocol.cover_transition``.
 """
@@ -17,20 +19,14 @@ from mqtt5 import PublishPacket
 
 from federator.protocol.cover_transition import sent_first
 from federator.protocol.filters import FilterTrie
-from federator.runtime.mqtt_wire import Inbound
 
 TOPICS_MAX = 4_096  # whose order of copies is remembered
 
 
 class Copies:
-    """Lets each publication through once, without identifiers.
-
-    Attributes:
-        dropped: Second copies.
-    """
+    """Finds second copies."""
 
     def __init__(self) -> None:
-        self.dropped = 0
         self.expect((), (), 0)
 
     def expect(self, retiring: Iterable[str], arriving: Iterable[str], identifier: int) -> None:
@@ -45,27 +41,15 @@ class Copies:
             self._arriving.add(filter)
         self._identifier = identifier
         self._leads: dict[str, bool | None] = {}
-        # The latest in each queue, if it may be the first of two.
+        # The latest of QoS 0 and of QoS 1 and 2, if it may be the first of two.
         self._first: list[PublishPacket | None] = [None, None]
 
-    def once(
-        self, chunk: memoryview, publishes: Iterable[Inbound]
-    ) -> tuple[memoryview, list[Inbound]]:
-        """Leave out second copies and identifiers; the bytes are new ones."""
-        parts: list[bytes | memoryview] = []
-        kept: list[Inbound] = []
-        at = 0
-        for packet, start, end in publishes:
-            if self._is_second(packet):
-                self.dropped += 1
-                continue
-            wire = without_identifiers(packet) if packet.subscription_ids else chunk[start:end]
-            parts.append(wire)
-            kept.append((packet, at, at + len(wire)))
-            at += len(wire)
-        return memoryview(b"".join(parts)), kept
+    def separate(self) -> None:
+        """What comes now is no copy of what came before."""
+        self._first = [None, None]
 
-    def _is_second(self, packet: PublishPacket) -> bool:
+    def is_second(self, packet: PublishPacket) -> bool:
+        """Whether ``packet`` is a second copy. To be asked about each that comes, in order."""
         queue = 0 if packet.packet_id is None else 1
         first, self._first[queue] = self._first[queue], None
         identified_leads = self._identified_leads(packet.topic)

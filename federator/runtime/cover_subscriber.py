@@ -23,7 +23,7 @@ from federator.protocol.cover_transition import (
     Unsubscribe,
 )
 from federator.protocol.filters import CoverChange
-from federator.runtime.copies import Copies
+from federator.runtime.copies import Copies, without_identifiers
 from federator.runtime.mqtt_link import Inbound, MqttLink
 
 MARK_GAP_S = 1.0
@@ -44,21 +44,18 @@ class CoverSubscriber:
 
     Attributes:
         sorting: Copies or identifiers may come.
+        duplicates_dropped: Second copies of publications.
     """
 
     def __init__(self, link: MqttLink, federation: str) -> None:
         self.sorting = False
+        self.duplicates_dropped = 0
         self._link = link
         self._topic = f"$fed/{federation}/cover"
         self._transition = CoverTransition()
         self._copies = Copies()
         self._expected: tuple[tuple[str, ...], tuple[str, ...], int] = ((), (), 0)
         self._timer: asyncio.TimerHandle | None = None
-
-    @property
-    def duplicates_dropped(self) -> int:
-        """Second copies of publications that came while two subscriptions stood."""
-        return self._copies.dropped
 
     def start(self) -> None:
         """Subscribe our own marks."""
@@ -91,16 +88,24 @@ class CoverSubscriber:
     ) -> tuple[memoryview, list[Inbound]]:
         """What one read brought, without second copies, identifiers and marks."""
         marks: list[bytes] = []
-        others: list[Inbound] = []
-        for inbound in publishes:
-            if inbound[0].topic == self._topic:
-                marks.append(inbound[0].payload)
-            else:
-                others.append(inbound)
-        run, kept = self._copies.once(chunk, others)
-        for mark in marks:  # last: no pair comes behind a mark, so the rules still fit
+        kept: list[Inbound] = []
+        parts: list[bytes | memoryview] = []
+        at = 0
+        for packet, start, end in publishes:
+            if packet.topic == self._topic:
+                marks.append(packet.payload)
+                self._copies.separate()
+                continue
+            if self._copies.is_second(packet):
+                self.duplicates_dropped += 1
+                continue
+            wire = without_identifiers(packet) if packet.subscription_ids else chunk[start:end]
+            parts.append(wire)
+            kept.append((packet, at, at + len(wire)))
+            at += len(wire)
+        for mark in marks:
             self._on_mark(mark)
-        return run, kept
+        return memoryview(b"".join(parts)), kept
 
     def _on_mark(self, payload: bytes) -> None:
         if len(payload) != _NUMBER_BYTES:

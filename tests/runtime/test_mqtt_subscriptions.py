@@ -22,6 +22,7 @@ class Table:
 
     def __init__(self) -> None:
         self.filters: dict[str, mqtt5.TopicFilter] = {}
+        self.identifiers: dict[str, int | None] = {}
         self.incoming: list[bytes] = []
         self.packets = 0
 
@@ -46,6 +47,7 @@ class Table:
                 codes.append(REFUSED if refused else GRANTED)
                 if not refused:
                     self.filters[wanted.pattern] = wanted
+                    self.identifiers[wanted.pattern] = packet.subscription_id
             newly_refused = subscriptions.on_suback(
                 mqtt5.SubAckPacket(packet.packet_id, codes), out
             )
@@ -178,3 +180,35 @@ def test_with_the_session_kept_nothing_granted_is_asked_again():
 
     assert len(again) == 2
     assert set(table.filters) == {"b", "c"}
+
+
+def test_an_identifier_is_asked_for_replaced_and_gone_after_a_reconnect():
+    subscriptions, table = started()
+    fill: Out = []
+    for n in range(UNANSWERED_MAX):  # so that what follows leaves together
+        subscriptions.subscribe([mqtt5.TopicFilter(f"fill/{n}")], fill)
+    table.take(fill)
+    out: Out = []
+    subscriptions.subscribe([mqtt5.TopicFilter("a"), mqtt5.TopicFilter("b")], out, identifier=7)
+    subscriptions.subscribe([mqtt5.TopicFilter("c")], out, identifier=8)
+    subscriptions.subscribe([mqtt5.TopicFilter("d")], out)
+    assert out == []
+    assert not subscriptions.answered(["d"])
+    assert subscriptions.answered(["e"])
+
+    table.settle(subscriptions)
+    assert subscriptions.answered(["a", "b", "c", "d"])
+    identified = {p: n for p, n in table.identifiers.items() if not p.startswith("fill")}
+    assert identified == {"a": 7, "b": 7, "c": 8, "d": None}
+
+    subscriptions.subscribe([mqtt5.TopicFilter("a")], out)
+    table.take(out)
+    table.settle(subscriptions)
+    assert table.identifiers["a"] is None
+
+    subscriptions.suspend()
+    again: Out = []
+    subscriptions.resume(session_present=True, out=again)
+    table.take(again)
+    table.settle(subscriptions)
+    assert set(table.identifiers.values()) == {None}
