@@ -47,7 +47,8 @@ def test_filters_that_overlap_nothing_that_leaves_change_at_once():
     assert change(transition, ["e"]) == [Subscribe(("e",))]
     for number in (1, 2, 3):
         transition.on_mark(number, answered=True)
-    assert change(transition, ["a/b/c"]) == [Subscribe(("a/b/c",))]  # a/b has left for good
+    assert change(transition, [], ["a/#"]) == [Unsubscribe(("a/#",))]
+    assert change(transition, ["a/b"]) == [Subscribe(("a/b",))]  # the old one has left for good
 
 
 def test_changes_that_overlap_wait_for_the_transition_and_cancel_each_other():
