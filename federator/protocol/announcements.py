@@ -16,7 +16,7 @@ docs/protocol.md section 6.
 from federator.protocol.core_lists import CoreLists
 from federator.protocol.core_route import CoreRoute, HeardCost, Number
 from federator.protocol.effects import Notice
-from federator.protocol.filter_lists import RemoteList
+from federator.protocol.filter_lists import RemoteList, as_greeting
 from federator.protocol.links import Links
 from federator.protocol.messages import SOLICIT_HOPS_MAX, CoreAnn, Solicit
 from federator.protocol.own_core import OwnCore
@@ -28,7 +28,7 @@ from federator.protocol.signals import (
     OwnIdHeard,
     Step,
 )
-from federator.protocol.timers import Timers
+from federator.protocol.timers import Timers, earliest
 from federator.protocol.types import UNREACHABLE, BrokerId, Millis
 
 FORGOTTEN_LIFETIMES = 4
@@ -74,7 +74,7 @@ class Announcements:
             self.lists.next_deadline_ms(),
             self._timers.next_deadline_ms(),
         )
-        return min((at_ms for at_ms in pending if at_ms is not None), default=None)
+        return earliest(pending)
 
     def on_deadline(self, *, now_ms: Millis) -> list[Step]:
         """Refresh, improve, give up or expire, whatever is due."""
@@ -141,10 +141,11 @@ class Announcements:
         """Tell a new neighbour every route, so that it need not wait for the next number."""
         steps: list[Step] = []
         if self.own.announces:
-            steps += self._links.send(neighbour, self.own.announcement())
+            steps += self._links.send(neighbour, self.own.greeting())
         for _, route in sorted(self.routes.items()):
             if route.reachable:
-                steps += self._links.send(neighbour, self._relayed(route, whole_change=False))
+                whole = as_greeting(route.announced.filters)
+                steps += self._links.send(neighbour, self._relayed(route, added=whole))
         return steps
 
     def on_link_down(self, neighbour: BrokerId, *, now_ms: Millis) -> list[Step]:
@@ -171,7 +172,7 @@ class Announcements:
         if route is None:
             return []
         if route.reachable and route.number > asked:
-            answer = self._relayed(route, whole_change=False)
+            answer = self._relayed(route)
             return self._links.send(solicit.sender, answer)
         if solicit.hops_left == 0:
             return []
@@ -290,7 +291,9 @@ class Announcements:
 
     # -- sending -------------------------------------------------------------------------
 
-    def _relayed(self, route: CoreRoute, *, whole_change: bool) -> CoreAnn:
+    def _relayed(
+        self, route: CoreRoute, *, added: tuple[str, ...] = (), removed: tuple[str, ...] = ()
+    ) -> CoreAnn:
         heard = route.newest
         assert heard is not None, "a route begins with an announcement"
         return CoreAnn(
@@ -301,8 +304,8 @@ class Announcements:
             seq=route.number[1],
             cost=route.cost,
             in_mesh=route.in_mesh,
-            added=heard.added if whole_change else (),
-            removed=heard.removed if whole_change else (),
+            added=added,
+            removed=removed,
             digest=heard.digest,
             count=heard.count,
         )
@@ -315,7 +318,11 @@ class Announcements:
             tell_teacher: Our cost grew: the neighbour we have it from may have thought of us as a
                 parent, and must not any longer.
         """
-        message = self._relayed(route, whole_change=not route.sent)
+        newest = route.newest
+        if newest is None or route.sent:
+            message = self._relayed(route)
+        else:
+            message = self._relayed(route, added=newest.added, removed=newest.removed)
         teacher = route.nearest(self._links.cost_to, number=route.number)
         steps: list[Step] = []
         for neighbour, connection in self._links.up.items():
@@ -343,7 +350,7 @@ class Announcements:
         """Our cost grew, or the route is gone: everyone who may rely on us must know."""
         if route.newest is None:
             return []
-        message = self._relayed(route, whole_change=False)
+        message = self._relayed(route)
         return [step for n in self._links.up for step in self._links.send(n, message)]
 
     def _question(self, route: CoreRoute) -> Solicit:

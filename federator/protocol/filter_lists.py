@@ -20,6 +20,8 @@ from federator.protocol.types import BrokerId, Epoch, Millis
 
 PAGE_BYTES_MAX = 65_536
 DELTA_BYTES_MAX = 65_536
+GREETING_FILTERS_MAX = 64
+GREETING_BYTES_MAX = 4_096
 PAGES_MAX = 4_096
 LIST_FILTERS_MAX = 1_000_000
 """Of one remote list. What is beyond is not taken, so that the list stays out of step."""
@@ -127,6 +129,14 @@ def pages_of(
             pages=len(pages),
             filters=tuple(page),
         )
+
+
+def as_greeting(filters: DigestedSet) -> tuple[str, ...]:
+    """The whole list for a new neighbour when it is short, else nothing: it will ask."""
+    if len(filters) > GREETING_FILTERS_MAX:
+        return ()
+    short = sum(len(f.encode()) for f in filters.filters) <= GREETING_BYTES_MAX
+    return tuple(sorted(filters.filters)) if short else ()
 
 
 def as_delta(

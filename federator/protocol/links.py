@@ -61,6 +61,8 @@ class Neighbour:
     heard_at_ms: Millis = Millis(0)
     conn: ConnId | None = None
     up: bool = False
+    ups: int = 0  # how often our end came up
+    peer_ups: int = 0  # how often its end did, by its last hello; 0 while that is down
     round_trip_ms: int | None = None
     dialled: str | None = None  # the address we asked the driver to dial
     reason: str = "not heard yet"
@@ -196,6 +198,7 @@ class Links:
             steps += self._down(neighbour, "restarted")
             neighbour.epoch = hello.epoch
             neighbour.first_heard_ms = now_ms
+            neighbour.peer_ups = 0
 
         news = neighbour.hello is None or neighbour.hello.conn != hello.conn
         neighbour.hello = hello
@@ -205,8 +208,9 @@ class Links:
         for heard in hello.hears:
             if heard.id == self.self_id:
                 news |= self._identify(neighbour, heard, now_ms, steps)
+        was_up = neighbour.up
         steps += self._judge(neighbour)
-        if news:
+        if news or (neighbour.up and not was_up):
             steps += self._greet(self._ways_to(neighbour), now_ms)
         return steps + self._dial_back(neighbour, now_ms)
 
@@ -260,7 +264,9 @@ class Links:
             return None
         if hello.epoch < neighbour.epoch and not alive:
             # It restarted with its clock set back and without its state: it hears so and renews.
-            heard = Heard(neighbour.id, neighbour.epoch, hello.conn, hello.sent_at_ms, held_ms=0)
+            heard = Heard(
+                neighbour.id, neighbour.epoch, hello.conn, hello.sent_at_ms, held_ms=0, ups=0
+            )
             ways = self._ways_to(neighbour)
             if not ways and self._may_dial(neighbour, hello) and self._count_dial(now_ms):
                 neighbour.dialled = hello.address
@@ -314,18 +320,21 @@ class Links:
         assert hello is not None
         if conn is None:
             return self._down(neighbour, "no connection to its broker")
-        hears_us = any((h.id, h.epoch) == (self.self_id, self.epoch) for h in hello.hears)
-        if not hears_us:
+        ups = [h.ups for h in hello.hears if (h.id, h.epoch) == (self.self_id, self.epoch)]
+        if not ups:
             return self._down(neighbour, "does not hear us")
-        if neighbour.up:
-            return []
-        neighbour.up = True
-        neighbour.reason = ""
-        return [
-            ReachNeighbour(neighbour.id, conn),
-            Notice("link.up", "info", {"neighbour": neighbour.id}),
-            LinkUp(neighbour.id),
-        ]
+        steps: list[Step] = []
+        comes_up, neighbour.up = not neighbour.up, True
+        if comes_up:
+            neighbour.ups += 1
+            neighbour.reason = ""
+            steps.append(ReachNeighbour(neighbour.id, conn))
+            steps.append(Notice("link.up", "info", {"neighbour": neighbour.id}))
+        peer_came_up = ups[-1] != neighbour.peer_ups
+        neighbour.peer_ups = ups[-1]
+        if neighbour.peer_ups and (comes_up or peer_came_up):
+            steps.append(LinkUp(neighbour.id))
+        return steps
 
     def _down(self, neighbour: Neighbour, reason: str) -> list[Step]:
         neighbour.reason = reason
@@ -413,7 +422,14 @@ class Links:
 
     def _greet(self, conns: list[ConnId], now_ms: Millis) -> list[Step]:
         hears = tuple(
-            Heard(n.id, n.epoch, n.hello.conn, n.hello.sent_at_ms, now_ms - n.heard_at_ms)
+            Heard(
+                n.id,
+                n.epoch,
+                n.hello.conn,
+                n.hello.sent_at_ms,
+                held_ms=now_ms - n.heard_at_ms,
+                ups=n.ups if n.up else 0,
+            )
             for _, n in sorted(self.neighbours.items())
             if n.hello is not None
         )

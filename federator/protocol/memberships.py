@@ -117,6 +117,15 @@ class Memberships:
             steps += self._send(core, now_ms)
         return steps
 
+    def on_link_up(self, neighbour: BrokerId, *, now_ms: Millis) -> list[Step]:
+        """A neighbour that came up anew knows nothing: join it again where it is a parent."""
+        steps: list[Step] = []
+        for core, membership in sorted(self.by_core.items()):
+            if neighbour in membership.informed:
+                membership.informed.discard(neighbour)
+                steps += self._send(core, now_ms)
+        return steps
+
     def on_link_down(self, neighbour: BrokerId) -> None:
         """Whatever ``neighbour`` knew of us it forgets."""
         for membership in self.by_core.values():

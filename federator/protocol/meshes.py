@@ -22,7 +22,7 @@ from federator.protocol.memberships import Memberships
 from federator.protocol.messages import FilterListPage, FilterListRequest, ListKind, MeshMembAnn
 from federator.protocol.parameters import Parameters
 from federator.protocol.signals import OwnFiltersChanged, Step
-from federator.protocol.timers import Timers
+from federator.protocol.timers import Timers, earliest
 from federator.protocol.types import BrokerId, Millis
 
 SHARED_ROUTES_MAX = 65_536
@@ -95,7 +95,7 @@ class Meshes:
             self._handovers.next_deadline_ms(),
             self.memberships.next_deadline_ms(),
         )
-        return min((at_ms for at_ms in pending if at_ms is not None), default=None)
+        return earliest(pending)
 
     def on_deadline(self, *, now_ms: Millis) -> list[Step]:
         """Expire silent children and finished hand-overs, send held-back memberships."""

@@ -42,7 +42,8 @@ class Heard(msgspec.Struct, frozen=True, array_like=True):
     """One neighbour in a hello: which of its hellos was heard last, and how long ago.
 
     ``sent_at_ms`` comes back to its author, so ``now - sent_at_ms - held_ms`` is a round trip
-    measured with one clock.
+    measured with one clock. ``ups`` counts how often the sender's end of the link came up, 0 while
+    it is down: the other end learns when to tell everything (again).
     """
 
     id: _Id
@@ -50,6 +51,7 @@ class Heard(msgspec.Struct, frozen=True, array_like=True):
     conn: _Conn
     sent_at_ms: _Natural
     held_ms: _Natural
+    ups: _Natural
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):

@@ -38,6 +38,7 @@ from federator.protocol.messages import (
 )
 from federator.protocol.parameters import Parameters
 from federator.protocol.repeats import Repeats
+from federator.protocol.timers import earliest
 from federator.protocol.types import BrokerId, Epoch, Millis
 
 OWN_ID_RENEWALS_MAX = 3
@@ -119,7 +120,7 @@ class Node:
             self.meshes.next_deadline_ms(),
             self.id_conflict_until_ms,
         )
-        return min((at_ms for at_ms in pending if at_ms is not None), default=None)
+        return earliest(pending)
 
     def _on_event(self, event: Event, now_ms: Millis) -> list[s.Step]:
         match event:
@@ -176,7 +177,10 @@ class Node:
     def _on_signal(self, signal: s.Signal, now_ms: Millis) -> Iterable[s.Step]:
         match signal:
             case s.LinkUp(neighbour):
-                return self.announcements.on_link_up(neighbour)
+                return [
+                    *self.announcements.on_link_up(neighbour),
+                    *self.meshes.memberships.on_link_up(neighbour, now_ms=now_ms),
+                ]
             case s.LinkDown(neighbour):
                 return [
                     *self.announcements.on_link_down(neighbour, now_ms=now_ms),

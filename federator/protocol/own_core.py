@@ -4,7 +4,7 @@ Source: papers/federator.txt section 4; design section 3.2; docs/protocol.md sec
 """
 
 from federator.protocol.core_route import Number
-from federator.protocol.filter_lists import as_delta
+from federator.protocol.filter_lists import as_delta, as_greeting
 from federator.protocol.filters import DigestedSet
 from federator.protocol.links import Links
 from federator.protocol.messages import CoreAnn
@@ -71,9 +71,9 @@ class OwnCore:
         due = self.due_ms is not None and self.due_ms <= now_ms
         return self._announce(now_ms) if due else []
 
-    def announcement(self) -> CoreAnn:
-        """Our current announcement, without what changed: the digest tells."""
-        return self._compose((), ())
+    def greeting(self) -> CoreAnn:
+        """Our current announcement for a new neighbour."""
+        return self._compose(as_greeting(self.filters), ())
 
     def _announce(self, now_ms: Millis) -> list[Step]:
         self.seq += 1

@@ -8,7 +8,7 @@ from federator.protocol.types import BrokerId, Epoch
 
 @dataclass(frozen=True, slots=True)
 class LinkUp:
-    """Each side hears the other."""
+    """Both ends are up, and the other one came up anew: it knows nothing of what we said before."""
 
     neighbour: BrokerId
 

@@ -5,12 +5,21 @@ same instant come out in the order of their keys, so a run depends on nothing el
 """
 
 import heapq
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Generic, TypeVar
 
 from federator.protocol.types import Millis
 
 K = TypeVar("K", bound=Hashable)
+
+
+def earliest(pending: Iterable[Millis | None]) -> Millis | None:
+    """The first of some deadlines, if any is pending. Asked after every event: no generator."""
+    first: Millis | None = None
+    for at_ms in pending:
+        if at_ms is not None and (first is None or at_ms < first):
+            first = at_ms
+    return first
 
 
 class Timers(Generic[K]):

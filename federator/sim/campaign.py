@@ -67,8 +67,7 @@ def run_scenario(scenario: Scenario) -> SeedResult:
     try:
         _play(world, scenario)
         converged_ms = _converge(world, scenario.heal_ms, bound_ms)
-        if not scenario.plan.loss:  # What was lost last may need a refresh to come right.
-            _subscribe_anew(world, scenario)
+        _subscribe_anew(world, scenario)
         if scenario.stays:
             world.run_until(scenario.heal_ms + bound_ms)
             _demand_convergence(world, "stays_converged")

@@ -22,7 +22,7 @@ def samples(sender):
     epoch = 1_000 + sender
     some = ("plant/+/temp", "x/#")
     return [
-        Hello(1, sender, epoch, 1, 5, f"b{sender}", (Heard(OURS, 1_002, 1, 0, 0),)),
+        Hello(1, sender, epoch, 1, 5, f"b{sender}", (Heard(OURS, 1_002, 1, 0, 0, 1),)),
         Bye(sender, epoch, 1),
         CoreAnn(sender, OTHER, 0, 1_003, 9, 1, True, some, (), digest_of(some), 2),
         CoreAnn(sender, sender, 0, epoch, 9, 0, True, some, ("y",), 7, 2),

@@ -176,7 +176,7 @@ def test_absurd_messages_of_a_live_neighbour_raise_nothing_and_get_valid_answers
         MeshMembAnn(1, 1, 1, 1, ("a/#/b",), (), 0, 1),
         MeshMembAnn(1, 1, 1, 1, ("a\0b",), (), 0, 1),
         Hello(1, 1, 1, 1, 1, "x" * 513, ()),
-        Hello(1, 1, 1, 1, 1, "", (Heard(1, 1, 1, 1, 1),) * (NEIGHBOURS_MAX + 1)),
+        Hello(1, 1, 1, 1, 1, "", (Heard(1, 1, 1, 1, 1, 1),) * (NEIGHBOURS_MAX + 1)),
     ],
     ids=str,
 )

@@ -28,8 +28,8 @@ def hello(sender=2, *, epoch=50, conn=1, hears=(), sent_at_ms=0, address=None, v
     return Hello(version, sender, epoch, conn, sent_at_ms, address or f"b{sender}", tuple(hears))
 
 
-def heard(conn, *, id=1, epoch=100, sent_at_ms=0, held_ms=0):
-    return Heard(id, epoch, conn, sent_at_ms, held_ms)
+def heard(conn, *, id=1, epoch=100, sent_at_ms=0, held_ms=0, ups=1):
+    return Heard(id, epoch, conn, sent_at_ms, held_ms, ups)
 
 
 def up_links():
@@ -54,6 +54,36 @@ def test_link_is_up_once_each_side_hears_the_other():
     assert ReachNeighbour(2, 1) in steps
 
 
+def test_neighbour_is_told_everything_once_its_own_end_is_up():
+    made = links()
+    made.on_connected(Connection(1, "b2", 2, 1), now_ms=0)
+
+    waiting = made.on_hello(hello(hears=[heard(1, ups=0)]), now_ms=10)
+    told = made.on_hello(hello(hears=[heard(1, ups=1)]), now_ms=20)
+
+    assert (news(waiting), made.up.keys()) == ([], {2}), "it would throw away what we say now"
+    assert news(told) == [LinkUp(2)]
+    assert news(made.on_hello(hello(hears=[heard(1, ups=1)]), now_ms=30)) == []
+
+
+def test_neighbour_whose_end_came_up_anew_is_told_everything_again():
+    made = up_links()
+
+    steps = made.on_hello(hello(hears=[heard(1, ups=2)]), now_ms=20)
+
+    assert news(steps) == [LinkUp(2)]
+
+
+def test_hellos_say_how_often_our_end_came_up():
+    made = up_links()
+    made.on_bye(Bye(2, 50, 1))
+    made.on_hello(hello(hears=[heard(1)]), now_ms=30)
+
+    [greeting] = [s.message for s in made.on_local_up(now_ms=40) if isinstance(s, Send)]
+
+    assert [h.ups for h in greeting.hears] == [2]
+
+
 def test_hearing_without_a_way_back_is_no_link():
     made = links()
 
@@ -67,7 +97,7 @@ def test_first_hello_of_a_neighbour_is_answered_at_once():
     steps = made.on_hello(hello(conn=9, sent_at_ms=3), now_ms=10)
 
     sent = [s.message for s in steps if isinstance(s, Send)]
-    assert [m.hears for m in sent] == [(Heard(2, 50, 9, 3, 0),)]
+    assert [m.hears for m in sent] == [(Heard(2, 50, 9, 3, 0, 0),)]
     assert [s for s in made.on_hello(hello(conn=9), now_ms=11) if isinstance(s, Send)] == []
 
 

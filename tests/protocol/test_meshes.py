@@ -8,6 +8,7 @@ from federator.protocol.effects import FilterRoute
 from federator.protocol.events import LeaveRequested, LocalBrokerDown, Received
 from federator.protocol.messages import Bye, CoreAnn, MeshMembAnn
 from federator.protocol.node import Identity, Node
+from federator.protocol.signals import LinkDown
 from tests.protocol.network import PARAMETERS, Network, grid_links
 
 LINE = [(0, 1), (1, 2), (2, 3)]
@@ -107,6 +108,19 @@ def test_mesh_without_subscribers_disappears_everywhere():
 
     assert [route(network, i) for i in range(4)] == [GONE] * 4
     assert [network.nodes[i].meshes.states for i in range(4)] == [{}] * 4
+
+
+def test_link_that_flaps_at_one_end_only_loses_no_child():
+    network = network_with(LINE, 0, 3)
+    links = network.nodes[1].links
+    for step in links._forget_hello(links.neighbours[2], "silent"):
+        if isinstance(step, LinkDown):
+            network.nodes[1].meshes.on_link_down(2, now_ms=network.now_ms)
+            network.nodes[1].announcements.on_link_down(2, now_ms=network.now_ms)
+
+    network.run(PARAMETERS.hello_interval_ms + 50)
+
+    assert network.nodes[1].meshes.children_of(0, "f") == [2]
 
 
 def test_child_that_goes_silent_is_forgotten_after_a_lifetime():
