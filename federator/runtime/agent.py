@@ -36,6 +36,7 @@ from federator.runtime.data_path import DataPath
 from federator.runtime.discovery import Discovery
 from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
 from federator.runtime.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, NeighbourLinks
+from federator.runtime.rivals import Rivals
 from federator.runtime.state_dir import StateDir
 
 CONTROL_SESSION_EXPIRY_S = 60
@@ -96,6 +97,8 @@ class Agent:
         self.data_path.local = self.data_link
         self.cover = CoverSubscriber(self.data_link, settings.federation)
         self.local_up = False
+        self._told_taken_over = False
+        self._rivals = Rivals([self._client_id("ctl"), self._client_id("data")])
         self._state = state
         self._tasks = tasks
         self._deadline: asyncio.TimerHandle | None = None
@@ -179,10 +182,23 @@ class Agent:
         up = self.control_link.subscribed and self.data_link.connected
         if up != self.local_up:
             self.local_up = up
-            if self.taken_over:
-                url = self.settings.broker.url
-                _log.error("id.taken_over", id=self.settings.broker.id, broker=url)
             self.handle(LocalBrokerUp() if up else LocalBrokerDown())
+            if up:
+                self._told_taken_over = False
+
+    def local_lost(self, link: MqttLink) -> None:
+        """One of the two is gone."""
+        if link.closed_by_broker and self._rivals.threw_out(link.client_id):
+            link.give_way()
+        if self.taken_over and not self._told_taken_over:
+            self._told_taken_over = True
+            url = self.settings.broker.url
+            _log.error("id.taken_over", id=self.settings.broker.id, broker=url)
+        if link.taken_over:  # and so is the other place: with one each we would serve nobody
+            for other in (self.control_link, self.data_link):
+                if not other.taken_over:
+                    other.give_way()
+        self.local_changed()
 
     def on_control(self, publishes: Iterable[Inbound]) -> None:
         """Control messages, and what our broker tells of itself."""
@@ -191,6 +207,7 @@ class Agent:
             if message is not None:
                 self.handle(Received(message))
             elif packet.topic.startswith("$"):
+                self._rivals.on_log(packet.topic, packet.payload)
                 self.discovery.on_publish(packet)
 
     def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
@@ -296,7 +313,7 @@ class _ControlHandler:
 
     def on_down(self, link: MqttLink, reason: str) -> None:
         self._agent.discovery.on_down()
-        self._agent.local_changed()
+        self._agent.local_lost(link)
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
         self._agent.on_control(publishes)
@@ -316,7 +333,7 @@ class _DataHandler:
 
     def on_down(self, link: MqttLink, reason: str) -> None:
         self._agent.cover.on_down()
-        self._agent.local_changed()
+        self._agent.local_lost(link)
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
         if self._agent.cover.sorting:

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import random
 import ssl
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -175,6 +176,7 @@ class MqttLink:
         self.last_error: str | None = None
         self.refused_with: ConnAckReasonCode | None = None
         self.taken_over = False  # the last connection ended so
+        self.closed_by_broker = False  # the last connection ended so, without a word
         self.limits: BrokerLimits | None = None
         self._handler = handler
         self._clean_start = clean_start
@@ -185,6 +187,7 @@ class MqttLink:
         self._packet_bytes_max = packet_bytes_max
         self._connect_timeout_s = connect_timeout_s
         self._taken_over_pause_s = taken_over_pause_s
+        self._resume_at_s = 0.0
         self._backoff = Backoff(
             min_ms=reconnect_min_ms, max_ms=reconnect_max_ms, rng=rng or random.Random()
         )
@@ -451,9 +454,18 @@ class MqttLink:
             delay_s = self._backoff.next_delay_ms() / 1000
             if self.taken_over:
                 delay_s = self._taken_over_pause_s
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(delay_s):
-                    await self._stopping.wait()
+            self._resume_at_s = time.monotonic() + delay_s
+            while not self._stopping.is_set() and time.monotonic() < self._resume_at_s:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._resume_at_s - time.monotonic()):
+                        await self._stopping.wait()
+
+    def give_way(self) -> None:
+        """Behave as if the session had been taken over: its owner learnt that elsewhere."""
+        self.taken_over = True
+        self._resume_at_s = time.monotonic() + self._taken_over_pause_s
+        if self._pipe is not None:
+            self._pipe.abort(TakenOverError("another client has our place"))
 
     async def close(self, *, with_will: bool = False) -> None:
         """Leave and make ``run`` return; ``with_will`` has the broker publish the Will."""
@@ -548,6 +560,8 @@ class MqttLink:
         self._counters.publishes_dropped += pipe.discard()
         self._session.suspend()
         self.taken_over = isinstance(pipe.reason, TakenOverError)
+        closed = pipe.reason is None or isinstance(pipe.reason, ConnectionError)
+        self.closed_by_broker = closed and not self._stopping.is_set()
         was_up, self._up = self._up, False
         if self._stopping.is_set():
             reason = "closed by us"
