@@ -134,6 +134,11 @@ class Forwarder:
         self._widened = widened
         self._frames.clear()
 
+    @property
+    def topics_cached(self) -> int:
+        """How many topics have a cached route."""
+        return len(self._topics)
+
     def set_route(self, filter: str, route: FilterRoute | None) -> tuple[str, ...]:
         """Replace the route of ``filter``, which may travel; ``None`` forgets it.
 

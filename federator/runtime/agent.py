@@ -211,7 +211,7 @@ class Agent:
                 self.discovery.on_publish(packet)
 
     def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
-        self.forwarder.widened = self.discovery.snapshot()["widened"]
+        self.forwarder.widened = self.discovery.widened
         self.handle(LocalFiltersChanged(added, removed))
 
     # -- connections ------------------------------------------------------------------------------

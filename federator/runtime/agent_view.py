@@ -1,7 +1,7 @@
 """What an agent tells when asked: readiness, state, routes and counters, read at that moment."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
 from prometheus_client.core import Metric
@@ -21,9 +21,13 @@ class LiveView:
 
     Args:
         agent: Whom to look at.
+
+    Attributes:
+        http_refused: How many HTTP connections were refused; set by whoever listens.
     """
 
     def __init__(self, agent: Agent) -> None:
+        self.http_refused: Callable[[], int] = lambda: 0
         self._agent = agent
         self._lag_s = 0.0
 
@@ -74,6 +78,7 @@ class LiveView:
                 "url": agent.settings.broker.url,
                 "connected": local_link.connected,
                 "error": local_link.last_error,
+                "version": agent.discovery.broker_version,
             },
             "links": self._links(),
             "own_core": {
@@ -192,7 +197,7 @@ class LiveView:
         }
 
     def _agent_values(self) -> Mapping[str, int | float]:
-        agent = self._agent
+        agent, discovery = self._agent, self._agent.discovery.snapshot()
         traffic, data = agent.traffic, agent.data_path.counters
         links = [n.link for n in agent.neighbours.all if n.link is not None]
         local = (agent.control_link, agent.data_link)
@@ -204,6 +209,9 @@ class LiveView:
             "cores": len(agent.node.announcements.routes),
             "filters": len(agent.node.meshes.states),
             "local_filters": sum(s.local for s in agent.node.meshes.states.values()),
+            "widened": int(agent.discovery.widened),
+            "topic_cache_size": agent.forwarder.topics_cached,
+            "origins": agent.data_path.origins,
             "send_queue_bytes": sum(link.queued_bytes for link in (*links, *local)),
             "loop_lag_s": self._lag_s,
             "control_in": traffic.received.total(),
@@ -216,6 +224,15 @@ class LiveView:
             "publications_dropped": data.dropped + data.no_route,
             "frames_in": data.frames_in,
             "frames_out": data.frames_out,
+            "frame_bytes_in": data.frame_bytes_in,
+            "frame_bytes_out": data.frame_bytes_out,
+            "frames_of_strangers": data.frames_of_strangers,
+            "filters_unknown": data.unknown_filters,
+            "log_lines": discovery["lines"],
+            "log_lines_ambiguous": discovery["ambiguous"],
+            "log_lines_malformed": discovery["unreadable"],
+            "client_drops": discovery["broker_drops"],
+            "http_refused": self.http_refused(),
             "frames_duplicate": data.duplicate_frames,
             "frames_malformed": data.malformed_frames,
             "frames_hop_limit": data.hop_limit_exceeded,

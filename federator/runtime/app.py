@@ -60,6 +60,7 @@ async def _be_agent(agent: Agent, tasks: asyncio.TaskGroup, stop: asyncio.Event)
         if settings.http.enabled:
             server = HttpServer(view, host=settings.http.host, port=settings.http.port)
             await stack.enter_async_context(server)
+            view.http_refused = lambda: server.refused
             write_whole(settings.state_dir / "http.port", b"%d\n" % server.port)
         agent.start()
         tasks.create_task(view.measure_lag(LAG_PROBE_S), name="loop lag")

@@ -23,7 +23,9 @@ class DataCounters:
         publications_in: Taken from our own clients.
         publications_out: Sent in frames by us as their origin, once per publication.
         frames_out: Frames written to neighbours' brokers, each copy counted.
+        frame_bytes_out: In those frames.
         frames_in: Frames that arrived.
+        frame_bytes_in: In those frames.
         relayed: In frames carried on for others, once per next hop.
         delivered_publications: Handed to our own broker.
         duplicate_frames: Frames that were here before.
@@ -40,7 +42,9 @@ class DataCounters:
     publications_in: int = 0
     publications_out: int = 0
     frames_out: int = 0
+    frame_bytes_out: int = 0
     frames_in: int = 0
+    frame_bytes_in: int = 0
     relayed: int = 0
     delivered_publications: int = 0
     duplicate_frames: int = 0

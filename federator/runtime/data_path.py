@@ -102,6 +102,11 @@ class DataPath:
         self._topic_field = len(topic).to_bytes(2, "big") + topic
         self._complained_at_s = -COMPLAINT_GAP_S
 
+    @property
+    def origins(self) -> int:
+        """How many origins the duplicate window remembers."""
+        return len(self._duplicates)
+
     def reach(self, neighbour: BrokerId, link: DataLink | None) -> None:
         """Send what is meant for ``neighbour`` over ``link``; ``None``: it cannot be reached."""
         if link is None:
@@ -234,6 +239,7 @@ class DataPath:
         """Deliver a frame, carry it on, or drop it."""
         counters = self.counters
         counters.frames_in += 1
+        counters.frame_bytes_in += len(payload)
         try:
             frame = unpack(payload)
         except DecodeError as error:
@@ -315,6 +321,7 @@ class DataPath:
             if taken:
                 sent += count
                 self.counters.frames_out += 1
+                self.counters.frame_bytes_out += len(label) + size
             else:
                 self.counters.dropped += count
         return sent

@@ -32,6 +32,8 @@ SAVE_GAP_S = 1.0
 SAVE_SHARE_MAX = 0.02
 """Of one core, for encoding a large table again and again."""
 
+VERSION_CHARS_MAX = 80
+
 _log = structlog.get_logger()
 
 InterestChanged = Callable[[frozenset[str], frozenset[str]], None]
@@ -87,6 +89,7 @@ class Discovery:
                 unlogged_subscriptions=settings.unlogged_subscriptions,
             ),
         )
+        self.broker_version: str | None = None
         self._own_id = own_id
         self._probing = False
         self._link: MqttLink | None = None
@@ -113,6 +116,11 @@ class Discovery:
                 )
             )
         return filters
+
+    @property
+    def widened(self) -> bool:
+        """Everything is wanted, for lack of certainty."""
+        return self._pure.widened
 
     @property
     def wanted(self) -> frozenset[str]:
@@ -146,6 +154,8 @@ class Discovery:
         if topic in pure.LOG_TOPICS:
             effects = self._pure.on_log(topic, payload, now_ms=now_ms)
         elif topic in pure.SYS_TOPICS:
+            if topic == pure.VERSION_TOPIC:
+                self.broker_version = payload.decode(errors="replace")[:VERSION_CHARS_MAX]
             effects = self._pure.on_sys(topic, payload, now_ms=now_ms, retained=packet.retain)
         elif topic == self._registrations:
             effects = self._pure.on_regular_topic(payload, now_ms=now_ms)

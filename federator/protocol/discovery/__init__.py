@@ -2,6 +2,7 @@
 
 from federator.protocol.discovery.discovery import (
     SYS_TOPICS,
+    VERSION_TOPIC,
     Discovery,
     DiscoveryEffect,
     DiscoveryParameters,
@@ -15,6 +16,7 @@ from federator.protocol.discovery.records import DiscoveryRecord, decode_record,
 __all__ = [
     "LOG_TOPICS",
     "SYS_TOPICS",
+    "VERSION_TOPIC",
     "Discovery",
     "DiscoveryEffect",
     "DiscoveryParameters",

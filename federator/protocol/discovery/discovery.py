@@ -214,6 +214,11 @@ class Discovery:
     # What is known
 
     @property
+    def widened(self) -> bool:
+        """Everything is wanted, for lack of certainty."""
+        return self._holds_everything
+
+    @property
     def wanted(self) -> frozenset[str]:
         """Every filter wanted from the federation."""
         return self._interest.wanted
