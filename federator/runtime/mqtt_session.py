@@ -89,8 +89,11 @@ class Session:
 
     def admit(self, publishes: list[Inbound], out: Out) -> list[Inbound]:
         """The publications the handler must see; their acknowledgements go into ``out``."""
-        if all(packet.packet_id is None for packet, _, _ in publishes):
-            return publishes
+        for packet, _, _ in publishes:
+            if packet.packet_id is not None:
+                break
+        else:
+            return publishes  # all QoS 0
         admitted: list[Inbound] = []
         for inbound in publishes:
             packet = inbound[0]

@@ -17,6 +17,7 @@ Source: docs/ARCHITECTURE.md, "The link".
 """
 
 import asyncio
+import os
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -103,6 +104,9 @@ class PacketTransport(asyncio.BufferedProtocol):
     def _keep(self, used: int, filled: int) -> None:
         """Move the unused bytes to the front of a buffer in which their packet fits."""
         left = filled - used
+        if not left and len(self._buffer) == RECEIVE_BUFFER_BYTES:
+            self._filled = self._needed = 0
+            return
         tail = self._buffer[used:filled]
         self._needed = packet_length(tail) or 0
         if self._needed > self._packet_bytes_max:
@@ -212,8 +216,10 @@ class PacketTransport(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(
             high=WRITE_HIGH_WATER_BYTES, low=WRITE_LOW_WATER_BYTES
         )
-        self._socket = transport.get_extra_info("socket")
-        if self._socket is not None:
+        borrowed = transport.get_extra_info("socket")
+        if borrowed is not None:
+            # A socket of our own: the event loop's makes a new one for each option it sets.
+            self._socket = socket.socket(fileno=os.dup(borrowed.fileno()))
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._closing:  # given up meanwhile
             self._transport.abort()
@@ -222,6 +228,7 @@ class PacketTransport(asyncio.BufferedProtocol):
         """Note why, and wake whoever waits for ``lost``."""
         self._closing = True
         self._transport = None
+        self._return_socket()
         if self.reason is None:
             self.reason = exc
         if not self.lost.done():
@@ -232,8 +239,14 @@ class PacketTransport(asyncio.BufferedProtocol):
         self._closing = True
         if self.reason is None:
             self.reason = reason
+        self._return_socket()
         if self._transport is not None:
             self._transport.abort()
+
+    def _return_socket(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
     def close(self, last: bytes) -> None:
         """Send ``last`` after what the transport holds, then close."""
