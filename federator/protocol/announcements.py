@@ -69,12 +69,9 @@ class Announcements:
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` is due."""
-        pending = (
-            self.own.due_ms,
-            self.lists.next_deadline_ms(),
-            self._timers.next_deadline_ms(),
+        return earliest(
+            self.own.due_ms, self.lists.next_deadline_ms(), self._timers.next_deadline_ms()
         )
-        return earliest(pending)
 
     def on_deadline(self, *, now_ms: Millis) -> list[Step]:
         """Refresh, improve, give up or expire, whatever is due."""

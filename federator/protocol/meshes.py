@@ -90,12 +90,11 @@ class Meshes:
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` is due."""
-        pending = (
+        return earliest(
             self._timers.next_deadline_ms(),
             self._handovers.next_deadline_ms(),
             self.memberships.next_deadline_ms(),
         )
-        return earliest(pending)
 
     def on_deadline(self, *, now_ms: Millis) -> list[Step]:
         """Expire silent children and finished hand-overs, send held-back memberships."""

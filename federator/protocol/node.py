@@ -93,34 +93,23 @@ class Node:
         """Advance every machine that ``event`` concerns; return what must be done about it."""
         if self._left:
             return []
-        pending: deque[s.Step] = deque(self._on_event(event, now_ms))
+        steps = self._on_event(event, now_ms)
         done: list[e.Effect] = []
-        while pending:
-            step = pending.popleft()
-            match step:
-                case (
-                    s.LinkUp()
-                    | s.LinkDown()
-                    | s.OwnIdHeard()
-                    | s.CoreMoved()
-                    | s.CoreRefreshed()
-                    | s.AnnouncedFiltersChanged()
-                    | s.OwnFiltersChanged()
-                ):
-                    pending.extend(self._on_signal(step, now_ms))
-                case _:
-                    done.append(step)
+        for step in steps:  # grows while signals are followed
+            if isinstance(step, s.SIGNALS):
+                steps.extend(self._on_signal(step, now_ms))
+            else:
+                done.append(step)
         return done
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``DeadlineReached`` is due."""
-        pending = (
+        return earliest(
             self.links.next_deadline_ms(),
             self.announcements.next_deadline_ms(),
             self.meshes.next_deadline_ms(),
             self.id_conflict_until_ms,
         )
-        return earliest(pending)
 
     def _on_event(self, event: Event, now_ms: Millis) -> list[s.Step]:
         match event:

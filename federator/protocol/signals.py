@@ -1,6 +1,7 @@
 """What the machines of one node tell each other. Nothing here leaves the node."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from federator.protocol.effects import Effect
 from federator.protocol.types import BrokerId, Epoch
@@ -66,6 +67,17 @@ Signal = (
     | AnnouncedFiltersChanged
     | OwnFiltersChanged
 )
+
+SIGNALS: Final = (
+    LinkUp,
+    LinkDown,
+    OwnIdHeard,
+    CoreMoved,
+    CoreRefreshed,
+    AnnouncedFiltersChanged,
+    OwnFiltersChanged,
+)
+"""The same for ``isinstance``, which is much faster with a tuple."""
 
 Step = Effect | Signal
 """What a machine returns: orders for the driver, and news for the other machines."""

@@ -5,7 +5,7 @@ same instant come out in the order of their keys, so a run depends on nothing el
 """
 
 import heapq
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 from federator.protocol.types import Millis
@@ -13,10 +13,10 @@ from federator.protocol.types import Millis
 K = TypeVar("K", bound=Hashable)
 
 
-def earliest(pending: Iterable[Millis | None]) -> Millis | None:
+def earliest(*deadlines_ms: Millis | None) -> Millis | None:
     """The first of some deadlines, if any is pending. Asked after every event: no generator."""
     first: Millis | None = None
-    for at_ms in pending:
+    for at_ms in deadlines_ms:
         if at_ms is not None and (first is None or at_ms < first):
             first = at_ms
     return first
@@ -52,9 +52,12 @@ class Timers(Generic[K]):
     def next_deadline_ms(self) -> Millis | None:
         """The earliest pending deadline."""
         heap = self._heap
-        while heap and self._at.get(heap[0][1]) != heap[0][0]:
+        while heap:
+            at_ms, key = heap[0]
+            if self._at.get(key) == at_ms:
+                return at_ms
             heapq.heappop(heap)
-        return heap[0][0] if heap else None
+        return None
 
     def pop_due(self, now_ms: Millis) -> list[K]:
         """Take out every key due by ``now_ms``, earliest first."""
