@@ -101,7 +101,7 @@ def _results(
         if workers == 1:
             yield from progress.track(map(_run, *arguments), total=len(seeds))
             return
-        with ProcessPoolExecutor(workers) as pool:
+        with ProcessPoolExecutor(workers, initializer=gc.freeze) as pool:
             yield from progress.track(pool.map(_run, *arguments, chunksize=2), total=len(seeds))
 
 
