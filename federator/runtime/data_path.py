@@ -203,9 +203,7 @@ class DataPath:
         self.counters.publications_in += count
         if batch.size + len(run) > self._frame_bytes_max:
             self._flush(batch)
-        batch.parts.append(run)
-        batch.size += len(run)
-        batch.count += count
+        self._open.add(batch, run, count)
 
     def _flush(self, batch: Batch) -> None:
         """Send what ``batch`` holds as one frame, and empty it."""
@@ -261,9 +259,9 @@ class DataPath:
         route = self.forwarder.route_frame(frame.keys, new, sender=frame.sender, origin=origin)
         counters.unknown_filters += route.unknown
         if first and route.deliver:
-            delay_us = self._wall_clock_us() - frame.origin_time_us
-            self.delays.note(origin, frame.hops + 1, delay_us)
+            arrived_us = self._wall_clock_us()
             self._deliver(frame)
+            self.delays.note(origin, frame.hops + 1, arrived_us - frame.origin_time_us)
         if not route.sends:
             return
         if frame.hops + 1 >= frame.hop_limit:

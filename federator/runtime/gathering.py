@@ -6,7 +6,7 @@ every agent and broker behind us. So from ``BUSY_READS_PER_TICK`` on, batches st
 ``GAP_S``. Measured at 10,000 msg/s of 64 B over three hops: a third less CPU in all, a third of it
 at the relays' brokers, for 0.3 to 0.6 ms of delay.
 
-Source: docs/design.md, section 3.4.
+Source: design section 3.4.
 """
 
 from collections.abc import Iterator
@@ -17,6 +17,9 @@ GAP_S = 0.001
 TICK_S = 0.01
 BUSY_READS_PER_TICK = 20
 """From 2,000 reads a second on, publications wait for others."""
+
+ROUTES_KEPT_MAX = 1_024
+"""Routes whose empty batches are kept."""
 
 
 class Batch:
@@ -43,37 +46,49 @@ class RouteBatches:
 
 
 class OpenBatches:
-    """The batches of all routes, in the order in which they were opened."""
+    """The batches that hold something, in the order in which they began to.
 
-    __slots__ = ("_by_route",)
+    Empty ones are kept by route for next time: most publications take the same few routes.
+    """
+
+    __slots__ = ("_by_route", "_filled")
 
     def __init__(self) -> None:
         self._by_route: dict[TopicRoute, RouteBatches] = {}
+        self._filled: dict[Batch, None] = {}
 
     def of(self, route: TopicRoute) -> RouteBatches:
-        """The batches of ``route``, opened when there are none."""
+        """The batches of ``route``."""
         batches = self._by_route.get(route)
         if batches is None:
             batches = self._by_route[route] = RouteBatches(route)
         return batches
 
+    def add(self, batch: Batch, run: memoryview, count: int) -> None:
+        """Append a run of ``count`` packets to ``batch``, one of ours."""
+        if not batch.parts:
+            self._filled[batch] = None
+        batch.parts.append(run)
+        batch.size += len(run)
+        batch.count += count
+
     def __iter__(self) -> Iterator[Batch]:
-        for batches in self._by_route.values():
-            yield batches.plain
-            yield batches.acknowledged
+        return iter(self._filled)
 
     def keep(self) -> int:
         """Copy what still lies in a socket's buffer; return the bytes held in all."""
         size = 0
-        for batch in self:
+        for batch in self._filled:
             if batch.parts and type(batch.parts[-1]) is memoryview:
                 batch.parts = [b"".join(batch.parts)]
             size += batch.size
         return size
 
     def clear(self) -> None:
-        """Forget all batches."""
-        self._by_route.clear()
+        """None holds anything any more."""
+        self._filled.clear()
+        if len(self._by_route) > ROUTES_KEPT_MAX:
+            self._by_route.clear()
 
 
 class Pace:

@@ -155,7 +155,7 @@ def test_one_read_becomes_one_frame_per_route_and_class_of_qos():
     assert bytes(second.body) == b"".join(b)
     assert bytes(third.body) == a1 + a2
     assert third.acknowledged
-    assert [frame.seq for frame in (first, third, second)] == [1, 2, 3]
+    assert [frame.seq for frame in (first, second, third)] == [1, 2, 3]
     assert [bytes(frame.body) for frame in agent.links[N3].frames] == [b"".join(b)]
     assert (agent.counters.publications_in, agent.counters.publications_out) == (8, 8)
     assert agent.counters.frames_out == 4
