@@ -1,6 +1,6 @@
 """What a hostile client may publish on control topics: every message, and its mutations."""
 
-from federator.protocol.filter_lists import digest_of
+from federator.protocol.filters import digest_of
 from federator.protocol.messages import (
     Bye,
     CoreAnn,
@@ -28,6 +28,7 @@ def samples(sender):
         CoreAnn(sender, sender, 0, epoch, 9, 0, True, some, ("y",), 7, 2),
         MeshMembAnn(sender, OURS, 1_002, 1, some, (), digest_of(some), 2),
         FilterListRequest(sender, ListKind.CORE, OURS),
+        FilterListRequest(sender, ListKind.CORE, OTHER),
         FilterListRequest(sender, ListKind.MEMBERSHIP, NEIGHBOUR),
         FilterListPage(sender, ListKind.CORE, OTHER, 1_003, digest_of(some), 0, 1, some),
         FilterListPage(sender, ListKind.MEMBERSHIP, OURS, 1_002, digest_of(some), 0, 1, some),
@@ -49,6 +50,6 @@ def mutated(rng, payload):
                 data[at:at] = rng.choice((b"\xcf" + b"\xff" * 8, b"\xff", b"\x00", b"\xc0", b"$"))
             case 3:
                 data[at:at] = data[at : at + rng.randint(1, 16)]
-            case 4:
+            case _:
                 del data[at:]
     return bytes(data)

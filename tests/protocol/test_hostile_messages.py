@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from federator.errors import DecodeError
 from federator.protocol.codec import CONTROL_KINDS, decode, encode, kind_of
+from federator.protocol.core_route import CoreRoute, HeardCost
 from federator.protocol.events import DeadlineReached, LocalFiltersChanged, Received
-from federator.protocol.filter_lists import RemoteList, digest_of
+from federator.protocol.filter_lists import RemoteList
+from federator.protocol.filters import digest_of
 from federator.protocol.messages import (
     FILTERS_PER_MESSAGE_MAX,
     NEIGHBOURS_MAX,
@@ -46,7 +48,10 @@ def picture(node):
     """Everything that decides where publications go."""
     return (
         dict(node.links.up),
-        {c: (r.number, r.cost, r.parents, r.askers) for c, r in node.announcements.routes.items()},
+        {
+            c: (r.number, r.cost, r.parents, set(r.askers))
+            for c, r in node.announcements.routes.items()
+        },
         {f: (s.core, s.local, s.child_cores, s.route) for f, s in node.meshes.states.items()},
         {c: sorted(children) for c, children in node.meshes.children.items()},
         node.links.epoch,
@@ -82,6 +87,9 @@ def test_mutated_messages_raise_nothing():
 def test_strangers_change_nothing():
     network = settled()
     node = network.nodes[OURS]
+    seq = node.announcements.routes[OTHER].number[1] + 1
+    unknown = CoreAnn(OTHER, OTHER, 0, 1_000 + OTHER, seq, 0, True, (), (), 12_345, 5)
+    node.handle(Received(unknown), now_ms=network.now_ms)  # from now on it asks for the list
     before = picture(node)
     rng = random.Random(2)
     payloads = [(kind_of(m), encode(m)) for m in samples(STRANGER)]
@@ -101,47 +109,53 @@ def test_strangers_change_nothing():
     assert picture(node) == before
 
 
-ids = st.sampled_from([0, NEIGHBOUR, OURS, OTHER, STRANGER, BROKER_ID_MAX])
-big = st.sampled_from([0, 1, 1_001, 1_002, 1_003, 2**31, 2**40, 2**62, EPOCH_MAX])
-conns = st.sampled_from([0, 1, 2, 3, EPOCH_MAX])
-digests = st.sampled_from([0, 1, digest_of({"a"}), 2**64 - 1])
-filters = st.lists(
-    st.sampled_from(["a", "plant/+/temp", "#", "+/#", "own/2/#", "x" * 60_000, "/", "ä/+"]),
-    max_size=6,
-).map(tuple)
-priorities = st.sampled_from([-(2**31), -1, 0, 2**31 - 1])
-costs = st.sampled_from([0, 1, 2**30, UNREACHABLE - 1, UNREACHABLE])
-senders = st.sampled_from([NEIGHBOUR, OTHER])
-messages = st.one_of(
-    st.builds(
-        Hello,
-        version=st.sampled_from([0, 1, 1, 1, EPOCH_MAX]),
-        sender=ids,
-        epoch=big,
-        conn=conns,
-        sent_at_ms=big,
-        address=st.sampled_from(["", "b1", "b2", "b3", "x" * 512]),
-        hears=st.lists(st.builds(Heard, ids, big, conns, big, big), max_size=4).map(tuple),
-    ),
-    st.builds(Bye, senders, big, conns),
-    st.builds(
-        CoreAnn, senders, ids, priorities, big, big, costs, st.booleans(), filters, filters,
-        digests, big,
-    ),
-    st.builds(MeshMembAnn, senders, ids, big, big, filters, filters, digests, big),
-    st.builds(FilterListRequest, senders, st.sampled_from(ListKind), ids),
-    st.builds(FilterListPage, senders, st.sampled_from(ListKind), ids, big, digests, big, big,
-              filters),
-    st.builds(Solicit, senders, ids, big, big, st.sampled_from([0, 1, 255])),
-)  # fmt: skip
-steps = st.one_of(
-    messages.map(Received),
-    st.just(DeadlineReached()),
-    st.builds(LocalFiltersChanged, filters.map(frozenset), filters.map(frozenset)),
+def absurd_steps():
+    """What a live neighbour may say, our clients want, or the clock bring."""
+    ids = st.sampled_from([0, NEIGHBOUR, OURS, OTHER, STRANGER, BROKER_ID_MAX])
+    big = st.sampled_from([0, 1, 1_001, 1_002, 1_003, 2**31, 2**40, 2**62, EPOCH_MAX])
+    conns = st.sampled_from([0, 1, 2, 3, EPOCH_MAX])
+    digests = st.sampled_from([0, 1, digest_of({"a"}), 2**64 - 1])
+    filters = st.lists(
+        st.sampled_from(["a", "plant/+/temp", "#", "+/#", "own/2/#", "x" * 60_000, "/", "ä/+"]),
+        max_size=6,
+    ).map(tuple)
+    priorities = st.sampled_from([-(2**31), -1, 0, 2**31 - 1])
+    costs = st.sampled_from([0, 1, 2**30, UNREACHABLE - 1, UNREACHABLE])
+    senders = st.sampled_from([NEIGHBOUR, OTHER])
+    messages = st.one_of(
+        st.builds(
+            Hello,
+            version=st.sampled_from([0, 1, 1, 1, EPOCH_MAX]),
+            sender=ids,
+            epoch=big,
+            conn=conns,
+            sent_at_ms=big,
+            address=st.sampled_from(["", "b1", "b2", "b3", "x" * 512]),
+            hears=st.lists(st.builds(Heard, ids, big, conns, big, big), max_size=4).map(tuple),
+        ),
+        st.builds(Bye, senders, big, conns),
+        st.builds(
+            CoreAnn, senders, ids, priorities, big, big, costs, st.booleans(), filters, filters,
+            digests, big,
+        ),
+        st.builds(MeshMembAnn, senders, ids, big, big, filters, filters, digests, big),
+        st.builds(FilterListRequest, senders, st.sampled_from(ListKind), ids),
+        st.builds(FilterListPage, senders, st.sampled_from(ListKind), ids, big, digests, big, big,
+                  filters),
+        st.builds(Solicit, senders, ids, big, big, st.sampled_from([0, 1, 255])),
+    )  # fmt: skip
+    return st.one_of(
+        messages.map(Received),
+        st.just(DeadlineReached()),
+        st.builds(LocalFiltersChanged, filters.map(frozenset), filters.map(frozenset)),
+    )
+
+
+@given(
+    st.lists(
+        st.tuples(absurd_steps(), st.sampled_from([0, 1, 30, 500, 3_000, 20_000])), max_size=60
+    )
 )
-
-
-@given(st.lists(st.tuples(steps, st.sampled_from([0, 1, 30, 500, 3_000, 20_000])), max_size=60))
 def test_absurd_messages_of_a_live_neighbour_raise_nothing_and_get_valid_answers(script):
     network = settled()
     node = network.nodes[OURS]
@@ -158,9 +172,8 @@ def test_absurd_messages_of_a_live_neighbour_raise_nothing_and_get_valid_answers
     assert node.next_deadline_ms() is not None
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
+def out_of_range():
+    return [
         Bye(2**32, 1, 1),
         Bye(-1, 1, 1),
         Bye(1, 2**63, 1),
@@ -177,9 +190,10 @@ def test_absurd_messages_of_a_live_neighbour_raise_nothing_and_get_valid_answers
         MeshMembAnn(1, 1, 1, 1, ("a\0b",), (), 0, 1),
         Hello(1, 1, 1, 1, 1, "x" * 513, ()),
         Hello(1, 1, 1, 1, 1, "", (Heard(1, 1, 1, 1, 1, 1),) * (NEIGHBOURS_MAX + 1)),
-    ],
-    ids=str,
-)
+    ]
+
+
+@pytest.mark.parametrize("message", out_of_range(), ids=str)
 def test_out_of_range_is_not_decoded(message):
     with pytest.raises(DecodeError):
         decode(kind_of(message), encode(message))
@@ -206,3 +220,10 @@ def test_a_list_takes_no_more_than_its_bound():
     page = FilterListPage(1, ListKind.CORE, 1, 1, digest_of("abcd"), 0, 1, tuple("abcd"))
     assert list_.on_page(page) == frozenset()
     assert len(list_.filters) == 3
+
+
+def test_a_cost_never_exceeds_what_the_wire_can_say():
+    route = CoreRoute(OTHER, priority=0)
+    route.heard[NEIGHBOUR] = HeardCost((1, 1), UNREACHABLE - 1, in_mesh=False)
+
+    assert route.cost_via(NEIGHBOUR, lambda neighbour: 1_000_000) == UNREACHABLE

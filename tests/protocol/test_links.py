@@ -221,6 +221,7 @@ def test_neighbour_that_changed_its_id_takes_its_connection_along():
     assert {n: c.conn for n, c in made.up.items()} == {3: 1}
 
     assert news(made.on_disconnected(1)) == [LinkDown(3)]
+    assert news(made.on_hello(hello(2, hears=[heard(9)]), now_ms=12)) == []
     assert made.up == {}
 
 

@@ -21,9 +21,9 @@ class PlainConfig:
 
     id: int
     broker_url: str
-    neighbours: tuple = ()
-    broker: dict = field(default_factory=dict)
-    links: dict = field(default_factory=dict)
+    neighbours: tuple[str | tuple[str, int], ...] = ()
+    broker: dict[str, object] = field(default_factory=dict)
+    links: dict[str, object] = field(default_factory=dict)
 
     def toml(self, state_dir):
         def keys(section):

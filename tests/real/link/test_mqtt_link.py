@@ -448,7 +448,9 @@ async def test_a_refused_subscription_is_reported_once_and_the_others_work(
             await until(lambda: recorder.packets != [], "a publication")
             assert link.refused_filters == {"no/1": 0x87}
 
-    refused = [entry["filter"] for entry in logs if entry["event"] == "connection.subscription_refused"]
+    refused = [
+        entry["filter"] for entry in logs if entry["event"] == "connection.subscription_refused"
+    ]
     assert refused == ["no/1"]
     assert recorder.payloads == [b"arrives"]
 
@@ -471,7 +473,9 @@ async def test_rejected_publications_are_counted_and_the_first_one_is_logged(
             await until(lambda: recorder.packets != [], "a publication")
 
     assert link.counters.publishes_rejected == 4
-    rejected = [entry["reason"] for entry in logs if entry["event"] == "connection.publication_rejected"]
+    rejected = [
+        entry["reason"] for entry in logs if entry["event"] == "connection.publication_rejected"
+    ]
     assert rejected == ["reason 0x87 for a publication on 'forbidden'"]
     assert recorder.payloads == [b"y"]
 
