@@ -86,11 +86,23 @@ class DataPath:
         self.delays = Delays()
         self.data_topic = f"$fed/{federation}/data"
         self._self_id = self_id
-        self._epoch = epoch
         self._seq = 0
+        self._own = Frame(  # filled in again for each frame we make
+            acknowledged=False,
+            hops=0,
+            hop_limit=hop_limit,
+            sender=self_id,
+            origin=self_id,
+            epoch=epoch,
+            seq=0,
+            origin_time_us=0,
+            publications=0,
+            keys=b"",
+            mask=0,
+            body=memoryview(b""),
+        )
         self._duplicates = DuplicateLog() if duplicates is None else duplicates
         self._frame_bytes_max = frame_bytes_max
-        self._hop_limit = hop_limit
         self._wall_clock_us = wall_clock_us
         self._links: dict[BrokerId, DataLink] = {}
         self._heard_until_s: dict[BrokerId, float] = {}  # whose frames are taken; monotonic
@@ -135,7 +147,7 @@ class DataPath:
 
     def renew_epoch(self, epoch: Epoch) -> None:
         """Number the frames of a new epoch from 1."""
-        self._epoch = epoch
+        self._own.epoch = epoch
         self._seq = 0
 
     def on_publishes(
@@ -161,7 +173,8 @@ class DataPath:
                 self._on_frame(packet.payload)
                 continue
             else:
-                batches = seen[topic] = self._batches_of(topic)
+                route = self.forwarder.route_topic(topic)
+                batches = seen[topic] = None if route is None else self._open.of(route)
             if batches is None:
                 self.counters.unwanted += 1
                 continue
@@ -182,7 +195,7 @@ class DataPath:
         if self._gap is not None:
             self._gap.cancel()
             self._gap = None
-        for batch in self._open:
+        for batch in self._open.filled:
             self._flush(batch)
         self._open.clear()
 
@@ -193,10 +206,6 @@ class DataPath:
             self.flush()
         elif self._gap is None:
             self._gap = asyncio.get_running_loop().call_later(GAP_S, self.flush)
-
-    def _batches_of(self, topic: str) -> RouteBatches | None:
-        route = self.forwarder.route_topic(topic)
-        return None if route is None else self._open.of(route)
 
     def _add(self, batch: Batch, run: memoryview, count: int) -> None:
         """Add a run to a batch, which becomes a frame first when there is no room."""
@@ -215,20 +224,12 @@ class DataPath:
         else:
             self._seq += 1
             self.counters.publications_out += count
-            frame = Frame(
-                acknowledged=batch.acknowledged,
-                hops=0,
-                hop_limit=self._hop_limit,
-                sender=self._self_id,
-                origin=self._self_id,
-                epoch=self._epoch,
-                seq=self._seq,
-                origin_time_us=self._wall_clock_us(),
-                publications=count,
-                keys=route.keys,
-                mask=0,
-                body=memoryview(b""),
-            )
+            frame = self._own
+            frame.acknowledged = batch.acknowledged
+            frame.seq = self._seq
+            frame.origin_time_us = self._wall_clock_us()
+            frame.publications = count
+            frame.keys = route.keys
             self._send(frame, 0, route.sends, batch.parts, batch.size)
         batch.parts = []
         batch.size = batch.count = 0
@@ -243,7 +244,8 @@ class DataPath:
         except DecodeError as error:
             self._complain(error)
             return
-        if not self._hears(frame.sender):
+        heard_until_s = self._heard_until_s.get(frame.sender, 0.0)
+        if heard_until_s != math.inf and heard_until_s <= time.monotonic():
             counters.frames_of_strangers += 1
             return
         origin = frame.origin
@@ -270,10 +272,6 @@ class DataPath:
         counters.relayed += self._send(
             frame, frame.hops + 1, route.sends, [frame.body], len(frame.body)
         )
-
-    def _hears(self, sender: BrokerId) -> bool:
-        until_s = self._heard_until_s.get(sender, 0.0)
-        return until_s == math.inf or until_s > time.monotonic()
 
     def _suppress(self, frame: Frame) -> None:
         self.counters.duplicate_frames += 1

@@ -280,16 +280,33 @@ class MqttLink:
         QoS 0 needs a connection and room. QoS 1 and 2 need room, and are kept until acknowledged.
         """
         if qos == 0:
-            return self._send_qos0(PublishPacket(topic, payload).write(), 1, urgent=urgent)
+            return self.write_packets((PublishPacket(topic, payload).write(),), 1, urgent=urgent)
         packet = bytearray(PublishPacket(topic, payload, qos=QoS(qos), packet_id=1).write())
         return self.publish_packet(packet, packet_id_at(packet), qos)
 
-    def write_packets(self, parts: Sequence[bytes | memoryview], count: int) -> bool:
+    def write_packets(
+        self, parts: Sequence[bytes | memoryview], count: int, *, urgent: bool = False
+    ) -> bool:
         """Send a run of ``count`` ready-made QoS 0 PUBLISH packets; ``False`` when dropped.
 
         The parts are copied. They may cut packets anywhere.
         """
-        return self._send_qos0(b"".join(parts), count, urgent=False)
+        run = b"".join(parts)
+        pipe = self._pipe
+        if not self._up or pipe is None or self.limits is None:
+            self._counters.publishes_dropped += count
+            return False
+        if len(run) > self.limits.packet_bytes_max:
+            short = [p for p in split_run(run) if len(p) <= self.limits.packet_bytes_max]
+            self._counters.publishes_dropped += count - len(short)
+            run, count = b"".join(short), len(short)
+            if not short:
+                return False
+        if not pipe.send(run, urgent=urgent, publications=count):
+            self._counters.publishes_dropped += count
+            return False
+        self._counters.publishes_out += count
+        return True
 
     def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
         """Send a ready-made QoS 1 or 2 PUBLISH packet; ``False`` when there is no room to keep it.
@@ -318,23 +335,6 @@ class MqttLink:
                 for packet_id, qos in packet_ids
             ]
             self._send(out)
-
-    def _send_qos0(self, run: bytes, count: int, *, urgent: bool) -> bool:
-        pipe = self._pipe
-        if not self._up or pipe is None or self.limits is None:
-            self._counters.publishes_dropped += count
-            return False
-        if len(run) > self.limits.packet_bytes_max:
-            short = [p for p in split_run(run) if len(p) <= self.limits.packet_bytes_max]
-            self._counters.publishes_dropped += count - len(short)
-            run, count = b"".join(short), len(short)
-            if not short:
-                return False
-        if not pipe.send(run, urgent=urgent, publications=count):
-            self._counters.publishes_dropped += count
-            return False
-        self._counters.publishes_out += count
-        return True
 
     def _send(self, out: Out) -> None:
         """Send what the session asks for: control first. The session keeps what may get lost."""

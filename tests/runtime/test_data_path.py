@@ -392,7 +392,7 @@ async def test_what_is_gathered_stays_within_a_frame():
 
     for n in range(2_000):
         agent.read(packet(f"{'ab'[n % 2]}/1", b"x" * 100))
-        assert sum(len(part) for batch in agent.path._open for part in batch.parts) <= 1_000
+        assert sum(len(part) for batch in agent.path._open.filled for part in batch.parts) <= 1_000
 
 
 async def test_leaving_sends_what_was_gathered():
@@ -404,7 +404,7 @@ async def test_leaving_sends_what_was_gathered():
 
     assert sum(frame.publications for frame in agent.links[N2].frames) == 100
     assert len(agent.links[N2].frames) < 100
-    assert not list(agent.path._open)
+    assert not list(agent.path._open.filled)
 
 
 def test_a_frame_of_a_stranger_changes_nothing():
