@@ -177,10 +177,7 @@ def all_kinds(qos: int) -> list[PublishPacket]:
         },
         {"topic": "t/plain", "payload": b"the end"},
     ]
-    return [
-        PublishPacket(**kind, qos=QoS(qos), packet_id=1 if qos else None)  # type: ignore[arg-type]
-        for kind in kinds
-    ]
+    return [PublishPacket(**kind, qos=QoS(qos), packet_id=1 if qos else None) for kind in kinds]
 
 
 def as_published(packet: PublishPacket) -> tuple[object, ...]:

@@ -226,7 +226,7 @@ async def test_resets_in_the_middle_of_qos_2_traffic_cost_nothing_while_the_sess
             assert sender.publish("t", payload, qos=2)
 
         for part in range(1, 11):
-            await until(lambda part=part: len(recorder.packets) >= 80 * part, "a part")  # type: ignore[misc]
+            await until(lambda part=part: len(recorder.packets) >= 80 * part, "a part")
             relay.reset()
         await until(lambda: sender.unacknowledged == 0, "all acknowledged")
         await until(lambda: len(recorder.packets) >= 1_000, "1000 publications")
@@ -531,7 +531,7 @@ async def test_fifty_reconnects_leave_nothing_behind(broker):
         for times in range(50):
             await until(lambda: link.subscribed, "subscribed")
             async with paho(broker, identifier="federator-test"):  # takes our place
-                await until(lambda seen=times: len(recorder.downs) > seen, "taken over")  # type: ignore[misc]
+                await until(lambda seen=times: len(recorder.downs) > seen, "taken over")
         await until(lambda: link.subscribed, "subscribed at the end")
         tasks = len(asyncio.all_tasks())
         gc.collect()
