@@ -33,6 +33,9 @@ def open_connection(
     """
     try:
         link = socket.create_connection((host, port), CONNECT_TIMEOUT_S)
+    except OSError as error:
+        raise LinkError(f"load generator: {host}:{port}: {error}") from error
+    try:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         name = _text(client_id)
         link.sendall(_packet(0x10, b"\0\x04MQTT\x04\x02\0\0" + name))  # clean, no keep-alive
@@ -41,7 +44,11 @@ def open_connection(
             link.sendall(_packet(0x82, b"\0\x01" + _text(subscribe) + bytes([qos])))
             _expect(link, b"\x90\x03\0\x01" + bytes([qos]), "SUBSCRIBE")
     except OSError as error:
+        link.close()
         raise LinkError(f"load generator: {host}:{port}: {error}") from error
+    except LinkError:
+        link.close()
+        raise
     link.setblocking(False)
     return link
 

@@ -7,6 +7,7 @@ system did not start. Whether the bars are met does not change the exit code.
 import asyncio
 import contextlib
 import json
+import logging
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -16,14 +17,27 @@ from pathlib import Path
 from typing import Any
 
 import click
+import structlog
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 from federator.errors import LinkError
 
 FAULTY = 1
 REPORT_COLUMNS = 140
+WINDOW_MAX = 60_000  # below the number of packet identifiers
+RATE_MAX = 100_000
 SYSTEMS = ("echo", "broker", "bridge", "federator")
+_FILTER_ROWS = (
+    ("cached_us", "lookup, topic known", "us", 2),
+    ("uncached_us", "lookup, new topic", "us", 50),
+    ("resident_mb", "resident memory", "MB", 200),
+    ("resident_empty_mb", "the same without filters", "MB", None),
+    ("loss_stall_ms", "longest silence after the other broker was killed", "ms", None),
+)
+"""Figure, what it is, unit, and what the project asks for."""
+
 _QUICK = {"repetitions": 1, "seconds": 1.0, "warm_up_s": 0.3, "climb_s": 0.3, "climbs": 1}
 
 
@@ -59,6 +73,7 @@ def _names(
 @click.option("--hops", callback=_numbers, metavar="N[,N]", help="Links to cross. [1,3]")
 @click.option("--qos", callback=_numbers, metavar="N[,N]", help="0, 1 or both. [0,1]")
 @click.option("--rates", callback=_numbers, metavar="N[,N]", help="For delays. [1000,10000]")
+@click.option("--windows", callback=_numbers, metavar="N[,N]", help="To try. [100,300 ... 8000]")
 @click.option("--seconds", type=click.FloatRange(0.1, 600), help="Of every run. [3]")
 @click.option("--payload-bytes", type=click.IntRange(20, 100), help="Of every message. [64]")
 @click.option("--quick", is_flag=True, help="One short repetition: shows that it works.")
@@ -90,6 +105,10 @@ def command(
     changes = {name: value for name, value in options.items() if value is not None}
     if not set(changes.get("qos", ())) <= {0, 1}:
         raise click.UsageError("--qos: 0, 1 or both wanted")
+    if not all(1 <= window <= WINDOW_MAX for window in changes.get("windows", ())):
+        raise click.UsageError(f"--windows: 1 to {WINDOW_MAX} wanted")
+    if not all(1 <= rate <= RATE_MAX for rate in changes.get("rates", ())):
+        raise click.UsageError(f"--rates: 1 to {RATE_MAX} wanted")
     if not all(1 <= hops <= 20 for hops in changes.get("hops", ())):
         raise click.UsageError("--hops: 1 to 20 wanted")
     with _folder(keep_logs) as folder:
@@ -149,6 +168,46 @@ async def _measure(folder: Path, changes: dict[str, Any], json_file: Path | None
 def _write(file: Path, records: list[str]) -> None:
     """A JSON list with one record a line."""
     file.write_text("[\n" + ",\n".join(records) + "\n]\n", encoding="utf-8")
+
+
+@command.command(name="filters")
+@click.option("--count", type=click.IntRange(1_000, 200_000), help="Filters in the agent. [100000]")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write one record per figure here, as a JSON list.",
+)
+def filters_command(count: int | None, json_file: Path | None) -> int:
+    """Measure lookups, memory and a lost link of one agent with very many filters."""
+    from federator.bench.filters import FilterCosts, measure_filters  # noqa: PLC0415
+
+    count = 100_000 if count is None else count
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+
+    async def measure() -> FilterCosts:
+        with _progress(Console(stderr=True)) as bar, _folder(None) as folder:
+            subscribing = bar.add_task("subscribing", total=count)
+            return await measure_filters(
+                folder,
+                filters=count,
+                progress=lambda known: bar.update(subscribing, completed=known),
+            )
+
+    costs = asyncio.run(measure())
+    table = Table(title=f"One agent, {count:,} filters", title_justify="left")
+    for name in ("", "measured", "at most"):
+        table.add_column(name, justify="right" if name else "left")
+    records = []
+    for metric, what, unit, bound in _FILTER_ROWS:
+        value = getattr(costs, metric)
+        table.add_row(what, f"{value:,.2f} {unit}", "" if bound is None else f"{bound:g} {unit}")
+        row = {"system": "agent", "hops": 0, "qos": 0, "filters": count}
+        records.append(json.dumps({**row, "metric": metric, "value": value, "unit": unit}))
+    if json_file is not None:
+        _write(json_file, records)
+    Console().print(table)
+    return 0
 
 
 def _progress(console: Console) -> Progress:
