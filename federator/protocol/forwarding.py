@@ -331,8 +331,8 @@ def _sends(masks: dict[BrokerId, int], k: int) -> Sends:
 
 def _literal_beginning(filter: str) -> str:
     """What every topic that matches ``filter`` starts with; ``filter`` itself without wildcards."""
-    at = min((at for at in (filter.find("#"), filter.find("+")) if at >= 0), default=-1)
-    return filter if at < 0 else filter[:at].removesuffix("/")
+    literal = filter.partition("+")[0].partition("#")[0]
+    return filter if len(literal) == len(filter) else literal.removesuffix("/")
 
 
 def _why(route: FilterRoute) -> str:
