@@ -22,3 +22,10 @@ class ConfigError(FederatorError):
     def __init__(self, text: str, *, exit_code: int) -> None:
         super().__init__(text)
         self.exit_code = exit_code
+
+
+class InstanceError(ConfigError):
+    """A planning instance, or a file to make one from, cannot be used: exit with 65."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, exit_code=65)

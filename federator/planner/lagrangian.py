@@ -1,0 +1,226 @@
+"""The Lagrangian matheuristic: prices on narrow links, a proven bound, answers that always fit.
+
+Like toll roads: each channel asks a toll per unit of rate; topics choose their way by cost and toll;
+tolls rise where too much comes and fall where little does. What topics pay at any tolls, less what
+the channels could earn, is a bound (``relaxation``); tolls also say who should yield, which guides
+repair (``local_search``); and every tree seen on the way competes in a last selection (``pool``).
+
+Small instances get fitted shares, many rounds, and the pool. Large ones get equal shares and a
+handful of rounds: one round of 1,000 topics on 10,000 nodes is 1,000 runs of Dijkstra, some 2 s.
+
+Source: papers/psp-multicommodity-flow.txt, section 3.2; docs/planner.md, section 4.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from federator.planner import steps
+from federator.planner.instance import FloatArray, Instance, IntArray
+from federator.planner.local_search import LocalSearch
+from federator.planner.outcome import Outcome, outcome, whole_bound
+from federator.planner.pool import TreePool
+from federator.planner.relaxation import Relaxation, Relaxed
+from federator.planner.routing import Routing
+from federator.planner.shortest_paths import ShortestPaths
+from federator.planner.watch import UNWATCHED, Progress, Watch
+from federator.planner.workbench import Workbench
+
+FITTED_CELLS_MAX = 2_000_000
+"""Requests times arcs up to which shares are fitted and trees are pooled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much work is done.
+
+    Attributes:
+        rounds: Of prices.
+        repair_every: Rounds between two repairs.
+        pushes: Topics that may push after each repair.
+        combinations: Times that the pool is searched.
+        shuffles: Random reinsertions after each search of the pool.
+    """
+
+    rounds: int
+    repair_every: int
+    pushes: int
+    combinations: int
+    shuffles: int
+
+
+SMALL = Effort(rounds=150, repair_every=10, pushes=40, combinations=3, shuffles=40)
+LARGE = Effort(rounds=8, repair_every=4, pushes=0, combinations=0, shuffles=0)
+
+
+def solve(
+    instance: Instance,
+    *,
+    rule: steps.Rule = steps.Rule.POLYAK,
+    seed: int = 0,
+    effort: Effort | None = None,
+    watch: Watch = UNWATCHED,
+) -> Outcome:
+    """A feasible routing and a bound that no routing undercuts.
+
+    Args:
+        instance: What to solve.
+        rule: How prices move.
+        seed: Of every random choice.
+        effort: None for ``SMALL`` or ``LARGE`` by the instance's size.
+        watch: When to end with the best so far.
+    """
+    return _Search(instance, rule, seed, effort, watch).run()
+
+
+class _Search:
+    """The state of one search: prices, bound, best routing."""
+
+    def __init__(
+        self, instance: Instance, rule: steps.Rule, seed: int, effort: Effort | None, watch: Watch
+    ) -> None:
+        small = instance.requests * instance.arcs <= FITTED_CELLS_MAX
+        self.instance = instance
+        self.effort = effort or (SMALL if small else LARGE)
+        self.watch = watch
+        self.seed = seed
+        self.rng = np.random.default_rng(seed)
+        self.paths = ShortestPaths(instance)
+        self.relaxation = Relaxation(instance, self.paths, fitted=small)
+        self.bench = Workbench(instance, self.paths)
+        self.pool = TreePool(instance) if small else None
+        self.rule = steps.make(rule)
+        self.best_cost = self.bench.total()
+        self.best = (self.bench.routing(), self.bench.cost.copy())
+        self.bound = -math.inf
+        self.best_prices = np.zeros(len(instance.capacity))
+        self.best_value = np.zeros(instance.topics)
+        self.ideal = np.zeros(instance.topics)
+        self.trace: list[float] = []
+
+    def run(self) -> Outcome:
+        prices = np.zeros(len(self.instance.capacity))
+        rounds = self.effort.rounds
+        done = 0
+        for done in range(rounds):
+            relaxed = self.relaxation.solve(prices, stop=self.watch.over)
+            if relaxed is None:
+                break
+            self._take_bound(relaxed, prices, first=done == 0)
+            if done % self.effort.repair_every == 0 or done == rounds - 1:
+                self._repair(prices, first=done == 0)
+            self.watch.report(Progress(done / rounds, self.best_cost, self.bound))
+            if self._closed() or self.watch.over():
+                break
+            prices = self.rule.step(
+                prices, relaxed.slope, bound=relaxed.bound, target=self.best_cost
+            )
+        self._finish()
+        stopped = "proven" if self._closed() else "stopped" if self.watch.over() else "done"
+        return outcome(
+            self.instance,
+            self.best[0],
+            method="lagrangian",
+            lower_bound=self.bound,
+            stopped=stopped,
+            iterations=done + 1,
+            trace=tuple(self.trace),
+        )
+
+    def _take_bound(self, relaxed: Relaxed, prices: FloatArray, *, first: bool) -> None:
+        if first:
+            self.ideal = relaxed.topic_value
+        if relaxed.bound > self.bound:
+            self.bound = relaxed.bound
+            self.best_prices = prices
+            self.best_value = relaxed.topic_value
+        self.trace.append(relaxed.bound)
+
+    def _closed(self) -> bool:
+        return self.best_cost <= whole_bound(self.instance, self.bound) + 1e-6
+
+    def _search(self) -> LocalSearch:
+        return LocalSearch(self.bench, self.pool, self.rng, self.ideal, self.watch)
+
+    def _repair(self, prices: FloatArray, *, first: bool) -> None:
+        """A feasible routing guided by ``prices``, improved while it pays."""
+        search = self._search()
+        surcharge = None if first else prices[self.instance.channel]
+        if self.pool is not None and surcharge is not None:
+            self._pool_priced_trees(surcharge)
+            surcharge = surcharge * float(self.rng.uniform(0.2, 1.2))
+        search.rebuild(self._order(), surcharge)
+        search.settle()
+        if search.push_all(tries=self.effort.pushes):
+            search.settle()
+        self._keep()
+
+    def _order(self) -> IntArray:
+        """Big topics first, more or less."""
+        size = self.instance.rate * np.sqrt(self.instance.fan_out)
+        return np.argsort(-size * self.rng.uniform(0.5, 1.5, len(size)), kind="stable")
+
+    def _pool_priced_trees(self, toll: FloatArray) -> None:
+        """What each topic would choose at these tolls, at several ways to share them."""
+        assert self.pool is not None
+        instance, everyone = self.instance, np.arange(self.instance.topics)
+        for part in (1.0, 0.5, 0.0):
+            weight = part + (1 - part) / instance.fan_out
+            due = toll[None, :] * (instance.rate * weight)[:, None]
+            lengths = np.where(np.stack(self.bench.usable), instance.cost + due, np.inf)
+            trees = self.paths.trees(lengths, instance.publisher)
+            reached = np.isfinite(trees.distance[instance.request_topic, instance.request_node])
+            layer = instance.request_topic[reached]
+            walker, arcs = self.paths.walk(trees, layer, instance.request_node[reached])
+            paid = np.bincount(layer[walker], instance.cost[arcs], minlength=len(everyone))
+            unmet = np.bincount(instance.request_topic[~reached], minlength=len(everyone))
+            for topic in everyone.tolist():
+                tree = np.unique(arcs[layer[walker] == topic])
+                cost = paid[topic] + unmet[topic] * instance.unmet_penalty
+                self.pool.add(topic, tree, float(cost))
+
+    def _keep(self) -> None:
+        total = self.bench.total()
+        if total < self.best_cost - 1e-6:
+            self.best_cost = total
+            self.best = (self.bench.routing(), self.bench.cost.copy())
+
+    def _finish(self) -> None:
+        """Search the pool, and around what it gives, until that gains nothing."""
+        for _ in range(self.effort.combinations):
+            if self._closed() or self.watch.over() or self.pool is None:
+                return
+            before = self.best_cost
+            self._combine(self.pool)
+            self._shake()
+            if self.best_cost >= before - 1e-6:
+                return
+
+    def _combine(self, pool: TreePool) -> None:
+        chosen = pool.combine(
+            prices=self.best_prices,
+            topic_value=self.best_value,
+            slack=self.best_cost - self.bound,
+            seed=self.seed,
+            watch=self.watch,
+        )
+        if chosen is None or sum(cost for _, cost in chosen) >= self.best_cost - 1e-6:
+            return
+        costs = np.array([cost for _, cost in chosen])
+        self.bench.load(Routing(tuple(arcs for arcs, _ in chosen)), costs)
+        self._search().settle()
+        self._keep()
+
+    def _shake(self) -> None:
+        self.bench.load(*self.best)
+        search = self._search()
+        most = min(8, self.instance.topics)
+        for _ in range(self.effort.shuffles):
+            if self.watch.over():
+                break
+            some = int(self.rng.integers(2, most + 1)) if most > 2 else most
+            if search.shuffle(self.rng.permutation(self.instance.topics)[:some]):
+                search.settle()
+        search.push_all(tries=self.effort.pushes)
+        self._keep()
