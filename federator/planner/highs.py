@@ -59,12 +59,14 @@ class Answer:
     lower_bound: Proven.
     stopped: In HiGHS's words.
     optimal: Whether HiGHS proved the answer best, at gap 0.
+    row_duals: Price of each row where no column is whole; empty otherwise.
     """
 
     values: FloatArray | None
     lower_bound: float
     stopped: str
     optimal: bool
+    row_duals: FloatArray
 
 
 _USABLE = (
@@ -119,7 +121,9 @@ def minimise(
     bound = info.mip_dual_bound if any(model.whole) else info.objective_function_value
     if not math.isfinite(bound):
         bound = -math.inf
-    return Answer(values, bound, word.lower(), status == highspy.HighsModelStatus.kOptimal)
+    optimal = status == highspy.HighsModelStatus.kOptimal
+    duals = np.array(solver.getSolution().row_dual if not any(model.whole) else [])
+    return Answer(values, bound, word.lower(), optimal, duals)
 
 
 def _prepared(seed: int, time_limit_s: float, nodes_max: int | None) -> highspy.Highs:

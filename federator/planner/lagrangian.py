@@ -19,16 +19,21 @@ import numpy as np
 from federator.planner import steps
 from federator.planner.instance import FloatArray, Instance, IntArray
 from federator.planner.local_search import LocalSearch
+from federator.planner.negotiation import Negotiation, evict
 from federator.planner.outcome import Outcome, outcome, whole_bound
 from federator.planner.pool import TreePool
 from federator.planner.relaxation import Relaxation, Relaxed
 from federator.planner.routing import Routing
 from federator.planner.shortest_paths import ShortestPaths
+from federator.planner.tree_finder import TreeFinder
 from federator.planner.watch import UNWATCHED, Progress, Watch
 from federator.planner.workbench import Workbench
 
 FITTED_CELLS_MAX = 2_000_000
 """Requests times arcs up to which shares are fitted and trees are pooled."""
+
+TARGET_ABOVE_BOUND = 0.1
+"""Penalties make early answers dear; a step that aimed at them would overshoot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,7 @@ class Effort:
         repair_every: Rounds between two repairs.
         pushes: Topics that may push after each repair.
         combinations: Times that the pool is searched.
+        pricings: Times that trees are added for the pool's own prices, before each search.
         shuffles: Random reinsertions after each search of the pool.
     """
 
@@ -47,11 +53,12 @@ class Effort:
     repair_every: int
     pushes: int
     combinations: int
+    pricings: int
     shuffles: int
 
 
-SMALL = Effort(rounds=150, repair_every=10, pushes=40, combinations=3, shuffles=40)
-LARGE = Effort(rounds=8, repair_every=4, pushes=0, combinations=0, shuffles=0)
+SMALL = Effort(rounds=100, repair_every=10, pushes=40, combinations=3, pricings=6, shuffles=40)
+LARGE = Effort(rounds=8, repair_every=4, pushes=0, combinations=0, pricings=0, shuffles=0)
 
 
 def solve(
@@ -90,12 +97,11 @@ class _Search:
         self.relaxation = Relaxation(instance, self.paths, fitted=small)
         self.bench = Workbench(instance, self.paths)
         self.pool = TreePool(instance) if small else None
+        self.finder = TreeFinder(instance, self.paths, self.pool) if self.pool else None
         self.rule = steps.make(rule)
         self.best_cost = self.bench.total()
         self.best = (self.bench.routing(), self.bench.cost.copy())
         self.bound = -math.inf
-        self.best_prices = np.zeros(len(instance.capacity))
-        self.best_value = np.zeros(instance.topics)
         self.ideal = np.zeros(instance.topics)
         self.trace: list[float] = []
 
@@ -107,14 +113,14 @@ class _Search:
             relaxed = self.relaxation.solve(prices, stop=self.watch.over)
             if relaxed is None:
                 break
-            self._take_bound(relaxed, prices, first=done == 0)
+            self._take_bound(relaxed, first=done == 0)
             if done % self.effort.repair_every == 0 or done == rounds - 1:
                 self._repair(prices, first=done == 0)
             self.watch.report(Progress(done / rounds, self.best_cost, self.bound))
             if self._closed() or self.watch.over():
                 break
             prices = self.rule.step(
-                prices, relaxed.slope, bound=relaxed.bound, target=self.best_cost
+                prices, relaxed.slope, bound=relaxed.bound, target=self._target()
             )
         self._finish()
         stopped = "proven" if self._closed() else "stopped" if self.watch.over() else "done"
@@ -128,14 +134,16 @@ class _Search:
             trace=tuple(self.trace),
         )
 
-    def _take_bound(self, relaxed: Relaxed, prices: FloatArray, *, first: bool) -> None:
+    def _take_bound(self, relaxed: Relaxed, *, first: bool) -> None:
         if first:
             self.ideal = relaxed.topic_value
         if relaxed.bound > self.bound:
             self.bound = relaxed.bound
-            self.best_prices = prices
-            self.best_value = relaxed.topic_value
         self.trace.append(relaxed.bound)
+
+    def _target(self) -> float:
+        """What the bound may come to: not far above the best so far, whatever penalties are."""
+        return min(self.best_cost, self.bound + TARGET_ABOVE_BOUND * abs(self.bound))
 
     def _closed(self) -> bool:
         return self.best_cost <= whole_bound(self.instance, self.bound) + 1e-6
@@ -145,10 +153,13 @@ class _Search:
 
     def _repair(self, prices: FloatArray, *, first: bool) -> None:
         """A feasible routing guided by ``prices``, improved while it pays."""
+        if self.pool is None:
+            self._negotiate(prices)
+            return
         search = self._search()
         surcharge = None if first else prices[self.instance.channel]
-        if self.pool is not None and surcharge is not None:
-            self._pool_priced_trees(surcharge)
+        if self.finder is not None and surcharge is not None:
+            self.finder.find(surcharge, self.rng)
             surcharge = surcharge * float(self.rng.uniform(0.2, 1.2))
         search.rebuild(self._order(), surcharge)
         search.settle()
@@ -156,29 +167,25 @@ class _Search:
             search.settle()
         self._keep()
 
+    def _negotiate(self, prices: FloatArray) -> None:
+        """From everybody's own choice at these prices to something that fits."""
+        bench = self.bench
+        bench.clear()
+        for topic in range(self.instance.topics):
+            if self.watch.over():
+                break
+            toll = prices[self.instance.channel] * self.instance.rate[topic]
+            bench.put(topic, *bench.best_tree(topic, bench.usable[topic], toll))
+        Negotiation(bench, self.rng, self.watch).run()
+        for topic in evict(bench, self.rng):
+            bench.insert(topic)
+        self._search().settle()
+        self._keep()
+
     def _order(self) -> IntArray:
         """Big topics first, more or less."""
         size = self.instance.rate * np.sqrt(self.instance.fan_out)
         return np.argsort(-size * self.rng.uniform(0.5, 1.5, len(size)), kind="stable")
-
-    def _pool_priced_trees(self, toll: FloatArray) -> None:
-        """What each topic would choose at these tolls, at several ways to share them."""
-        assert self.pool is not None
-        instance, everyone = self.instance, np.arange(self.instance.topics)
-        for part in (1.0, 0.5, 0.0):
-            weight = part + (1 - part) / instance.fan_out
-            due = toll[None, :] * (instance.rate * weight)[:, None]
-            lengths = np.where(np.stack(self.bench.usable), instance.cost + due, np.inf)
-            trees = self.paths.trees(lengths, instance.publisher)
-            reached = np.isfinite(trees.distance[instance.request_topic, instance.request_node])
-            layer = instance.request_topic[reached]
-            walker, arcs = self.paths.walk(trees, layer, instance.request_node[reached])
-            paid = np.bincount(layer[walker], instance.cost[arcs], minlength=len(everyone))
-            unmet = np.bincount(instance.request_topic[~reached], minlength=len(everyone))
-            for topic in everyone.tolist():
-                tree = np.unique(arcs[layer[walker] == topic])
-                cost = paid[topic] + unmet[topic] * instance.unmet_penalty
-                self.pool.add(topic, tree, float(cost))
 
     def _keep(self) -> None:
         total = self.bench.total()
@@ -189,21 +196,29 @@ class _Search:
     def _finish(self) -> None:
         """Search the pool, and around what it gives, until that gains nothing."""
         for _ in range(self.effort.combinations):
-            if self._closed() or self.watch.over() or self.pool is None:
+            if self._closed() or self.watch.over() or not self.pool or not self.finder:
                 return
             before = self.best_cost
-            self._combine(self.pool)
+            self._combine(self.pool, self.finder)
             self._shake()
             if self.best_cost >= before - 1e-6:
                 return
 
-    def _combine(self, pool: TreePool) -> None:
+    def _combine(self, pool: TreePool, finder: TreeFinder) -> None:
+        """Add the trees that the pool's own prices ask for, then choose among all."""
+        priced = pool.price(seed=self.seed, watch=self.watch)
+        for _ in range(self.effort.pricings):
+            if priced is None:
+                return
+            before = len(pool)
+            finder.find(priced.prices[self.instance.channel], self.rng)
+            if len(pool) == before:
+                break
+            priced = pool.price(seed=self.seed, watch=self.watch)
+        if priced is None:
+            return
         chosen = pool.combine(
-            prices=self.best_prices,
-            topic_value=self.best_value,
-            slack=self.best_cost - self.bound,
-            seed=self.seed,
-            watch=self.watch,
+            priced, best_cost=self.best_cost, seed=self.seed, watch=self.watch
         )
         if chosen is None or sum(cost for _, cost in chosen) >= self.best_cost - 1e-6:
             return

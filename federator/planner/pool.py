@@ -8,6 +8,8 @@ part of a better answer and is left out.
 Source: M. A. Boschetti, V. Maniezzo (2009) on matheuristics from decompositions.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from federator.planner.highs import Model, minimise
@@ -18,6 +20,24 @@ TREES_PER_TOPIC_MAX = 4_000
 COLUMNS_PER_TOPIC_MAX = 120
 MASTER_NODES_MAX = 200
 CHOSEN = 0.5
+
+Column = tuple[int, IntArray, float]
+"""A topic, the arcs of one of its trees, and what that costs."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Priced:
+    """The linear relaxation of the choice among all trees seen.
+
+    Attributes:
+        value: Of the relaxation. Bounds what choosing among these trees can give, and no more.
+        prices: Of channels, shape (E,).
+        topic_prices: Least reduced cost of each topic's trees, shape (K,).
+    """
+
+    value: float
+    prices: FloatArray
+    topic_prices: FloatArray
 
 
 class TreePool:
@@ -40,64 +60,78 @@ class TreePool:
         if len(trees) < TREES_PER_TOPIC_MAX:
             trees.setdefault(arcs.tobytes(), (arcs, cost))
 
+    def price(self, *, seed: int, watch: Watch) -> Priced | None:
+        """Solve the linear relaxation of the choice; None when time is over."""
+        columns = [(topic, *tree) for topic, trees in enumerate(self._trees) for tree in trees.values()]
+        model = self._model(columns, whole=False)
+        answer = minimise(model, seed=seed, watch=watch)
+        if answer.values is None or not answer.optimal:
+            return None
+        duals = answer.row_duals
+        topics = self.instance.topics
+        prices = np.zeros(len(self.instance.capacity))
+        used = self._used_channels(columns)
+        prices[used] = np.maximum(0.0, -duals[topics : topics + len(used)])
+        return Priced(answer.lower_bound, prices, duals[:topics])
+
     def combine(
-        self,
-        *,
-        prices: FloatArray,
-        topic_value: FloatArray,
-        slack: float,
-        seed: int,
-        watch: Watch,
+        self, priced: Priced, *, best_cost: float, seed: int, watch: Watch
     ) -> list[tuple[IntArray, float]] | None:
         """The best tree per topic, arcs and cost; None when nothing was found.
 
         Args:
-            prices: Of channels, shape (E,), at which reduced costs are taken.
-            topic_value: A lower bound of each topic's reduced cost, shape (K,).
-            slack: Best cost less bound: trees above it cannot help.
+            priced: The linear relaxation of the same choice.
+            best_cost: Of the best routing so far.
             seed: Of HiGHS's own choices.
             watch: When to end.
         """
-        instance = self.instance
-        model = Model()
-        rows: list[list[tuple[int, float]]] = [[] for _ in instance.capacity]
-        chosen: list[tuple[int, IntArray, float]] = []
-        for topic, trees in enumerate(self._trees):
-            kept = self._worthwhile(topic, list(trees.values()), prices, topic_value, slack)
-            one = []
-            for arcs, cost in kept:
-                column = model.column(cost, 1.0, whole=True)
-                one.append((column, 1.0))
-                chosen.append((topic, arcs, cost))
-                for channel in np.unique(instance.channel[arcs]).tolist():
-                    rows[channel].append((column, float(instance.rate[topic])))
-            model.row(one, least=1.0, most=1.0)
-        for channel, terms in enumerate(rows):
-            if terms:
-                model.row(terms, least=-np.inf, most=float(instance.capacity[channel]))
+        slack = best_cost - priced.value
+        columns = [
+            (topic, arcs, cost)
+            for topic, trees in enumerate(self._trees)
+            for arcs, cost in self._worthwhile(topic, list(trees.values()), priced, slack)
+        ]
+        model = self._model(columns, whole=True)
         answer = minimise(model, seed=seed, watch=watch, nodes_max=MASTER_NODES_MAX)
         if answer.values is None:
             return None
-        best: list[tuple[IntArray, float] | None] = [None] * instance.topics
-        for value, (topic, arcs, cost) in zip(answer.values, chosen, strict=True):
+        best: list[tuple[IntArray, float] | None] = [None] * self.instance.topics
+        for value, (topic, arcs, cost) in zip(answer.values, columns, strict=True):
             if value > CHOSEN:
                 best[topic] = (arcs, cost)
         return [each for each in best if each is not None]
 
+    def _model(self, columns: list[Column], *, whole: bool) -> Model:
+        """One row per topic, then one per channel that some tree uses, ascending."""
+        instance = self.instance
+        model = Model()
+        one: list[list[tuple[int, float]]] = [[] for _ in range(instance.topics)]
+        rows: list[list[tuple[int, float]]] = [[] for _ in instance.capacity]
+        for topic, arcs, cost in columns:
+            column = model.column(cost, 1.0 if whole else np.inf, whole=whole)
+            one[topic].append((column, 1.0))
+            rate = float(instance.rate[topic])
+            for channel in instance.channel[arcs].tolist():
+                rows[channel].append((column, rate))
+        for terms in one:
+            model.row(terms, least=1.0, most=1.0)
+        for channel, terms in enumerate(rows):
+            if terms:
+                model.row(terms, least=-np.inf, most=float(instance.capacity[channel]))
+        return model
+
+    def _used_channels(self, columns: list[Column]) -> IntArray:
+        used = np.zeros(len(self.instance.capacity), dtype=bool)
+        for _, arcs, _ in columns:
+            used[self.instance.channel[arcs]] = True
+        return np.flatnonzero(used)
+
     def _worthwhile(
-        self,
-        topic: int,
-        trees: list[tuple[IntArray, float]],
-        prices: FloatArray,
-        topic_value: FloatArray,
-        slack: float,
+        self, topic: int, trees: list[tuple[IntArray, float]], priced: Priced, slack: float
     ) -> list[tuple[IntArray, float]]:
         """Trees of ``topic`` that may be part of a better answer, most promising first."""
-        instance = self.instance
-        reduced = np.array(
-            [cost + instance.rate[topic] * prices[instance.channel[arcs]].sum() for arcs, cost in trees]
-        )
+        rate, toll = self.instance.rate[topic], priced.prices[self.instance.channel]
+        reduced = np.array([cost + rate * toll[arcs].sum() for arcs, cost in trees])
         order = np.argsort(reduced, kind="stable")[:COLUMNS_PER_TOPIC_MAX]
-        near = reduced - topic_value[topic] <= slack + 1e-6
-        kept = [trees[i] for i in order if near[i] or i == 0]
-        return kept or [trees[0]]
+        near = reduced - priced.topic_prices[topic] <= slack + 1e-6
+        return [trees[i] for i in order if near[i]] or [trees[order[0]]]
