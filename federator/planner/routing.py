@@ -60,8 +60,13 @@ def empty(instance: Instance) -> Routing:
     return Routing(tuple(np.empty(0, dtype=np.intp) for _ in range(instance.topics)))
 
 
-def account(instance: Instance, routing: Routing) -> Account:
+def account(instance: Instance, routing: Routing, *, overloads: bool = False) -> Account:
     """Follow every request back to its publisher, and count.
+
+    Args:
+        instance: What is to be routed.
+        routing: How.
+        overloads: Whether channels may carry more than they can.
 
     Raises:
         InfeasibleRoutingError: When an arc may not be used, a node is fed twice or a channel is
@@ -86,7 +91,7 @@ def account(instance: Instance, routing: Routing) -> Account:
             met[request] = price is not None
             path_cost += price or 0.0
     over = np.flatnonzero(load > instance.capacity + TOLERANCE * np.maximum(1, instance.capacity))
-    if over.size:
+    if over.size and not overloads:
         raise InfeasibleRoutingError(f"channels {over[:5].tolist()} carry more than they can")
     unmet_cost = float((~met).sum() * instance.unmet_penalty)
     return Account(met, path_cost, arc_cost, load, unmet_cost)

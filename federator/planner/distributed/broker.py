@@ -1,0 +1,234 @@
+"""One broker: prices its own links, learns routes from announcements, asks for what it needs.
+
+Routes spread as core announcements do: the publisher numbers them, and a broker passes on what is
+newer, or cheaper under the same number. While one number lasts a broker's own lengths are frozen
+and its cost only falls, so following costs downhill never leads in a circle. Some time after a number
+was first heard, the broker makes the best neighbour its parent; if it has clients or children for
+the topic it asks the parent to be fed.
+
+Two things keep the whole from oscillating: topics take turns, so that few choose at a time by the
+same prices; and the arc that feeds a broker now looks a little shorter than it is.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+from federator.planner.distributed.channels import LEASE_ROUNDS, Channel, charge
+from federator.planner.distributed.messages import Announcement, Joins, Price, Route
+
+LOYALTY = 0.02
+"""Share by which the arc in use looks shorter."""
+SMOOTHING = 0.15
+"""Weight of the newest measurement of a rate."""
+NO_PRICE = Price(0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class InLink:
+    """An arc that may feed this broker.
+
+    Attributes:
+        arc: Its number.
+        cost: In mean costs of an arc.
+        channel: What it shares its capacity with.
+        capacity: Of the channel, slack included.
+    """
+
+    arc: int
+    cost: float
+    channel: int
+    capacity: float
+
+
+@dataclass(slots=True)
+class TopicState:
+    """What a broker knows of one topic.
+
+    Attributes:
+        seq: Newest number heard.
+        lengths: Of each neighbour's arc, frozen for ``seq``.
+        cost: Best way under ``seq``.
+        best: The neighbour it leads over.
+        parent: Who feeds us, or would.
+        children: Neighbours that we feed, and the round in which they last asked.
+    """
+
+    seq: int = -1
+    lengths: dict[int, float] = field(default_factory=dict)
+    cost: float = math.inf
+    best: int | None = None
+    parent: int | None = None
+    children: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Broker:
+    """Attributes:
+    id: Node number.
+    in_links: By neighbour that may feed us.
+    out_arcs: Arc and channel to each neighbour that we may feed.
+    owned: Channels that we price.
+    published: Topics published here.
+    subscribed: Topics that local clients want.
+    rates: Of topics, as measured here or else as announced.
+    """
+
+    id: int
+    in_links: dict[int, InLink] = field(default_factory=dict)
+    out_arcs: dict[int, tuple[int, int]] = field(default_factory=dict)
+    owned: dict[int, Channel] = field(default_factory=dict)
+    published: set[int] = field(default_factory=set)
+    subscribed: set[int] = field(default_factory=set)
+    prices: dict[int, Price] = field(default_factory=dict)
+    topics: dict[int, TopicState] = field(default_factory=dict)
+    rates: dict[int, float] = field(default_factory=dict)
+    round: int = 0
+    moves: int = 0
+
+    def measure(self, topic: int, rate: float) -> None:
+        """Take in what was counted of ``topic``, which passes through here, in the last round."""
+        before = self.rates.get(topic, rate)
+        self.rates[topic] = before + SMOOTHING * (rate - before)
+
+    def carried(self) -> list[int]:
+        """Topics that pass through here."""
+        return sorted(t for t in set(self.topics) | self.published if self.needs(t))
+
+    def needs(self, topic: int) -> bool:
+        """Whether we publish ``topic``, or somebody here or below wants it."""
+        state = self.topics.get(topic)
+        below = state is not None and bool(state.children)
+        return below or topic in self.subscribed or topic in self.published
+
+    def begin_round(self, round_: int) -> None:
+        """Close the books of the last round."""
+        self.round = round_
+        for state in self.topics.values():
+            for child in [c for c, asked in state.children.items() if round_ - asked > LEASE_ROUNDS]:
+                del state.children[child]
+        for channel in self.owned.values():
+            channel.end_round(round_, self.rates)
+
+    def number(self, topic: int) -> None:
+        """Give ``topic``, which is published here, the round's number."""
+        state = self.topics.setdefault(topic, TopicState())
+        state.seq, state.cost = self.round, 0.0
+
+    def announcement(self, topics: set[int], neighbour: int) -> Announcement:
+        """What ``neighbour`` is told about ``topics``."""
+        routes = {}
+        for topic in sorted(topics):
+            state = self.topics[topic]
+            routes[topic] = Route(state.seq, state.cost, self.rates[topic])
+        return Announcement(self.id, routes, self._told(self.out_arcs[neighbour][1]))
+
+    def _told(self, channel: int) -> dict[int, Price]:
+        owned = self.owned.get(channel)
+        return {} if owned is None else {channel: owned.price(self.rates)}
+
+    def hear(self, message: Announcement) -> tuple[set[int], set[int]]:
+        """Take routes in: topics to pass on, and topics whose number is new to us."""
+        self.prices.update(message.prices)
+        changed, new = set(), set()
+        for topic, route in message.routes.items():
+            state = self.topics.setdefault(topic, TopicState())
+            if topic in self.published or route.seq < state.seq:
+                continue
+            if route.seq > state.seq:
+                state.seq, state.cost, state.best = route.seq, math.inf, None
+                if not self.needs(topic):
+                    self.rates[topic] = route.rate
+                self.rates.setdefault(topic, route.rate)
+                self._freeze_lengths(topic, state)
+                new.add(topic)
+            cost = route.cost + state.lengths[message.sender]
+            if cost < state.cost:
+                state.cost, state.best = cost, message.sender
+                changed.add(topic)
+        return changed, new
+
+    def _freeze_lengths(self, topic: int, state: TopicState) -> None:
+        """What the way over each neighbour adds, while this number lasts."""
+        fed = self.needs(topic)
+        for neighbour, link in self.in_links.items():
+            owned = self.owned.get(link.channel)
+            price = self.prices.get(link.channel, NO_PRICE)
+            if owned is not None:
+                price = owned.price(self.rates)
+            used = fed and neighbour == state.parent
+            toll = charge(
+                price, capacity=link.capacity, rate=self.rates[topic], carried=used
+            )
+            length = link.cost + toll + 1e-9
+            state.lengths[neighbour] = length * (1 - LOYALTY) if used else length
+
+    def choose(self, topic: int) -> dict[int, Joins]:
+        """Make the best neighbour the parent: whom to ask, if that is somebody new."""
+        state = self.topics[topic]
+        if state.best is None or state.best == state.parent:
+            return {}
+        before, state.parent = state.parent, state.best
+        if not self.needs(topic):
+            return {}
+        self.moves += 1
+        if before is not None:
+            self._release(topic, before)
+        asked = {state.parent: self._ask(state.parent, {topic})}
+        if before is not None:
+            asked[before] = self.joins(before)
+        return asked
+
+    def joins(self, neighbour: int) -> Joins:
+        """All that we want from ``neighbour``."""
+        topics = {
+            topic
+            for topic, state in self.topics.items()
+            if state.parent == neighbour and topic not in self.published and self.needs(topic)
+        }
+        return self._ask(neighbour, topics, whole=True)
+
+    def _ask(self, neighbour: int, topics: set[int], *, whole: bool = False) -> Joins:
+        link = self.in_links[neighbour]
+        if link.channel in self.owned:
+            for topic in topics:
+                self.owned[link.channel].renew(topic, link.arc, self.round)
+        return Joins(self.id, frozenset(topics), whole, self._told(link.channel))
+
+    def on_joins(self, message: Joins) -> dict[int, Joins]:
+        """Feed a neighbour: whom to ask for what we now need ourselves."""
+        self.prices.update(message.prices)
+        arc, channel = self.out_arcs[message.sender]
+        owned = self.owned.get(channel)
+        lacking: dict[int, set[int]] = {}
+        for topic in sorted(message.topics):
+            state = self.topics.setdefault(topic, TopicState())
+            needed = self.needs(topic)
+            state.children[message.sender] = self.round
+            if owned is not None:
+                owned.renew(topic, arc, self.round)
+            if not needed and state.parent is not None:
+                lacking.setdefault(state.parent, set()).add(topic)
+        asked = {parent: self._ask(parent, topics) for parent, topics in lacking.items()}
+        if message.whole:
+            asked |= {parent: self.joins(parent) for parent in self._drop_child(message)}
+        return asked
+
+    def _drop_child(self, message: Joins) -> set[int]:
+        """Stop feeding the sender what it does not ask for: parents to ask for less ourselves."""
+        arc, channel = self.out_arcs[message.sender]
+        parents = set()
+        for topic, state in self.topics.items():
+            if message.sender not in state.children or topic in message.topics:
+                continue
+            del state.children[message.sender]
+            if channel in self.owned:
+                self.owned[channel].release(topic, arc)
+            if state.parent is not None and not self.needs(topic):
+                self._release(topic, state.parent)
+                parents.add(state.parent)
+        return parents
+
+    def _release(self, topic: int, neighbour: int) -> None:
+        link = self.in_links[neighbour]
+        if link.channel in self.owned:
+            self.owned[link.channel].release(topic, link.arc)
