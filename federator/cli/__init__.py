@@ -28,6 +28,7 @@ _VERBS = {
     "tap": ("tap", "Show the control traffic of this broker, decoded, live."),
     "grid": ("grid", "Run many real brokers and agents on this machine."),
     "sim": ("sim", "Run the protocol in a simulated world."),
+    "plan": ("plan", "Plan routes under limited bandwidth."),
     "bench": ("bench", "Measure brokers, bridges and agents."),
 }
 """Verb to module of this package and one line of help. The module's command is ``command``."""

@@ -96,9 +96,7 @@ class _Annealing:
                 self._change(request, choices[request][state[request]], 1)
         routing = empty(instance) if best is None else self._trees(best, choices)
         stopped = "found nothing that fits" if best is None else "done"
-        return outcome(
-            instance, routing, method="annealing", stopped=stopped, iterations=done + 1
-        )
+        return outcome(instance, routing, method="annealing", stopped=stopped, iterations=done + 1)
 
     def _draw_paths(self, seed: int) -> list[list[tuple[IntArray, float]]]:
         """For each request some different paths, the shortest first, and none at all last."""

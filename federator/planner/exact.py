@@ -64,9 +64,7 @@ def solve_f2(
         seed: Of HiGHS's own choices.
         watch: When to end.
     """
-    return _solve(
-        instance, by_arcs=True, duplications_max=duplications_max, seed=seed, watch=watch
-    )
+    return _solve(instance, by_arcs=True, duplications_max=duplications_max, seed=seed, watch=watch)
 
 
 def _solve(
@@ -156,9 +154,7 @@ def _add_f2_rows(
             model.row(terms + fed, least=-np.inf, most=0.0)
 
 
-def _read(
-    instance: Instance, columns: _Columns, values: FloatArray | None
-) -> routings.Routing:
+def _read(instance: Instance, columns: _Columns, values: FloatArray | None) -> routings.Routing:
     """The arcs that carry somebody's flow; none when HiGHS found nothing."""
     if values is None:
         return routings.empty(instance)

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from federator.errors import InstanceError
-from federator.planner.instance import Instance
+from federator.planner.instance import FloatArray, Instance
 from federator.planner.instance_file import (
     VERSION,
     InstanceFile,
@@ -194,11 +194,7 @@ def geometric(
     places = rng.random((nodes, 2))
     tree = cKDTree(places)
     _, nearest = tree.query(places, k=min(near + 1, nodes))
-    edges = {
-        (min(a, int(b)), max(a, int(b)))
-        for a in range(nodes)
-        for b in nearest[a][1:]
-    }
+    edges = {(min(a, int(b)), max(a, int(b))) for a in range(nodes) for b in nearest[a][1:]}
     _join_parts(places, edges)
     name = f"geometric-{nodes}-{seed}"
     where = [(float(x), float(y)) for x, y in places]
@@ -207,7 +203,7 @@ def geometric(
     )
 
 
-def _join_parts(places: np.ndarray, edges: set[tuple[int, int]]) -> None:  # type: ignore[type-arg]
+def _join_parts(places: FloatArray, edges: set[tuple[int, int]]) -> None:
     """Link each part to the nearest node outside it until there is one part."""
     owner = list(range(len(places)))
 
@@ -241,14 +237,17 @@ def federation(
     fan_out: int,
     rng: np.random.Generator,
     tightness: float,
+    costs: list[float] | None = None,
 ) -> Instance:
-    """Brokers that publish and subscribe themselves; costs are whole, from 1 to ``COST_MAX``."""
+    """Brokers that publish and subscribe themselves; costs are 1 to ``COST_MAX`` if not given."""
     count = len(places)
     fan_out = min(fan_out, count - 1)
     nodes = [NodeEntry(f"b{i}", x=x, y=y) for i, (x, y) in enumerate(places)]
+    if costs is None:
+        costs = [float(cost) for cost in rng.integers(1, COST_MAX + 1, len(edges))]
     links = [
-        LinkEntry(f"b{a}", f"b{b}", 1.0, cost=float(rng.integers(1, COST_MAX + 1)))
-        for a, b in edges
+        LinkEntry(f"b{a}", f"b{b}", 1.0, cost=cost)
+        for (a, b), cost in zip(edges, costs, strict=True)
     ]
     entries = []
     for topic in range(topics):
@@ -307,7 +306,7 @@ def widen(instance: Instance, rng: np.random.Generator) -> Instance:
     return replace(instance, capacity=instance.capacity + added)
 
 
-def shortest_path_load(instance: Instance) -> np.ndarray:  # type: ignore[type-arg]
+def shortest_path_load(instance: Instance) -> FloatArray:
     """What each channel would carry if nothing were limited, shape (E,)."""
     paths = ShortestPaths(instance)
     load = np.zeros(len(instance.capacity))

@@ -105,6 +105,7 @@ def minimise(
         if on_progress is not None:
             on_progress(event.data_out.mip_primal_bound, event.data_out.mip_dual_bound)
         if watch.over():
+            assert event.data_in is not None
             event.data_in.user_interrupt = True
 
     solver.cbMipInterrupt.subscribe(look)

@@ -90,7 +90,7 @@ def decode(data: bytes) -> Instance:
             raise InstanceError(f"version: {version}: {VERSION} wanted")
         file = msgspec.json.decode(data, type=InstanceFile)
     except msgspec.DecodeError as error:
-        raise InstanceError(_one_line(error)) from None
+        raise InstanceError(one_line(error)) from None
     except RecursionError:
         raise InstanceError("nested too deeply: an instance wanted") from None
     return build(file)
@@ -343,17 +343,18 @@ def _known(number: dict[str, int], name: str, where: str) -> int:
 def _check_quantity(where: str, value: float, *, above_zero: bool = False) -> None:
     least = "above 0" if above_zero else "0 or more"
     if not (0 <= value <= QUANTITY_MAX) or (above_zero and value == 0):
-        raise InstanceError(f"{where}: {value:g}: a number {least}, at most {QUANTITY_MAX:g} wanted")
+        raise InstanceError(
+            f"{where}: {value:g}: a number {least}, at most {QUANTITY_MAX:g} wanted"
+        )
 
 
 def _short(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:37] + "...")
 
 
-def _one_line(error: msgspec.DecodeError) -> str:
+def one_line(error: msgspec.DecodeError) -> str:
     """``Expected `int`, got `str` - at `$.nodes[0].x``` as ``nodes[0].x: Expected ...``."""
     text = " ".join(str(error).split())
     if found := re.fullmatch(r"(.*) - at `\$\.?(.*)`", text):
         return f"{found[2] or 'file'}: {found[1]}"
     return text
-

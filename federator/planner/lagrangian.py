@@ -1,9 +1,10 @@
 """The Lagrangian matheuristic: prices on narrow links, a proven bound, answers that always fit.
 
-Like toll roads: each channel asks a toll per unit of rate; topics choose their way by cost and toll;
-tolls rise where too much comes and fall where little does. What topics pay at any tolls, less what
-the channels could earn, is a bound (``relaxation``); tolls also say who should yield, which guides
-repair (``local_search``); and every tree seen on the way competes in a last selection (``pool``).
+Like toll roads: each channel asks a toll per unit of rate; topics choose their way by cost and
+toll; tolls rise where too much comes and fall where little does. What topics pay at any tolls, less
+what the channels could earn, is a bound (``relaxation``); tolls also say who should yield, which
+guides repair (``local_search``); and every tree seen on the way competes in a last selection
+(``pool``).
 
 Small instances get fitted shares, many rounds, and the pool. Large ones get equal shares and a
 handful of rounds: one round of 1,000 topics on 10,000 nodes is 1,000 runs of Dijkstra, some 2 s.
@@ -100,7 +101,7 @@ class _Search:
         self.finder = TreeFinder(instance, self.paths, self.pool) if self.pool else None
         self.rule = steps.make(rule)
         self.best_cost = self.bench.total()
-        self.best = (self.bench.routing(), self.bench.cost.copy())
+        self.best: tuple[Routing, FloatArray] = (self.bench.routing(), self.bench.cost.copy())
         self.bound = -math.inf
         self.ideal = np.zeros(instance.topics)
         self.trace: list[float] = []
@@ -217,9 +218,7 @@ class _Search:
             priced = pool.price(seed=self.seed, watch=self.watch)
         if priced is None:
             return
-        chosen = pool.combine(
-            priced, best_cost=self.best_cost, seed=self.seed, watch=self.watch
-        )
+        chosen = pool.combine(priced, best_cost=self.best_cost, seed=self.seed, watch=self.watch)
         if chosen is None or sum(cost for _, cost in chosen) >= self.best_cost - 1e-6:
             return
         costs = np.array([cost for _, cost in chosen])

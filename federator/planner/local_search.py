@@ -1,8 +1,8 @@
 """Repair and local search on a workbench. Always feasible: a request without room stays unmet.
 
 Three moves, from cheap to dear: every topic answers all others best (``settle``); a topic pushes
-those out of its way who stand in it, and they look for another one (``push``); some topics are taken
-out at random and put back in another order (``shuffle``).
+those out of its way who stand in it, and they look for another one (``push``); some topics are
+taken out at random and put back in another order (``shuffle``).
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """The paper's split of F1 into one small programme per node, (8)-(19).
 
 Sinks first: each chooses by which of its incoming arcs each topic shall come, at least cost and
-within its links' capacities, or not at all. That makes demands of the brokers above, which choose in
-turn, "provided that routing decisions can be enforced downpath", until publishers are reached. A
+within its links' capacities, or not at all. That makes demands of the brokers above, which choose
+in turn, "provided that routing decisions can be enforced downpath", until publishers are reached. A
 broker that finds no way for a demand refuses it, and whoever asked has to choose again without that
 arc; each refusal bars one arc for one topic for good, so this ends.
 
@@ -33,9 +33,7 @@ def solve(instance: Instance, *, seed: int = 0, watch: Watch = UNWATCHED) -> Out
     split = _Split(instance, seed, watch)
     stopped = split.run()
     routing = prune(instance, from_arcs([list(feeds.values()) for feeds in split.feed]))
-    return outcome(
-        instance, routing, method="split", stopped=stopped, iterations=split.programmes
-    )
+    return outcome(instance, routing, method="split", stopped=stopped, iterations=split.programmes)
 
 
 class _Split:
@@ -56,7 +54,9 @@ class _Split:
 
     def run(self) -> str:
         """Why it ended."""
-        for topic, node in zip(self.instance.request_topic, self.instance.request_node, strict=True):
+        for topic, node in zip(
+            self.instance.request_topic, self.instance.request_node, strict=True
+        ):
             self._ask(int(node), int(topic))
         while self.queue:
             if self.watch.over():

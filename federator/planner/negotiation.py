@@ -1,9 +1,9 @@
 """Negotiated congestion: everybody may overload a link, but it gets dearer until enough give way.
 
-Where room is scarce, putting topics in one after the other leaves the last ones out. Here each topic
-in turn is taken out and put back where it is cheapest, overloads included, which cost more from
-round to round: a **present** charge for what would now be too much, and a **lasting** one for what
-has been too much before. Topics with an alternative leave first. From the second round on only
+Where room is scarce, putting topics in one after the other leaves the last ones out. Here each
+topic in turn is taken out and put back where it is cheapest, overloads included, which cost more
+from round to round: a **present** charge for what would now be too much, and a **lasting** one for
+what has been too much before. Topics with an alternative leave first. From the second round on only
 those move that share an overloaded channel.
 
 Source: L. McMurchie, C. Ebeling, "PathFinder: a negotiation-based performance-driven router for

@@ -62,7 +62,9 @@ class TreePool:
 
     def price(self, *, seed: int, watch: Watch) -> Priced | None:
         """Solve the linear relaxation of the choice; None when time is over."""
-        columns = [(topic, *tree) for topic, trees in enumerate(self._trees) for tree in trees.values()]
+        columns = [
+            (topic, *tree) for topic, trees in enumerate(self._trees) for tree in trees.values()
+        ]
         model = self._model(columns, whole=False)
         answer = minimise(model, seed=seed, watch=watch)
         if answer.values is None or not answer.optimal:

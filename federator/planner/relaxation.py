@@ -2,8 +2,8 @@
 
 One price per channel (reading (f)). The relaxed problem asks, topic by topic, for the tree that is
 cheapest when its requests pay ``cost`` along their paths and the topic pays ``price * rate`` once
-for each arc: a Steiner problem, which the paper's Dijkstra overestimates (reading (g)). Letting each
-request pay a **share** of ``price * rate`` gives a value that never exceeds it, as long as the
+for each arc: a Steiner problem, which the paper's Dijkstra overestimates (reading (g)). Letting
+each request pay a **share** of ``price * rate`` gives a value that never exceeds it, as long as the
 shares of one arc add up to 1 at most over the requests of a topic: whoever uses an arc pays no more
 together than the arc's price. So
 
@@ -80,7 +80,7 @@ class Relaxation:
         layers = len(self._topic_of)
         chunk = max(1, CHUNK_NODES // instance.nodes)
         value = np.empty(instance.requests)
-        load = np.zeros(len(instance.capacity))
+        load = np.zeros(len(instance.capacity), dtype=np.float64)
         toll = prices[instance.channel]
         if self._fitted:
             self._usage *= HABIT
@@ -90,7 +90,7 @@ class Relaxation:
             self._solve_part(first, min(first + chunk, layers), toll, value, load)
         if self._fitted:
             self._fit()
-        topic_value = np.bincount(instance.request_topic, value, minlength=instance.topics)
+        topic_value = np.add.reduceat(value, instance.first_request[:-1])
         bound = float(value.sum() - prices @ instance.capacity)
         return Relaxed(bound, load - instance.capacity, topic_value)
 

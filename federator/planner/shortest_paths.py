@@ -11,10 +11,14 @@ An arc of infinite length is not there.
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 
 from federator.planner.instance import FloatArray, Instance, IntArray
+
+Index32Array = npt.NDArray[np.int32]
+"""What scipy's graphs are indexed with."""
 
 CHUNK_NODES = 20_000
 """Nodes in one call of Dijkstra."""
@@ -45,7 +49,7 @@ class ShortestPaths:
         counts = np.bincount(instance.tail, minlength=self.nodes)
         self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
         self._keys = (instance.tail[self._order] * self.nodes + self._head).astype(np.int64)
-        self._layouts: dict[int, tuple[IntArray, IntArray]] = {}
+        self._layouts: dict[int, tuple[Index32Array, Index32Array]] = {}
 
     def trees(self, lengths: FloatArray, sources: IntArray) -> Trees:
         """Shortest path trees, layer by layer.
@@ -82,7 +86,7 @@ class ShortestPaths:
         shape = (layers, self.nodes)
         return Trees(distance.reshape(shape), before.reshape(shape) - offset[:, None])
 
-    def _layout(self, layers: int) -> tuple[IntArray, IntArray]:
+    def _layout(self, layers: int) -> tuple[Index32Array, Index32Array]:
         """Row starts and columns of a graph of ``layers`` copies."""
         if layers not in self._layouts:
             offset = np.arange(layers, dtype=np.int32)[:, None]

@@ -106,4 +106,5 @@ class DistanceOverGradients:
         if self._squares == 0:
             return prices
         self._far = max(self._far, float(np.linalg.norm(prices - self._start)))
-        return np.maximum(0.0, prices + self._far / np.sqrt(self._squares) * uphill)
+        moved: FloatArray = prices + self._far / np.sqrt(self._squares) * uphill
+        return np.maximum(0.0, moved)

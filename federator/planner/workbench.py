@@ -1,9 +1,9 @@
 """A routing under construction: topics are taken out, and put back by the best path that is left.
 
-With every other topic in place, the arcs with room for a topic are known, and the shortest path tree
-among them is the topic's **best** answer under F1's cost: a tree carries its topic once, so it fits
-if each of its arcs does. That makes one call of Dijkstra an exact move, on which repair and local
-search are built.
+With every other topic in place, the arcs with room for a topic are known, and the shortest path
+tree among them is the topic's **best** answer under F1's cost: a tree carries its topic once, so it
+fits if each of its arcs does. That makes one call of Dijkstra an exact move, on which repair and
+local search are built.
 """
 
 import numpy as np
@@ -32,7 +32,11 @@ class Workbench:
             instance.request_node[instance.requests_of(k)] for k in range(instance.topics)
         ]
         self._layers = [np.zeros(len(targets), dtype=np.intp) for targets in self._targets]
-        self.cost = instance.fan_out * instance.unmet_penalty
+        self.cost = self._unserved()
+
+    def _unserved(self) -> FloatArray:
+        """What topics cost that are out."""
+        return self.instance.fan_out.astype(np.float64) * self.instance.unmet_penalty
 
     def total(self) -> float:
         """Cost of the whole routing."""
@@ -46,7 +50,7 @@ class Workbench:
         """Take everything out."""
         self.room = self.instance.capacity.copy()
         self.arcs = [_NOTHING] * self.instance.topics
-        self.cost = self.instance.fan_out * self.instance.unmet_penalty
+        self.cost = self._unserved()
 
     def remove(self, topic: int) -> tuple[IntArray, float]:
         """Take ``topic`` out; what ``put`` needs to put it back."""

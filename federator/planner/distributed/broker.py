@@ -2,9 +2,9 @@
 
 Routes spread as core announcements do: the publisher numbers them, and a broker passes on what is
 newer, or cheaper under the same number. While one number lasts a broker's own lengths are frozen
-and its cost only falls, so following costs downhill never leads in a circle. Some time after a number
-was first heard, the broker makes the best neighbour its parent; if it has clients or children for
-the topic it asks the parent to be fed.
+and its cost only falls, so following costs downhill never leads in a circle. Some time after a
+number was first heard, the broker makes the best neighbour its parent; if it has clients or
+children for the topic it asks the parent to be fed.
 
 Two things keep the whole from oscillating: topics take turns, so that few choose at a time by the
 same prices; and the arc that feeds a broker now looks a little shorter than it is.
@@ -104,7 +104,9 @@ class Broker:
         """Close the books of the last round."""
         self.round = round_
         for state in self.topics.values():
-            for child in [c for c, asked in state.children.items() if round_ - asked > LEASE_ROUNDS]:
+            for child in [
+                c for c, asked in state.children.items() if round_ - asked > LEASE_ROUNDS
+            ]:
                 del state.children[child]
         for channel in self.owned.values():
             channel.end_round(round_, self.rates)
@@ -156,9 +158,7 @@ class Broker:
             if owned is not None:
                 price = owned.price(self.rates)
             used = fed and neighbour == state.parent
-            toll = charge(
-                price, capacity=link.capacity, rate=self.rates[topic], carried=used
-            )
+            toll = charge(price, capacity=link.capacity, rate=self.rates[topic], carried=used)
             length = link.cost + toll + 1e-9
             state.lengths[neighbour] = length * (1 - LOYALTY) if used else length
 

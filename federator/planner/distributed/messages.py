@@ -1,4 +1,4 @@
-"""What brokers tell their neighbours. All of it is soft: what is lost is made good by what follows."""
+"""What brokers tell their neighbours. All is soft: what is lost is made good by what follows."""
 
 from dataclasses import dataclass
 

@@ -1,0 +1,16 @@
+"""The verbs of ``federator plan``."""
+
+import click
+
+from federator.cli.planning.compare import compare
+from federator.cli.planning.generate import generate
+from federator.cli.planning.solve import draw, solve
+
+
+@click.group(name="plan")
+def command() -> None:
+    """Plan routes under limited bandwidth: who carries what, so that most get what they want."""
+
+
+for verb in (solve, generate, compare, draw):
+    command.add_command(verb)

@@ -1,0 +1,61 @@
+"""Reading and writing instances; the one place that names the file in an error."""
+
+from pathlib import Path
+
+import click
+
+from federator.errors import ConfigError, InstanceError
+from federator.planner import instance_file
+from federator.planner.instance import Instance
+
+NO_INPUT, CANNOT_CREATE, NO_PERMISSION = 66, 73, 77
+"""Exit codes of ``sysexits.h``."""
+
+
+def read(path: Path) -> Instance:
+    """The instance in ``path``.
+
+    Raises:
+        ConfigError: What to mend.
+    """
+    try:
+        return instance_file.decode(read_bytes(path))
+    except InstanceError as error:
+        raise InstanceError(f"{path}: {error}") from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """What ``path`` holds, unless that is too much to be meant.
+
+    Raises:
+        ConfigError: It is too large, or cannot be read.
+    """
+    most = instance_file.FILE_BYTES_MAX
+    try:
+        size = path.stat().st_size
+        if size > most:
+            raise InstanceError(f"{path}: {size} bytes: at most {most} wanted")
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file", exit_code=NO_INPUT) from None
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}", exit_code=NO_PERMISSION) from None
+    if len(data) > most:
+        raise InstanceError(f"{path}: more than {most} bytes: at most that wanted")
+    return data
+
+
+def write(path: Path | None, text: str) -> None:
+    """To ``path``, or to standard output.
+
+    Raises:
+        ConfigError: It cannot be written.
+    """
+    if path is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}", exit_code=CANNOT_CREATE) from None

@@ -1,0 +1,177 @@
+"""``federator plan solve`` and ``federator plan draw``."""
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from federator.cli.options import columns
+from federator.cli.planning.files import read, write
+from federator.cli.planning.watching import interruption, watch
+from federator.planner import exact, lagrangian
+from federator.planner.drawing import copies, idle, svg
+from federator.planner.instance import Instance
+from federator.planner.methods import Method
+from federator.planner.methods import solve as solve_by
+from federator.planner.outcome import Outcome
+from federator.planner.steps import Rule
+from federator.planner.watch import Watch
+
+INTERRUPTED = 130
+TIME_LIMIT_S = 600.0
+
+_file = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command()
+@click.argument("instance", type=_file)
+@click.option(
+    "--method",
+    type=click.Choice([m.value for m in Method]),
+    default="lagrangian",
+    show_default=True,
+)
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+@click.option(
+    "--time-limit",
+    "time_limit_s",
+    type=click.FloatRange(0.01),
+    default=TIME_LIMIT_S,
+    show_default=True,
+    help="Seconds.",
+)
+@click.option(
+    "--steps",
+    type=click.Choice([r.value for r in Rule]),
+    default="polyak",
+    show_default=True,
+    help="How prices move (lagrangian).",
+)
+@click.option("--duplications-max", type=click.IntRange(1), help="Copies one broker may send (f2).")
+@click.option("--draw", "picture", type=_file, help="Write the answer as SVG too.")
+@click.option("--json", "as_json", is_flag=True, help="The whole answer as JSON.")
+def solve(
+    instance: Path,
+    method: str,
+    seed: int,
+    time_limit_s: float,
+    steps: str,
+    duplications_max: int | None,
+    picture: Path | None,
+    as_json: bool,
+) -> int:
+    """Solve INSTANCE. Ctrl-C gives the best so far, with what is proven about it."""
+    problem = read(instance)
+    with (
+        interruption() as noted,
+        watch(method, time_limit_s=time_limit_s, noted=noted, quiet=as_json) as watching,
+    ):
+        outcome = _solve(problem, Method(method), seed, Rule(steps), duplications_max, watching)
+        seconds = time.monotonic() - watching.started_s
+    if picture is not None:
+        write(picture, svg(problem, outcome))
+    if as_json:
+        click.echo(json.dumps(as_dict(problem, outcome, seconds)))
+    else:
+        _print(problem, outcome, seconds)
+    return INTERRUPTED if noted.happened else 0
+
+
+@click.command()
+@click.argument("instance", type=_file)
+@click.option("-o", "--output", type=_file, help="SVG file. [standard output]")
+@click.option(
+    "--method",
+    type=click.Choice([m.value for m in Method]),
+    default="lagrangian",
+    show_default=True,
+)
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+@click.option(
+    "--time-limit",
+    "time_limit_s",
+    type=click.FloatRange(0.01),
+    default=TIME_LIMIT_S,
+    show_default=True,
+    help="Seconds.",
+)
+def draw(instance: Path, output: Path | None, method: str, seed: int, time_limit_s: float) -> None:
+    """Solve INSTANCE and draw the answer: loads, copies, idle brokers, unmet requests."""
+    problem = read(instance)
+    with (
+        interruption() as noted,
+        watch(method, time_limit_s=time_limit_s, noted=noted, quiet=False) as watching,
+    ):
+        outcome = solve_by(Method(method), problem, seed=seed, watch=watching)
+    write(output, svg(problem, outcome))
+
+
+def _solve(
+    problem: Instance,
+    method: Method,
+    seed: int,
+    rule: Rule,
+    duplications_max: int | None,
+    watching: Watch,
+) -> Outcome:
+    if method is Method.LAGRANGIAN:
+        return lagrangian.solve(problem, rule=rule, seed=seed, watch=watching)
+    if method is Method.F2:
+        return exact.solve_f2(problem, duplications_max=duplications_max, seed=seed, watch=watching)
+    return solve_by(method, problem, seed=seed, watch=watching)
+
+
+def as_dict(problem: Instance, outcome: Outcome, seconds: float) -> dict[str, Any]:
+    """The answer by names, for machines. A bound that is not there is null."""
+    bound = outcome.lower_bound
+    unmet = [int(request) for request in (~outcome.account.met).nonzero()[0]]
+    return {
+        "instance": problem.name,
+        "method": outcome.method,
+        "cost": outcome.cost,
+        "path_cost": outcome.account.path_cost,
+        "arc_cost": outcome.account.arc_cost,
+        "lower_bound": bound if math.isfinite(bound) else None,
+        "gap": outcome.gap if math.isfinite(bound) else None,
+        "proven": outcome.proven,
+        "stopped": outcome.stopped,
+        "seconds": round(seconds, 3),
+        "unmet": [
+            {
+                "topic": problem.topic_names[problem.request_topic[request]],
+                "subscriber": problem.names[problem.request_node[request]],
+            }
+            for request in unmet
+        ],
+        "idle": [problem.names[node] for node in idle(problem, outcome)],
+        "routes": {
+            problem.topic_names[topic]: [
+                [problem.names[problem.tail[arc]], problem.names[problem.head[arc]]] for arc in arcs
+            ]
+            for topic, arcs in enumerate(outcome.routing.arcs)
+        },
+    }
+
+
+def _print(problem: Instance, outcome: Outcome, seconds: float) -> None:
+    bound, gap = "none", "unknown"
+    if math.isfinite(outcome.lower_bound):
+        bound, gap = f"{outcome.lower_bound:g}", f"{outcome.gap:.2%}"
+    shares = outcome.account.load / problem.capacity
+    rows: list[tuple[str, object]] = [
+        ("instance", problem.name or "unnamed"),
+        ("method", f"{outcome.method} ({outcome.stopped}, {seconds:.2f} s)"),
+        ("cost", f"{outcome.cost:g}"),
+        ("bound", bound),
+        ("gap", f"{gap}{', proven optimal' if outcome.proven else ''}"),
+        ("unmet", f"{outcome.unmet} of {problem.requests} requests"),
+        ("paths", f"{outcome.account.path_cost:g} (F1: an arc once per request)"),
+        ("arcs", f"{outcome.account.arc_cost:g} (F2: an arc once per topic)"),
+        ("fullest link", f"{shares.max():.0%}"),
+        ("copies", f"{copies(problem, outcome).sum():.0f}"),
+        ("idle brokers", len(idle(problem, outcome))),
+    ]
+    click.echo("\n".join(columns(rows)))

@@ -1,0 +1,46 @@
+"""Networks that exist: SNDlib's and the Topology Zoo's graphs, from the package ``topohub``.
+
+Brokers stand where the network has nodes; a link costs its length in units of ``KM_PER_COST``,
+rounded up. Traffic and capacities are drawn as in ``generators``.
+"""
+
+import math
+
+import numpy as np
+import topohub
+
+from federator.errors import InstanceError
+from federator.planner.generators import federation
+from federator.planner.instance import Instance
+
+KM_PER_COST = 50.0
+
+
+def named(name: str, *, topics: int, fan_out: int, seed: int, tightness: float = 0.9) -> Instance:
+    """The network ``name``, such as ``sndlib/germany50`` or ``topozoo/Geant2012``.
+
+    Raises:
+        InstanceError: When there is none of that name.
+    """
+    try:
+        graph = topohub.get(name)
+    except (KeyError, ValueError, OSError):
+        wanted = "one of topohub's, such as sndlib/germany50, wanted"
+        raise InstanceError(f"topology: {name!r}: {wanted}") from None
+    number = {node["id"]: i for i, node in enumerate(graph["nodes"])}
+    places = [(float(node["pos"][0]), -float(node["pos"][1])) for node in graph["nodes"]]
+    costs: dict[tuple[int, int], float] = {}
+    for edge in graph["edges"]:
+        a, b = sorted((number[edge["source"]], number[edge["target"]]))
+        if a != b:
+            costs[a, b] = float(max(1, math.ceil(float(edge["dist"]) / KM_PER_COST)))
+    return federation(
+        f"{name}-{seed}",
+        places,
+        sorted(costs),
+        topics=topics,
+        fan_out=fan_out,
+        rng=np.random.default_rng(seed),
+        tightness=tightness,
+        costs=[costs[edge] for edge in sorted(costs)],
+    )
