@@ -113,7 +113,7 @@ def _file(data: bytes, kind: type[_File], what: str) -> _File:
         raise InstanceError(f"{what}: {len(data)} bytes: at most {FILE_BYTES_MAX} wanted")
     try:
         file = msgspec.json.decode(data, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InstanceError(f"{what}: {one_line(error)}") from None
     except RecursionError:
         raise InstanceError(f"{what}: nested too deeply") from None

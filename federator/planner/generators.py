@@ -11,6 +11,7 @@ one after the other, and where one finds no room left, the links of its cheapest
 """
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -71,15 +72,12 @@ def table1(size: Size, *, seed: int, tightness: float = 0.75) -> Instance:
     asked = _ask(size, rng)
     spare = size.arcs - 2 * len(edges) - size.topics - size.subscribers
     spare -= sum(map(len, asked))
-    while spare < 0:  # too many requests for so few arcs: the topics that ask most ask less
-        topic = max(range(len(asked)), key=lambda k: len(asked[k]))
-        if len(asked[topic]) > 1:
-            asked[topic].pop()
-        elif len(edges) >= size.brokers > 2:
+    while spare < 0:  # too many requests for so few arcs
+        if not _ask_less(asked):
+            if not len(edges) >= size.brokers > 2:
+                raise InstanceError(f"{size.name}: {size.arcs} arcs: more wanted")
             edges.pop()  # a ring becomes a line
             spare += 1
-        else:
-            raise InstanceError(f"{size.name}: {size.arcs} arcs: more wanted")
         spare += 1
     absent = [
         (a, b)
@@ -139,6 +137,17 @@ def _ask(size: Size, rng: np.random.Generator) -> list[list[int]]:
         rng.shuffle(order)
         lists.append(order)
     return lists
+
+
+def _ask_less(asked: list[list[int]]) -> bool:
+    """Drop a request of the topic that has most, if topic and subscriber both keep another."""
+    times = Counter(sink for sinks in asked for sink in sinks)
+    for sinks in sorted(asked, key=len, reverse=True):
+        spared = [sink for sink in sinks if times[sink] > 1]
+        if len(sinks) > 1 and spared:
+            sinks.remove(spared[-1])
+            return True
+    return False
 
 
 def _attach(

@@ -89,7 +89,7 @@ def decode(data: bytes) -> Instance:
         if version != VERSION:
             raise InstanceError(f"version: {version}: {VERSION} wanted")
         file = msgspec.json.decode(data, type=InstanceFile)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InstanceError(one_line(error)) from None
     except RecursionError:
         raise InstanceError("nested too deeply: an instance wanted") from None
@@ -319,10 +319,12 @@ def _check_counts(file: InstanceFile) -> None:
         ("nodes", len(file.nodes), NODES_MAX),
         ("links", len(file.links), LINKS_MAX),
         ("topics", len(file.topics), REQUESTS_MAX),
-        ("topics[].subscribers", sum(len(t.subscribers) for t in file.topics), REQUESTS_MAX),
     ):
         if not 1 <= count <= most:
             raise InstanceError(f"{key}: {count} of them: 1 to {most} wanted")
+    requests = sum(len(topic.subscribers) for topic in file.topics)
+    if requests > REQUESTS_MAX:
+        raise InstanceError(f"topics: {requests} subscribers: at most {REQUESTS_MAX} wanted")
 
 
 def _number_nodes(nodes: Sequence[NodeEntry]) -> dict[str, int]:
@@ -352,7 +354,7 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:37] + "...")
 
 
-def one_line(error: msgspec.DecodeError) -> str:
+def one_line(error: Exception) -> str:
     """``Expected `int`, got `str` - at `$.nodes[0].x``` as ``nodes[0].x: Expected ...``."""
     text = " ".join(str(error).split())
     if found := re.fullmatch(r"(.*) - at `\$\.?(.*)`", text):

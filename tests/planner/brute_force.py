@@ -14,7 +14,9 @@ def tiny(seed):
     brokers = [f"b{i}" for i in range(4)]
     pairs = [(a, b) for a in range(4) for b in range(a + 1, 4)]
     ring = [(0, 1), (1, 2), (2, 3), (0, 3)]
-    chosen = ring[: int(rng.integers(3, 5))] + [p for p in pairs if p not in ring][: rng.integers(3)]
+    chosen = (
+        ring[: int(rng.integers(3, 5))] + [p for p in pairs if p not in ring][: rng.integers(3)]
+    )
     links = [
         LinkEntry(f"b{a}", f"b{b}", float(rng.integers(1, 6)), cost=float(rng.integers(0, 9)))
         for a, b in chosen
@@ -64,9 +66,9 @@ def _trees(instance, topic, by_arcs):
         unmet = sum(path is None for path in paths) * instance.unmet_penalty
         counted = list(arcs) if by_arcs else [a for path in paths for a in path or ()]
         cost = float(instance.cost[counted].sum()) + unmet
-        load = np.bincount(
-            instance.channel[list(arcs)], minlength=len(instance.capacity)
-        ) * float(instance.rate[topic])
+        load = np.bincount(instance.channel[list(arcs)], minlength=len(instance.capacity)) * float(
+            instance.rate[topic]
+        )
         if by_arcs and not _one_start(instance, topic, arcs):
             continue
         key = load.tobytes()

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -78,7 +79,7 @@ def compare(
                     _run(group, problem, method, what, seed, time_limit_s, noted, quiet=as_json)
                 )
                 if as_json:
-                    click.echo(json.dumps(asdict(runs[-1]) | {"lower_bound": _bound(runs[-1])}))
+                    click.echo(json.dumps(_finite(asdict(runs[-1]))))
     summaries = summarise(runs)
     if as_json:
         click.echo(json.dumps([asdict(summary) for summary in summaries]))
@@ -87,8 +88,12 @@ def compare(
     return INTERRUPTED if noted.happened else 0
 
 
-def _bound(run: Run) -> float | None:
-    return run.lower_bound if math.isfinite(run.lower_bound) else None
+def _finite(values: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no infinity: null."""
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in values.items()
+    }
 
 
 def _paper(seeds: int, sizes: Sequence[str]) -> Iterator[tuple[str, Instance]]:

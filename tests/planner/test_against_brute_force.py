@@ -1,0 +1,57 @@
+"""Solvers against looking at everything."""
+
+import pytest
+
+from federator.planner import annealing, exact, greedy, lagrangian, local_split, steps
+from tests.planner.brute_force import optimum, tiny
+
+INSTANCES = 1_000
+CHUNKS = 10
+EXACT_SEEDS = range(150)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_no_bound_of_the_relaxation_exceeds_the_optimum(chunk):
+    reached = 0
+    for seed in range(chunk * INSTANCES // CHUNKS, (chunk + 1) * INSTANCES // CHUNKS):
+        instance = tiny(seed)
+        best = optimum(instance)
+        rule = steps.Rule.POLYAK if seed % 2 else steps.Rule.DOG
+
+        outcome = lagrangian.solve(instance, rule=rule, seed=seed)
+
+        assert max(outcome.trace) <= best + 1e-6, seed
+        assert outcome.lower_bound <= best + 1e-6 <= outcome.cost + 2e-6, seed
+        reached += outcome.cost <= best + 1e-6
+    assert reached >= 0.95 * INSTANCES / CHUNKS
+
+
+def test_f1_is_solved_to_the_optimum():
+    for seed in EXACT_SEEDS:
+        instance = tiny(seed)
+
+        outcome = exact.solve_f1(instance)
+
+        assert outcome.cost == pytest.approx(optimum(instance)), seed
+        assert outcome.proven, seed
+
+
+def test_f2_is_solved_to_the_optimum():
+    for seed in EXACT_SEEDS:
+        instance = tiny(seed)
+
+        outcome = exact.solve_f2(instance)
+
+        assert outcome.cost == pytest.approx(optimum(instance, by_arcs=True)), seed
+        assert outcome.proven, seed
+
+
+@pytest.mark.parametrize("method", [greedy, annealing, local_split])
+def test_reference_methods_never_undercut_the_optimum_and_prove_nothing(method):
+    for seed in range(20):
+        instance = tiny(seed)
+
+        outcome = method.solve(instance)
+
+        assert outcome.cost >= optimum(instance) - 1e-6, seed
+        assert outcome.lower_bound == float("-inf")
