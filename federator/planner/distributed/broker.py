@@ -7,7 +7,8 @@ number was first heard, the broker makes the best neighbour its parent; if it ha
 children for the topic it asks the parent to be fed.
 
 Two things keep the whole from oscillating: topics take turns, so that few choose at a time by the
-same prices; and the arc that feeds a broker now looks a little shorter than it is.
+same prices; and the arc that feeds a broker now looks shorter than it is, the more so the more
+often the broker has moved.
 """
 
 import math
@@ -17,7 +18,10 @@ from federator.planner.distributed.channels import LEASE_ROUNDS, Channel, charge
 from federator.planner.distributed.messages import Announcement, Joins, Price, Route
 
 LOYALTY = 0.02
-"""Share by which the arc in use looks shorter."""
+"""Share by which the arc in use looks shorter, at first."""
+LOYALTY_GROWTH = 1.3
+"""By each move: whoever has moved often moves only when it must."""
+LOYALTY_MAX = 0.5
 SMOOTHING = 0.15
 """Weight of the newest measurement of a rate."""
 NO_PRICE = Price(0.0, 0.0, 0.0)
@@ -50,6 +54,7 @@ class TopicState:
         cost: Best way under ``seq``.
         best: The neighbour it leads over.
         parent: Who feeds us, or would.
+        loyalty: To the parent, as a share of its arc's length.
         children: Neighbours that we feed, and the round in which they last asked.
     """
 
@@ -58,6 +63,7 @@ class TopicState:
     cost: float = math.inf
     best: int | None = None
     parent: int | None = None
+    loyalty: float = LOYALTY
     children: dict[int, int] = field(default_factory=dict)
 
 
@@ -160,7 +166,7 @@ class Broker:
             used = fed and neighbour == state.parent
             toll = charge(price, capacity=link.capacity, rate=self.rates[topic], carried=used)
             length = link.cost + toll + 1e-9
-            state.lengths[neighbour] = length * (1 - LOYALTY) if used else length
+            state.lengths[neighbour] = length * (1 - state.loyalty) if used else length
 
     def choose(self, topic: int) -> dict[int, Joins]:
         """Make the best neighbour the parent: whom to ask, if that is somebody new."""
@@ -171,6 +177,7 @@ class Broker:
         if not self.needs(topic):
             return {}
         self.moves += 1
+        state.loyalty = min(LOYALTY_MAX, state.loyalty * LOYALTY_GROWTH)
         if before is not None:
             self._release(topic, before)
         asked = {state.parent: self._ask(state.parent, {topic})}

@@ -29,15 +29,17 @@ ROUND_MS = 5_000
 """As core announcements, whose interval this is."""
 GAP_MS = 5
 """Changes of so long are told together."""
-CHOOSE_MS = 600
+CHOOSE_MS = 400
 """After the first word of a new number."""
-SPREAD_MS = 4_200
+AGAIN_MS = 60
+"""After which everything is said a second time, as it stands then: most losses do no harm."""
+SPREAD_MS = 4_400
 """Of a round, over which the numbers of different topics are spread."""
 GOLDEN = 0.6180339887
 """Multiples of it, modulo one, lie evenly: topics choose one after the other, not together."""
 ASK_MS = 4_800
 """Into a round, when everybody repeats what it needs."""
-TURNS = 4
+TURNS = 6
 """Rounds from one turn of a topic to its next."""
 
 
@@ -165,7 +167,7 @@ class World:
             broker.begin_round(round_)
             turn = {t for t in broker.published if round_ == 0 or (t + round_) % TURNS == 0}
             for topic in sorted(turn):
-                slot = int(SPREAD_MS * (topic * GOLDEN % 1.0))
+                slot = int(SPREAD_MS * (topic // TURNS * GOLDEN % 1.0))
                 self._at(self.now_ms + slot, self._number, broker, topic)
             self._at(self.now_ms + ASK_MS + self.rng.randrange(50), self._repeat, broker)
 
@@ -184,6 +186,10 @@ class World:
 
     def _flush(self, broker: Broker) -> None:
         topics = self._unsent.pop(broker.id)
+        self._tell_all(broker, topics)
+        self._at(self.now_ms + AGAIN_MS, self._tell_all, broker, topics)
+
+    def _tell_all(self, broker: Broker, topics: set[int]) -> None:
         for neighbour in sorted(broker.out_arcs):
             self._send(broker.id, neighbour, broker.announcement(topics, neighbour))
 
@@ -193,6 +199,10 @@ class World:
     def _ask(self, joins: dict[int, Joins]) -> None:
         for neighbour, message in joins.items():
             self._send(message.sender, neighbour, message)
+            self._at(self.now_ms + AGAIN_MS, self._ask_again, message.sender, neighbour)
+
+    def _ask_again(self, sender: int, neighbour: int) -> None:
+        self._send(sender, neighbour, self.brokers[sender].joins(neighbour))
 
     def _send(self, sender: int, receiver: int, message: Message) -> None:
         """Lost, or there after a while; a link keeps the order of what goes over it."""
