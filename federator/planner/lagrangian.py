@@ -167,6 +167,9 @@ class _Search:
         if search.push_all(tries=self.effort.pushes):
             search.settle()
         self._keep()
+        if (self.bench.cost >= self.instance.unmet_penalty).any():
+            self._negotiate(prices)  # somebody is left out: one after the other will not do
+            search.remember_all()
 
     def _negotiate(self, prices: FloatArray) -> None:
         """From everybody's own choice at these prices to something that fits."""

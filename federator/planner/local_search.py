@@ -122,6 +122,11 @@ class LocalSearch:
         self._restore(undo)
         return False
 
+    def remember_all(self) -> None:
+        """Put every topic's tree into the pool."""
+        for topic in range(self.bench.instance.topics):
+            self._note(topic)
+
     def _restore(self, undo: dict[int, tuple[IntArray, float]]) -> None:
         for topic in undo:
             self.bench.remove(topic)

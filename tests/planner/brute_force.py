@@ -1,6 +1,7 @@
 """The same problem solved the stupid way, and small instances to solve so."""
 
 from itertools import product
+from typing import Literal
 
 import numpy as np
 
@@ -37,7 +38,7 @@ def tiny(seed):
         rate = float(rng.integers(1, 4))
         topics.append(TopicEntry(f"t{k}", rate, publisher, [others[i] for i in sorted(wanted)]))
     penalty = None if rng.random() < 0.7 else float(rng.integers(5, 30))
-    kind = "edge" if rng.random() < 0.5 else "arc"
+    kind: Literal["edge", "arc"] = "edge" if rng.random() < 0.5 else "arc"
     return build(InstanceFile(1, kind, nodes, links, topics, unmet_penalty=penalty))
 
 
@@ -57,7 +58,7 @@ def optimum(instance: Instance, *, by_arcs: bool = False) -> float:
 def _trees(instance, topic, by_arcs):
     """(load, cost) of every tree of ``topic``; of those with equal loads the cheapest."""
     wanted = instance.request_node[instance.requests_of(topic)].tolist()
-    found = {}
+    found: dict[bytes, tuple[np.ndarray, float]] = {}
     for paths in product(*[[None, *_paths(instance, topic, node)] for node in wanted]):
         arcs = set().union(*[path for path in paths if path is not None])
         heads = [int(instance.head[arc]) for arc in arcs]

@@ -19,7 +19,7 @@ from federator.planner.distributed.messages import Announcement, Joins, Price, R
 
 LOYALTY = 0.02
 """Share by which the arc in use looks shorter, at first."""
-LOYALTY_GROWTH = 1.3
+LOYALTY_GROWTH = 1.1
 """By each move: whoever has moved often moves only when it must."""
 LOYALTY_MAX = 0.5
 SMOOTHING = 0.15

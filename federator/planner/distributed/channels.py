@@ -15,7 +15,7 @@ PRESENT_FIRST = 0.5
 PRESENT_GROWTH = 1.1
 """By a round: whoever has a cheap way out leaves first, in the end everybody must."""
 PRESENT_MAX = 100.0
-RISE = .1
+RISE = 0.02
 """Added to the lasting charge by a round of overload."""
 FADE = 0.97
 """What a round without overload leaves of the lasting charge."""
