@@ -149,7 +149,7 @@ def test_a_wrong_command_line_is_64(arguments, capsys):
 def test_ctrl_c_gives_the_best_so_far_with_its_bound(method, tmp_path):
     path = tmp_path / "big.json"
     path.write_bytes(encode(generators.grid(30, 30, topics=150, fan_out=5, seed=0, tightness=0.8)))
-    command = [sys.executable, "-m", "federator.cli", "plan", "solve", str(path), "--json"]
+    command = [sys.executable, "-m", "federator", "plan", "solve", str(path), "--json"]
     with subprocess.Popen(
         [*command, "--method", method], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as child:
@@ -177,7 +177,7 @@ def test_without_the_extra_one_line_says_what_to_install(tmp_path):
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
 
     done = subprocess.run(
-        [sys.executable, "-m", "federator.cli", "plan", "--help"],
+        [sys.executable, "-m", "federator", "plan", "--help"],
         env=environment,
         capture_output=True,
         text=True,
