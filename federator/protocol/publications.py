@@ -99,6 +99,8 @@ class RunChecker:
 
 def variable_byte_integer(value: int) -> bytes:
     """The wire form of a length below 2**28."""
+    if 127 < value < 16_384:
+        return bytes((value & 127 | 128, value >> 7))
     encoded = bytearray()
     while value > 127:
         encoded.append(value & 127 | 128)

@@ -312,8 +312,7 @@ class DataPath:
             else:
                 field = self._topic_field
                 length = variable_byte_integer(len(field) + 1 + len(label) + size)
-                head = b"".join((b"\x30", length, field, b"\0", label))
-                taken = link.write_packets([head, *parts], 1)
+                taken = link.write_packets((b"\x30", length, field, b"\0", label, *parts), 1)
             if taken:
                 sent += count
                 self.counters.frames_out += 1

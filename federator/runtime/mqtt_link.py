@@ -302,7 +302,7 @@ class MqttLink:
             run, count = b"".join(short), len(short)
             if not short:
                 return False
-        if not pipe.send(run, urgent=urgent, publications=count):
+        if not pipe.send(run, urgent=urgent, at_once=True, publications=count):
             self._counters.publishes_dropped += count
             return False
         self._counters.publishes_out += count

@@ -64,6 +64,7 @@ class PacketTransport(asyncio.BufferedProtocol):
         self._needed = 0  # bytes that complete the first packet, as far as known
         self._transport: asyncio.Transport | None = None
         self._socket: socket.socket | None = None
+        self._direct: socket.socket | None = None  # the same, where no TLS stands in between
         self._paused = False
         self._resting = False
         self._tick = 0
@@ -154,6 +155,7 @@ class PacketTransport(asyncio.BufferedProtocol):
         *,
         urgent: bool = False,
         refusable: bool = True,
+        at_once: bool = False,
         publications: int = 0,
     ) -> bool:
         """Send ``data`` now or queue it; ``False`` when it was refused for want of room.
@@ -162,13 +164,17 @@ class PacketTransport(asyncio.BufferedProtocol):
             data: Must not change until it has left.
             urgent: Overtake what is queued as data.
             refusable: May be refused; otherwise the caller bounds it.
+            at_once: Do not wait for the end of the event loop's turn, in which it sends several
+                small packets with one call. Costs a call, saves the rest of the turn.
             publications: How many are lost when ``data`` is.
         """
         if self._transport is None or self._closing:
             return False
         if not self._paused and not self._data and not self._urgent:
             self.bytes_out += len(data)
-            self._transport.write(data)
+            sent = self._send_at_once(data) if at_once else 0
+            if sent < len(data):
+                self._transport.write(data[sent:] if sent else data)
             return True
         queue = self._urgent if urgent else self._data
         if queue.push(data, publications, refusable=refusable):
@@ -176,6 +182,17 @@ class PacketTransport(asyncio.BufferedProtocol):
         if not refusable:
             self.abort(LinkError("the broker sends but does not read"))
         return False
+
+    def _send_at_once(self, data: bytes | bytearray) -> int:
+        """Hand the kernel what it takes, unless the transport holds earlier bytes; the count."""
+        if self._direct is None or self._transport is None:
+            return 0
+        if self._transport.get_write_buffer_size():
+            return 0
+        try:
+            return self._direct.send(data, socket.MSG_DONTWAIT)
+        except OSError:  # full, or broken: the transport finds out and tells
+            return 0
 
     @property
     def queued_bytes(self) -> int:
@@ -221,6 +238,8 @@ class PacketTransport(asyncio.BufferedProtocol):
             # A socket of our own: the event loop's makes a new one for each option it sets.
             self._socket = socket.socket(fileno=os.dup(borrowed.fileno()))
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if transport.get_extra_info("sslcontext") is None:
+                self._direct = self._socket
         if self._closing:  # given up meanwhile
             self._transport.abort()
 
@@ -246,7 +265,7 @@ class PacketTransport(asyncio.BufferedProtocol):
     def _return_socket(self) -> None:
         if self._socket is not None:
             self._socket.close()
-            self._socket = None
+            self._socket = self._direct = None
 
     def close(self, last: bytes) -> None:
         """Send ``last`` after what the transport holds, then close."""
