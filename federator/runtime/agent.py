@@ -29,6 +29,7 @@ from federator.protocol.events import (
 from federator.protocol.forwarding import Forwarder
 from federator.protocol.messages import Bye
 from federator.protocol.node import Identity, Node
+from federator.protocol.rules import EdgeRules
 from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis
 from federator.runtime.control_traffic import ControlTraffic
 from federator.runtime.cover_subscriber import CoverSubscriber
@@ -66,7 +67,11 @@ class Agent:
         self.epoch = state.next_epoch()
         self.traffic = ControlTraffic(settings.federation)
         data = settings.data
-        self.forwarder = Forwarder(topic_cache_max=data.topic_cache_max)
+        rules = settings.rules
+        self.rules = EdgeRules(imports=rules.imports, exports=rules.exports, keep=rules.keep)
+        self.forwarder = Forwarder(
+            topic_cache_max=data.topic_cache_max, lets_out=self.rules.lets_out
+        )
         duplicates = DuplicateLog(
             window_bits=data.duplicate_window_bits, origins_max=data.origins_max
         )
@@ -212,7 +217,8 @@ class Agent:
 
     def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
         self.forwarder.widened = self.discovery.widened
-        self.handle(LocalFiltersChanged(added, removed))
+        announced = frozenset(filter(self.rules.announces, added))
+        self.handle(LocalFiltersChanged(announced, removed))
 
     # -- connections ------------------------------------------------------------------------------
 
