@@ -90,6 +90,20 @@ class MeshSettings(Section):
     """The mesh protocol. All agents of a federation should use the same."""
 
     redundancy: WholeNumber = Field(default=2, ge=1, le=16, description="Parents kept per core.")
+    core: Literal["smallest-id", "placed"] = Field(
+        default="smallest-id",
+        description='Who is preferred as core after broker.priority: "placed" takes our priority '
+        "from <state_dir>/core_priority.json while that is valid.",
+    )
+    core_check_ms: _Span = Field(
+        default=10_000, description='With core = "placed": between looks at the file.'
+    )
+    core_hold_ms: WholeNumber = Field(
+        default=60_000,
+        ge=0,
+        le=SPAN_MS_MAX,
+        description="Least time between two changes of our priority.",
+    )
     core_ann_interval_ms: _Span = Field(
         default=5_000, description="Between a core's refreshing announcements."
     )

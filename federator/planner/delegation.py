@@ -171,7 +171,7 @@ def _table_bytes(totals: Totals, owned: Mask, policy: Policy) -> Matrix:
         flooded: Mask = totals.subscribers > 0
     else:
         outside: Mask = totals.wanted & (totals.comes_in > 0)
-        flooded = outside.any(axis=1, keepdims=True)
+        flooded = np.logical_or.reduce(outside, axis=1, keepdims=True)
     return _sum(np.where(flooded, everyone, own))
 
 

@@ -78,6 +78,21 @@ def solve_exactly(
     return checked(instance, device_of, method="exact", lower_bound=float(bound))
 
 
+def can_be_placed(instance: Instance, *, time_limit_s: float) -> bool | None:
+    """Whether any placement satisfies the capacities; ``None``: not known within the time limit."""
+    solver = _prepared(time_limit_s, seed=0)
+    model = _model(instance, with_pairs=False)
+    model.col_cost_ = np.zeros(model.num_col_)
+    if solver.passModel(model) == highspy.HighsStatus.kError:
+        raise PlacementError("HiGHS refused the model")
+    solver.run()
+    known = {
+        highspy.HighsModelStatus.kOptimal: True,
+        highspy.HighsModelStatus.kInfeasible: False,
+    }
+    return known.get(solver.getModelStatus())
+
+
 def _prepared(time_limit_s: float, seed: int) -> highspy.Highs:
     solver = highspy.Highs()
     options: dict[str, bool | int | float] = {
@@ -95,7 +110,9 @@ def _prepared(time_limit_s: float, seed: int) -> highspy.Highs:
     return solver
 
 
-def _model(instance: Instance, *, as_printed: bool) -> highspy.HighsLp:
+def _model(
+    instance: Instance, *, as_printed: bool = False, with_pairs: bool = True
+) -> highspy.HighsLp:
     """Columns: x of container c on device d at c * D + d; then psi of each pair, D * D each."""
     devices, containers = instance.devices, instance.containers
     rows = _Rows()
@@ -106,11 +123,13 @@ def _model(instance: Instance, *, as_printed: bool) -> highspy.HighsLp:
         carried = [(c * devices + d, float(instance.work[c])) for c in range(containers)]
         rows.add(carried, least=0, most=capacity)
     binary = containers * devices
-    for p, (topic, service) in enumerate(instance.pairs.tolist()):
+    pairs = instance.pairs.tolist() if with_pairs else []
+    for p, (topic, service) in enumerate(pairs):
         first = binary + p * devices * devices
         tie = _as_printed if as_printed else _sums
         tie(rows, first, topic * devices, service * devices, devices)
-    pair_costs = [float(weight) * instance.hops.ravel() for weight in instance.pair_power]
+    weights = instance.pair_power[: len(pairs)]
+    pair_costs = [float(weight) * instance.hops.ravel() for weight in weights]
     cost = np.concatenate([instance.alone.ravel(), *pair_costs])
     return _lp(rows, cost, binary)
 

@@ -10,7 +10,8 @@ Its bound is Lagrange's (``placement_bound``), so it says itself how far from th
 Source: ruin and recreate, Schrimpf et al. 2000; docs/placement.md, section 2.
 """
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -18,13 +19,15 @@ from federator.planner.placement import Instance, Placement, PlacementError, che
 from federator.planner.placement_bound import lower_bound
 from federator.planner.placement_state import State
 
-IMPROVING_PASSES_MAX = 100
-RUINED_MAX = 24
-ROUNDS_MIN, ROUNDS_MAX = 10, 1_000
-WORK_UNITS = 2_000_000
-"""Rounds times squared containers that a search spends by default: seconds, not minutes."""
+LOOKS_MAX = 200
+"""At each container on average, while improving once."""
 
-SPLIT_UNITS = 5e9
+RUINED_MAX = 24
+ROUNDS_MAX = 1_000
+WORK_UNITS = 400_000_000
+"""Rounds times containers times devices that a search spends by default."""
+
+SPLIT_UNITS = 6e9
 """Pairs times squared devices that a bound spends on splits by default."""
 
 
@@ -49,7 +52,7 @@ def search(
         return checked(instance, np.zeros(0, dtype=np.intp), method="search")
     rng = np.random.default_rng(seed)
     if rounds is None:
-        rounds = max(ROUNDS_MIN, min(ROUNDS_MAX, WORK_UNITS // instance.containers**2))
+        rounds = min(ROUNDS_MAX, WORK_UNITS // (instance.containers * instance.devices))
     best = improved(instance, rng, rounds)
     try:
         found = checked(instance, best.device_of, method="search")
@@ -61,7 +64,7 @@ def search(
     bound = lower_bound(
         instance, price_steps=price_steps, split_passes=split_passes, target=found.power
     )
-    return checked(instance, best.device_of, method="search", lower_bound=bound)
+    return checked(instance, found.device_of, method="search", lower_bound=bound)
 
 
 def improved(instance: Instance, rng: np.random.Generator, rounds: int) -> State:
@@ -74,8 +77,7 @@ def improved(instance: Instance, rng: np.random.Generator, rounds: int) -> State
     state = State(instance)
     state.copy_from(best)
     for _ in range(rounds):
-        _rebuild(state, rng)
-        _improve(state, rng)
+        _improve(state, rng, _rebuild(state, rng))
         cost = _cost(state)
         if cost < best_cost - 1e-9:
             best.copy_from(state)
@@ -118,15 +120,25 @@ def _cost(state: State) -> float:
     return (paid + alone) / 2 + state.price * state.overload
 
 
-def _improve(state: State, rng: np.random.Generator) -> None:
+def _improve(state: State, rng: np.random.Generator, piece: Sequence[int] | None = None) -> None:
+    """Move containers of ``piece`` (all by default), and those that this concerns."""
     containers = len(state.device_of)
-    for _ in range(IMPROVING_PASSES_MAX):
-        if not sum([state.improve(c) for c in rng.permutation(containers).tolist()]):
+    todo = deque(rng.permutation(containers if piece is None else np.array(piece)).tolist())
+    waiting = set(todo)
+    for _ in range(LOOKS_MAX * containers):
+        if not todo:
             return
+        c = todo.popleft()
+        waiting.discard(c)
+        for moved in state.improve(c):
+            for concerned in (moved, *state.partners(moved).tolist()):
+                if concerned not in waiting:
+                    waiting.add(concerned)
+                    todo.append(concerned)
 
 
-def _rebuild(state: State, rng: np.random.Generator) -> None:
-    """Tear a piece out and put it back, each container where it draws least."""
+def _rebuild(state: State, rng: np.random.Generator) -> list[int]:
+    """Tear a piece out and put it back, each container where it draws least; return it."""
     containers = len(state.device_of)
     size = min(containers, int(rng.integers(2, RUINED_MAX + 1)))
     first = int(rng.integers(containers))
@@ -139,3 +151,4 @@ def _rebuild(state: State, rng: np.random.Generator) -> None:
     for c in rng.permutation(piece).tolist():
         noise = 1.0 + 0.05 * rng.random(state.instance.devices)
         state.put(c, int((state.cost_of_putting(c) * noise).argmin()))
+    return piece

@@ -11,6 +11,9 @@ from federator.planner.placement import Instance, Ints, Matrix, room
 
 NOWHERE = -1
 
+PRICED_SHARE = 1e-4
+"""Of the smallest workload: an overload of that much costs more than any move can save."""
+
 
 class State:
     """Where each container is, or ``NOWHERE``. Overload is allowed at a price.
@@ -35,7 +38,8 @@ class State:
         self._flows: list[tuple[Ints, Matrix]] = _flows(instance)
         least_work = float(self._work[self._work > 0].min()) if self._work.any() else 1.0
         tied = sum(float(mw.sum()) for _, mw in self._flows) * float(instance.hops.max())
-        self.price = (float(instance.alone.max(initial=0.0)) + tied + 1.0) / least_work
+        dear = float(instance.alone.max(initial=0.0)) + tied + 1.0
+        self.price = dear / (least_work * PRICED_SHARE)
 
     def copy_from(self, other: "State") -> None:
         """Be as ``other``, of the same instance."""
@@ -70,23 +74,25 @@ class State:
         costs: Matrix = self.pays[c] + self.price * excess
         return costs
 
-    def improve(self, c: int) -> bool:
-        """Make the best shift or swap of ``c``, if one saves anything."""
+    def improve(self, c: int) -> tuple[int, ...]:
+        """Make the best shift or swap of ``c``, if one saves anything; return what moved."""
         here = int(self.device_of[c])
         shift = self._shift_savings(c, here)
         to = int(shift.argmax())
         swap = self._swap_savings(c, here)
         partner = int(swap.argmax())
         least = 1e-9 * (1.0 + float(self.pays[c, here]))
+        least += 1e-13 * self.price * float(self.load.max())  # what rounding may pretend
         if max(shift[to], swap[partner]) <= least:
-            return False
+            return ()
         there = to if shift[to] >= swap[partner] else int(self.device_of[partner])
         self.lift(c)
-        if shift[to] < swap[partner]:
+        swapped = shift[to] < swap[partner]
+        if swapped:
             self.lift(partner)
             self.put(partner, here)
         self.put(c, there)
-        return True
+        return (c, partner) if swapped else (c,)
 
     def partners(self, c: int) -> Ints:
         """Containers that have a flow with ``c``."""

@@ -84,6 +84,7 @@ class LiveView:
             "own_core": {
                 "seq": agent.node.announcements.own.seq,
                 "filters": len(agent.node.announcements.own.filters),
+                "priority": agent.node.announcements.own.priority,
             },
             "cores": [
                 {
