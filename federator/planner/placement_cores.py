@@ -20,6 +20,7 @@ from federator.planner.placement import Ints, Matrix, PlacementError
 from federator.protocol.filters import matches
 
 PASSES_MAX = 20
+RESTARTS_MAX, RESTART_UNITS = 20, 20_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,9 +81,12 @@ def meshes(brokers: Sequence[Broker], links: Sequence[tuple[int, int]]) -> Meshe
 
 
 def order(costs: Matrix) -> Ints:
-    """Brokers by falling preference: insertion moves from two starts while any helps."""
+    """Brokers by falling preference: insertion moves from several starts while any helps."""
     brokers = costs.shape[1]
+    rng = np.random.default_rng(0)
+    restarts = min(RESTARTS_MAX, RESTART_UNITS // max(1, brokers**3 * len(costs)))
     starts: list[Ints] = [np.arange(brokers), _by_regret(costs)]
+    starts += [rng.permutation(brokers) for _ in range(restarts)]
     return min((_improved(costs, start) for start in starts), key=lambda o: cost_of(costs, o))
 
 

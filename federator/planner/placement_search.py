@@ -23,6 +23,9 @@ LOOKS_MAX = 200
 """At each container on average, while improving once."""
 
 RUINED_MAX = 24
+BOLDNESS = (0.05, 0.5, 3.0)
+"""How much dearer than it is a device may look while building again; one of these each time."""
+
 ROUNDS_MAX = 1_000
 WORK_UNITS = 400_000_000
 """Rounds times containers times devices that a search spends by default."""
@@ -145,10 +148,13 @@ def _rebuild(state: State, rng: np.random.Generator) -> list[int]:
     partners = rng.permutation(state.partners(first))[: size // 2]
     devices = state.device_of[[first, *partners]]
     beside = rng.permutation(np.flatnonzero(np.isin(state.device_of, devices)))
-    piece = list(dict.fromkeys([first, *partners.tolist(), *beside.tolist()]))[:size]
+    anyone = rng.permutation(containers)[:RUINED_MAX]
+    near = dict.fromkeys([first, *partners.tolist(), *beside.tolist()])
+    piece = list(dict.fromkeys([*near, *anyone.tolist()]))[:size]
     for c in piece:
         state.lift(c)
+    boldness = rng.choice(BOLDNESS)
     for c in rng.permutation(piece).tolist():
-        noise = 1.0 + 0.05 * rng.random(state.instance.devices)
+        noise = 1.0 + boldness * rng.random(state.instance.devices)
         state.put(c, int((state.cost_of_putting(c) * noise).argmin()))
     return piece
