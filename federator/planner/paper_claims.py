@@ -25,12 +25,14 @@ class Claim:
     text: The paper's claim, shortened.
     check: Whether our means agree.
     told: Our figures.
+    differs: Where our model is known not to agree: why. Empty otherwise.
     """
 
     figure: int
     text: str
     check: Callable[[Means], bool]
     told: Callable[[Means], str]
+    differs: str = ""
 
 
 def means(rows: Iterable[Row]) -> Means:
@@ -147,6 +149,13 @@ CLAIMS = (
         _ends(10, "ep", "emma"),
     ),
     Claim(
+        10,
+        "at high locality EMMA's is smaller than the proposed ones'",
+        lambda m: m[10, "emma"][0.95] < m[10, "ep"][0.95],
+        _at(10, 0.95, "lp", "ep", "emma", unit=1000),
+        differs="equal at 100 %; below, what is wanted outside is flooded to every broker",
+    ),
+    Claim(
         11,
         "rises with subscribers; EP and EMMA alike; LP twice the others at 0.5",
         lambda m: (
@@ -225,6 +234,13 @@ CLAIMS = (
         _at(17, 20, "random", "greedy", "optimal", unit=1000),
     ),
     Claim(
+        17,
+        "with few topics greedy and optimal are similar (within 10 %)",
+        lambda m: m[17, "greedy"][4] < 1.1 * m[17, "optimal"][4],
+        _at(17, 4, "greedy", "optimal", unit=1000),
+        differs="each service uses at least one topic, so containers depend on each other already",
+    ),
+    Claim(
         18,
         "network usage follows the same trend",
         lambda m: (
@@ -235,8 +251,9 @@ CLAIMS = (
     ),
     Claim(
         19,
-        "at 50 % utilisation the reduction is 20 % (optimal) and under 5 % (greedy)",
-        lambda m: 0.15 < m[19, "optimal"][0.5] < 0.25 and m[19, "greedy"][0.5] < 0.055,
+        "at 50 % utilisation the reduction is 20 % (optimal; ours within 5 points) and under 5 % "
+        "(greedy)",
+        lambda m: 0.15 < m[19, "optimal"][0.5] < 0.25 and m[19, "greedy"][0.5] < 0.05,
         _at(19, 0.5, "optimal", "greedy", unit=0.01),
     ),
     Claim(
@@ -247,6 +264,13 @@ CLAIMS = (
             and m[19, "greedy"][0.5] < m[19, "greedy"][0.05]
         ),
         _ends(19, "optimal", "greedy"),
+    ),
+    Claim(
+        19,
+        "at 5 to 10 % they are similar (within 3 points)",
+        lambda m: m[19, "optimal"][0.1] - m[19, "greedy"][0.1] < 0.03,
+        _at(19, 0.1, "optimal", "greedy", unit=0.01),
+        differs="as in Figure 17: of ten topics, 5 % is one",
     ),
     Claim(
         20,
@@ -260,18 +284,41 @@ CLAIMS = (
     ),
     Claim(
         21,
-        "failures: random from 70 %, 70 % of runs at 90; greedy from 80, 40 % at 90; optimal low",
+        "random fails from 70 % load, in 70 % of runs at 90 (ours within 10 points); greedy less, "
+        "optimal least",
         lambda m: (
-            0.5 < m[21, "random"][0.9] < 0.9
-            and m[21, "optimal"][0.9] < 0.2
+            m[21, "random"][0.6] < 0.05 < m[21, "random"][0.7]
+            and abs(m[21, "random"][0.9] - 0.7) < 0.1
             and m[21, "optimal"][0.9] <= m[21, "greedy"][0.9] < m[21, "random"][0.9]
         ),
         _at(21, 0.9, "random", "greedy", "optimal", unit=0.01),
     ),
     Claim(
+        21,
+        "greedy fails in 40 % of runs at 90 % load, optimal in few",
+        lambda m: m[21, "greedy"][0.9] > 0.3 > m[21, "optimal"][0.9],
+        _at(21, 0.9, "greedy", "optimal", unit=0.01),
+        differs="biggest first packs well: where greedy fails, hardly any placement exists",
+    ),
+    Claim(
         22,
-        "at 80 % load the reduction is 26 % (optimal) and 10 % (greedy)",
-        lambda m: 0.21 < m[22, "optimal"][0.8] < 0.31 and 0.04 < m[22, "greedy"][0.8] < 0.16,
+        "at 80 % load the reduction is 26 % (optimal) and 10 % (greedy), ours within 5 points",
+        lambda m: (
+            abs(m[22, "optimal"][0.8] - 0.26) < 0.05 and abs(m[22, "greedy"][0.8] - 0.10) < 0.05
+        ),
         _at(22, 0.8, "optimal", "greedy", unit=0.01),
+    ),
+    Claim(
+        22,
+        "greedy's reduction falls as load rises",
+        lambda m: _falls(m[22, "greedy"]),
+        _ends(22, "greedy"),
+    ),
+    Claim(
+        22,
+        "up to 40 % load optimal's reduction is constant (within 2 points)",
+        lambda m: abs(m[22, "optimal"][0.2] - m[22, "optimal"][0.4]) < 0.02,
+        _ends(22, "optimal"),
+        differs="less load leaves more to the devices that draw least, down to the last container",
     ),
 )

@@ -55,7 +55,7 @@ class Setting:
     user_mbps: float = 10.0
     shared_mbps: float = 50.0
     spread: float = 0.75
-    network_scale: float = 240.0
+    network_scale: float = 200.0
     service_work: tuple[float, float] = SERVICE_WORK
 
     @property

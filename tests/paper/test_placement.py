@@ -53,5 +53,5 @@ def curves():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"figure {claim.figure}: {claim.text}")
-def test_our_figures_say_what_the_paper_says(curves, claim):
-    assert claim.check(curves), claim.told(curves)
+def test_our_figures_say_what_the_paper_says_unless_known_to_differ(curves, claim):
+    assert claim.check(curves) == (not claim.differs), claim.told(curves)
