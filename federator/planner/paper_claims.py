@@ -65,10 +65,15 @@ def _below(
     return all(one[x] < other[x] for x in (at if at is not None else one))
 
 
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
+
+
 def _at(figure: int, x: float, *series: str, unit: float = 1.0) -> Callable[[Means], str]:
     def told(m: Means) -> str:
         return (
-            ", ".join(f"{name} {m[figure, name][x] / unit:,.4g}" for name in series) + f" at {x:g}"
+            ", ".join(f"{name} {_number(m[figure, name][x] / unit)}" for name in series)
+            + f" at {x:g}"
         )
 
     return told
@@ -77,7 +82,7 @@ def _at(figure: int, x: float, *series: str, unit: float = 1.0) -> Callable[[Mea
 def _ends(figure: int, *series: str) -> Callable[[Means], str]:
     def told(m: Means) -> str:
         curves = [(name, list(m[figure, name].values())) for name in series]
-        return ", ".join(f"{name} {c[0]:,.4g} to {c[-1]:,.4g}" for name, c in curves)
+        return ", ".join(f"{name} {_number(c[0])} to {_number(c[-1])}" for name, c in curves)
 
     return told
 

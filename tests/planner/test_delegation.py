@@ -89,6 +89,15 @@ def test_tables_hold_names_and_subscribers_of_owned_topics():
     assert accounts[Policy.EMMA].table_bytes.tolist() == [table(2, 5), table(1, 3)]
 
 
+def test_ep_owns_what_comes_from_outside_for_two_subscribers_and_not_for_one():
+    published = np.array([[1.0, 0.0], [1.0, 0.0]])
+    subscribers = np.array([[0.0, 2.0], [0.0, 1.0]])
+
+    owned = delegated(Totals.of(Traffic(published, subscribers)), Policy.EP)
+
+    assert owned.tolist() == [[True, True], [True, False]]
+
+
 def test_wrong_shapes_are_refused():
     with pytest.raises(ValueError, match=r"must both have shape \(T, N\)"):
         Traffic(np.zeros((2, 2)), np.zeros((2, 3)))

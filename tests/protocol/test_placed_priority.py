@@ -1,6 +1,6 @@
 from federator.protocol.events import PriorityChanged
 from federator.protocol.placed_priority import PlacedPriority
-from tests.protocol.network import Network
+from tests.protocol.network import PARAMETERS, Network
 
 LINE = [(0, 1), (1, 2), (2, 3)]
 HOLD_MS = 1_000
@@ -35,7 +35,7 @@ def settled(*subscribers):
     network = Network(LINE)
     for node in subscribers:
         network.subscribe(node, "f")
-    network.run(1_000)
+    network.run(3 * PARAMETERS.handover_ms)  # nothing is due any more that would settle cores
     return network
 
 

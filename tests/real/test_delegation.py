@@ -6,12 +6,13 @@ The hub is broker 2, between the edges 1 and 3.
 import asyncio
 import json
 import tomllib
+from dataclasses import replace
 
 import mqtt5
 import pytest
 
 from federator.cli.place_delegate import rules
-from federator.grid.agent_process import AgentConfig, AgentProcess
+from federator.grid.agent_process import AgentProcess
 from federator.grid.running import RunningGrid
 from federator.grid.topology import Grid
 from federator.planner.delegation import Policy
@@ -59,16 +60,15 @@ class Client:
             self.came[packet.topic] = self.came.get(packet.topic, 0) + 1
 
 
-async def with_rules(grid, edges):
-    """Start the agents of the edges again with the rules of the plan."""
-    for edge in edges:
-        agent = grid.agents[edge.id]
+async def with_rules(grid, rules_of):
+    """Start agents again with the rules given by their ids."""
+    for here, section in rules_of.items():
+        agent = grid.agents[here]
         await agent.stop()
         config = agent.config
-        more = {**config.more, "rules": tomllib.loads(rules(edge))["rules"]}
-        again = AgentConfig(config.id, config.broker_url, config.neighbours, "grid", more)
-        grid.agents[edge.id] = AgentProcess(agent.folder, again)
-        await grid.agents[edge.id].start()
+        again = replace(config, more={**config.more, "rules": section})
+        grid.agents[here] = AgentProcess(agent.folder, again)
+        await grid.agents[here].start()
     await grid.until(grid.links_up)
     await grid.until(grid.interest_known)
 
@@ -95,6 +95,20 @@ def learned(description):
     return fault
 
 
+def imports_only(beginning, *, broker, held):
+    """The agent of ``broker`` wants nothing else of the federation, and says how much it held."""
+
+    def fault(statuses):
+        status = statuses[broker]
+        local = [mesh["filter"] for mesh in status["meshes"] if mesh["local"]]
+        if len(local) != 4 or not all(filter_.startswith(beginning) for filter_ in local):
+            return f"broker {broker} wants {local}"
+        told = status["rules"]["not_imported"]
+        return None if told == held else f"{told} filters are not imported"
+
+    return fault
+
+
 async def counters(grid):
     """Of every agent's data path, as they are now."""
     statuses = await grid.statuses()
@@ -115,7 +129,7 @@ async def test_rules_cut_inter_broker_messages_as_predicted_and_lose_nothing(tmp
             await until(lambda: all(c.subscribed for c in clients.values()), "subscribed")
             for policy in (Policy.CENTRALISED, Policy.LP, Policy.NS):
                 edges = plan(parse(json.dumps(description), name="test"), policy)
-                await with_rules(grid, edges)
+                await with_rules(grid, {e.id: tomllib.loads(rules(e))["rules"] for e in edges})
                 await grid.until(learned(description))
                 crossings[policy] = await crossing(grid, description, clients)
 
@@ -123,6 +137,9 @@ async def test_rules_cut_inter_broker_messages_as_predicted_and_lose_nothing(tmp
                     up, down = crossings[policy][edge.id]
                     assert up == pytest.approx(ROUNDS * edge.up, rel=TOLERANCE)
                     assert down == pytest.approx(ROUNDS * edge.down, rel=TOLERANCE)
+
+            await with_rules(grid, {1: {"import": ["city/1/#"]}})
+            await grid.until(imports_only("city/1/", broker=1, held=3))
 
     total = {policy: sum(map(sum, each.values())) for policy, each in crossings.items()}
     assert total[Policy.NS] < total[Policy.LP] < total[Policy.CENTRALISED]
