@@ -29,6 +29,7 @@ _VERBS = {
     "grid": ("grid", "Run many real brokers and agents on this machine."),
     "sim": ("sim", "Run the protocol in a simulated world."),
     "plan": ("plan", "Plan routes under limited bandwidth."),
+    "place": ("place", "Decide which topics live at the edge, and where brokers and cores run."),
     "bench": ("bench", "Measure brokers, bridges and agents."),
 }
 """Verb to module of this package and one line of help. The module's command is ``command``."""

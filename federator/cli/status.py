@@ -48,6 +48,10 @@ def as_text(status: Mapping[str, Any]) -> list[str]:
     total = status.get("meshes_total", len(meshes))
     more = f", the first {MESHES_SHOWN}" if total > MESHES_SHOWN else ""
     lines += ["", f"meshes: {total}{more}", *table(meshes[:MESHES_SHOWN])]
+    rules = status.get("rules", {})
+    told = [f"{key} {shown(rules[key])}" for key in ("import", "export") if key in rules]
+    kept, held = rules.get("keep_total", 0), rules.get("not_imported", 0)
+    lines += ["", f"rules: {', '.join(told)}; {kept} kept here, {held} not imported"]
     for title in ("discovery", "counters"):
         pairs = [(k, shown(v)) for k, v in _flat(status.get(title, {})) if v]
         lines += ["", f"{title}:", *(columns(pairs, indent=2) if pairs else ["  nothing yet"])]

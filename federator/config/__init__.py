@@ -15,6 +15,7 @@ from federator.config.sections import (
     LogSettings,
     MeshSettings,
     RoutingSettings,
+    RulesSettings,
 )
 from federator.config.settings import Settings
 
@@ -30,6 +31,7 @@ __all__ = [
     "MeshSettings",
     "NeighbourSettings",
     "RoutingSettings",
+    "RulesSettings",
     "Settings",
     "load",
 ]

@@ -77,6 +77,7 @@ def _table(title: str, about: str, fields: dict[str, FieldInfo]) -> str:
     lines.append("| --- | --- | --- | --- |")
     for name, info in fields.items():
         meaning = (info.description or "").replace(_NOT_IN_TABLE, "\\|")
+        name = info.alias or name
         lines.append(f"| `{name}` | {_type(info)} | {_default(info)} | {meaning} |")
     return "\n".join(lines) + "\n"
 
@@ -124,5 +125,5 @@ def _default(info: FieldInfo) -> str:
     if isinstance(info.default, bool):
         return f"`{str(info.default).lower()}`"
     if isinstance(info.default, tuple):
-        return "`[]`"
+        return f"`{list(info.default)}`".replace("'", '"')
     return f"`{info.default}`" if isinstance(info.default, int) else f'`"{info.default}"`'

@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 from federator.config.address import is_loopback
 from federator.config.brokers import Credentials, Section, WholeNumber, wrong
 from federator.protocol.filters import validate_filter
+from federator.protocol.rules import EVERYTHING
 
 SPAN_MS_MAX = 86_400_000
 CONFIGURED_FILTERS_MAX = 8_192
@@ -89,6 +90,20 @@ class MeshSettings(Section):
     """The mesh protocol. All agents of a federation should use the same."""
 
     redundancy: WholeNumber = Field(default=2, ge=1, le=16, description="Parents kept per core.")
+    core: Literal["smallest-id", "placed"] = Field(
+        default="smallest-id",
+        description='Who is preferred as core after broker.priority: "placed" takes our priority '
+        "from <state_dir>/core_priority.json while that is valid.",
+    )
+    core_check_ms: _Span = Field(
+        default=10_000, description='With core = "placed": between looks at the file.'
+    )
+    core_hold_ms: WholeNumber = Field(
+        default=60_000,
+        ge=0,
+        le=SPAN_MS_MAX,
+        description="Least time between two changes of our priority.",
+    )
     core_ann_interval_ms: _Span = Field(
         default=5_000, description="Between a core's refreshing announcements."
     )
@@ -213,6 +228,30 @@ class DiscoverySettings(Section):
         le=2**31,
         description="Subscriptions of bridges configured in the broker itself: it counts but "
         "never logs them.",
+    )
+
+
+class RulesSettings(Section):
+    """The edge of this broker: what of it enters the federation. Written by hand, or by
+    ``federator place delegate``.
+    """
+
+    imports: tuple[TopicFilter, ...] = Field(
+        default=EVERYTHING,
+        alias="import",
+        max_length=CONFIGURED_FILTERS_MAX,
+        description="What clients subscribe to is announced when one of these contains it.",
+    )
+    exports: tuple[TopicFilter, ...] = Field(
+        default=EVERYTHING,
+        alias="export",
+        max_length=CONFIGURED_FILTERS_MAX,
+        description="What clients publish may leave when one of these matches its topic,",
+    )
+    keep: tuple[TopicFilter, ...] = Field(
+        default=(),
+        max_length=CONFIGURED_FILTERS_MAX,
+        description="and none of these does: topics this broker owns and nobody outside wants.",
     )
 
 

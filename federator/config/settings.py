@@ -26,6 +26,7 @@ from federator.config.sections import (
     LogSettings,
     MeshSettings,
     RoutingSettings,
+    RulesSettings,
 )
 from federator.protocol.effects import Notice
 from federator.protocol.messages import NEIGHBOURS_MAX
@@ -52,6 +53,7 @@ class Settings(Section):
     routing: RoutingSettings = RoutingSettings()
     data: DataSettings = DataSettings()
     discovery: DiscoverySettings = DiscoverySettings()
+    rules: RulesSettings = RulesSettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
 

@@ -1,5 +1,6 @@
-"""Where publications should flow when links are narrow (publish/subscribe network design).
+"""Decisions that need a solver or a whole view: computed apart, written down, obeyed by agents.
 
-Pure: no clock, socket, file or unseeded random number. Needs the extra ``planner``; importing this
-package alone does not. Source: docs/planner.md.
+Where publications should flow when links are narrow (docs/planner.md), which topics live at the
+edge, and where brokers, services and cores run (docs/placement.md). Pure: no clock, socket, file or
+unseeded random number. Needs the extra ``planner``; importing this package alone does not.
 """

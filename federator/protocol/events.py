@@ -52,6 +52,13 @@ class LocalFiltersChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class PriorityChanged:
+    """Our priority as a core is another one; the smaller is preferred."""
+
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeadlineReached:
     """The instant returned by ``next_deadline_ms`` has come."""
 
@@ -68,6 +75,7 @@ Event = (
     | NeighbourDisconnected
     | Received
     | LocalFiltersChanged
+    | PriorityChanged
     | DeadlineReached
     | LeaveRequested
 )

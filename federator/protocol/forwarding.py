@@ -89,6 +89,7 @@ class Forwarder:
         topic_cache_max: Topics whose route is remembered.
         frame_cache_max: Kinds of frames (keys, mask, sender, origin) whose route is remembered.
         key_of: The key of a filter, in 0..2**64-1. All agents must use the same.
+        lets_out: Whether what our clients publish on a topic may leave our broker.
 
     Attributes:
         searches: Topics whose route was not remembered.
@@ -101,10 +102,12 @@ class Forwarder:
         topic_cache_max: int = TOPIC_CACHE_MAX,
         frame_cache_max: int = FRAME_CACHE_MAX,
         key_of: Callable[[str], int] = filter_key,
+        lets_out: Callable[[str], bool] = lambda topic: True,
     ) -> None:
         self.searches = 0
         self.collisions = 0
         self._key_of = key_of
+        self._lets_out = lets_out
         self._topic_cache_max = topic_cache_max
         self._frame_cache_max = frame_cache_max
         self._routes: dict[str, FilterRoute] = {}
@@ -229,6 +232,8 @@ class Forwarder:
             for route in (self._routes[filter],)
         )
         hops = sorted({hop for found in matched for hop in found.route.next_hops})
+        if not self._lets_out(topic):
+            return Explanation(topic, matched, (), "this broker's [rules] keep it here")
         if hops:
             why = "goes to the next hops"
         elif not matched:
@@ -248,7 +253,7 @@ class Forwarder:
             route = routes[filter]
             if route.wanted or route.next_hops:
                 found.append((self._key(filter), route.next_hops))
-        if not found:
+        if not found or not self._lets_out(topic):
             return None
         found.sort()
         found = found[:FRAME_FILTERS_MAX]

@@ -125,6 +125,12 @@ class Meshes:
                 touched.add(filter_)
         return self._settle(touched, now_ms)
 
+    def on_own_priority(self, *, now_ms: Millis) -> list[Step]:
+        """We rank differently than before: elect again wherever we may be the core."""
+        self_id = self._links.self_id
+        touched = [f for f, s in self.states.items() if s.local or self_id in s.child_cores]
+        return self._settle(touched, now_ms)
+
     def on_announced(
         self, core: BrokerId, filters: frozenset[str], *, now_ms: Millis
     ) -> list[Step]:

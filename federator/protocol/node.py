@@ -21,6 +21,7 @@ from federator.protocol.events import (
     LocalFiltersChanged,
     NeighbourConnected,
     NeighbourDisconnected,
+    PriorityChanged,
     Received,
 )
 from federator.protocol.links import COMPLAINT_GAP_MS, Connection, Links
@@ -119,6 +120,11 @@ class Node:
                 return self._on_deadline(now_ms)
             case LocalFiltersChanged(added, removed):
                 return self.meshes.change_local(added, removed, now_ms=now_ms)
+            case PriorityChanged(priority):
+                return [
+                    *self.announcements.own.change_priority(priority, now_ms=now_ms),
+                    *self.meshes.on_own_priority(now_ms=now_ms),
+                ]
             case NeighbourConnected(conn, address, expected_id, cost):
                 connection = Connection(conn, address, expected_id, cost)
                 return self.links.on_connected(connection, now_ms=now_ms)

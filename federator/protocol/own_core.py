@@ -57,6 +57,13 @@ class OwnCore:
         self._removed = (self._removed | removed) - added
         return self.announce_soon(now_ms=now_ms)
 
+    def change_priority(self, priority: int, *, now_ms: Millis) -> list[Step]:
+        """Be preferred more, or less, from now on."""
+        if priority == self.priority:
+            return []
+        self.priority = priority
+        return self.announce_soon(now_ms=now_ms) if self.announces else []
+
     def announce_soon(self, *, now_ms: Millis) -> list[Step]:
         """A new number as soon as ``core_ann_gap_ms`` allows."""
         last_ms = self.announced_at_ms

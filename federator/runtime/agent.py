@@ -24,11 +24,14 @@ from federator.protocol.events import (
     LocalBrokerDown,
     LocalBrokerUp,
     LocalFiltersChanged,
+    PriorityChanged,
     Received,
 )
 from federator.protocol.forwarding import Forwarder
 from federator.protocol.messages import Bye
 from federator.protocol.node import Identity, Node
+from federator.protocol.placed_priority import PlacedPriority
+from federator.protocol.rules import EdgeRules
 from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis
 from federator.runtime.control_traffic import ControlTraffic
 from federator.runtime.cover_subscriber import CoverSubscriber
@@ -36,6 +39,7 @@ from federator.runtime.data_path import DataPath
 from federator.runtime.discovery import Discovery
 from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
 from federator.runtime.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, NeighbourLinks
+from federator.runtime.priority_file import PriorityFile
 from federator.runtime.rivals import Rivals
 from federator.runtime.state_dir import StateDir
 
@@ -66,7 +70,11 @@ class Agent:
         self.epoch = state.next_epoch()
         self.traffic = ControlTraffic(settings.federation)
         data = settings.data
-        self.forwarder = Forwarder(topic_cache_max=data.topic_cache_max)
+        rules = settings.rules
+        self.rules = EdgeRules(imports=rules.imports, exports=rules.exports, keep=rules.keep)
+        self.forwarder = Forwarder(
+            topic_cache_max=data.topic_cache_max, lets_out=self.rules.lets_out
+        )
         duplicates = DuplicateLog(
             window_bits=data.duplicate_window_bits, origins_max=data.origins_max
         )
@@ -115,6 +123,19 @@ class Agent:
             expected = BrokerId(neighbour.id) if neighbour.id is not None else None
             link = NeighbourLink(neighbour.url, expected, Cost(neighbour.cost))
             self._dial(link, self.settings.neighbour_connection(neighbour))
+        if self.settings.mesh.core == "placed":
+            self._tasks.create_task(self._follow_placement(), name="core placement")
+
+    async def _follow_placement(self) -> None:
+        mesh = self.settings.mesh
+        follower = PlacedPriority(self.settings.broker.priority, hold_ms=mesh.core_hold_ms)
+        file = PriorityFile(self._state.path)
+        while True:
+            priority = follower.on_read(file.read(), now_ms=loop_now_ms())
+            if priority is not None:
+                _log.info("core.priority", priority=priority)
+                self.handle(PriorityChanged(priority))
+            await asyncio.sleep(mesh.core_check_ms / 1000)
 
     async def leave(self) -> None:
         """Tell the neighbours, and let that out of the door."""
@@ -212,7 +233,8 @@ class Agent:
 
     def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
         self.forwarder.widened = self.discovery.widened
-        self.handle(LocalFiltersChanged(added, removed))
+        announced = frozenset(filter(self.rules.announces, added))
+        self.handle(LocalFiltersChanged(announced, removed))
 
     # -- connections ------------------------------------------------------------------------------
 

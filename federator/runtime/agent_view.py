@@ -84,6 +84,7 @@ class LiveView:
             "own_core": {
                 "seq": agent.node.announcements.own.seq,
                 "filters": len(agent.node.announcements.own.filters),
+                "priority": agent.node.announcements.own.priority,
             },
             "cores": [
                 {
@@ -102,6 +103,7 @@ class LiveView:
             "meshes": [self._mesh(f) for f in sorted(islice(states, LISTED_MAX))],
             "meshes_total": len(states),
             "discovery": agent.discovery.snapshot(),
+            "rules": self._rules(),
             "counters": self._counters(),
         }
 
@@ -182,6 +184,16 @@ class LiveView:
             "children": meshes.children_of(core, filter_) if core is not None else [],
             "next_hops": list(state.route.next_hops),
             "handing_over_from": state.previous,
+        }
+
+    def _rules(self) -> Answer:
+        rules = self._agent.rules
+        wanted = self._agent.discovery.wanted
+        told = {"import": rules.imports, "export": rules.exports, "keep": rules.keep}
+        return {
+            **{name: list(filters[:LISTED_MAX]) for name, filters in told.items()},
+            "keep_total": len(rules.keep),
+            "not_imported": sum(not rules.announces(filter_) for filter_ in wanted),
         }
 
     def _counters(self) -> Answer:

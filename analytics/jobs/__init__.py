@@ -1,0 +1,1 @@
+"""Programs: what opens a session, reads, writes and ends."""

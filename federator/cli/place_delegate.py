@@ -1,0 +1,89 @@
+"""``federator place delegate``: filters that each edge broker owns, and its agent's rules."""
+
+import json
+from pathlib import Path
+
+import click
+
+from federator.cli.options import columns
+from federator.config.sections import CONFIGURED_FILTERS_MAX
+from federator.errors import ConfigError
+from federator.planner.delegation import Policy
+from federator.planner.delegation_file import parse
+from federator.planner.delegation_live import Edge, plan
+
+NO_INPUT, TOO_MUCH = 66, 65
+_LIVE = [policy.value for policy in Policy if policy is not Policy.SF and policy is not Policy.EMMA]
+
+
+def read_text(path: Path) -> str:
+    """The file's text.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        text = f"{path}: {reason.lower()}: name a readable file"
+        raise ConfigError(text, exit_code=NO_INPUT) from None
+
+
+@click.command(name="delegate")
+@click.option(
+    "--from", "traffic", type=click.Path(path_type=Path), required=True, help="Traffic, as JSON."
+)
+@click.option("--policy", type=click.Choice(_LIVE), default="ns", show_default=True)
+@click.option(
+    "--write",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write rules-ID.toml per edge broker into this folder, to be put into its configuration.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
+def command(traffic: Path, policy: str, write: Path | None, as_json: bool) -> None:
+    """Say which filters each edge broker should own, and write its rules."""
+    try:
+        edges = plan(parse(read_text(traffic), name=str(traffic)), Policy(policy))
+    except ValueError as error:
+        raise ConfigError(f"{traffic}: {error}: mend the file", exit_code=TOO_MUCH) from None
+    if write is not None:
+        for edge in edges:
+            _write_rules(edge, write)
+    if as_json:
+        told = {
+            str(e.id): {"owns": e.owns, "keep": e.keep, "up": e.up, "down": e.down} for e in edges
+        }
+        click.echo(json.dumps(told))
+        return
+    rows = [("broker", "owns", "keeps", "to the hub /s", "from the hub /s")]
+    rows += [
+        (str(e.id), str(len(e.owns)), str(len(e.keep)), f"{e.up:g}", f"{e.down:g}") for e in edges
+    ]
+    click.echo("\n".join(columns(rows)))
+    for edge in edges if write is None else ():
+        click.echo(f"\n# agent of broker {edge.id}\n{rules(edge)}", nl=False)
+
+
+def rules(edge: Edge) -> str:
+    """The section for the configuration of ``edge``'s agent.
+
+    Raises:
+        ConfigError: More topics than a configuration may name.
+    """
+    if len(edge.keep) > CONFIGURED_FILTERS_MAX:
+        text = (
+            f"broker {edge.id}: {len(edge.keep)} topics to keep, at most {CONFIGURED_FILTERS_MAX}"
+        )
+        raise ConfigError(f"{text}: name them by wildcards by hand", exit_code=TOO_MUCH)
+    topics = "".join(f"    {json.dumps(topic, ensure_ascii=False)},\n" for topic in edge.keep)
+    return f"[rules]\nkeep = [\n{topics}]\n"
+
+
+def _write_rules(edge: Edge, folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"rules-{edge.id}.toml").write_text(rules(edge), encoding="utf-8")
+    except OSError as error:
+        text = f"{folder}: {error.strerror}: name a folder this user may write"
+        raise ConfigError(text, exit_code=73) from None

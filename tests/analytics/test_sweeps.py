@@ -1,0 +1,46 @@
+import csv
+import subprocess
+import sys
+
+from pyspark.testing import assertDataFrameEqual, assertSchemaEqual
+
+from analytics.jobs.placement_sweeps import point_table
+from analytics.schemas import FIGURE_CURVES, FIGURE_VALUES
+from analytics.transforms.sweeps import figure_curves, figure_values
+from federator.planner.paper_sweeps import SWEEPS, Point, points, rows
+
+
+def test_spark_computes_the_rows_that_a_loop_computes(spark):
+    chosen = [Point(sweep, values[0], 3, 0.02) for sweep, values in SWEEPS.items()]
+
+    actual = figure_values(point_table(spark, chosen))
+
+    assertSchemaEqual(actual.schema, FIGURE_VALUES)
+    expected = [tuple(row) for point in chosen for row in rows(point)]
+    assertDataFrameEqual(actual, spark.createDataFrame(expected, FIGURE_VALUES))
+
+
+def test_curves_are_means_over_seeds_and_one_seed_has_no_deviation(spark):
+    values = [(8, "lp", 0.5, 0, 2.0), (8, "lp", 0.5, 1, 4.0), (8, "ns", 0.5, 0, 1.0)]
+
+    actual = figure_curves(spark.createDataFrame(values, FIGURE_VALUES))
+
+    assertSchemaEqual(actual.schema, FIGURE_CURVES)
+    expected = [(8, "lp", 0.5, 2, 3.0, 2**0.5), (8, "ns", 0.5, 1, 1.0, None)]
+    assertDataFrameEqual(actual, spark.createDataFrame(expected, FIGURE_CURVES))
+
+
+def test_the_job_writes_one_table_with_every_figure(tmp_path):
+    options = ["--master", "local[2]", "--delegation-seeds", "1", "--placement-seeds", "1"]
+    command = [sys.executable, "-m", "analytics.jobs.placement_sweeps", *options]
+    command += ["--scale", "0.02", "--out", str(tmp_path / "table")]
+
+    run = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+
+    assert run.returncode == 0, run.stderr[-2000:]
+    (part,) = (tmp_path / "table").glob("part-*.csv")
+    with part.open(newline="") as file:
+        found = {int(row["figure"]) for row in csv.DictReader(file)}
+    assert found == set(range(8, 23))
+    chosen = points(delegation_seeds=1, placement_seeds=1)
+    assert len(list(chosen)) == sum(map(len, SWEEPS.values()))
