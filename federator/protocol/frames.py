@@ -13,8 +13,9 @@ Source: docs/protocol.md section 8.
 """
 
 import struct
-from dataclasses import dataclass
 from itertools import pairwise
+
+import msgspec
 
 from federator.errors import DecodeError
 from federator.protocol.types import BrokerId, Epoch
@@ -30,9 +31,8 @@ _HEADER = struct.Struct(">BBBBIIQQQIH")
 HEADER_BYTES = _HEADER.size
 
 
-@dataclass(slots=True)
-class Frame:
-    """A decoded frame. Not frozen: one is made per arriving frame, on the hot path.
+class Frame(msgspec.Struct, gc=False):
+    """A decoded frame. Of the kind that is made fastest, one per arriving frame.
 
     Attributes:
         acknowledged: The body holds QoS 1 and 2 packets only; otherwise QoS 0 only.
@@ -106,7 +106,7 @@ def pack(frame: Frame) -> bytes:
     return pack_label(frame, hops=frame.hops, sender=frame.sender, mask=mask) + frame.body
 
 
-def unpack(payload: bytes | memoryview) -> Frame:
+def unpack(payload: bytes) -> Frame:
     """The frame in ``payload``. The packets of its body are not looked at.
 
     Raises:
@@ -126,18 +126,17 @@ def unpack(payload: bytes | memoryview) -> Frame:
         raise DecodeError(f"frame: {hops} hops of at most {hop_limit}")
     if not k:
         raise DecodeError("frame: no filters, at least 1 wanted")
-    view = memoryview(payload)
     mask_at = HEADER_BYTES + k * KEY_BYTES
     body_at = mask_at + (k + 7) // 8
-    body = view[body_at:]
-    if not publications or len(body) < publications * PUBLISH_BYTES_MIN:
-        raise DecodeError(f"frame: {len(body)} bytes hold {publications} publications")
-    mask = int.from_bytes(view[mask_at:body_at], "little")
+    if not publications or size - body_at < publications * PUBLISH_BYTES_MIN:
+        raise DecodeError(f"frame: {max(0, size - body_at)} bytes hold {publications} publications")
+    mask = int.from_bytes(payload[mask_at:body_at], "little")
     if not mask or mask >> k:
         raise DecodeError(f"frame: mask {mask:#x} over {k} filters")
-    keys = bytes(view[HEADER_BYTES:mask_at])
+    keys = payload[HEADER_BYTES:mask_at]
     if k > 1:
         _check_ascending(keys, k)
+    body = memoryview(payload)[body_at:]
     return Frame(
         acknowledged=flags == ACKNOWLEDGED_FLAG,
         hops=hops,

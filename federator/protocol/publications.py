@@ -49,41 +49,37 @@ class RunChecker:
         Raises:
             DecodeError: When a broker would not take the run as that.
         """
+        known, qos_of = self._known, _QOS_OF
+        qos_min, qos_max = (1, 2) if acknowledged else (0, 0)
+        places: list[Place] = []
+        at, size, count = 0, len(run), 0
         try:
-            places, count = self._walk(run, acknowledged)
+            while at < size:
+                qos = qos_of[run[at]]
+                if not qos_min <= qos <= qos_max:
+                    raise DecodeError(f"run: a packet begins with {run[at]:#04x}")
+                length, head = run[at + 1], at + 2
+                if length > 127:
+                    length, head = _length(run, at + 1)
+                end = head + length
+                topic_end = head + 2 + (run[head] << 8 | run[head + 1])
+                properties_at = topic_end + 2 if qos else topic_end
+                if properties_at >= end or end > size:
+                    raise DecodeError("run: a packet is too short for its topic")
+                topic = run[head + 2 : topic_end]
+                if topic not in known:
+                    self._check_topic(topic)
+                if run[properties_at]:
+                    _check_properties(run, properties_at, end)
+                if qos:
+                    places.append((at, end, topic_end, qos))
+                count += 1
+                at = end
         except IndexError as error:
             raise DecodeError("run: ends inside a packet") from error
         if count != publications:
             raise DecodeError(f"run: {count} publications, {publications} wanted")
         return places
-
-    def _walk(self, run: bytes, acknowledged: bool) -> tuple[list[Place], int]:
-        known, qos_of = self._known, _QOS_OF
-        qos_min, qos_max = (1, 2) if acknowledged else (0, 0)
-        places: list[Place] = []
-        at, size, count = 0, len(run), 0
-        while at < size:
-            qos = qos_of[run[at]]
-            if not qos_min <= qos <= qos_max:
-                raise DecodeError(f"run: a packet begins with {run[at]:#04x}")
-            length, head = run[at + 1], at + 2
-            if length > 127:
-                length, head = _length(run, at + 1)
-            end = head + length
-            topic_end = head + 2 + (run[head] << 8 | run[head + 1])
-            properties_at = topic_end + 2 if qos else topic_end
-            if properties_at >= end or end > size:
-                raise DecodeError("run: a packet is too short for its topic")
-            topic = run[head + 2 : topic_end]
-            if topic not in known:
-                self._check_topic(topic)
-            if run[properties_at]:
-                _check_properties(run, properties_at, end)
-            if qos:
-                places.append((at, end, topic_end, qos))
-            count += 1
-            at = end
-        return places, count
 
     def _check_topic(self, topic: bytes) -> None:
         text = _text(topic)

@@ -20,7 +20,7 @@ from mqtt5 import PublishPacket
 from federator.errors import DecodeError
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.effects import FilterRoute
-from federator.protocol.forwarding import Forwarder, Sends
+from federator.protocol.forwarding import Forwarder, Sends, TopicRoute
 from federator.protocol.frames import Frame, pack_label, unpack
 from federator.protocol.publications import RunChecker, variable_byte_integer
 from federator.protocol.types import BrokerId, Epoch
@@ -161,6 +161,13 @@ class DataPath:
             publishes: The packets, and where each stands in ``chunk``.
         """
         data_topic = self.data_topic
+        if len(publishes) == 1 and not self._open.filled:
+            packet, start, end = publishes[0]
+            if packet.topic == data_topic:
+                self._on_frame(packet.payload)
+            else:
+                self._on_publication(packet.topic, chunk[start:end])
+            return
         frame_bytes_max = self._frame_bytes_max
         seen: dict[str, RouteBatches | None] = {}
         batch: Batch | None = None
@@ -188,7 +195,7 @@ class DataPath:
             batch, run_start, run_end, run_count = into, start, end, 1
         if batch is not None:
             self._add(batch, chunk[run_start:run_end], run_count)
-            self._flush_or_gather()
+            self._flush_or_gather(self._pace.is_busy(time.monotonic()))
 
     def flush(self) -> None:
         """Send what waits for more to come. To be called before the agent leaves."""
@@ -199,9 +206,29 @@ class DataPath:
             self._flush(batch)
         self._open.clear()
 
-    def _flush_or_gather(self) -> None:
-        """End a read: flush at once when idle, within ``GAP_S`` when reads come thick and fast."""
+    def _on_publication(self, topic: str, packet: memoryview) -> None:
+        """Take a publication that came alone and finds no batch open: the way of the least delay.
+
+        Args:
+            topic: Where it was published.
+            packet: All of it. Not kept.
+        """
+        route = self.forwarder.route_topic(topic)
+        if route is None:
+            self.counters.unwanted += 1
+            return
+        acknowledged = packet[0] & _QOS_BITS != 0
         busy = self._pace.is_busy(time.monotonic())
+        if busy:
+            batches = self._open.of(route)
+            self._add(batches.acknowledged if acknowledged else batches.plain, packet, 1)
+            self._flush_or_gather(busy)
+        else:
+            self.counters.publications_in += 1
+            self._make_frame(route, (packet,), len(packet), 1, acknowledged=acknowledged)
+
+    def _flush_or_gather(self, busy: bool) -> None:
+        """End a read: flush at once when idle, within ``GAP_S`` when reads come thick and fast."""
         if (self._gap is None and not busy) or self._open.keep() > self._frame_bytes_max:
             self.flush()
         elif self._gap is None:
@@ -216,23 +243,36 @@ class DataPath:
 
     def _flush(self, batch: Batch) -> None:
         """Send what ``batch`` holds as one frame, and empty it."""
-        count, route = batch.count, batch.route
-        if not count:
+        if not batch.count:
             return
-        if not route.sends:
-            self.counters.no_route += count
-        else:
-            self._seq += 1
-            self.counters.publications_out += count
-            frame = self._own
-            frame.acknowledged = batch.acknowledged
-            frame.seq = self._seq
-            frame.origin_time_us = self._wall_clock_us()
-            frame.publications = count
-            frame.keys = route.keys
-            self._send(frame, 0, route.sends, batch.parts, batch.size)
+        self._make_frame(
+            batch.route, batch.parts, batch.size, batch.count, acknowledged=batch.acknowledged
+        )
         batch.parts = []
         batch.size = batch.count = 0
+
+    def _make_frame(
+        self,
+        route: TopicRoute,
+        parts: Sequence[bytes | memoryview],
+        size: int,
+        count: int,
+        *,
+        acknowledged: bool,
+    ) -> None:
+        """Send ``count`` publications of our clients, ``size`` bytes in all, as one frame."""
+        if not route.sends:
+            self.counters.no_route += count
+            return
+        self._seq += 1
+        self.counters.publications_out += count
+        frame = self._own
+        frame.acknowledged = acknowledged
+        frame.seq = self._seq
+        frame.origin_time_us = self._wall_clock_us()
+        frame.publications = count
+        frame.keys = route.keys
+        self._send(frame, 0, route.sends, parts, size)
 
     def _on_frame(self, payload: bytes) -> None:
         """Deliver a frame, carry it on, or drop it."""
@@ -261,9 +301,8 @@ class DataPath:
         route = self.forwarder.route_frame(frame.keys, new, sender=frame.sender, origin=origin)
         counters.unknown_filters += route.unknown
         if first and route.deliver:
-            arrived_us = self._wall_clock_us()
             self._deliver(frame)
-            self.delays.note(origin, frame.hops + 1, arrived_us - frame.origin_time_us)
+            self.delays.note(origin, frame.hops + 1, self._wall_clock_us() - frame.origin_time_us)
         if not route.sends:
             return
         if frame.hops + 1 >= frame.hop_limit:

@@ -372,7 +372,7 @@ class MqttLink:
             except LinkError as error:  # what came before it still counts
                 failure = error
                 break
-        if publishes and out:  # what the window released goes before what the handler publishes
+        if out and publishes:  # what the window released goes before what the handler publishes
             self._send(out)
             out = []
         if publishes and self._up:
@@ -380,7 +380,8 @@ class MqttLink:
             self._counters.publishes_in += len(admitted)
             if admitted:
                 self._handler.on_publishes(self, chunk, admitted)
-        self._send(out)
+        if out:
+            self._send(out)
         if failure is not None:
             raise failure
         if publishes and not out and not others and self._pipe is not None:

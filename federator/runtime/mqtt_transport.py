@@ -168,13 +168,20 @@ class PacketTransport(asyncio.BufferedProtocol):
                 small packets with one call. Costs a call, saves the rest of the turn.
             publications: How many are lost when ``data`` is.
         """
-        if self._transport is None or self._closing:
+        transport = self._transport
+        if transport is None or self._closing:
             return False
-        if not self._paused and not self._data and not self._urgent:
+        if not self._paused and not self._data.bytes and not self._urgent.bytes:
             self.bytes_out += len(data)
-            sent = self._send_at_once(data) if at_once else 0
+            sent = 0
+            direct = self._direct
+            if at_once and direct is not None and not transport.get_write_buffer_size():
+                try:
+                    sent = direct.send(data, socket.MSG_DONTWAIT)
+                except OSError:  # full, or broken: the transport finds out and tells
+                    sent = 0
             if sent < len(data):
-                self._transport.write(data[sent:] if sent else data)
+                transport.write(data[sent:] if sent else data)
             return True
         queue = self._urgent if urgent else self._data
         if queue.push(data, publications, refusable=refusable):
@@ -182,17 +189,6 @@ class PacketTransport(asyncio.BufferedProtocol):
         if not refusable:
             self.abort(LinkError("the broker sends but does not read"))
         return False
-
-    def _send_at_once(self, data: bytes | bytearray) -> int:
-        """Hand the kernel what it takes, unless the transport holds earlier bytes; the count."""
-        if self._direct is None or self._transport is None:
-            return 0
-        if self._transport.get_write_buffer_size():
-            return 0
-        try:
-            return self._direct.send(data, socket.MSG_DONTWAIT)
-        except OSError:  # full, or broken: the transport finds out and tells
-            return 0
 
     @property
     def queued_bytes(self) -> int:
@@ -283,9 +279,6 @@ class SendQueue:
         self._waiting: deque[tuple[bytes | bytearray, int]] = deque()
         self.bytes = 0
         self.publications = 0
-
-    def __len__(self) -> int:
-        return len(self._waiting)
 
     def push(self, data: bytes | bytearray, publications: int, *, refusable: bool) -> bool:
         """Append ``data``; ``False`` when there is no room.

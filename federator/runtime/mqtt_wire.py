@@ -40,7 +40,7 @@ def read_packets(chunk: memoryview, publishes: list[Inbound], others: list[Packe
     offset, end = 0, len(chunk)
     try:
         while offset < end:
-            packet, size = read(chunk[offset:])
+            packet, size = read(chunk[offset:] if offset else chunk)
             following = offset + size
             if type(packet) is PublishPacket:
                 publishes.append((packet, offset, following))

@@ -1,10 +1,9 @@
 """The wire form of frames."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from federator.errors import DecodeError
 from federator.protocol import frames
@@ -69,7 +68,7 @@ def test_a_new_label_changes_the_hop_and_nothing_else(
     )
 
     relayed = frames.unpack(label + bytes(frame.body))
-    assert relayed == replace(frame, sender=BrokerId(sender), mask=mask)
+    assert relayed == structs.replace(frame, sender=BrokerId(sender), mask=mask)
 
 
 @given(frame=frames_of_any_kind(), data=st.data())
