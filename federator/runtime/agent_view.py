@@ -206,6 +206,7 @@ class LiveView:
             "control_malformed": dict(traffic.malformed),
             "control_dropped": dict(traffic.dropped),
             "data": {name: getattr(data, name) for name in data.__slots__},
+            "copies_dropped": self._agent.cover.duplicates_dropped,
         }
 
     def _agent_values(self) -> Mapping[str, int | float]:
@@ -245,6 +246,7 @@ class LiveView:
             "log_lines_malformed": discovery["unreadable"],
             "client_drops": discovery["broker_drops"],
             "http_refused": self.http_refused(),
+            "copies_dropped": agent.cover.duplicates_dropped,
             "frames_duplicate": data.duplicate_frames,
             "frames_malformed": data.malformed_frames,
             "frames_hop_limit": data.hop_limit_exceeded,

@@ -79,6 +79,11 @@ AGENT = _table(
     ("log_lines", "discovery_log_lines", "Lines read from the broker's log topics."),
     ("log_lines_ambiguous", "discovery_log_lines_ambiguous", "Lines with more than one reading."),
     ("log_lines_malformed", "discovery_log_lines_malformed", "Lines not understood."),
+    (
+        "copies_dropped",
+        "publication_copies_dropped",
+        "Second copies of publications, dropped while the cover changed.",
+    ),
     ("client_drops", "broker_dropped_ours", "Times the broker said it drops messages for us."),
     ("http_refused", "http_connections_refused", "HTTP connections beyond the limit."),
 )

@@ -105,3 +105,6 @@ async def test_publications_arrive_once_while_overlapping_filters_come_and_go(pa
         lost = sent - set(constant.came)
         twice = [n for n, times in constant.came.items() if times > 1]
         assert (len(lost), len(twice)) == (0, 0), f"lost and twice, of {len(sent)}"
+    (origin, *_) = pair.agents.values()
+    copies = (await origin.status())["counters"]["copies_dropped"]
+    assert copies or qos == 0, "no transition met a copy, and QoS 1 and 2 queue them for sure"
