@@ -21,6 +21,7 @@ from federator.protocol.filters import filter_key
 from federator.protocol.forwarding import Forwarder, FrameRoute, Sends
 from federator.protocol.frames import KEY_BYTES, LAST_FLAG, TAIL_FLAG, VOID_FLAG, Frame
 from federator.protocol.messages import REPAIR_PATH_MAX, RepairRequest
+from federator.protocol.repeats import Repeats
 from federator.protocol.timers import earliest
 from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.custody_destination import DestinationCustody, MarkedBroker
@@ -134,6 +135,7 @@ class Custody:
         self._owed_file = stores.owed
         self._wall_clock_us = wall_clock_us
         self._toward: OrderedDict[BrokerId, BrokerId] = OrderedDict()
+        self._complaints: Repeats[str] = Repeats(gap_ms=Millis(60_000), keys_max=1)
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ms: Millis | None = None
 
@@ -169,18 +171,29 @@ class Custody:
             if local:
                 self.destination.want(key)
             else:
-                self.destination.receiver.unwant(key)
+                self.destination.unwant(key)
         effective = self._owed.on_route(filter, route, lost=lost, now_ms=now_ms)
         if route is not None and route.next_hops:
             self.origin.tails.hasten(key, now_ms)
             self._arm(now_ms)
         if effective is None or not effective.wanted:
-            self._owed_file.forget(filter)
+            self._note_owed(filter, None)
         elif lost:
-            self._owed_file.note(filter, self._wall_clock_us() + self._owed.keep_ms * 1_000)
+            self._note_owed(filter, self._wall_clock_us() + self._owed.keep_ms * 1_000)
         elif filter not in self._owed:
-            self._owed_file.note(filter, 0)
+            self._note_owed(filter, 0)
         return effective
+
+    def _note_owed(self, filter: str, until_us: int | None) -> None:
+        """Write down until when ``filter`` is owed; 0: it is wanted now; ``None``: no more."""
+        try:
+            if until_us is None:
+                self._owed_file.forget(filter)
+            else:
+                self._owed_file.note(filter, until_us)
+        except OSError as error:
+            if self._complaints.allow("owed", self.now_ms()):
+                _log.error("custody.owed_failed", reason=error.strerror or str(error))
 
     def on_way_opened(self) -> None:
         """A neighbour is in reach again: what is missing may be to be had there."""
@@ -248,13 +261,10 @@ class Custody:
         now_ms = self.now_ms()
         self.origin.log.expire()
         self.destination.receiver.expire(now_ms)
-        self.destination.save()
+        self.destination.save(self._carrier.broker())
         ended = self._owed.expire(now_ms)
         for filter, route in ended:
-            if route is None or not route.wanted:
-                self._owed_file.forget(filter)
-            else:
-                self._owed_file.note(filter, 0)
+            self._note_owed(filter, 0 if route is not None and route.wanted else None)
         return ended
 
     def now_ms(self) -> Millis:

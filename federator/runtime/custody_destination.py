@@ -16,7 +16,7 @@ from mqtt5 import PublishPacket, QoS
 
 from federator.protocol.custody import Chained, Delivery, Receiver
 from federator.protocol.frames import KEY_BYTES, Frame, chain_numbers
-from federator.protocol.types import BrokerId, Millis
+from federator.protocol.types import Millis
 from federator.runtime.delivery_journal import DeliveryJournal
 from federator.runtime.mqtt_wire import packet_id_at
 
@@ -32,6 +32,10 @@ class MarkedBroker(Protocol):
 
     def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
         """Publish a ready-made QoS 1 packet."""
+
+    @property
+    def unacknowledged(self) -> int:
+        """Messages that the broker has not acknowledged yet."""
 
 
 class DestinationCustody:
@@ -67,6 +71,8 @@ class DestinationCustody:
         self._former_until_s = time.monotonic() + FORMER_S
         self._marker: bytes | None = None
         self._started = False
+        self._marked = 0  # the last entry whose marker our broker is known to have
+        self._wants = self._saved_wants = 0  # changes of what our clients want
         self._due: list[Delivery[Frame]] = []
         self._complained_at_s = -COMPLAINT_GAP_S
 
@@ -78,6 +84,12 @@ class DestinationCustody:
             self._former_since_us.clear()
             since_us = now_us
         self.receiver.want(key, since_us=since_us)
+        self._wants += 1
+
+    def unwant(self, key: bytes) -> None:
+        """They no longer do."""
+        self.receiver.unwant(key)
+        self._wants += 1
 
     def on_marker(self, payload: bytes) -> None:
         """Our broker tells how far we got in an earlier life."""
@@ -146,12 +158,22 @@ class DestinationCustody:
         )
         broker.publish_packet(packet, packet_id_at(packet), 1)
 
-    def save(self) -> None:
-        """Bound the journal, and write down since when our clients want what."""
-        if not self._started:
+    def save(self, broker: MarkedBroker | None, *, leaving: bool = False) -> None:
+        """Bound the journal, and write down since when our clients want what.
+
+        Args:
+            broker: The connection to our broker.
+            leaving: Write it down in any case.
+        """
+        if broker is not None and not broker.unacknowledged:
+            self._marked = self._journal.last
+        wants_changed = self._saved_wants != self._wants
+        if not self._started or not (leaving or wants_changed or self._journal.is_due):
             return
+        self._saved_wants = self._wants
+        positions, since_us = self.receiver.positions(), self.receiver.since_us
         try:
-            self._journal.snapshot(self.receiver.positions(), self.receiver.since_us)
+            self._journal.snapshot(positions, since_us, folded_to=self._marked)
         except OSError as error:
             self.failures += 1
             self._complain(error)
@@ -178,8 +200,3 @@ def _links(frame: Frame, local: tuple[int, ...]) -> tuple[Chained, ...]:
         Chained(keys[index * KEY_BYTES : (index + 1) * KEY_BYTES], numbers[index])
         for index in local
     )
-
-
-def asker_path(path: tuple[BrokerId, ...], own: BrokerId, *, longest: int) -> bool:
-    """Whether a request that passed ``path`` may go on through us."""
-    return own not in path and len(path) < longest
