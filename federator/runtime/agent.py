@@ -36,13 +36,10 @@ from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis
 from federator.runtime.control_traffic import ControlTraffic
 from federator.runtime.cover_subscriber import CoverSubscriber
 from federator.runtime.custody import CustodyStores
-from federator.runtime.custody_log import CustodyLog
 from federator.runtime.data_path import DataPath
-from federator.runtime.delivery_journal import DeliveryJournal
 from federator.runtime.discovery import Discovery
 from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
 from federator.runtime.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, NeighbourLinks
-from federator.runtime.owed_file import OwedFile
 from federator.runtime.priority_file import PriorityFile
 from federator.runtime.rivals import Rivals
 from federator.runtime.state_dir import StateDir
@@ -83,7 +80,13 @@ class Agent:
         duplicates = DuplicateLog(
             window_bits=data.duplicate_window_bits, origins_max=data.origins_max
         )
-        self._stores = _open_stores(settings, state)
+        custody = settings.custody
+        self._stores = CustodyStores.open(
+            state.path / "custody",
+            keep_s=custody.keep_s,
+            bytes_max=custody.bytes_max,
+            fsync=custody.fsync,
+        )
         self.data_path = DataPath(
             self_id=settings.broker_id,
             stores=self._stores,
@@ -163,7 +166,7 @@ class Agent:
     async def leave(self) -> None:
         """Tell the neighbours, and let that out of the door."""
         self.data_path.flush()
-        self.data_path.custody.destination.save()
+        self.data_path.custody.destination.save(self.data_link, leaving=True)
         self.handle(LeaveRequested())
         links = [n.link for n in self.neighbours.all if n.link is not None]
         async with asyncio.timeout(LEAVE_SECONDS_MAX):
@@ -342,22 +345,6 @@ class Agent:
             return
         link = NeighbourLink(address, neighbour, Cost(1), dialled_for=neighbour)
         self._dial(link, connection)
-
-
-def _open_stores(settings: Settings, state: StateDir) -> CustodyStores:
-    custody = settings.custody
-    folder = state.path / "custody"
-    return CustodyStores(
-        CustodyLog(
-            folder / "log",
-            bytes_max=custody.bytes_max,
-            age_max_s=custody.keep_s,
-            fsync=custody.fsync,
-        ),
-        DeliveryJournal(folder / "delivered"),
-        OwedFile(folder / "owed"),
-        keep_s=custody.keep_s,
-    )
 
 
 def _endpoint(connection: Connection) -> Endpoint:

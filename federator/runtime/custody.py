@@ -8,10 +8,12 @@ Source: docs/protocol.md section 11.
 """
 
 import asyncio
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, Self
 
 import structlog
 
@@ -28,6 +30,7 @@ from federator.runtime.custody_destination import DestinationCustody, MarkedBrok
 from federator.runtime.custody_log import CustodyLog
 from federator.runtime.custody_origin import OriginCustody
 from federator.runtime.delivery_journal import DeliveryJournal
+from federator.runtime.durable import FsyncPolicy
 from federator.runtime.owed_file import OwedFile
 
 ORIGINS_MAX = 4_096
@@ -45,6 +48,27 @@ class CustodyStores:
     journal: DeliveryJournal
     owed: OwedFile
     keep_s: int
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        *,
+        keep_s: int = 1_800,
+        bytes_max: int = 268_435_456,
+        fsync: FsyncPolicy = "never",
+    ) -> Self:
+        """Open, or make, what is in ``folder``.
+
+        Raises:
+            ConfigError: The folder cannot be used.
+        """
+        return cls(
+            CustodyLog(folder / "log", bytes_max=bytes_max, age_max_s=keep_s, fsync=fsync),
+            DeliveryJournal(folder),
+            OwedFile(folder),
+            keep_s,
+        )
 
     def close(self) -> None:
         """Write down what is not written yet."""
@@ -268,8 +292,8 @@ class Custody:
         return ended
 
     def now_ms(self) -> Millis:
-        """The event loop's monotonic clock."""
-        return Millis(int(asyncio.get_running_loop().time() * 1_000))
+        """Our monotonic clock."""
+        return Millis(int(time.monotonic() * 1_000))
 
     def _room(self) -> bool:
         broker = self._carrier.broker()

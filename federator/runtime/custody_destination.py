@@ -69,7 +69,7 @@ class DestinationCustody:
         self._wall_clock_us = wall_clock_us
         self._former_since_us = dict(journal.load().since_us)
         self._former_until_s = time.monotonic() + FORMER_S
-        self._marker: bytes | None = None
+        self._marker: int | None = None
         self._started = False
         self._marked = 0  # the last entry whose marker our broker is known to have
         self._wants = self._saved_wants = 0  # changes of what our clients want
@@ -93,8 +93,9 @@ class DestinationCustody:
 
     def on_marker(self, payload: bytes) -> None:
         """Our broker tells how far we got in an earlier life."""
-        if not self._started:
-            self._marker = payload
+        marker = self._journal.read_marker(payload)
+        if marker is not None and not self._started:
+            self._marker = marker
 
     def arrive(self, frame: Frame, local: tuple[int, ...], now_ms: Millis, *, room: bool) -> None:
         """Take a frame that our clients want by its filters at the positions ``local``."""
@@ -183,8 +184,7 @@ class DestinationCustody:
         if self._started:
             return
         self._started = True
-        marker = self._journal.read_marker(self._marker) if self._marker is not None else None
-        self.receiver.restore(self._journal.positions(marker), {}, now_ms=now_ms)
+        self.receiver.restore(self._journal.positions(self._marker), {}, now_ms=now_ms)
 
     def _complain(self, error: OSError) -> None:
         now_s = time.monotonic()

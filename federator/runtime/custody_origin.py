@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from federator.protocol.custody import ArchivedFrame, Tails, answer
+from federator.protocol.expiry import age_expiry
 from federator.protocol.forwarding import Forwarder, Sends
 from federator.protocol.frames import (
     CUSTODY_FLAG,
@@ -24,6 +25,7 @@ from federator.protocol.frames import (
     Frame,
 )
 from federator.protocol.messages import RepairRequest
+from federator.protocol.publications import RunChecker
 from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.custody_log import CustodyLog, Record
 from federator.runtime.gathering import Batch
@@ -77,6 +79,7 @@ class OriginCustody:
         self._send = send
         self._send_repair = send_repair
         self._wall_clock_us = wall_clock_us
+        self._checker = RunChecker()
         self._complained_at_s = -COMPLAINT_GAP_S
 
     def resume(self, now_ms: Millis) -> None:
@@ -138,7 +141,7 @@ class OriginCustody:
         for index, repair in enumerate(repairs, 1):
             flags = CUSTODY_FLAG | REPAIR_FLAG
             if repair.frame is not None:
-                frame = self._frame(repair.frame, flags)
+                frame = self._aged(self._frame(repair.frame, flags))
             else:
                 flags |= VOID_FLAG
                 epoch = Epoch(self.log.epoch)
@@ -162,6 +165,19 @@ class OriginCustody:
             kept.body,
         )
         frame.chain = struct.pack(f">{len(kept.prevs)}Q", *kept.prevs)
+        return frame
+
+    def _aged(self, frame: Frame) -> Frame:
+        """``frame`` without the publications that expired since it was made."""
+        age_s = (self._wall_clock_us() - frame.origin_time_us) // 1_000_000
+        if age_s > 0:
+            run = bytearray(frame.body)
+            places = self._checker.check(
+                bytes(run), acknowledged=True, publications=frame.publications
+            )
+            alive = age_expiry(run, places, age_s=age_s)
+            frame.body = memoryview(b"".join(run[start:end] for start, end, _, _ in alive))
+            frame.publications = len(alive)
         return frame
 
     def _label(

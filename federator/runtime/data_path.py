@@ -72,6 +72,10 @@ class DataLink(Protocol):
     def queued_bytes(self) -> int:
         """What waits to be sent."""
 
+    @property
+    def unacknowledged(self) -> int:
+        """QoS 1 and 2 messages that the broker has not acknowledged yet."""
+
 
 class AcknowledgingLink(Protocol):
     """What the data path needs of the connection that publications come from."""
@@ -467,11 +471,8 @@ class DataPath:
         if frame.flags:
             self.custody.on_frame(frame, route, first=first)
             self._unfinished = True
-        if (
-            first
-            and route.deliver
-            and not (frame.flags & TAIL_FLAG or (frame.flags and route.local))
-        ):
+        counted = frame.flags and (route.local or frame.flags & TAIL_FLAG)
+        if first and route.deliver and not counted:
             self.deliver(frame)
         if not route.sends:
             return

@@ -1,6 +1,8 @@
 """The data path between recorded connections: what it sends where, and what it counts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
+from pathlib import Path
 
 import mqtt5
 import pytest
@@ -9,7 +11,9 @@ from mqtt5 import PublishPacket, QoS
 from federator.protocol import frames
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding import Forwarder
+from federator.protocol.frames import CUSTODY_FLAG
 from federator.protocol.types import BrokerId, Epoch
+from federator.runtime.custody import CustodyStores
 from federator.runtime.data_path import FRAME_BYTES_MAX, HOP_LIMIT, DataPath
 from tests.real.polling import until
 
@@ -36,13 +40,32 @@ class RecordedLink:
         return self.open
 
     @property
+    def room(self) -> bool:
+        return True
+
+    @property
+    def queued_bytes(self) -> int:
+        return 0
+
+    @property
+    def unacknowledged(self) -> int:
+        return 0
+
+    @property
     def frames(self) -> list[frames.Frame]:
         written = [*self.runs, *(packet for packet, _, _ in self.packets)]
         return [frames.unpack(parse(packet).payload) for packet in written]
 
 
+@pytest.fixture(autouse=True)
+def _folders(tmp_path):
+    Agent.folders = (tmp_path / str(number) for number in count())
+
+
 class Agent:
     """A data path with recorded connections to brokers 1 (ours), 2 and 3."""
+
+    folders: Iterator[Path]
 
     def __init__(
         self,
@@ -59,6 +82,7 @@ class Agent:
             epoch=Epoch(7),
             federation="fed",
             forwarder=self.forwarder,
+            stores=CustodyStores.open(next(self.folders)),
             wall_clock_us=lambda: NOW_US,
             frame_bytes_max=frame_bytes_max,
             hop_limit=hop_limit,
@@ -119,7 +143,7 @@ def framed(
         "$fed/fed/data",
         frames.pack(
             frames.Frame(
-                acknowledged=bool(settings.get("acknowledged", 0)),
+                flags=settings.get("flags", 0),
                 hops=settings["hops"],
                 hop_limit=settings["hop_limit"],
                 sender=BrokerId(settings.get("sender", N2)),
@@ -131,6 +155,7 @@ def framed(
                 keys=keys,
                 mask=(1 << len(filters)) - 1 if mask is None else mask,
                 body=memoryview(body),
+                chain=bytes(8 * len(filters)) if settings.get("flags", 0) else b"",
             )
         ),
     )
@@ -253,7 +278,7 @@ def test_packets_with_qos_are_delivered_one_by_one():
     agent = Agent({"a/+": to(local=True)})
     body = [packet("a/b", qos=1), packet("a/b", b"", qos=2)]
 
-    agent.read(framed("a/+", body=b"".join(body), publications=2, acknowledged=1))
+    agent.read(framed("a/+", body=b"".join(body), publications=2, flags=CUSTODY_FLAG))
 
     assert [written for written, _, _ in agent.local.packets] == body
     for (written, packet_id_at, qos), expected in zip(agent.local.packets, (1, 2), strict=True):
@@ -320,7 +345,7 @@ def test_unknown_filters_are_counted_and_delivered_only_while_interest_is_widene
         packet("$fed/fed/data", b"garbage"),
         packet("$fed/fed/data", b""),
         framed("a/+", body=b"\xe0\x00" + bytes(20)),
-        framed("a/+", body=packet("a/b"), acknowledged=1),
+        framed("a/+", body=packet("a/b"), flags=CUSTODY_FLAG),
         framed("a/+", body=packet("$SYS/broker/load")),
         framed("a/+", body=packet("a/b") + packet("a/b")),
     ],

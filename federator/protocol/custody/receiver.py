@@ -330,7 +330,7 @@ class Receiver(Generic[F]):
             self.want(key, since_us=since)
         for (origin, key), (epoch, last) in positions.items():
             known = self._origin(origin, epoch, now_ms)
-            if known is not None and key in self._since_us:
+            if known is not None:
                 self._chains += key not in known.chains
                 known.chains[key] = _Chain(last, last)
 
