@@ -184,7 +184,13 @@ class DestinationCustody:
         if self._started:
             return
         self._started = True
-        self.receiver.restore(self._journal.positions(self._marker), {}, now_ms=now_ms)
+        try:
+            positions = self._journal.resume(self._marker)
+        except OSError as error:
+            self.failures += 1
+            self._complain(error)
+            return
+        self.receiver.restore(positions, {}, now_ms=now_ms)
 
     def _complain(self, error: OSError) -> None:
         now_s = time.monotonic()

@@ -18,6 +18,7 @@ snapshot in MessagePack. Batches: bytes, number of the first entry, entries, CRC
 epoch, seq, number of keys, keys.
 """
 
+import errno
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +42,6 @@ from federator.runtime.durable import (
 __all__ = ["Delivery", "DeliveryJournal", "Entry", "JournalState", "Positions"]
 
 BYTES_MAX = 2 * 1024 * 1024
-KEPT_MAX = 65_536
 FILE_NAME = "deliveries"
 CONFIG_KEY = "custody"
 KEY_BYTES = 8
@@ -87,7 +87,7 @@ class JournalState(NamedTuple):
 
 
 class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
-    positions: list[tuple[int, bytes, int, int]]  # origin, key, epoch, seq
+    positions: list[tuple[BrokerId, bytes, int, int]]  # origin, key, epoch, seq
     since_us: list[tuple[bytes, int]]
 
 
@@ -99,8 +99,8 @@ class DeliveryJournal:
 
     Args:
         folder: Where the file is; made when missing.
-        bytes_max: Of entries. Call ``snapshot`` when ``is_due``; without, ``append`` does it.
-        kept_max: Entries without a marker that a snapshot keeps; older ones count as delivered.
+        bytes_max: Of entries. Call ``snapshot`` when ``is_due``; without, ``append`` does it. A
+            snapshot keeps half of it for entries without a marker; older ones count as delivered.
         boot: What tells this boot of the machine from others; asked of the machine by default.
 
     Attributes:
@@ -117,12 +117,10 @@ class DeliveryJournal:
         folder: Path,
         *,
         bytes_max: int = BYTES_MAX,
-        kept_max: int = KEPT_MAX,
         boot: bytes | None = None,
     ) -> None:
         self._path = folder / FILE_NAME
         self._bytes_max = bytes_max
-        self._kept_max = kept_max
         boot = boot or this_boot()
         self._boot = boot or bytes(BOOT_BYTES)
         self.journal_id = 0
@@ -169,23 +167,37 @@ class DeliveryJournal:
         return self.last
 
     def load(self) -> JournalState:
-        """All that is in the file."""
-        content = self._read()
-        header = _Header.of(content)
-        assert header is not None, "the file is ours and was sound"
-        snapshot = header.snapshot(content)
-        positions: Positions = {
-            (BrokerId(origin), key): (epoch, seq) for origin, key, epoch, seq in snapshot.positions
-        }
-        entries = tuple(
-            entry for at in _sound_batches(content, header) for entry in _entries(content, at)
-        )
-        return JournalState(header.folded_to, positions, entries, dict(snapshot.since_us))
+        """All that is in the file.
+
+        Raises:
+            OSError: The disk is broken.
+        """
+        return _state(self._read())
 
     def positions(self, marker: int | None) -> Positions:
-        """Where each chain is when entries up to ``marker`` were delivered; ``None``: all were."""
+        """Where each chain is when entries up to ``marker`` were delivered; ``None``: all were.
+
+        Raises:
+            OSError: The disk is broken.
+        """
         state = self.load()
         return _fold(state.positions, state.entries, marker)
+
+    def resume(self, marker: int | None) -> Positions:
+        """Begin again behind ``marker``; call it at start, before the first ``append``.
+
+        Entries after it are struck out: their frames will be entered again, one by one, and until
+        then a later marker must not speak for them.
+
+        Returns:
+            As ``positions``.
+
+        Raises:
+            OSError: The disk is full or broken; the file is as before.
+        """
+        positions = self.positions(marker)
+        self.snapshot(positions, None, folded_to=self.last)
+        return positions
 
     def snapshot(
         self,
@@ -210,25 +222,25 @@ class DeliveryJournal:
             OSError: The disk is full or broken; the file is as before.
         """
         content = self._read()
-        header = _Header.of(content)
-        assert header is not None, "the file is ours and was sound"
-        state = self.load()
-        cut, folded = self._tail_at, header.folded_to
-        for at in _sound_batches(content, header):
+        state = _state(content)
+        cut, folded = self._tail_at, state.folded_to
+        for at in _sound_batches(content):
             size, first, count = _BATCH.unpack_from(content, at)
-            last = first + count - 1
-            if last > max(folded_to, self.last - self._kept_max):
+            if first + count - 1 > folded_to and self._size - at <= self._bytes_max // 2:
                 break
-            cut, folded = at + size, last
-        before = _fold(state.positions, state.entries, folded)
-        if positions is not None:
-            after = _fold({}, [e for e in state.entries if e.number > folded], None)
-            known = before
-            before = {chain: at for chain, at in positions.items() if chain not in after}
-            before |= {c: known[c] for c in after if c in known and c in positions}
-        kept = content[cut : self._size]
+            cut, folded = at + size, first + count - 1
+        known = _fold(state.positions, state.entries, folded)
+        if positions is None:
+            before: Mapping[tuple[BrokerId, bytes], tuple[int, int]] = known
+        else:
+            later = _fold({}, [e for e in state.entries if e.number > folded], None)
+            before = {
+                chain: known.get(chain, (0, 0)) if chain in later else at
+                for chain, at in positions.items()
+                if chain not in later or chain in known
+            }
         wanted = state.since_us if since_us is None else since_us
-        self._write(_encode_snapshot(before, wanted), kept, folded_to=folded)
+        self._write(_encode_snapshot(before, wanted), content[cut:], folded_to=folded)
 
     def marker(self, number: int | None = None) -> bytes:
         """What to leave at our broker behind the entry ``number``; the last one by default."""
@@ -276,7 +288,7 @@ class DeliveryJournal:
         self.journal_id = header.journal_id
         self.last = header.next_number - 1
         self._tail_at = self._size = header.end
-        for at in _sound_batches(content, header):
+        for at in _sound_batches(content):
             size, first, count = _BATCH.unpack_from(content, at)
             self._size = at + size
             self.last = max(self.last, first + count - 1)
@@ -319,12 +331,25 @@ class _Header(NamedTuple):
     def pack(self, snapshot: bytes) -> bytes:
         return _HEADER.pack(_MAGIC, *self, self.checksum(snapshot))
 
-    def snapshot(self, content: bytes) -> _Snapshot:
-        return msgspec.msgpack.decode(content[_HEADER.size : self.end], type=_Snapshot)
+
+def _sound_header(content: bytes) -> _Header:
+    header = _Header.of(content)
+    if header is None:  # it was sound when we opened or wrote it
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    return header
 
 
-def _sound_batches(content: bytes, header: _Header) -> Iterator[int]:
+def _state(content: bytes) -> JournalState:
+    header = _sound_header(content)
+    snapshot = msgspec.msgpack.decode(content[_HEADER.size : header.end], type=_Snapshot)
+    positions = {(origin, key): (epoch, seq) for origin, key, epoch, seq in snapshot.positions}
+    entries = tuple(entry for at in _sound_batches(content) for entry in _entries(content, at))
+    return JournalState(header.folded_to, positions, entries, dict(snapshot.since_us))
+
+
+def _sound_batches(content: bytes) -> Iterator[int]:
     """Where each batch begins, up to the first that is not sound."""
+    header = _sound_header(content)
     at, total, number = header.end, len(content), header.folded_to + 1
     while at + _BATCH.size + _CRC.size <= total:
         size, first, count = _BATCH.unpack_from(content, at)

@@ -35,8 +35,8 @@ class OwedFile:
         filters_max: Filters listed; more are turned away.
 
     Attributes:
-        is_new: There was no file, so nobody knows what an earlier session subscribes.
         unreadable: Lines that were damaged when it was opened.
+        is_new: There was no file, so nobody knows what an earlier session subscribes.
 
     Raises:
         ConfigError: The folder cannot be used.
@@ -102,16 +102,17 @@ class OwedFile:
         if self._lines <= 2 * len(self._until_us) + SPARE_LINES:
             return
         lines = [_encode(line) + b"\n" for line in self._until_us.items()]
-        with contextlib.suppress(OSError):  # the long file is as good; tried again next time
+        self._lines = len(lines)
+        with contextlib.suppress(OSError):  # the long file is as good; tried again in a while
             fd = replace_file(self._path, lines, sync=True)
             os.close(self._fd)
-            self._fd, self._size, self._lines = fd, sum(map(len, lines)), len(lines)
+            self._fd, self._size = fd, sum(map(len, lines))
 
     def _recover(self) -> int:
         """Read the file; return where its last whole line ends."""
         content = self._path.read_bytes()
         end = content.rfind(b"\n") + 1
-        for line in content[:end].splitlines():
+        for line in content[:end].split(b"\n")[:-1]:
             self._lines += 1
             try:
                 filter_, until_us = _decode(line)

@@ -108,8 +108,8 @@ def test_garbage_raises_nothing_but_decode_error(garbage: bytes) -> None:
 @pytest.mark.parametrize(
     ("at", "value", "reason"),
     [
-        (0, b"\x02", "version 2"),
-        (1, b"\x02", "flags 0x02"),
+        (0, b"\x03", "version 3"),
+        (1, b"\x20", "flags 0x20"),
         (2, b"\x40", "64 hops of at most 64"),
         (36, b"\x00\x00\x00\x00", "hold 0 publications"),
         (36, b"\x00\x00\x00\x02", "hold 2 publications"),

@@ -207,7 +207,9 @@ def as_published(packet: PublishPacket) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-async def test_every_kind_of_publication_arrives_as_published(start_broker: StartBroker, qos: int):
+async def test_every_kind_of_publication_arrives_as_published(
+    start_broker: StartBroker, tmp_path: Path, qos: int
+):
     async with two_brokers(start_broker, tmp_path, "t/#") as federated:
         subscriber = await federated.client(2, "subscriber", "t/#")
         publisher = await federated.client(1, "publisher")
@@ -305,7 +307,9 @@ async def test_over_two_paths_each_publication_is_delivered_once(
 
 
 @pytest.mark.parametrize(("qos", "count"), [(0, 5_000), (1, 900), (2, 900)])
-async def test_a_burst_arrives_whole_and_in_order(start_broker: StartBroker, qos: int, count: int):
+async def test_a_burst_arrives_whole_and_in_order(
+    start_broker: StartBroker, tmp_path: Path, qos: int, count: int
+):
     async with two_brokers(start_broker, tmp_path, "t/#") as federated:
         subscriber = await federated.client(2, "subscriber", "t/#")
         publisher = await federated.client(1, "publisher")
