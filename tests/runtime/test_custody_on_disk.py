@@ -31,7 +31,7 @@ def taken_by_killed_children(what, folder, check):
         child.stdout.close()
         said = [int(line) for line in lines if line.endswith(b"\n")]
         assert said == sorted(set(said))
-        check(said[-1])
+        check(said)
 
 
 def fill(what, folder, bytes_max):
@@ -44,12 +44,17 @@ def fill(what, folder, bytes_max):
 
 
 def test_a_log_whose_writer_is_killed_has_all_that_was_taken(tmp_path):
-    def check(taken):
+    said = set()
+
+    def check(said_now):
+        said.update(said_now)
         log = open_log(tmp_path, bytes_max=1 << 30)
-        newest = list(log.recent(taken + 2))
-        assert taken < log.next_seq
-        assert [record.seq for record in newest] == list(range(log.next_seq - 1, 0, -1))
-        assert log.select(key(2), 0, limit=taken)[-1] == log.head(key(2)) >= taken
+        most = 2 * (len(said) + KILLS)  # two records at once; each kill may meet one more write
+        held = [record.seq for record in log.recent(most + 1)]
+        assert held == sorted(held, reverse=True)
+        assert said <= set(held)
+        assert len(held) <= most
+        assert log.head(key(2)) in held[:2]
         log.close()
 
     taken_by_killed_children("log", tmp_path, check)
@@ -58,7 +63,8 @@ def test_a_log_whose_writer_is_killed_has_all_that_was_taken(tmp_path):
 def test_a_journal_whose_writer_is_killed_has_all_that_was_taken(tmp_path):
     ids = set()
 
-    def check(taken):
+    def check(said):
+        taken = said[-1]
         journal = DeliveryJournal(tmp_path)
         positions = journal.positions(None)
         assert journal.last >= taken
@@ -72,10 +78,11 @@ def test_a_journal_whose_writer_is_killed_has_all_that_was_taken(tmp_path):
 
 
 def test_a_list_of_filters_whose_writer_is_killed_has_all_that_was_taken(tmp_path):
-    def check(taken):
+    def check(said):
+        taken = said[-1]
         owed = OwedFile(tmp_path)
         assert taken <= int(max(owed.load())) <= taken + 1
-        assert len(owed.load()) <= 2
+        assert len(owed.load()) <= 1 + KILLS, "each kill may leave one listed"
         owed.close()
 
     taken_by_killed_children("owed", tmp_path, check)
