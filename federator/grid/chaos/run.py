@@ -244,7 +244,7 @@ class ChaosRun:
             self._vitals.sample(stage.now_s())
             for here, agent in stage.grid.agents.items():
                 if not agent.running and here not in stage.down:
-                    self._complain(stage, "agent ended", f"agent {here}", agent.log_tail(3))
+                    self._accuse(stage, "agent ended", f"agent {here}", agent.log_tail(3))
                     await agent.start()
             await asyncio.sleep(SAMPLE_S)
 
@@ -274,7 +274,7 @@ class ChaosRun:
     async def _episode(self, episode: Episode, stage: Stage) -> None:
         began_s = stage.now_s()
         stage.ledger.enter(episode.phase, began_s)
-        self._say(str(episode), stage)
+        self._tell(str(episode), stage)
         await asyncio.sleep(IN_FLIGHT_S)
         async with asyncio.TaskGroup() as tasks:
             felt = [
@@ -303,10 +303,10 @@ class ChaosRun:
                 return now_s - healed_s
             if now_s > healed_s + self.plan.recovery_timeout_s:
                 detail = f"{behind} owed, nothing new for {stalled[:3]} (of {len(stalled)})"
-                self._complain(stage, "not recovered", what, detail)
+                self._accuse(stage, "not recovered", what, detail)
                 stage.ledger.give_up()
                 return None
-            self._say(f"{what}: {behind} owed", stage)
+            self._tell(f"{what}: {behind} owed", stage)
             await asyncio.sleep(POLL_S)
 
     def _behind(self, stage: Stage, before_s: float) -> int:
@@ -317,7 +317,7 @@ class ChaosRun:
         """No more publications: wait until nothing is owed, then for late copies."""
         deadline_s = stage.now_s() + REST_TIMEOUT_S
         while (behind := self._behind(stage, stage.now_s())) or traffic.unanswered:
-            self._say(f"coming to rest, {behind} owed", stage)
+            self._tell(f"coming to rest, {behind} owed", stage)
             if stage.now_s() > deadline_s:
                 break
             await asyncio.sleep(POLL_S)
@@ -331,12 +331,12 @@ class ChaosRun:
         if self._vitals is not None:
             outcome.vitals = self._vitals.judge(outcome.elapsed_s)
 
-    def _complain(self, stage: Stage, kind: str, where: str, detail: str) -> None:
+    def _accuse(self, stage: Stage, kind: str, where: str, detail: str) -> None:
         phase = stage.ledger.phase_at(stage.now_s())
         violation = Violation(kind, phase, stage.now_s(), where, detail=detail)
         self.outcome.violations.append(violation)
 
-    def _say(self, what: str, stage: Stage) -> None:
+    def _tell(self, what: str, stage: Stage) -> None:
         self._progress(what, stage.now_s())
 
 
