@@ -163,10 +163,24 @@ class Custody:
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ms: Millis | None = None
 
-    @property
-    def owed(self) -> int:
-        """Filters that stay wanted although nobody in reach wants them."""
-        return len(self._owed)
+    def counts(self) -> dict[str, int]:
+        """What operators see of custody; names as in the table of metrics, after ``custody_``."""
+        log, receiver, origin = self.origin.log, self.destination.receiver, self.origin
+        return {
+            "log_bytes": log.bytes,
+            "log_records": log.records,
+            "dropped_by_age": log.dropped_by_age,
+            "dropped_for_room": log.dropped_for_room,
+            "repairs": origin.repairs,
+            "failures": origin.failures + self.destination.failures,
+            "owed": len(self._owed),
+            "chains": len(receiver),
+            "gaps": receiver.gaps,
+            "held_bytes": receiver.held_bytes,
+            "asked": receiver.asked,
+            "duplicates": receiver.duplicates,
+            "gone": receiver.voids,
+        }
 
     # Filters
 

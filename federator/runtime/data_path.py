@@ -514,7 +514,7 @@ class DataPath:
         for hop, mask in sends:
             link = self._links.get(hop)
             if link is None:
-                self.counters.dropped += count
+                self._note_unsent(frame)
                 continue
             label = pack_label(frame, hops=hops, sender=self._self_id, mask=mask)
             field = self._topic_field
@@ -524,8 +524,14 @@ class DataPath:
                 self.counters.frames_out += 1
                 self.counters.frame_bytes_out += len(label) + size
             else:
-                self.counters.dropped += count
+                self._note_unsent(frame)
         return sent
+
+    def _note_unsent(self, frame: Frame) -> None:
+        if frame.flags:
+            self.counters.deferred += frame.publications
+        else:
+            self.counters.dropped += frame.publications
 
     def _complain(self, error: DecodeError) -> None:
         """Count a malformed frame; say so at most once per ``COMPLAINT_GAP_S``."""
