@@ -194,6 +194,11 @@ class RunningGrid:
         await self.relays.silence(relay_name(here, there), Way.FORTH)
         await self.relays.silence(relay_name(there, here), Way.BACK)
 
+    async def narrow(self, link: Link, bytes_per_s: float | None) -> None:
+        """Let a link carry so much a second on each dialled side, each way; ``None``: all."""
+        for name in _relays_of(link):
+            await self.relays.narrow(name, bytes_per_s)
+
     async def heal(self, link: Link) -> None:
         """Undo ``cut`` and ``silence``."""
         for name in _relays_of(link):

@@ -37,6 +37,7 @@ from federator.runtime.control_traffic import ControlTraffic
 from federator.runtime.cover_subscriber import CoverSubscriber
 from federator.runtime.data_path import DataPath
 from federator.runtime.discovery import Discovery
+from federator.runtime.drops import LOOK_S, DropReports
 from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
 from federator.runtime.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, NeighbourLinks
 from federator.runtime.priority_file import PriorityFile
@@ -119,6 +120,7 @@ class Agent:
         self._tasks.create_task(self.discovery.run(), name="discovery")
         self._tasks.create_task(self.control_link.run(), name="control connection")
         self._tasks.create_task(self.data_link.run(), name="data connection")
+        self._tasks.create_task(self._report_drops(), name="drop reports")
         for neighbour in self.settings.neighbours:
             expected = BrokerId(neighbour.id) if neighbour.id is not None else None
             link = NeighbourLink(neighbour.url, expected, Cost(neighbour.cost))
@@ -137,11 +139,18 @@ class Agent:
                 self.handle(PriorityChanged(priority))
             await asyncio.sleep(mesh.core_check_ms / 1000)
 
+    async def _report_drops(self) -> None:
+        reports = DropReports()
+        while True:
+            await asyncio.sleep(LOOK_S)
+            links = [link for n in self.neighbours.all for link in n.links]
+            reports.look([self.data_link, *links], now_ms=loop_now_ms())
+
     async def leave(self) -> None:
         """Tell the neighbours, and let that out of the door."""
         self.data_path.flush()
         self.handle(LeaveRequested())
-        links = [n.link for n in self.neighbours.all if n.link is not None]
+        links = [link for n in self.neighbours.all for link in n.links]
         async with asyncio.timeout(LEAVE_SECONDS_MAX):
             await asyncio.gather(*(link.close() for link in links))
 
@@ -161,13 +170,13 @@ class Agent:
     def _perform(self, effect: e.Effect) -> None:
         match effect:
             case e.Send(conn, message):
-                link = self.neighbours.link_of(conn)
+                link = self.neighbours.control_of(conn)
                 if link is not None:
                     self.traffic.send(link, message)
             case e.SetRoute(filter_, route):
                 self.data_path.set_route(filter_, route)
             case e.ReachNeighbour(neighbour, conn):
-                link = self.neighbours.link_of(conn) if conn is not None else None
+                link = self.neighbours.data_of(conn) if conn is not None else None
                 self.data_path.reach(neighbour, link)
             case e.Dial(neighbour, address):
                 self._dial_back(neighbour, address)
@@ -280,9 +289,9 @@ class Agent:
         links = self.settings.links
         target = connection.address
 
-        def make_link(handler: LinkHandler, will: Callable[[], Will]) -> MqttLink:
+        def make_link(role: str, handler: LinkHandler, will: Callable[[], Will] | None) -> MqttLink:
             # The epoch keeps two agents with one id from throwing each other out.
-            client_id = f"federator-{self.settings.broker.id}-to-{target.host}-{target.port}"
+            client_id = self._client_id(f"to-{target.host}-{target.port}-{role}")
             return MqttLink(
                 _endpoint(connection),
                 handler,
