@@ -8,7 +8,9 @@ dies is noticed one delay later, as on a real link.
 A queue is bounded in bytes; a full one stops reading from its source, so pressure reaches the
 sender through TCP. A link can be cut (resets, refuses), silenced (keeps its connections, hands
 nothing on, in one direction or both: a lost cable), made narrow (so many bytes a second each way,
-shared by its connections chunk by chunk), and healed.
+shared by its connections chunk by chunk), and healed. Connections can be half-open: what one side
+sends never arrives, as when a box in between forgot them. Such a connection has lost bytes, so
+healing cannot bring it back; it stays until its ends give it up.
 """
 
 import asyncio
@@ -20,6 +22,9 @@ from enum import Enum
 
 BUFFER_BYTES_MAX = 4 * 1024 * 1024
 """Under way in one direction of one connection: 5 ms at 800 MB/s."""
+
+STUCK_S = 0.5
+"""Later than a busy machine is late."""
 
 
 class Way(Enum):
@@ -61,7 +66,8 @@ class _Ending(Enum):
 class Relay:
     """One dialling direction of a link: listens on loopback, dials ``target``.
 
-    Counters only grow: ``connections``, ``chunks`` and ``bytes_relayed`` over both directions.
+    Counters only grow, over both directions: ``connections``, those of them ``broken`` on order,
+    ``chunks``, ``bytes_relayed`` and ``bytes_swallowed``.
     """
 
     def __init__(
@@ -77,6 +83,8 @@ class Relay:
         self.connections = 0
         self.chunks = 0
         self.bytes_relayed = 0
+        self.bytes_swallowed = 0
+        self.broken = 0
         self.open: set[_Connection] = set()
         self.port = 0  # since ``listen``
         self._listener: socket.socket | None = None
@@ -85,6 +93,11 @@ class Relay:
     def buffered_bytes(self) -> int:
         """Bytes under way now, both directions."""
         return sum(c.forth.waiting_bytes + c.back.waiting_bytes for c in self.open)
+
+    @property
+    def stuck(self) -> int:
+        """Directions of connections in which something should have left ``STUCK_S`` ago."""
+        return sum(queue.stuck for c in self.open for queue in (c.forth, c.back))
 
     def listen(self, host: str = "127.0.0.1", port: int = 0) -> int:
         """Accept connections from now on; returns the port. Call inside the loop."""
@@ -119,6 +132,7 @@ class Relay:
     def reset(self) -> None:
         """Reset every connection; new ones are welcome."""
         for connection in tuple(self.open):
+            self.broken += 1
             connection.abort()
 
     def silence(self, ways: frozenset[Way]) -> None:
@@ -127,6 +141,11 @@ class Relay:
         self.silent = ways
         for connection in tuple(self.open):
             connection.flow()
+
+    def swallow(self, ways: frozenset[Way]) -> None:
+        """Lose for good what the connections there are now send in ``ways``, their ends too."""
+        for connection in tuple(self.open):
+            connection.swallow(ways)
 
     def heal(self) -> None:
         """Carry traffic again, as much as before it was cut or silenced."""
@@ -205,6 +224,12 @@ class _Connection:
             end.bound_receiving()
         for queue in (self.forth, self.back):
             queue.forget_turn()
+
+    def swallow(self, ways: frozenset[Way]) -> None:
+        """Be half-open from now on."""
+        for queue, way in ((self.forth, Way.FORTH), (self.back, Way.BACK)):
+            if way in ways:
+                queue.swallow()
 
     def abort(self) -> None:
         """Reset both ends now."""
@@ -354,6 +379,7 @@ class _Queue:
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._closed = False
+        self._swallows = False
         self._turn: float | None = None  # when the first chunk will have left a narrow link
 
     def forget_turn(self) -> None:
@@ -367,6 +393,9 @@ class _Queue:
         """Take a chunk that came ``age_s`` ago, or the source's end."""
         if self._closed:
             return
+        if self._swallows:
+            self._relay.bytes_swallowed += len(entry) if isinstance(entry, bytes) else 0
+            return
         due = self._loop.time() - age_s + self._relay.delay_s
         self._waiting.append((due, entry))
         if isinstance(entry, bytes):
@@ -376,6 +405,11 @@ class _Queue:
                 self._source.pause_reading()
         if len(self._waiting) == 1:
             self.flow()
+
+    @property
+    def stuck(self) -> bool:
+        """What should have left ``STUCK_S`` ago is still here."""
+        return bool(self._waiting) and self._waiting[0][0] < self._loop.time() - STUCK_S
 
     def flow(self) -> None:
         """Hand on what is due and set the timer for what is not."""
@@ -416,6 +450,16 @@ class _Queue:
         self.waiting_bytes -= len(chunk)
         self._sink.write(chunk)
         if self._paused and self.waiting_bytes <= self._relay.room_bytes // 2:
+            self._paused = False
+            self._source.resume_reading()
+
+    def swallow(self) -> None:
+        """Read and lose everything, what waits too."""
+        self._swallows = True
+        self._relay.bytes_swallowed += self.waiting_bytes
+        self._waiting.clear()
+        self.waiting_bytes = 0
+        if self._paused:
             self._paused = False
             self._source.resume_reading()
 

@@ -56,6 +56,10 @@ class RelayProcess:
         """Keep its connections and carry nothing in ``ways`` (none given: both) until healed."""
         await self._do("silence", name=name, ways=[way.value for way in ways or tuple(Way)])
 
+    async def swallow(self, name: str, *ways: Way) -> None:
+        """Make its connections half-open in ``ways`` (none given: both); new ones work."""
+        await self._do("swallow", name=name, ways=[way.value for way in ways or tuple(Way)])
+
     async def heal(self, name: str) -> None:
         """Carry traffic again."""
         await self._do("heal", name=name)
@@ -69,7 +73,8 @@ class RelayProcess:
         await self._do("narrow", name=name, bytes_per_s=bytes_per_s)
 
     async def counters(self, name: str) -> dict[str, int]:
-        """``connections``, ``open``, ``chunks``, ``bytes`` of one relay."""
+        """Of one relay: ``connections``, ``open``, ``chunks``, ``bytes``, and what faults did:
+        connections ``broken``, bytes ``swallowed``, directions ``stuck``."""
         return await self._do("counters", name=name)
 
     async def _do(self, command: str, **arguments: object) -> dict[str, Any]:
@@ -99,6 +104,8 @@ def _perform(relays: dict[str, Relay], order: dict[str, Any]) -> dict[str, Any]:
             relay.reset()
         case "silence":
             relay.silence(frozenset(Way(way) for way in order["ways"]))
+        case "swallow":
+            relay.swallow(frozenset(Way(way) for way in order["ways"]))
         case "heal":
             relay.heal()
         case "delay":
@@ -111,6 +118,9 @@ def _perform(relays: dict[str, Relay], order: dict[str, Any]) -> dict[str, Any]:
                 "open": len(relay.open),
                 "chunks": relay.chunks,
                 "bytes": relay.bytes_relayed,
+                "broken": relay.broken,
+                "swallowed": relay.bytes_swallowed,
+                "stuck": relay.stuck,
             }
         case unknown:
             return {"error": f"unknown command {unknown}"}
