@@ -150,6 +150,7 @@ class Custody:
             journal=stores.journal,
             marker_topic=f"$fed/{federation}/delivered/{self_id}",
             publish=carrier.deliver,
+            broker=carrier.broker,
             wall_clock_us=wall_clock_us,
         )
         self._carrier = carrier
@@ -289,9 +290,7 @@ class Custody:
 
     def finish(self) -> None:
         """End a read: publish what is due, and wake up when there is something to do."""
-        broker = self._carrier.broker()
-        if broker is not None:
-            self.destination.flush(broker)
+        self.destination.flush()
         self._arm(self.now_ms())
 
     def tend(self) -> list[tuple[str, FilterRoute | None]]:
@@ -299,7 +298,7 @@ class Custody:
         now_ms = self.now_ms()
         self.origin.log.expire()
         self.destination.receiver.expire(now_ms)
-        self.destination.save(self._carrier.broker())
+        self.destination.save()
         ended = self._owed.expire(now_ms)
         for filter, route in ended:
             self._note_owed(filter, 0 if route is not None and route.wanted else None)

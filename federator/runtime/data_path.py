@@ -307,7 +307,7 @@ class DataPath:
             for record in self.custody.origin.log.recent(REDELIVERED_MAX):
                 for publication in packets_of(record.body):
                     if publication.packet_id is not None:
-                        self._redelivered[publication.packet_id] = publication
+                        self._redelivered.setdefault(publication.packet_id, publication)
 
     def on_local_down(self) -> None:
         """It is gone: log what we have, and forget what could not be logged. It comes again."""
