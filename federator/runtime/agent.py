@@ -176,7 +176,7 @@ class Agent:
     async def leave(self) -> None:
         """Tell the neighbours, and let that out of the door."""
         self.data_path.flush()
-        self.data_path.custody.destination.save(self.data_link, leaving=True)
+        self.data_path.custody.destination.save(leaving=True)
         self.handle(LeaveRequested())
         links = [link for n in self.neighbours.all for link in n.links]
         async with asyncio.timeout(LEAVE_SECONDS_MAX):
@@ -242,6 +242,7 @@ class Agent:
             self.local_up = up
             self.handle(LocalBrokerUp() if up else LocalBrokerDown())
             if up:
+                self.data_path.custody.destination.on_local_up(self.data_path.custody.now_ms())
                 self._told_taken_over = False
 
     def local_lost(self, link: MqttLink) -> None:
@@ -281,9 +282,7 @@ class Agent:
 
     def _control_subscriptions(self) -> list[TopicFilter]:
         """The log comes first: it then reports the rest."""
-        marker = TopicFilter(
-            self.data_path.custody.destination.marker_topic, max_qos=QoS.AT_LEAST_ONCE
-        )
+        marker = TopicFilter(self.data_path.custody.destination.marker_topic)
         return [*self.discovery.subscriptions(), *self.traffic.subscriptions(), marker]
 
     def _own_filters(self) -> dict[str, list[str]]:
