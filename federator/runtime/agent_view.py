@@ -101,6 +101,7 @@ class LiveView:
             "meshes_total": len(states),
             "discovery": agent.discovery.snapshot(),
             "rules": self._rules(),
+            "share": {"scope": agent.settings.share.scope, **agent.sharing.snapshot()},
             "custody": agent.data_path.custody.counts(),
             "counters": self._counters(),
         }
