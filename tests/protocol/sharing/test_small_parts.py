@@ -18,6 +18,7 @@ from federator.protocol.sharing import (
     inbox_of,
     is_inbox_key,
     is_record,
+    outside_inboxes,
     pack_confirmation,
     pack_parcel,
     parse_record,
@@ -83,6 +84,13 @@ def test_inboxes_have_keys_of_their_own(broker, filter):
     assert is_inbox_key(inbox_key(broker))
     assert not is_inbox_key(frame_key(filter).to_bytes(8, "big"))
     assert frame_key(filter) & 2**63 - 1 == filter_key(filter) & 2**63 - 1
+
+
+def test_a_filter_whose_key_would_look_like_an_inbox_gets_another_one():
+    for number in (0, 7, 2**32 - 1):
+        key = outside_inboxes(0xFFFFFFFF << 32 | number)
+        assert not is_inbox_key(key.to_bytes(8, "big"))
+    assert outside_inboxes(0xFFFFFFFE << 32) == 0xFFFFFFFE << 32
 
 
 # Parcels
@@ -187,7 +195,13 @@ def test_other_publications_are_not_ours():
     returns = Returns()
     returns.note(publication_name("jobs/1", b"x"), 1, now_ms=0)
 
-    for other in (("jobs/1", b"y"), ("jobs/2", b"x"), ("jobs/", b"1\0x"), ("jobs", b"/1\0x")):
+    for other in (
+        ("jobs/1", b"y"),
+        ("jobs/2", b"x"),
+        ("jobs/", b"1\0x"),
+        ("jobs/1x", b""),
+        ("jobs/", b"1x"),
+    ):
         assert returns.take(publication_name(*other), now_ms=0) == 0
 
 
