@@ -28,13 +28,14 @@ from federator.protocol.events import (
     Received,
 )
 from federator.protocol.forwarding import Forwarder
-from federator.protocol.messages import Bye
+from federator.protocol.messages import Bye, RepairRequest
 from federator.protocol.node import Identity, Node
 from federator.protocol.placed_priority import PlacedPriority
 from federator.protocol.rules import EdgeRules
 from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis
 from federator.runtime.control_traffic import ControlTraffic
 from federator.runtime.cover_subscriber import CoverSubscriber
+from federator.runtime.custody import CustodyStores
 from federator.runtime.data_path import DataPath
 from federator.runtime.discovery import Discovery
 from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
@@ -47,6 +48,7 @@ CONTROL_SESSION_EXPIRY_S = 60
 """How long our broker keeps log lines for us while we are away."""
 
 LEAVE_SECONDS_MAX = 1.0
+TEND_S = 1.0
 
 _log = structlog.get_logger()
 
@@ -78,8 +80,16 @@ class Agent:
         duplicates = DuplicateLog(
             window_bits=data.duplicate_window_bits, origins_max=data.origins_max
         )
+        custody = settings.custody
+        self._stores = CustodyStores.open(
+            state.path / "custody",
+            keep_s=custody.keep_s,
+            bytes_max=custody.bytes_max,
+            fsync=custody.fsync,
+        )
         self.data_path = DataPath(
             self_id=settings.broker_id,
+            stores=self._stores,
             epoch=self.epoch,
             federation=settings.federation,
             forwarder=self.forwarder,
@@ -103,6 +113,7 @@ class Agent:
         self.control_link = self._local_link("ctl", _ControlHandler(self))
         self.data_link = self._local_link("data", _DataHandler(self))
         self.data_path.local = self.data_link
+        self.data_path.custody.ask = self._ask
         self.cover = CoverSubscriber(self.data_link, settings.federation)
         self.local_up = False
         self._told_taken_over = False
@@ -116,6 +127,9 @@ class Agent:
         self.control_link.subscribe(self._control_subscriptions())
         self.data_link.subscribe([self._frames_subscription()])
         self.cover.start()
+        self.data_path.custody.resume()
+        self.cover.change(self.forwarder.cover_change())
+        self._tasks.create_task(self._tend_custody(), name="custody")
         self._tasks.create_task(self.discovery.run(), name="discovery")
         self._tasks.create_task(self.control_link.run(), name="control connection")
         self._tasks.create_task(self.data_link.run(), name="data connection")
@@ -137,9 +151,22 @@ class Agent:
                 self.handle(PriorityChanged(priority))
             await asyncio.sleep(mesh.core_check_ms / 1000)
 
+    async def _tend_custody(self) -> None:
+        while True:
+            await asyncio.sleep(TEND_S)
+            for filter_, route in self.data_path.custody.tend():
+                self.forwarder.set_route(filter_, route)
+            self.cover.change(self.forwarder.cover_change())
+
+    def _ask(self, neighbour: BrokerId, request: RepairRequest) -> None:
+        link = self.data_path.link_of(neighbour)
+        if isinstance(link, MqttLink):
+            self.traffic.send(link, request)
+
     async def leave(self) -> None:
         """Tell the neighbours, and let that out of the door."""
         self.data_path.flush()
+        self.data_path.custody.destination.save(self.data_link, leaving=True)
         self.handle(LeaveRequested())
         links = [n.link for n in self.neighbours.all if n.link is not None]
         async with asyncio.timeout(LEAVE_SECONDS_MAX):
@@ -164,8 +191,8 @@ class Agent:
                 link = self.neighbours.link_of(conn)
                 if link is not None:
                     self.traffic.send(link, message)
-            case e.SetRoute(filter_, route):
-                self.data_path.set_route(filter_, route)
+            case e.SetRoute(filter_, route, lost):
+                self.data_path.set_route(filter_, route, lost=lost)
             case e.ReachNeighbour(neighbour, conn):
                 link = self.neighbours.link_of(conn) if conn is not None else None
                 self.data_path.reach(neighbour, link)
@@ -225,8 +252,12 @@ class Agent:
         """Control messages, and what our broker tells of itself."""
         for packet, _, _ in publishes:
             message = self.traffic.receive(packet)
-            if message is not None:
+            if isinstance(message, RepairRequest):
+                self.data_path.custody.on_request(message)
+            elif message is not None:
                 self.handle(Received(message))
+            elif packet.topic == self.data_path.custody.destination.marker_topic:
+                self.data_path.custody.destination.on_marker(packet.payload)
             elif packet.topic.startswith("$"):
                 self._rivals.on_log(packet.topic, packet.payload)
                 self.discovery.on_publish(packet)
@@ -240,7 +271,10 @@ class Agent:
 
     def _control_subscriptions(self) -> list[TopicFilter]:
         """The log comes first: it then reports the rest."""
-        return [*self.discovery.subscriptions(), *self.traffic.subscriptions()]
+        marker = TopicFilter(
+            self.data_path.custody.destination.marker_topic, max_qos=QoS.AT_LEAST_ONCE
+        )
+        return [*self.discovery.subscriptions(), *self.traffic.subscriptions(), marker]
 
     def _own_filters(self) -> dict[str, list[str]]:
         """What our own two connections subscribe, by client id."""
@@ -269,8 +303,11 @@ class Agent:
             _endpoint(self.settings.broker),
             handler,
             client_id=self._client_id(role),
-            clean_start=role != "ctl",
-            session_expiry_s=CONTROL_SESSION_EXPIRY_S if role == "ctl" else 0,
+            clean_start=role == "data" and self._stores.owed.is_new,
+            session_expiry_s=(
+                CONTROL_SESSION_EXPIRY_S if role == "ctl" else self.settings.custody.keep_s
+            ),
+            acknowledge=role == "ctl",
             reconnect_min_ms=self.settings.links.reconnect_min_ms,
             reconnect_max_ms=self.settings.links.reconnect_max_ms,
             send_queue_bytes_max=self.settings.links.send_queue_bytes_max,
@@ -349,15 +386,21 @@ class _DataHandler:
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
         self._agent.cover.on_up()
+        self._agent.data_path.on_local_up(session_present=session_present)
 
     def on_subscribed(self, link: MqttLink) -> None:
         self._agent.local_changed()
 
     def on_down(self, link: MqttLink, reason: str) -> None:
         self._agent.cover.on_down()
+        self._agent.data_path.on_local_down()
         self._agent.local_lost(link)
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        data_path = self._agent.data_path
+        packet_ids = [(p.packet_id, int(p.qos)) for p, _, _ in publishes if p.packet_id is not None]
         if self._agent.cover.sorting:
             chunk, publishes = self._agent.cover.once(chunk, publishes)
-        self._agent.data_path.on_publishes(link, chunk, publishes)
+        data_path.on_publishes(link, chunk, publishes)
+        if packet_ids:
+            data_path.acknowledge(link, packet_ids)
