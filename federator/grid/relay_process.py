@@ -68,6 +68,10 @@ class RelayProcess:
         """Change the delay for what arrives from now on; order is kept."""
         await self._do("delay", name=name, delay_ms=delay_ms)
 
+    async def narrow(self, name: str, bytes_per_s: float | None) -> None:
+        """Carry so much a second each way from now on; ``None``: all that comes."""
+        await self._do("narrow", name=name, bytes_per_s=bytes_per_s)
+
     async def counters(self, name: str) -> dict[str, int]:
         """Of one relay: ``connections``, ``open``, ``chunks``, ``bytes``, and what faults did:
         connections ``broken``, bytes ``swallowed``, directions ``stuck``."""
@@ -106,6 +110,8 @@ def _perform(relays: dict[str, Relay], order: dict[str, Any]) -> dict[str, Any]:
             relay.heal()
         case "delay":
             relay.delay_s = order["delay_ms"] / 1000
+        case "narrow":
+            relay.narrow(order["bytes_per_s"])
         case "counters":
             return {
                 "connections": relay.connections,

@@ -199,6 +199,11 @@ class RunningGrid:
         await self.relays.silence(relay_name(here, there), Way.FORTH)
         await self.relays.silence(relay_name(there, here), Way.BACK)
 
+    async def narrow(self, link: Link, bytes_per_s: float | None) -> None:
+        """Let a link carry so much a second on each dialled side, each way; ``None``: all."""
+        for name in _relays_of(link):
+            await self.relays.narrow(name, bytes_per_s)
+
     async def reset(self, link: Link) -> None:
         """Reset a link's connections, both ways, once."""
         for name in _relays_of(link):

@@ -38,6 +38,7 @@ from federator.runtime.cover_subscriber import CoverSubscriber
 from federator.runtime.custody import CustodyStores
 from federator.runtime.data_path import DataPath
 from federator.runtime.discovery import Discovery
+from federator.runtime.drops import LOOK_S, DropReports
 from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
 from federator.runtime.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, NeighbourLinks
 from federator.runtime.priority_file import PriorityFile
@@ -133,6 +134,7 @@ class Agent:
         self._tasks.create_task(self.discovery.run(), name="discovery")
         self._tasks.create_task(self.control_link.run(), name="control connection")
         self._tasks.create_task(self.data_link.run(), name="data connection")
+        self._tasks.create_task(self._report_drops(), name="drop reports")
         for neighbour in self.settings.neighbours:
             expected = BrokerId(neighbour.id) if neighbour.id is not None else None
             link = NeighbourLink(neighbour.url, expected, Cost(neighbour.cost))
@@ -151,6 +153,13 @@ class Agent:
                 self.handle(PriorityChanged(priority))
             await asyncio.sleep(mesh.core_check_ms / 1000)
 
+    async def _report_drops(self) -> None:
+        reports = DropReports()
+        while True:
+            await asyncio.sleep(LOOK_S)
+            links = [link for n in self.neighbours.all for link in n.links]
+            reports.look([self.data_link, *links], now_ms=loop_now_ms())
+
     async def _tend_custody(self) -> None:
         while True:
             await asyncio.sleep(TEND_S)
@@ -159,8 +168,9 @@ class Agent:
             self.cover.change(self.forwarder.cover_change())
 
     def _ask(self, neighbour: BrokerId, request: RepairRequest) -> None:
-        link = self.data_path.link_of(neighbour)
-        if isinstance(link, MqttLink):
+        known = self.node.links.neighbours.get(neighbour)
+        link = self.neighbours.control_of(known.conn) if known and known.conn else None
+        if link is not None:
             self.traffic.send(link, request)
 
     async def leave(self) -> None:
@@ -168,7 +178,7 @@ class Agent:
         self.data_path.flush()
         self.data_path.custody.destination.save(self.data_link, leaving=True)
         self.handle(LeaveRequested())
-        links = [n.link for n in self.neighbours.all if n.link is not None]
+        links = [link for n in self.neighbours.all for link in n.links]
         async with asyncio.timeout(LEAVE_SECONDS_MAX):
             await asyncio.gather(*(link.close() for link in links))
 
@@ -188,13 +198,13 @@ class Agent:
     def _perform(self, effect: e.Effect) -> None:
         match effect:
             case e.Send(conn, message):
-                link = self.neighbours.link_of(conn)
+                link = self.neighbours.control_of(conn)
                 if link is not None:
                     self.traffic.send(link, message)
             case e.SetRoute(filter_, route, lost):
                 self.data_path.set_route(filter_, route, lost=lost)
             case e.ReachNeighbour(neighbour, conn):
-                link = self.neighbours.link_of(conn) if conn is not None else None
+                link = self.neighbours.data_of(conn) if conn is not None else None
                 self.data_path.reach(neighbour, link)
             case e.Dial(neighbour, address):
                 self._dial_back(neighbour, address)
@@ -317,9 +327,9 @@ class Agent:
         links = self.settings.links
         target = connection.address
 
-        def make_link(handler: LinkHandler, will: Callable[[], Will]) -> MqttLink:
+        def make_link(role: str, handler: LinkHandler, will: Callable[[], Will] | None) -> MqttLink:
             # The epoch keeps two agents with one id from throwing each other out.
-            client_id = f"federator-{self.settings.broker.id}-to-{target.host}-{target.port}"
+            client_id = self._client_id(f"to-{target.host}-{target.port}-{role}")
             return MqttLink(
                 _endpoint(connection),
                 handler,

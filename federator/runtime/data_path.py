@@ -186,10 +186,6 @@ class DataPath:
             self.custody.on_way_opened()
         self.hear(neighbour, link is not None)
 
-    def link_of(self, neighbour: BrokerId) -> DataLink | None:
-        """The connection to ``neighbour``'s broker, when it is in reach."""
-        return self._links.get(neighbour)
-
     def hear(self, neighbour: BrokerId, up: bool) -> None:
         """Take frames that ``neighbour`` sends: from now on, or for a little while still.
 

@@ -472,6 +472,11 @@ class MqttLink:
         if self._pipe is not None:
             self._pipe.abort(TakenOverError("another client has our place"))
 
+    def drop(self, reason: str) -> None:
+        """Break the connection, if there is one; ``run`` makes another."""
+        if self._pipe is not None:
+            self._pipe.abort(LinkError(reason))
+
     async def close(self, *, with_will: bool = False) -> None:
         """Leave and make ``run`` return; ``with_will`` has the broker publish the Will."""
         self._stopping.set()

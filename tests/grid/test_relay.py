@@ -207,6 +207,45 @@ async def test_a_half_open_connection_loses_one_way_for_good_and_new_ones_work(w
             each.close()
 
 
+async def test_a_narrow_link_carries_so_much_a_second_until_it_is_wide_again(way):
+    payload = bytes(range(256)) * 400
+    async with link(delay_s=0.001) as (relay, _, near, far):
+        writer, reader = ends(way, near, far)
+        relay.narrow(200_000)
+        sent = time.monotonic()
+        writer.write(payload)
+
+        assert await read(reader, len(payload)) == payload
+        assert time.monotonic() - sent >= len(payload) / 200_000
+
+        relay.narrow(1_000)
+        writer.write(payload)
+        await read(reader, 1)
+        relay.narrow(None)
+        assert await read(reader, len(payload) - 1) == payload[1:]
+
+
+async def test_connections_share_a_narrow_link_in_turns(way):
+    flood = 4_000_000
+    async with link(delay_s=0.001) as (relay, far_end, near, far):
+        relay.narrow(100_000)
+        other_near = await asyncio.open_connection("127.0.0.1", relay.port)
+        other_far = await far_end()
+        writer, _ = ends(way, near, far)
+        other_writer, other_reader = ends(way, other_near, other_far)
+        writer.write(bytes(flood))
+        await until(lambda: relay.bytes_relayed > 20_000, "the flood has begun")
+        carried = relay.bytes_relayed
+        other_writer.write(b"x")
+
+        await read(other_reader, 1)
+
+        assert relay.bytes_relayed - carried < 200_000, "it waited behind the flood"
+        other_writer.close()
+        other_far[1].close()
+        other_near[1].close()
+
+
 async def test_a_target_that_refuses_resets_the_near_end():
     far = Far()
     target = await far.start()
