@@ -66,11 +66,12 @@ async def test_a_chain_keeps_every_message_through_cuts_and_kills(tmp_path):
 
 @pytest.mark.parametrize("redundancy", [1, 2])
 async def test_a_ring_keeps_every_message_when_any_relay_dies(tmp_path, redundancy):
+    """Seed 0 draws each relay's broker and each relay's agent once in two rounds."""
     clients = layout(origin=0, relays=(1, 2), destination=3)
     faults = ("broker-kill-relay", "agent-kill-relay")
 
     outcome = await hurt(
-        tmp_path, Grid(2, 2), clients, *faults, rounds=2, redundancy=redundancy, seed=4
+        tmp_path, Grid(2, 2), clients, *faults, rounds=2, redundancy=redundancy, seed=0
     )
 
     for fault, process in (("broker-kill-relay", "broker"), ("agent-kill-relay", "agent")):
