@@ -17,6 +17,7 @@ from federator.config.sections import (
     MeshSettings,
     RoutingSettings,
     RulesSettings,
+    ShareSettings,
 )
 from federator.config.settings import Settings
 
@@ -35,5 +36,6 @@ __all__ = [
     "RoutingSettings",
     "RulesSettings",
     "Settings",
+    "ShareSettings",
     "load",
 ]

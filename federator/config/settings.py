@@ -28,10 +28,12 @@ from federator.config.sections import (
     MeshSettings,
     RoutingSettings,
     RulesSettings,
+    ShareSettings,
 )
 from federator.protocol.effects import Notice
 from federator.protocol.messages import NEIGHBOURS_MAX
 from federator.protocol.parameters import Parameters
+from federator.protocol.sharing import LedgerParameters
 from federator.protocol.types import BrokerId, Millis
 
 
@@ -55,6 +57,7 @@ class Settings(Section):
     custody: CustodySettings = CustodySettings()
     data: DataSettings = DataSettings()
     discovery: DiscoverySettings = DiscoverySettings()
+    share: ShareSettings = ShareSettings()
     rules: RulesSettings = RulesSettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
@@ -151,6 +154,15 @@ class Settings(Section):
             filters_max=mesh.filters_max,
             cores_max=mesh.cores_max,
             dial_back=links.dial_back,
+        )
+
+    def ledger(self) -> LedgerParameters:
+        """The bounds of what is owed to shared groups elsewhere."""
+        share = self.share
+        return LedgerParameters(
+            bytes_max=share.bytes_max,
+            keep_ms=Millis(share.keep_ms),
+            linger_ms=Millis(share.linger_ms),
         )
 
     @property

@@ -16,6 +16,7 @@ from mqtt5 import QoS, RetainHandling, TopicFilter, Will
 from federator.config import Connection, Settings
 from federator.protocol import effects as e
 from federator.protocol.codec import encode, kind_of
+from federator.protocol.discovery import MembersChanged
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.events import (
     DeadlineReached,
@@ -43,6 +44,7 @@ from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
 from federator.runtime.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, NeighbourLinks
 from federator.runtime.priority_file import PriorityFile
 from federator.runtime.rivals import Rivals
+from federator.runtime.sharing import Sharing
 from federator.runtime.state_dir import StateDir
 
 CONTROL_SESSION_EXPIRY_S = 60
@@ -108,6 +110,7 @@ class Agent:
             own_id=self._client_id("ctl"),
             state_dir=state.path,
             interest_changed=self._interest_changed,
+            members_changed=self._members_changed if settings.share.scope == "federation" else None,
             own_filters=self._own_filters,
         )
         self.neighbours = NeighbourLinks(tasks, will_for=self._will, tell=self.handle)
@@ -116,6 +119,18 @@ class Agent:
         self.data_path.local = self.data_link
         self.data_path.custody.ask = self._ask
         self.cover = CoverSubscriber(self.data_link, settings.federation)
+        self.sharing = Sharing(
+            self_id=settings.broker_id,
+            epoch=self.epoch,
+            data_path=self.data_path,
+            data_link=self.data_link,
+            make_link=self._stand_in,
+            announce=lambda added, removed: self.handle(LocalFiltersChanged(added, removed)),
+            announces=self.rules.announces,
+            lets_out=self.rules.lets_out,
+            parameters=settings.ledger(),
+            stand_ins_max=settings.share.stand_ins_max,
+        )
         self.local_up = False
         self._told_taken_over = False
         self._rivals = Rivals([self._client_id("ctl"), self._client_id("data")])
@@ -176,7 +191,7 @@ class Agent:
     async def leave(self) -> None:
         """Tell the neighbours, and let that out of the door."""
         self.data_path.flush()
-        self.data_path.custody.destination.save(self.data_link, leaving=True)
+        self.data_path.custody.destination.save(leaving=True)
         self.handle(LeaveRequested())
         links = [link for n in self.neighbours.all for link in n.links]
         async with asyncio.timeout(LEAVE_SECONDS_MAX):
@@ -191,6 +206,7 @@ class Agent:
         for effect in self.node.handle(event, now_ms=now_ms):
             routes_changed |= isinstance(effect, e.SetRoute)
             self._perform(effect)
+        self.sharing.on_routes_set()
         if routes_changed:
             self.cover.change(self.forwarder.cover_change())
         self._arm(now_ms)
@@ -203,6 +219,8 @@ class Agent:
                     self.traffic.send(link, message)
             case e.SetRoute(filter_, route, lost):
                 self.data_path.set_route(filter_, route, lost=lost)
+                if filter_.startswith("$"):
+                    self.sharing.on_route(filter_, route)
             case e.ReachNeighbour(neighbour, conn):
                 link = self.neighbours.data_of(conn) if conn is not None else None
                 self.data_path.reach(neighbour, link)
@@ -214,6 +232,7 @@ class Agent:
                 self.epoch = Epoch(epoch)
                 self._state.save_epoch(self.epoch)
                 self.data_path.renew_epoch(self.epoch)
+                self.sharing.renew_epoch(self.epoch)
             case e.Notice(name, level, details):
                 getattr(_log, level)(name, **details)
             case _:
@@ -242,6 +261,7 @@ class Agent:
             self.local_up = up
             self.handle(LocalBrokerUp() if up else LocalBrokerDown())
             if up:
+                self.data_path.custody.destination.on_local_up(self.data_path.custody.now_ms())
                 self._told_taken_over = False
 
     def local_lost(self, link: MqttLink) -> None:
@@ -276,14 +296,16 @@ class Agent:
         self.forwarder.widened = self.discovery.widened
         announced = frozenset(filter(self.rules.announces, added))
         self.handle(LocalFiltersChanged(announced, removed))
+        self.sharing.on_interest(announced, removed)
+
+    def _members_changed(self, changed: MembersChanged) -> None:
+        self.sharing.on_members(changed.members, watched=changed.watched)
 
     # -- connections ------------------------------------------------------------------------------
 
     def _control_subscriptions(self) -> list[TopicFilter]:
         """The log comes first: it then reports the rest."""
-        marker = TopicFilter(
-            self.data_path.custody.destination.marker_topic, max_qos=QoS.AT_LEAST_ONCE
-        )
+        marker = TopicFilter(self.data_path.custody.destination.marker_topic)
         return [*self.discovery.subscriptions(), *self.traffic.subscriptions(), marker]
 
     def _own_filters(self) -> dict[str, list[str]]:
@@ -291,6 +313,7 @@ class Agent:
         return {
             self._client_id("ctl"): [f.pattern for f in self._control_subscriptions()],
             self._client_id("data"): self.data_link.wanted_filters,
+            **self.sharing.stand_in_filters,
         }
 
     def _client_id(self, role: str) -> str:
@@ -322,6 +345,18 @@ class Agent:
             reconnect_max_ms=self.settings.links.reconnect_max_ms,
             send_queue_bytes_max=self.settings.links.send_queue_bytes_max,
         )
+
+    def _stand_in(self, number: int, handler: LinkHandler) -> MqttLink:
+        """A connection that is in shared groups only while it lives, and gives back nothing."""
+        link = MqttLink(
+            _endpoint(self.settings.broker),
+            handler,
+            client_id=self._client_id(f"share-{number}"),
+            reconnect_min_ms=self.settings.links.reconnect_min_ms,
+            reconnect_max_ms=self.settings.links.reconnect_max_ms,
+        )
+        self._tasks.create_task(link.run(), name=f"stand-in {number}")
+        return link
 
     def _dial(self, neighbour: NeighbourLink, connection: Connection) -> None:
         links = self.settings.links

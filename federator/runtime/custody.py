@@ -19,11 +19,11 @@ import structlog
 
 from federator.protocol.custody import Owed, Receiver
 from federator.protocol.effects import FilterRoute
-from federator.protocol.filters import filter_key
 from federator.protocol.forwarding import Forwarder, FrameRoute, Sends
 from federator.protocol.frames import KEY_BYTES, LAST_FLAG, TAIL_FLAG, VOID_FLAG, Frame
 from federator.protocol.messages import REPAIR_PATH_MAX, RepairRequest
 from federator.protocol.repeats import Repeats
+from federator.protocol.sharing import frame_key
 from federator.protocol.timers import earliest
 from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.custody_destination import DestinationCustody, MarkedBroker
@@ -150,6 +150,7 @@ class Custody:
             journal=stores.journal,
             marker_topic=f"$fed/{federation}/delivered/{self_id}",
             publish=carrier.deliver,
+            broker=carrier.broker,
             wall_clock_us=wall_clock_us,
         )
         self._carrier = carrier
@@ -157,16 +158,31 @@ class Custody:
         self._forwarder = forwarder
         self._owed = Owed(keep_ms=keep_ms)
         self._owed_file = stores.owed
+        self._shared: frozenset[str] = frozenset()
         self._wall_clock_us = wall_clock_us
         self._toward: OrderedDict[BrokerId, BrokerId] = OrderedDict()
         self._complaints: Repeats[str] = Repeats(gap_ms=Millis(60_000), keys_max=1)
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ms: Millis | None = None
 
-    @property
-    def owed(self) -> int:
-        """Filters that stay wanted although nobody in reach wants them."""
-        return len(self._owed)
+    def counts(self) -> dict[str, int]:
+        """What operators see of custody; names as in the table of metrics, after ``custody_``."""
+        log, receiver, origin = self.origin.log, self.destination.receiver, self.origin
+        return {
+            "log_bytes": log.bytes,
+            "log_records": log.records,
+            "dropped_by_age": log.dropped_by_age,
+            "dropped_for_room": log.dropped_for_room,
+            "repairs": origin.repairs,
+            "failures": origin.failures + self.destination.failures,
+            "owed": len(self._owed),
+            "chains": len(receiver),
+            "gaps": receiver.gaps,
+            "held_bytes": receiver.held_bytes,
+            "asked": receiver.asked,
+            "duplicates": receiver.duplicates,
+            "gone": receiver.voids,
+        }
 
     # Filters
 
@@ -189,7 +205,7 @@ class Custody:
     def on_route(self, filter: str, route: FilterRoute | None, *, lost: bool) -> FilterRoute | None:
         """What the data plane is to do with ``filter``."""
         now_ms = self.now_ms()
-        key = filter_key(filter).to_bytes(KEY_BYTES, "big")
+        key = frame_key(filter).to_bytes(KEY_BYTES, "big")
         local = route is not None and route.local
         if local != self.destination.receiver.wants(key):
             if local:
@@ -201,12 +217,25 @@ class Custody:
             self.origin.tails.hasten(key, now_ms)
             self._arm(now_ms)
         if effective is None or not effective.wanted:
-            self._note_owed(filter, None)
+            self._note_owed(filter, 0 if filter in self._shared else None)
         elif lost:
             self._note_owed(filter, self._wall_clock_us() + self._owed.keep_ms * 1_000)
         elif filter not in self._owed:
             self._note_owed(filter, 0)
         return effective
+
+    def share(self, filters: frozenset[str]) -> None:
+        """These are subscribed besides, for groups: write down that they are, or no more."""
+        before, self._shared = self._shared, filters
+        for filter in sorted(filters - before):
+            self._note_owed(filter, 0)
+        for filter in sorted(before - filters):
+            if not self._is_wanted(filter):
+                self._note_owed(filter, None)
+
+    def _is_wanted(self, filter: str) -> bool:
+        route = self._forwarder.route_of(filter)
+        return route is not None and route.wanted
 
     def _note_owed(self, filter: str, until_us: int | None) -> None:
         """Write down until when ``filter`` is owed; 0: it is wanted now; ``None``: no more."""
@@ -275,9 +304,7 @@ class Custody:
 
     def finish(self) -> None:
         """End a read: publish what is due, and wake up when there is something to do."""
-        broker = self._carrier.broker()
-        if broker is not None:
-            self.destination.flush(broker)
+        self.destination.flush()
         self._arm(self.now_ms())
 
     def tend(self) -> list[tuple[str, FilterRoute | None]]:
@@ -285,10 +312,11 @@ class Custody:
         now_ms = self.now_ms()
         self.origin.log.expire()
         self.destination.receiver.expire(now_ms)
-        self.destination.save(self._carrier.broker())
+        self.destination.save()
         ended = self._owed.expire(now_ms)
         for filter, route in ended:
-            self._note_owed(filter, 0 if route is not None and route.wanted else None)
+            wanted = filter in self._shared or (route is not None and route.wanted)
+            self._note_owed(filter, 0 if wanted else None)
         return ended
 
     def now_ms(self) -> Millis:

@@ -20,7 +20,7 @@ from mqtt5 import PublishPacket
 from federator.errors import DecodeError
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.effects import FilterRoute
-from federator.protocol.forwarding import Forwarder, Sends, TopicRoute
+from federator.protocol.forwarding import Forwarder, FrameRoute, Sends, TopicRoute
 from federator.protocol.frames import (
     CUSTODY_FLAG,
     REPAIR_FLAG,
@@ -31,11 +31,12 @@ from federator.protocol.frames import (
     unpack,
 )
 from federator.protocol.publications import RunChecker, variable_byte_integer
+from federator.protocol.sharing import inbox_key, is_inbox_key
 from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.custody import REPAIR_BACKLOG_BYTES_MAX, Custody, CustodyStores
 from federator.runtime.data_counters import DataCounters, Delays
 from federator.runtime.gathering import GAP_S, Batch, OpenBatches, Pace, RouteBatches
-from federator.runtime.mqtt_wire import packets_of
+from federator.runtime.mqtt_wire import Inbound, packets_of
 
 FRAME_BYTES_MAX = 262_144
 HOP_LIMIT = 64
@@ -88,6 +89,16 @@ class AcknowledgingLink(Protocol):
         """Acknowledge publications, as (packet id, QoS)."""
 
 
+class Shared(Protocol):
+    """Who cares for shared groups that span brokers."""
+
+    def on_publishes(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
+        """Publications of our clients, frames among them."""
+
+    def on_parcel(self, frame: Frame) -> None:
+        """The first copy of a frame for our inbox."""
+
+
 class DataPath:
     """The data plane of one agent.
 
@@ -105,6 +116,7 @@ class DataPath:
     Attributes:
         local: The data connection to our own broker, which is also where ``on_publishes`` comes
             from. ``None`` until the application has made it.
+        shared: Sees what our clients publish, and gets the frames for our inbox, if anybody does.
     """
 
     def __init__(
@@ -123,11 +135,13 @@ class DataPath:
         if not 1 <= hop_limit <= 255:
             raise ValueError(f"hop_limit must be 1 to 255, got {hop_limit}")
         self.local: DataLink | None = None
+        self.shared: Shared | None = None
         self.forwarder = forwarder
         self.counters = DataCounters()
         self.delays = Delays()
         self.data_topic = f"$fed/{federation}/data"
         self._self_id = self_id
+        self._inbox_key = inbox_key(self_id)
         self._seq = 0
         self._own = Frame(  # filled in again for each frame we make
             flags=0,
@@ -201,7 +215,8 @@ class DataPath:
 
     def set_route(self, filter: str, route: FilterRoute | None, *, lost: bool = False) -> None:
         """Replace the route of ``filter``; ``None`` forgets it. ``lost``: see ``SetRoute``."""
-        route = self.custody.on_route(filter, route, lost=lost)
+        if not filter.startswith("$"):  # others are between agents: see protocol.sharing
+            route = self.custody.on_route(filter, route, lost=lost)
         for other in self.forwarder.set_route(filter, route):
             _log.warning("filter.key_collision", filter=filter, other=other)
 
@@ -209,6 +224,11 @@ class DataPath:
         """Number the frames of a new epoch from 1."""
         self._own.epoch = epoch
         self._seq = 0
+
+    def share(self, filters: frozenset[str]) -> None:
+        """Shared groups of other brokers want exactly these of our clients' publications."""
+        self.forwarder.share(filters)
+        self.custody.share(filters)
 
     def on_publishes(
         self, link: object, chunk: memoryview, publishes: Sequence[tuple[PublishPacket, int, int]]
@@ -220,6 +240,8 @@ class DataPath:
             chunk: What was read. Not kept.
             publishes: The packets, and where each stands in ``chunk``.
         """
+        if self.shared is not None:
+            self.shared.on_publishes(chunk, publishes)
         data_topic = self.data_topic
         if len(publishes) == 1 and not self._open.filled:
             packet, start, end = publishes[0]
@@ -308,7 +330,7 @@ class DataPath:
             for record in self.custody.origin.log.recent(REDELIVERED_MAX):
                 for publication in packets_of(record.body):
                     if publication.packet_id is not None:
-                        self._redelivered[publication.packet_id] = publication
+                        self._redelivered.setdefault(publication.packet_id, publication)
 
     def on_local_down(self) -> None:
         """It is gone: log what we have, and forget what could not be logged. It comes again."""
@@ -347,6 +369,29 @@ class DataPath:
         return self._own.epoch, self._seq
 
     # Our clients' publications
+
+    def send_to(
+        self, broker: BrokerId, parts: Sequence[bytes | memoryview], size: int, count: int
+    ) -> bool:
+        """Send a frame to the inbox of one broker, once; whether there is a way.
+
+        Args:
+            broker: Whose inbox.
+            parts: The body,
+            size: of so many bytes,
+            count: with so many publications.
+        """
+        frame = self._own
+        keys = inbox_key(broker)
+        route = self.forwarder.route_frame(keys, 1, sender=self._self_id, origin=self._self_id)
+        if not route.sends:
+            return False
+        self._seq += 1
+        frame.seq = self._seq
+        frame.origin_time_us = self._wall_clock_us()
+        frame.publications = count
+        frame.keys = keys
+        return self._send(frame, 0, route.sends, parts, size) > 0
 
     def _on_publication(self, topic: str, packet: memoryview) -> None:
         """Take one of QoS 0 that came alone and finds no batch open: the way of the least delay.
@@ -467,12 +512,11 @@ class DataPath:
             return
         route = self.forwarder.route_frame(frame.keys, new, sender=frame.sender, origin=origin)
         counters.unknown_filters += route.unknown
-        if frame.flags:
-            self.custody.on_frame(frame, route, first=first)
-            self._unfinished = True
-        counted = frame.flags and (route.local or frame.flags & TAIL_FLAG)
-        if first and route.deliver and not counted:
-            self.deliver(frame)
+        if is_inbox_key(frame.keys):
+            if first and self.shared is not None and frame.keys == self._inbox_key:
+                self.shared.on_parcel(frame)
+        else:
+            self._keep_or_deliver(frame, route, first=first)
         if not route.sends:
             return
         if frame.hops + 1 >= frame.hop_limit:
@@ -481,6 +525,15 @@ class DataPath:
         counters.relayed += self._send(
             frame, frame.hops + 1, route.sends, [frame.body], len(frame.body)
         )
+
+    def _keep_or_deliver(self, frame: Frame, route: FrameRoute, *, first: bool) -> None:
+        """Let custody see the frame; publish it here when custody does not."""
+        if frame.flags:
+            self.custody.on_frame(frame, route, first=first)
+            self._unfinished = True
+        counted = frame.flags and (route.local or frame.flags & TAIL_FLAG)
+        if first and route.deliver and not counted:
+            self.deliver(frame)
 
     def _suppress(self, frame: Frame) -> None:
         self.counters.duplicate_frames += 1
@@ -513,7 +566,7 @@ class DataPath:
         for hop, mask in sends:
             link = self._links.get(hop)
             if link is None:
-                self.counters.dropped += count
+                self._note_unsent(frame)
                 continue
             label = pack_label(frame, hops=hops, sender=self._self_id, mask=mask)
             field = self._topic_field
@@ -523,8 +576,14 @@ class DataPath:
                 self.counters.frames_out += 1
                 self.counters.frame_bytes_out += len(label) + size
             else:
-                self.counters.dropped += count
+                self._note_unsent(frame)
         return sent
+
+    def _note_unsent(self, frame: Frame) -> None:
+        if frame.flags:
+            self.counters.deferred += frame.publications
+        else:
+            self.counters.dropped += frame.publications
 
     def _complain(self, error: DecodeError) -> None:
         """Count a malformed frame; say so at most once per ``COMPLAINT_GAP_S``."""
