@@ -15,9 +15,9 @@ from federator.config.sections import (
     LogSettings,
     MeshSettings,
     RoutingSettings,
-    RulesSettings,
 )
 from federator.config.settings import Settings
+from federator.config.topics import LoopSettings, RenameSettings, RulesSettings
 
 __all__ = [
     "Address",
@@ -28,8 +28,10 @@ __all__ = [
     "HttpSettings",
     "LinkSettings",
     "LogSettings",
+    "LoopSettings",
     "MeshSettings",
     "NeighbourSettings",
+    "RenameSettings",
     "RoutingSettings",
     "RulesSettings",
     "Settings",

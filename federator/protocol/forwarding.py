@@ -20,6 +20,7 @@ from itertools import islice
 from federator.protocol.effects import FilterRoute
 from federator.protocol.filters import Cover, CoverChange, FilterTrie, filter_key
 from federator.protocol.frames import FRAME_FILTERS_MAX, KEY_BYTES, mask_bytes
+from federator.protocol.renames import Translate, TranslatedFilters
 from federator.protocol.types import BrokerId
 
 TOPIC_CACHE_MAX = 65_536
@@ -90,6 +91,7 @@ class Forwarder:
         frame_cache_max: Kinds of frames (keys, mask, sender, origin) whose route is remembered.
         key_of: The key of a filter, in 0..2**64-1. All agents must use the same.
         lets_out: Whether what our clients publish on a topic may leave our broker.
+        here: What a filter is called on our broker, where names differ there.
 
     Attributes:
         searches: Topics whose route was not remembered.
@@ -103,11 +105,13 @@ class Forwarder:
         frame_cache_max: int = FRAME_CACHE_MAX,
         key_of: Callable[[str], int] = filter_key,
         lets_out: Callable[[str], bool] = lambda topic: True,
+        here: Translate | None = None,
     ) -> None:
         self.searches = 0
         self.collisions = 0
         self._key_of = key_of
         self._lets_out = lets_out
+        self._here = None if here is None else TranslatedFilters(here)
         self._topic_cache_max = topic_cache_max
         self._frame_cache_max = frame_cache_max
         self._routes: dict[str, FilterRoute] = {}
@@ -176,6 +180,8 @@ class Forwarder:
             wanted = route is not None and route.wanted
             if wanted != was_wanted:
                 (added if wanted else removed).append(filter)
+        if self._here is not None:
+            return self._cover.update(*map(sorted, self._here.change(added, removed)))
         return self._cover.update(added, removed)
 
     @property

@@ -6,7 +6,7 @@ effects are performed before the next event is looked at.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import assert_never
 
@@ -15,6 +15,7 @@ from mqtt5 import QoS, RetainHandling, TopicFilter, Will
 
 from federator.config import Connection, Settings
 from federator.protocol import effects as e
+from federator.protocol.border import Border
 from federator.protocol.codec import encode, kind_of
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.events import (
@@ -31,15 +32,19 @@ from federator.protocol.forwarding import Forwarder
 from federator.protocol.messages import Bye
 from federator.protocol.node import Identity, Node
 from federator.protocol.placed_priority import PlacedPriority
-from federator.protocol.rules import EdgeRules
+from federator.protocol.renames import Renames
+from federator.protocol.rules import Denied, EdgeRules
 from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis
 from federator.runtime.control_traffic import ControlTraffic
 from federator.runtime.cover_subscriber import CoverSubscriber
 from federator.runtime.data_path import DataPath
 from federator.runtime.discovery import Discovery
+from federator.runtime.link_gate import LinkGates
+from federator.runtime.loop_watch import LoopWatch
 from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
 from federator.runtime.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, NeighbourLinks
 from federator.runtime.priority_file import PriorityFile
+from federator.runtime.renaming import Renaming
 from federator.runtime.rivals import Rivals
 from federator.runtime.state_dir import StateDir
 
@@ -70,10 +75,12 @@ class Agent:
         self.epoch = state.next_epoch()
         self.traffic = ControlTraffic(settings.federation)
         data = settings.data
-        rules = settings.rules
-        self.rules = EdgeRules(imports=rules.imports, exports=rules.exports, keep=rules.keep)
+        self.border = _border(settings)
+        renames = self.border.renames
         self.forwarder = Forwarder(
-            topic_cache_max=data.topic_cache_max, lets_out=self.rules.lets_out
+            topic_cache_max=data.topic_cache_max,
+            lets_out=self.border.lets_out,
+            here=renames.filter_inward if renames else None,
         )
         duplicates = DuplicateLog(
             window_bits=data.duplicate_window_bits, origins_max=data.origins_max
@@ -102,7 +109,13 @@ class Agent:
         self.neighbours = NeighbourLinks(tasks, will_for=self._will, tell=self.handle)
         self.control_link = self._local_link("ctl", _ControlHandler(self))
         self.data_link = self._local_link("data", _DataHandler(self))
-        self.data_path.local = self.data_link
+        self.gates = LinkGates(self.data_path.data_topic, *settings.link_rules())
+        self.loops = LoopWatch(
+            settings.loops, data_topic=self.data_path.data_topic, pass_on=self._enter
+        )
+        self.renaming = Renaming(renames, self.data_path.data_topic) if renames else None
+        watched = self.loops.around(self.data_link)
+        self.data_path.local = self.renaming.around(watched) if self.renaming else watched
         self.cover = CoverSubscriber(self.data_link, settings.federation)
         self.local_up = False
         self._told_taken_over = False
@@ -139,6 +152,7 @@ class Agent:
 
     async def leave(self) -> None:
         """Tell the neighbours, and let that out of the door."""
+        self.loops.stop()
         self.data_path.flush()
         self.handle(LeaveRequested())
         links = [n.link for n in self.neighbours.all if n.link is not None]
@@ -168,7 +182,7 @@ class Agent:
                 self.data_path.set_route(filter_, route)
             case e.ReachNeighbour(neighbour, conn):
                 link = self.neighbours.link_of(conn) if conn is not None else None
-                self.data_path.reach(neighbour, link)
+                self.data_path.reach(neighbour, self.gates.around(neighbour, link))
             case e.Dial(neighbour, address):
                 self._dial_back(neighbour, address)
             case e.HangUp(conn):
@@ -229,18 +243,38 @@ class Agent:
                 self.handle(Received(message))
             elif packet.topic.startswith("$"):
                 self._rivals.on_log(packet.topic, packet.payload)
+                self.loops.on_publish(packet)
                 self.discovery.on_publish(packet)
+
+    def on_data(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
+        """Publications of our clients, and frames of other agents."""
+        if self.cover.sorting:
+            chunk, publishes = self.cover.once(chunk, publishes)
+        if self.loops.watching:
+            chunk, publishes = self.loops.sift(chunk, publishes)
+        self._enter(chunk, publishes)
+
+    def _enter(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
+        if self.renaming is not None:
+            chunk, publishes = self.renaming.outgoing(chunk, publishes)
+        if self.gates.active:
+            chunk, publishes = self.gates.incoming(chunk, publishes)
+        if publishes:
+            self.data_path.on_publishes(self.data_link, chunk, publishes)
 
     def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
         self.forwarder.widened = self.discovery.widened
-        announced = frozenset(filter(self.rules.announces, added))
-        self.handle(LocalFiltersChanged(announced, removed))
+        self.handle(LocalFiltersChanged(*self.border.change(added, removed)))
 
     # -- connections ------------------------------------------------------------------------------
 
     def _control_subscriptions(self) -> list[TopicFilter]:
         """The log comes first: it then reports the rest."""
-        return [*self.discovery.subscriptions(), *self.traffic.subscriptions()]
+        return [
+            *self.discovery.subscriptions(),
+            *self.loops.subscriptions(),
+            *self.traffic.subscriptions(),
+        ]
 
     def _own_filters(self) -> dict[str, list[str]]:
         """What our own two connections subscribe, by client id."""
@@ -310,6 +344,12 @@ class Agent:
         self._dial(link, connection)
 
 
+def _border(settings: Settings) -> Border:
+    rules = settings.rules
+    edge = EdgeRules(imports=rules.imports, exports=rules.exports, keep=rules.keep)
+    return Border(edge, Denied(rules.deny), Renames(rules.pairs))
+
+
 def _endpoint(connection: Connection) -> Endpoint:
     address = connection.address
     return Endpoint(
@@ -358,6 +398,4 @@ class _DataHandler:
         self._agent.local_lost(link)
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        if self._agent.cover.sorting:
-            chunk, publishes = self._agent.cover.once(chunk, publishes)
-        self._agent.data_path.on_publishes(link, chunk, publishes)
+        self._agent.on_data(chunk, publishes)

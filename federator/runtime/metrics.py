@@ -51,6 +51,8 @@ AGENT = _table(
     ("send_queue_bytes", "send_queue_bytes", "Bytes waiting to be sent, all connections."),
     ("topic_cache_size", "topic_cache_entries", "Topics whose route is cached."),
     ("origins", "duplicate_window_origins", "Origins in the duplicate window."),
+    ("bridges", "bridges", "Bridges that are connected to our broker."),
+    ("bridge_loops", "bridge_loops", "Topics that come back through a bridge; broken."),
     ("loop_lag_s", "event_loop_lag_seconds", "How late the event loop last ran a timer."),
 ) + _table(
     "counter",
@@ -80,6 +82,8 @@ AGENT = _table(
     ("log_lines_ambiguous", "discovery_log_lines_ambiguous", "Lines with more than one reading."),
     ("log_lines_malformed", "discovery_log_lines_malformed", "Lines not understood."),
     ("client_drops", "broker_dropped_ours", "Times the broker said it drops messages for us."),
+    ("rules_withheld", "link_rules_withheld", "Publications that rules of links stopped."),
+    ("bridge_loop_drops", "bridge_loop_drops", "Publications back from a bridge, not let in."),
     ("http_refused", "http_connections_refused", "HTTP connections beyond the limit."),
 )
 """Values of the whole agent."""
