@@ -104,11 +104,11 @@ class LoopSettings(Section):
         '"always" also for bridges that do not say so.',
     )
     turnaround_ms_max: WholeNumber = Field(
-        default=80,
+        default=250,
         ge=5,
         le=2_000,
         description="Longest way round that is looked for. A topic under suspicion is delayed by "
-        "up to 16 times as much, a few times.",
+        "up to 8 times as much, a few times.",
     )
     repeats_min: WholeNumber = Field(
         default=8,

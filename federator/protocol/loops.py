@@ -8,38 +8,37 @@ repeats: a sensor may well say 21.5 ten times a second.
 What tells them apart is **cause**. A copy that circulates comes back because we let it go, and
 when we let it go. So a topic on which the same publication keeps coming quickly is put to the test:
 
-1. **Hold** everything on it for a random time, several times as long as the suspected way round.
-   All circulating copies are then in our hands, and whatever a client publishes joins them.
+1. **Hold** everything on it for a random time, some times as long as the suspected way round. All
+   circulating copies are then in our hands, and whatever a client publishes joins them.
 2. **Release** what was held, in order, and **listen** for as long as one way round. Circulating
    copies are back, nearly all of them. A client that repeats itself at a steady pace publishes in
    that time a fraction of what it published during the hold.
 3. Do so again: a client whose bursts happen to fall into the one short moment that chance chose
    will not do it ``ROUNDS`` times in a row. One failure clears the topic, for longer each time.
 
-A loop once established returns each publication that enters the federation exactly once. So
-we keep accounts: what goes in is expected back once, within ``window_ms``, and what comes while
-one is expected is not let in again. If a client publishes the same in between, one of two equal
-publications is stopped: nobody can tell which. The established loop is put to the same test now
-and then, and the accounts are closed when publications do not come back any more.
-
+Of an established loop ``LoopAccounts`` stop the copies. It is put to the same test now and then.
 Nothing is dropped before a loop is established, and nothing is held where no bridge is known.
 
-Source: docs/protocol.md, section 12. The test is the "randomised intervention" of causal
+Source: docs/protocol.md, section 13. The test is the "randomised intervention" of causal
 inference (J. Pearl, Causality, 2009, chapter 3): act at random, and see whether the effect follows.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from federator.protocol.loop_accounts import Digest, LoopAccounts
 from federator.protocol.types import Millis
 
 ROUNDS = 5
 """Tests in a row that a loop must stand."""
 
-HOLD_MIN, HOLD_MORE = 4.0, 4.0
-"""A hold lasts for between 4 and 8 times the suspected way round."""
+ROUNDS_AGAIN = 2
+"""The same when another topic is in a loop already, which makes this one likely."""
+
+HOLD_MIN, HOLD_MORE = 2.0, 2.0
+"""A hold lasts for between 2 and 4 times the suspected way round."""
 
 RETURNED_SHARE = 0.9
 """Of what was released must be back; a bridge under load may lose some."""
@@ -47,30 +46,20 @@ RETURNED_SHARE = 0.9
 WAY_MS_MIN = 30
 """Nothing shorter is listened for: the machine has other things to do."""
 
-SILENT_ROUNDS_MAX = 3
-"""Tests without any publication after which a suspicion is given up."""
-
 FAILED_RETESTS_MAX = 2
 """Of an established loop in a row, after which it is gone."""
 
 RETEST_MS = 30_000
-QUIET_MS_MAX = 600_000
-"""An established loop in which nothing was published for so long is forgotten."""
+"""Between tests of established loops, half as much more or less."""
 
-CLEARED_MS_MIN, CLEARED_MS_MAX = 10_000, 3_600_000
+CLEARED_MS_MIN, CLEARED_MS_MAX = 1_000, 3_600_000
 """For how long a cleared topic is not suspected again; doubles."""
 
-SIGHTS_MAX = 8_192
+SIGHTS_MAX = 65_536
 """Publications remembered at a time."""
 
-SUSPECTS_MAX, CLEARED_MAX, LOOPS_MAX = 1_024, 8_192, 8_192
+SUSPECTS_MAX, CLEARED_MAX, LOOPS_MAX = 8_192, 8_192, 65_536
 """Topics. Suspicions beyond wait, the rest forgets the oldest."""
-
-EXPECTED_MAX = 65_536
-"""Publications expected back; those beyond are let in once more."""
-
-Digest = Hashable
-"""Of the topic and payload of a publication."""
 
 
 class Fate(Enum):
@@ -85,7 +74,7 @@ class Fate(Enum):
 class LoopParameters:
     """See ``[loops]`` in docs/configuration.md."""
 
-    turnaround_ms_max: int = 80
+    turnaround_ms_max: int = 250
     repeats_min: int = 8
     window_ms: int = 2_000
 
@@ -97,21 +86,20 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class LoopFound:
-    """Publications on ``topic`` come back, within ``within_ms`` after they went in."""
+    """Publications on ``topic`` come back, within ``within_ms``; no other topic's did so far."""
 
     topic: str
     within_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class LoopGone:
-    """Publications on ``topic`` do not come back any more."""
+class LoopsOver:
+    """Nothing comes back any more. ``dropped``: copies stopped, ever."""
 
-    topic: str
     dropped: int
 
 
-LoopEffect = Release | LoopFound | LoopGone
+LoopEffect = Release | LoopFound | LoopsOver
 
 
 @dataclass(slots=True)
@@ -127,14 +115,11 @@ class _Trial:
 
     way_ms: int
     passed: int = 0
-    failed: int = 0
-    silent: int = 0
+    failed: int = 0  # in a row
     held: int = 0
     back: int = 0
     due: Counter[Digest] = field(default_factory=Counter)
     dropped: int = 0
-    last_ms: Millis = Millis(0)
-    found: bool = False
 
 
 class _Phase(Enum):
@@ -166,15 +151,15 @@ class LoopDetector:
         self._parameters = parameters
         self._chance = chance
         self._trusted = trusted
+        self._accounts = LoopAccounts(window_ms=parameters.window_ms)
         self._sights: OrderedDict[Digest, _Sight] = OrderedDict()
-        self._trials: dict[str, _Trial] = {}
+        self._suspects: dict[str, _Trial] = {}
         self._loops: OrderedDict[str, _Trial] = OrderedDict()
         self._cleared: OrderedDict[str, tuple[Millis, int]] = OrderedDict()  # until, for how long
-        self._expected: OrderedDict[Digest, tuple[int, Millis]] = OrderedDict()  # how many, until
         self._phase = _Phase.IDLE
+        self._phase_ends_ms = Millis(0)
         self._tested: dict[str, _Trial] = {}
         self._way_ms = 0
-        self._phase_ends_ms: Millis | None = None
         self._next_retest_ms = Millis(0)
 
     @property
@@ -183,20 +168,20 @@ class LoopDetector:
         return {topic: trial.dropped for topic, trial in self._loops.items()}
 
     @property
-    def has_loops(self) -> bool:
-        """Whether ``on_delivered`` wants to know."""
-        return bool(self._loops)
+    def loop_count(self) -> int:
+        """How many there are. While there are some, ``on_delivered`` wants to know."""
+        return len(self._loops)
 
     @property
     def suspects(self) -> int:
         """Topics under test."""
-        return len(self._trials)
+        return len(self._suspects)
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` must be called."""
         if self._phase is not _Phase.IDLE:
             return self._phase_ends_ms
-        if self._trials:
+        if self._suspects:
             return Millis(0)
         return self._next_retest_ms if self._loops else None
 
@@ -205,13 +190,11 @@ class LoopDetector:
         loop = self._loops.get(topic)
         if loop is None:
             self._look(topic, digest, now_ms)
-        else:
-            loop.last_ms = now_ms
-        tested = self._tested.get(topic) if self._tested else None
+        tested = self._tested.get(topic)
         if tested is not None and self._phase is _Phase.LISTENING and tested.due[digest] > 0:
             tested.due[digest] -= 1
             tested.back += 1
-        if loop is not None and self._take_expected(digest, now_ms):
+        if loop is not None and self._accounts.take(digest, now_ms=now_ms):
             loop.dropped += 1
             self.dropped += 1
             return Fate.DROP
@@ -219,7 +202,7 @@ class LoopDetector:
             tested.held += 1
             return Fate.HOLD
         if loop is not None:
-            self._expect(digest, now_ms, more=True)
+            self._accounts.expect(digest, now_ms=now_ms)
         return Fate.PASS
 
     def on_released(self, topic: str, digest: Digest, *, now_ms: Millis) -> None:
@@ -228,52 +211,46 @@ class LoopDetector:
         if tested is not None:
             tested.due[digest] += 1
         if topic in self._loops:
-            self._expect(digest, now_ms, more=True)
+            self._accounts.expect(digest, now_ms=now_ms)
 
     def on_delivered(self, topic: str, digest: Digest, *, now_ms: Millis) -> None:
         """We published here what came from the federation: a bridge may bring it in again."""
         if topic in self._loops:
-            self._expect(digest, now_ms, more=False)
+            self._accounts.expect_any(digest, now_ms=now_ms)
 
-    def on_room_spent(self) -> list[LoopEffect]:
-        """No more can be held: the test is off, for it was too short to tell anything."""
-        for trial in self._tested.values():
-            trial.silent += 1
-        return self._stop_test()
+    def on_room_spent(self, *, now_ms: Millis) -> list[LoopEffect]:
+        """No more can be held: the test was too short to tell anything."""
+        for topic in self._tested:
+            if self._suspects.pop(topic, None) is not None:
+                self._clear(topic, now_ms)
+        return self._end_test()
 
-    def forget_loops(self) -> list[LoopEffect]:
-        """A bridge went away: nothing is taken for granted any more."""
-        effects: list[LoopEffect] = [Release()] if self._phase is _Phase.HOLDING else []
-        effects += [LoopGone(topic, trial.dropped) for topic, trial in self._loops.items()]
+    def forget_all(self) -> list[LoopEffect]:
+        """A bridge came or went: nothing is taken for granted any more."""
+        effects = self._end_test()
+        if self._loops:
+            effects.append(LoopsOver(self.dropped))
         self._loops.clear()
-        self._trials.clear()
-        self._tested = {}
-        self._expected.clear()
+        self._suspects.clear()
+        self._accounts.clear()
         self._cleared.clear()
         self._sights.clear()
-        self._phase, self._phase_ends_ms = _Phase.IDLE, None
         return effects
 
     def on_deadline(self, *, now_ms: Millis) -> list[LoopEffect]:
         """The instant returned by ``next_deadline_ms`` has come."""
-        match self._phase:
-            case _Phase.IDLE:
-                self._begin_test(now_ms)
-                return []
-            case _Phase.HOLDING if self._ended(now_ms):
+        if self._phase is _Phase.IDLE:
+            self._begin_test(now_ms)
+        elif now_ms >= self._phase_ends_ms:
+            if self._phase is _Phase.HOLDING:
                 self._phase = _Phase.LISTENING
                 self._phase_ends_ms = Millis(now_ms + self._way_ms)
                 return [Release()]
-            case _Phase.LISTENING if self._ended(now_ms):
-                effects = self._judge(now_ms)
-                self._stop_test()
-                return effects
+            effects = self._judge(now_ms)
+            return effects + self._end_test()
         return []
 
     # Within
-
-    def _ended(self, now_ms: Millis) -> bool:
-        return self._phase_ends_ms is not None and now_ms >= self._phase_ends_ms
 
     def _look(self, topic: str, digest: Digest, now_ms: Millis) -> None:
         """Suspect ``topic`` when the same publication keeps coming quickly."""
@@ -290,26 +267,23 @@ class LoopDetector:
             return
         sight.repeats += 1
         sight.gap_ms = max(sight.gap_ms, gap_ms)
-        if sight.repeats < self._parameters.repeats_min or topic in self._trials:
+        if sight.repeats < self._parameters.repeats_min:
             return
-        sight.repeats = 0
-        cleared = self._cleared.get(topic)
-        if (cleared is not None and now_ms < cleared[0]) or self._trusted(topic):
+        way_ms = max(2 * sight.gap_ms, WAY_MS_MIN)
+        sight.repeats = sight.gap_ms = 0
+        cleared_until_ms, _ = self._cleared.get(topic, (Millis(0), 0))
+        if topic in self._suspects or now_ms < cleared_until_ms or self._trusted(topic):
             return
-        if len(self._trials) < SUSPECTS_MAX:
-            self._trials[topic] = _Trial(way_ms=self._within_reason(2 * sight.gap_ms))
-
-    def _within_reason(self, way_ms: int) -> int:
-        longest = max(WAY_MS_MIN, 2 * self._parameters.turnaround_ms_max)
-        return min(max(way_ms, WAY_MS_MIN), longest)
+        if len(self._suspects) < SUSPECTS_MAX:
+            self._suspects[topic] = _Trial(way_ms)
 
     def _begin_test(self, now_ms: Millis) -> None:
-        retest = bool(self._loops) and now_ms >= self._next_retest_ms
-        self._tested = {**self._trials, **self._loops} if retest else dict(self._trials)
+        self._tested = dict(self._suspects)
+        if self._loops and now_ms >= self._next_retest_ms:
+            self._plan_retest(now_ms)
+            self._tested |= self._loops
         if not self._tested:
             return
-        if retest:
-            self._next_retest_ms = Millis(now_ms + RETEST_MS)
         for trial in self._tested.values():
             trial.held = trial.back = 0
             trial.due.clear()
@@ -318,58 +292,54 @@ class LoopDetector:
         hold_ms = self._way_ms * (HOLD_MIN + HOLD_MORE * self._chance())
         self._phase_ends_ms = Millis(now_ms + int(hold_ms))
 
-    def _stop_test(self) -> list[LoopEffect]:
+    def _plan_retest(self, now_ms: Millis) -> None:
+        """Not in step with any client."""
+        self._next_retest_ms = Millis(now_ms + int(RETEST_MS * (0.5 + self._chance())))
+
+    def _end_test(self) -> list[LoopEffect]:
         held = self._phase is _Phase.HOLDING
-        for topic in [t for t, trial in self._trials.items() if trial.silent > SILENT_ROUNDS_MAX]:
-            del self._trials[topic]
         self._tested = {}
-        self._phase, self._phase_ends_ms = _Phase.IDLE, None
+        self._phase = _Phase.IDLE
         return [Release()] if held else []
 
     def _judge(self, now_ms: Millis) -> list[LoopEffect]:
         effects: list[LoopEffect] = []
         for topic, trial in self._tested.items():
-            if not trial.held:
-                trial.silent += 1
-            elif trial.back >= RETURNED_SHARE * trial.held:
-                trial.passed += 1
-                trial.failed = trial.silent = 0
+            returned = trial.back >= RETURNED_SHARE * trial.held
+            if not trial.held:  # it has become silent, which tells nothing
+                self._suspects.pop(topic, None)
+            elif topic in self._loops:
+                effects += self._judge_loop(topic, trial, returned=returned)
             else:
-                trial.failed += 1
-                trial.silent = 0
-            effects += (
-                self._conclude_loop(topic, trial, now_ms)
-                if trial.found
-                else (self._conclude_trial(topic, trial, now_ms))
-            )
+                effects += self._judge_suspect(topic, trial, now_ms, returned=returned)
         return effects
 
-    def _conclude_trial(self, topic: str, trial: _Trial, now_ms: Millis) -> list[LoopEffect]:
-        if trial.failed:
-            trial.passed = trial.failed = 0
-            longer = self._within_reason(2 * trial.way_ms)
-            if longer > trial.way_ms:
-                trial.way_ms = longer
-            else:
-                del self._trials[topic]
-                self._clear(topic, now_ms)
+    def _judge_suspect(
+        self, topic: str, trial: _Trial, now_ms: Millis, *, returned: bool
+    ) -> list[LoopEffect]:
+        if not returned:
+            del self._suspects[topic]
+            self._clear(topic, now_ms)
             return []
-        if trial.passed < ROUNDS:
+        trial.passed += 1
+        if trial.passed < (ROUNDS_AGAIN if self._loops else ROUNDS):
             return []
-        del self._trials[topic]
-        trial.found, trial.last_ms = True, now_ms
-        if not self._loops:
-            self._next_retest_ms = Millis(now_ms + RETEST_MS)
+        del self._suspects[topic]
+        is_first = not self._loops
         self._loops[topic] = trial
         if len(self._loops) > LOOPS_MAX:
             self._loops.popitem(last=False)
+        if not is_first:
+            return []
+        self._plan_retest(now_ms)
         return [LoopFound(topic, trial.way_ms)]
 
-    def _conclude_loop(self, topic: str, trial: _Trial, now_ms: Millis) -> list[LoopEffect]:
-        if trial.failed < FAILED_RETESTS_MAX and now_ms - trial.last_ms < QUIET_MS_MAX:
+    def _judge_loop(self, topic: str, trial: _Trial, *, returned: bool) -> list[LoopEffect]:
+        trial.failed = 0 if returned else trial.failed + 1
+        if trial.failed < FAILED_RETESTS_MAX:
             return []
         del self._loops[topic]
-        return [LoopGone(topic, trial.dropped)]
+        return [] if self._loops else [LoopsOver(self.dropped)]
 
     def _clear(self, topic: str, now_ms: Millis) -> None:
         _, span_ms = self._cleared.pop(topic, (Millis(0), CLEARED_MS_MIN // 2))
@@ -377,24 +347,6 @@ class LoopDetector:
         self._cleared[topic] = Millis(now_ms + span_ms), span_ms
         if len(self._cleared) > CLEARED_MAX:
             self._cleared.popitem(last=False)
-
-    def _expect(self, digest: Digest, now_ms: Millis, *, more: bool) -> None:
-        """One copy is to come back: one more, or at least one."""
-        count, until_ms = self._expected.pop(digest, (0, now_ms))
-        count = 0 if until_ms < now_ms else count
-        count = count + 1 if more else max(count, 1)
-        self._expected[digest] = count, Millis(now_ms + self._parameters.window_ms)
-        if len(self._expected) > EXPECTED_MAX:
-            self._expected.popitem(last=False)
-
-    def _take_expected(self, digest: Digest, now_ms: Millis) -> bool:
-        found = self._expected.pop(digest, None)
-        if found is None or found[1] < now_ms:
-            return False
-        count, until_ms = found
-        if count > 1:
-            self._expected[digest] = count - 1, until_ms
-        return True
 
 
 def without_repetition(topic: str) -> str:

@@ -60,7 +60,7 @@ class RunChecker:
                     raise DecodeError(f"run: a packet begins with {run[at]:#04x}")
                 length, head = run[at + 1], at + 2
                 if length > 127:
-                    length, head = _length(run, at + 1)
+                    length, head = read_variable_byte_integer(run, at + 1)
                 end = head + length
                 topic_end = head + 2 + (run[head] << 8 | run[head + 1])
                 properties_at = topic_end + 2 if qos else topic_end
@@ -105,7 +105,7 @@ def packets_of(run: bytes | memoryview) -> list[tuple[int, int, bytes]]:
         while at < size:
             if _QOS_OF[run[at]] == _NO_PUBLISH:
                 raise DecodeError(f"run: a packet begins with {run[at]:#04x}")
-            length, head = _length(run, at + 1)
+            length, head = read_variable_byte_integer(run, at + 1)
             end = head + length
             topic_end = head + 2 + (run[head] << 8 | run[head + 1])
             if topic_end >= end or end > size:
@@ -129,8 +129,13 @@ def variable_byte_integer(value: int) -> bytes:
     return bytes(encoded)
 
 
-def _length(run: bytes | memoryview, at: int) -> tuple[int, int]:
-    """A variable byte integer and where it ends."""
+def read_variable_byte_integer(run: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
+    """A variable byte integer and where it ends.
+
+    Raises:
+        DecodeError: It takes more than 4 bytes.
+        IndexError: ``run`` ends within it.
+    """
     value = shift = 0
     for index in range(at, at + 4):
         byte = run[index]
@@ -142,7 +147,7 @@ def _length(run: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def _check_properties(run: bytes, at: int, end: int) -> None:
-    length, at = _length(run, at)
+    length, at = read_variable_byte_integer(run, at)
     if at + length > end:
         raise DecodeError("run: properties are longer than their packet")
     end = at + length

@@ -8,11 +8,12 @@ that it would give to two things are given to one: a local topic that looks like
 is not delivered here. Both ways round are then the identity wherever there is a way.
 
 A filter stands for a set of topics, and its translation for the images of that set: ``+/x`` asks
-for ``+/x`` and for ``eu/plant7/x``. Where a wildcard meets the prefix a filter becomes several;
-the translation is never too narrow, and it is exact but for names that nobody is given.
+for ``+/x`` and for ``eu/plant7/x``. Where a wildcard meets the prefix a filter becomes several.
+The translation is never too narrow. It is too wide where a wildcard also covers names that belong
+to the other side of a rename: MQTT has no filter for "all of ``eu/#`` but ``eu/plant7/#``".
 
 Source: mosquitto.conf(5), ``topic`` of bridges, whose prefixes this takes over; docs/protocol.md,
-section 11.
+section 12.
 """
 
 from collections import Counter

@@ -29,6 +29,7 @@ from federator.protocol.events import (
     Received,
 )
 from federator.protocol.forwarding import Forwarder
+from federator.protocol.link_gates import LinkGates
 from federator.protocol.messages import Bye
 from federator.protocol.node import Identity, Node
 from federator.protocol.placed_priority import PlacedPriority
@@ -39,7 +40,6 @@ from federator.runtime.control_traffic import ControlTraffic
 from federator.runtime.cover_subscriber import CoverSubscriber
 from federator.runtime.data_path import DataPath
 from federator.runtime.discovery import Discovery
-from federator.runtime.link_gate import LinkGates
 from federator.runtime.loop_watch import LoopWatch
 from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
 from federator.runtime.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, NeighbourLinks
@@ -85,12 +85,15 @@ class Agent:
         duplicates = DuplicateLog(
             window_bits=data.duplicate_window_bits, origins_max=data.origins_max
         )
+        self.gates = LinkGates(*settings.link_rules())
         self.data_path = DataPath(
             self_id=settings.broker_id,
             epoch=self.epoch,
             federation=settings.federation,
             forwarder=self.forwarder,
             duplicates=duplicates,
+            gates=self.gates,
+            land=self._land,
             frame_bytes_max=data.frame_bytes_max,
             hop_limit=data.hop_limit,
         )
@@ -109,13 +112,10 @@ class Agent:
         self.neighbours = NeighbourLinks(tasks, will_for=self._will, tell=self.handle)
         self.control_link = self._local_link("ctl", _ControlHandler(self))
         self.data_link = self._local_link("data", _DataHandler(self))
-        self.gates = LinkGates(self.data_path.data_topic, *settings.link_rules())
-        self.loops = LoopWatch(
-            settings.loops, data_topic=self.data_path.data_topic, pass_on=self._enter
-        )
-        self.renaming = Renaming(renames, self.data_path.data_topic) if renames else None
-        watched = self.loops.around(self.data_link)
-        self.data_path.local = self.renaming.around(watched) if self.renaming else watched
+        self.data_path.local = self.data_link
+        topic = self.data_path.data_topic
+        self.loops = LoopWatch(settings.loops, data_topic=topic, pass_on=self._enter)
+        self.renaming = Renaming(renames, topic) if renames else None
         self.cover = CoverSubscriber(self.data_link, settings.federation)
         self.local_up = False
         self._told_taken_over = False
@@ -182,7 +182,7 @@ class Agent:
                 self.data_path.set_route(filter_, route)
             case e.ReachNeighbour(neighbour, conn):
                 link = self.neighbours.link_of(conn) if conn is not None else None
-                self.data_path.reach(neighbour, self.gates.around(neighbour, link))
+                self.data_path.reach(neighbour, link)
             case e.Dial(neighbour, address):
                 self._dial_back(neighbour, address)
             case e.HangUp(conn):
@@ -257,10 +257,15 @@ class Agent:
     def _enter(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
         if self.renaming is not None:
             chunk, publishes = self.renaming.outgoing(chunk, publishes)
-        if self.gates.active:
-            chunk, publishes = self.gates.incoming(chunk, publishes)
         if publishes:
             self.data_path.on_publishes(self.data_link, chunk, publishes)
+
+    def _land(self, run: bytes) -> bytes:
+        """What is published on our broker instead of ``run``, which arrived."""
+        if self.renaming is not None:
+            run = self.renaming.inward(run)
+        self.loops.note(run)
+        return run
 
     def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
         self.forwarder.widened = self.discovery.widened
@@ -369,6 +374,8 @@ class _ControlHandler:
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
         self._agent.discovery.on_up(link, session_present=session_present)
+        if not session_present:
+            self._agent.loops.on_new_session()
 
     def on_subscribed(self, link: MqttLink) -> None:
         self._agent.local_changed()

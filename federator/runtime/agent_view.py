@@ -225,7 +225,7 @@ class LiveView:
             "bridges": watch.named_bridges(),
             "suspects": watch.detector.suspects,
             "broken": dict(islice(loops.items(), LISTED_MAX)),
-            "broken_total": len(loops),
+            "broken_total": watch.detector.loop_count,
             "dropped": watch.detector.dropped,
         }
 
@@ -239,6 +239,7 @@ class LiveView:
             "control_malformed": dict(traffic.malformed),
             "control_dropped": dict(traffic.dropped),
             "data": {name: getattr(data, name) for name in data.__slots__},
+            "copies_dropped": self._agent.cover.duplicates_dropped,
         }
 
     def _agent_values(self) -> Mapping[str, int | float]:
@@ -280,8 +281,9 @@ class LiveView:
             "http_refused": self.http_refused(),
             "rules_withheld": agent.gates.withheld_in + agent.gates.withheld_out,
             "bridges": len(agent.loops.bridges),
-            "bridge_loops": len(agent.loops.detector.loops),
+            "bridge_loops": agent.loops.detector.loop_count,
             "bridge_loop_drops": agent.loops.detector.dropped,
+            "copies_dropped": agent.cover.duplicates_dropped,
             "frames_duplicate": data.duplicate_frames,
             "frames_malformed": data.malformed_frames,
             "frames_hop_limit": data.hop_limit_exceeded,

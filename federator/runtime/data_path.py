@@ -22,7 +22,8 @@ from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding import Forwarder, Sends, TopicRoute
 from federator.protocol.frames import Frame, pack_label, unpack
-from federator.protocol.publications import RunChecker, variable_byte_integer
+from federator.protocol.link_gates import LinkGates
+from federator.protocol.publications import RunChecker, packets_of, variable_byte_integer
 from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.data_counters import DataCounters, Delays
 from federator.runtime.gathering import GAP_S, Batch, OpenBatches, Pace, RouteBatches
@@ -57,6 +58,8 @@ class DataPath:
         federation: The federation's name.
         forwarder: Where publications go. The control plane changes it.
         duplicates: Which frames were here before.
+        gates: What may cross the link to a neighbour.
+        land: What is published on our broker instead of a run that arrived.
         frame_bytes_max: Longest body of a frame we make; one longer publication travels alone.
         hop_limit: Links a frame of ours may travel, 1 to 255.
         wall_clock_us: Microseconds since 1970.
@@ -74,6 +77,8 @@ class DataPath:
         federation: str,
         forwarder: Forwarder,
         duplicates: DuplicateLog | None = None,
+        gates: LinkGates | None = None,
+        land: Callable[[bytes], bytes] = lambda run: run,
         frame_bytes_max: int = FRAME_BYTES_MAX,
         hop_limit: int = HOP_LIMIT,
         wall_clock_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
@@ -102,6 +107,8 @@ class DataPath:
             body=memoryview(b""),
         )
         self._duplicates = DuplicateLog() if duplicates is None else duplicates
+        self._gates = gates or LinkGates()
+        self._land = land
         self._frame_bytes_max = frame_bytes_max
         self._wall_clock_us = wall_clock_us
         self._links: dict[BrokerId, DataLink] = {}
@@ -292,6 +299,11 @@ class DataPath:
         if origin == self._self_id:
             self._suppress(frame)
             return
+        if self._gates.active:
+            let_in = self._gates.incoming(frame)
+            if let_in is None:
+                return
+            frame = let_in
         first, new = self._duplicates.admit(
             origin, frame.epoch, frame.seq, k=frame.k, mask=frame.mask
         )
@@ -321,6 +333,13 @@ class DataPath:
         run, count, taken = bytes(frame.body), frame.publications, 0
         try:
             places = self._checker.check(run, acknowledged=frame.acknowledged, publications=count)
+            if (landed := self._land(run)) is not run:
+                run, count = landed, len(packets_of(landed))
+                places = self._checker.check(
+                    run, acknowledged=frame.acknowledged, publications=count
+                )
+                if not count:
+                    return
         except DecodeError as error:
             self._complain(error)
             return
@@ -339,8 +358,16 @@ class DataPath:
         self, frame: Frame, hops: int, sends: Sends, parts: Sequence[bytes | memoryview], size: int
     ) -> int:
         """Send copies of ``frame`` to the next hops; return publications sent, of all copies."""
-        sent, count = 0, frame.publications
+        sent, count, whole = 0, frame.publications, (frame, parts, size)
         for hop, mask in sends:
+            if self._gates.active:
+                frame, parts, size = whole
+                let_out = self._gates.outgoing(hop, frame, parts)
+                if let_out is None:
+                    continue
+                if let_out is not frame:
+                    frame, parts, size = let_out, (let_out.body,), len(let_out.body)
+                count = frame.publications
             link = self._links.get(hop)
             if link is None:
                 self.counters.dropped += count

@@ -34,6 +34,15 @@ _LOG_DEFAULTS = (
 
 
 @dataclass(frozen=True, slots=True)
+class TopicAccess:
+    """What came of publishing on ``topic``: the reason code in words, and whether we heard it."""
+
+    topic: str
+    answer: str
+    returned: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What the broker did. ``..._answer`` is its reason code in words."""
 
@@ -46,6 +55,7 @@ class Facts:
     control_returned: bool
     data_answer: str
     data_returned: bool
+    data_connection: tuple[TopicAccess, ...]
     system_seen: bool
 
 
@@ -79,6 +89,7 @@ def judge(facts: Facts, settings: Settings) -> Report:
         _version(facts),
         _access("control topics", facts.control_answer, facts.control_returned),
         _access("clients' topics", facts.data_answer, facts.data_returned),
+        _data_connection(facts),
         *_limits(facts.connack, settings),
         _log_topics(facts, settings),
         _system(facts),
@@ -103,6 +114,20 @@ def _access(what: str, answer: str, returned: bool) -> Finding:
         found = "what we published did not come back to us"
         return Finding(what, "fail", found, "allow reading it in the ACL")
     return Finding(what, "ok", "can be published and read")
+
+
+def _data_connection(facts: Facts) -> Finding:
+    """The topics on which the data connection hears frames and its own marks.
+
+    Without them it would seem well and carry nothing, or let publications in twice.
+    """
+    name = "data connection"
+    for one in facts.data_connection:
+        found = _access(name, one.answer, one.returned)
+        if found.outcome == "fail":
+            return Finding(name, "fail", f"{one.topic}: {found.found}", found.mend)
+    topics = ", ".join(one.topic for one in facts.data_connection)
+    return Finding(name, "ok", f"{topics}: can be published and read")
 
 
 def _limits(connack: mqtt5.ConnAckPacket, settings: Settings) -> list[Finding]:
@@ -174,7 +199,8 @@ def _config_lines(facts: Facts, settings: Settings) -> tuple[str, ...]:
 def _acl_lines(facts: Facts, settings: Settings) -> tuple[str, ...]:
     """Lines of an acl_file. Its ``#`` does not match topics that begin with ``$``."""
     lines: list[str] = []
-    if _access("", facts.control_answer, facts.control_returned).outcome == "fail":
+    control = _access("", facts.control_answer, facts.control_returned)
+    if "fail" in (control.outcome, _data_connection(facts).outcome):
         lines.append(f"topic readwrite $fed/{settings.federation}/#")
     if _access("", facts.data_answer, facts.data_returned).outcome == "fail":
         lines.append("topic readwrite #")

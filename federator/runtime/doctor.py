@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 import mqtt5
 
 from federator.config import Settings
-from federator.runtime.diagnosis import Facts
+from federator.protocol.frames import Frame, pack
+from federator.protocol.types import Epoch
+from federator.runtime.diagnosis import Facts, TopicAccess
 from federator.runtime.probe import BrokerProbe, plain
 
 LOG_SUBSCRIBE = "$SYS/broker/log/M/subscribe"
@@ -106,6 +108,7 @@ async def examine(
         control_answer = await probe.publish(control, b"federator doctor")
         data_answer = await probe.publish(data, b"federator doctor")
         await probe.unsubscribe(control, data)
+        tried = await _try_data_topics(probe, settings)
         guest = f"{name}-guest"
         async with BrokerProbe(settings.broker, client_id=guest):
             pass
@@ -122,5 +125,47 @@ async def examine(
             control_returned=control in heard.returned,
             data_answer=plain(data_answer),
             data_returned=data in heard.returned,
+            data_connection=tuple(
+                TopicAccess(topic, answer, topic in heard.returned)
+                for topic, answer in tried.items()
+            ),
             system_seen=heard.system_seen,
         )
+
+
+async def _try_data_topics(probe: BrokerProbe, settings: Settings) -> dict[str, str]:
+    """The broker's answers to publishing on each topic of the data connection, while subscribed.
+
+    An agent may be at work there. Nothing here means anything to it: a frame whose sender has no
+    link is dropped and counted, and the others are no marks.
+    """
+    root = f"$fed/{settings.federation}"
+    told = {
+        f"{root}/data": _frame_of_a_stranger(settings),
+        f"{root}/cover": b"federator doctor",
+        f"{root}/delivered/{settings.broker.id}": b"federator doctor",
+    }
+    answers = {}
+    for topic, payload in told.items():
+        await probe.subscribe(topic)
+        answers[topic] = plain(await probe.publish(topic, payload))
+        await probe.unsubscribe(topic)
+    return answers
+
+
+def _frame_of_a_stranger(settings: Settings) -> bytes:
+    frame = Frame(
+        acknowledged=False,
+        hops=0,
+        hop_limit=1,
+        sender=settings.broker_id,  # nobody is its own neighbour
+        origin=settings.broker_id,
+        epoch=Epoch(0),
+        seq=0,
+        origin_time_us=0,
+        publications=1,
+        keys=bytes(8),
+        mask=1,
+        body=memoryview(mqtt5.PublishPacket("federator-doctor", b"").write()),
+    )
+    return pack(frame)

@@ -4,13 +4,14 @@ Mosquitto says when a bridge connects, in its log and on ``$SYS/broker/connectio
 both ends. Without one nothing here looks at any publication. What to do is decided in
 ``protocol.loops``; this knows the bridges, keeps what is held, and lets it go.
 
-Source: docs/protocol.md, section 12; mosquitto.conf(5), ``notifications``.
+Source: docs/protocol.md, section 13; mosquitto.conf(5), ``notifications``.
 """
 
 import asyncio
 import random
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import assert_never
 
 import mqtt5
 import structlog
@@ -23,22 +24,18 @@ from federator.protocol.loops import (
     LoopDetector,
     LoopEffect,
     LoopFound,
-    LoopGone,
     LoopParameters,
+    LoopsOver,
     Release,
     without_repetition,
 )
 from federator.protocol.types import Millis
-from federator.runtime.data_path import DataLink
 from federator.runtime.mqtt_wire import Inbound
 
 BRIDGES_MAX = 64
 HELD_BYTES_MAX = 8 * 1024 * 1024
 TOPICS_MAX = 16_384
 """Topics whose short form is remembered."""
-
-TOLD_MAX = 20
-"""Loops told one by one; the rest are counted."""
 
 STATE_FILTER = "$SYS/broker/connection/+/state"
 NOTICE_TOPIC = "$SYS/broker/log/N"
@@ -84,7 +81,6 @@ class LoopWatch:
         self._held: list[tuple[PublishPacket, bytes]] = []
         self._short: dict[str, str] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._told = 0
         self.watching = settings.watch == "always"
 
     def subscriptions(self) -> list[TopicFilter]:
@@ -135,15 +131,13 @@ class LoopWatch:
                 self.held_bytes += len(wire)
         passed = memoryview(b"".join(parts))
         if self.held_bytes > HELD_BYTES_MAX:
-            self._perform(self.detector.on_room_spent())
+            self._perform(self.detector.on_room_spent(now_ms=now_ms))
         return passed, kept
 
-    def around(self, link: DataLink) -> DataLink:
-        """The connection to our broker, which then tells us what is published there."""
-        return _TellingLink(self, link)
-
-    def note(self, run: bytes | bytearray) -> None:
-        """We publish ``run`` on our broker."""
+    def note(self, run: bytes) -> None:
+        """We publish ``run``, whose packets are well-formed, on our broker."""
+        if not self.detector.loop_count:
+            return
         now_ms, view, at = _now_ms(), memoryview(run), 0
         while at < len(run):
             packet, size = mqtt5.read(view[at:])
@@ -151,6 +145,11 @@ class LoopWatch:
                 key = self._key(packet.topic)
                 self.detector.on_delivered(key, hash((key, packet.payload)), now_ms=now_ms)
             at += size
+
+    def on_new_session(self) -> None:
+        """Our broker remembers nothing of us, so we missed what it said; it tells states again."""
+        for id in list(self.bridges):
+            self._bridge_went(id)
 
     def stop(self) -> None:
         """Let go of everything held: the agent leaves."""
@@ -184,7 +183,7 @@ class LoopWatch:
         if self.bridges.pop(id, None) is None:
             return
         _log.info("bridge.gone", bridge=id[:80])
-        self._perform(self.detector.forget_loops())
+        self._perform(self.detector.forget_all())
         self.watching = self._settings.watch == "always" or bool(self.bridges)
 
     def _key(self, topic: str) -> str:
@@ -217,22 +216,17 @@ class LoopWatch:
                 case Release():
                     self._release()
                 case LoopFound(topic, within_ms):
-                    self._tell(topic, within_ms)
-                case LoopGone(topic, dropped):
-                    _log.info("bridge.loop_gone", topic=topic[:80], dropped=dropped)
+                    _log.warning(
+                        "bridge.loop",
+                        topic=topic[:80],
+                        within_ms=within_ms,
+                        bridges=self.named_bridges(),
+                    )
+                case LoopsOver(dropped):
+                    _log.info("bridge.loop_over", dropped=dropped)
+                case _:
+                    assert_never(effect)
         self._arm()
-
-    def _tell(self, topic: str, within_ms: int) -> None:
-        self._told += 1
-        if self._told > TOLD_MAX:
-            return
-        _log.warning(
-            "bridge.loop",
-            topic=topic[:80],
-            within_ms=within_ms,
-            bridges=self.named_bridges(),
-            more_are_counted=self._told == TOLD_MAX,
-        )
 
     def named_bridges(self) -> list[str]:
         """The bridges at our broker, for people."""
@@ -255,27 +249,6 @@ class LoopWatch:
             at += len(wire)
         if publishes:
             self._pass_on(memoryview(b"".join(parts)), publishes)
-
-
-class _TellingLink:
-    """The connection to our own broker: a ``DataLink``."""
-
-    def __init__(self, watch: LoopWatch, link: DataLink) -> None:
-        self._watch = watch
-        self._link = link
-
-    def write_packets(self, parts: Sequence[bytes | memoryview], count: int) -> bool:
-        """Write a run of ready-made QoS 0 PUBLISH packets."""
-        if self._watch.detector.has_loops:
-            self._watch.note(b"".join(parts))
-        return self._link.write_packets(parts, count)
-
-    def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
-        """Publish a ready-made QoS 1 or 2 packet."""
-        if self._watch.detector.has_loops:
-            packet[packet_id_at : packet_id_at + 2] = b"\0\1"  # the codec wants one
-            self._watch.note(packet)
-        return self._link.publish_packet(packet, packet_id_at, qos)
 
 
 def _now_ms() -> Millis:

@@ -81,6 +81,11 @@ AGENT = _table(
     ("log_lines", "discovery_log_lines", "Lines read from the broker's log topics."),
     ("log_lines_ambiguous", "discovery_log_lines_ambiguous", "Lines with more than one reading."),
     ("log_lines_malformed", "discovery_log_lines_malformed", "Lines not understood."),
+    (
+        "copies_dropped",
+        "publication_copies_dropped",
+        "Second copies of publications, dropped while the cover changed.",
+    ),
     ("client_drops", "broker_dropped_ours", "Times the broker said it drops messages for us."),
     ("rules_withheld", "link_rules_withheld", "Publications that rules of links stopped."),
     ("bridge_loop_drops", "bridge_loop_drops", "Publications back from a bridge, not let in."),

@@ -4,7 +4,7 @@ Most publications are hit by no rename and stay the bytes they are; one that is 
 anew, with all its properties. A response topic is a topic too and is renamed with it, so that an
 answer finds its way back.
 
-Source: docs/protocol.md, section 11; ``protocol.renames``.
+Source: docs/protocol.md, section 12; ``protocol.renames``.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,8 +13,7 @@ import mqtt5
 from mqtt5 import PublishPacket
 
 from federator.protocol.renames import Renames
-from federator.runtime.data_path import DataLink
-from federator.runtime.mqtt_wire import Inbound, packet_id_at
+from federator.runtime.mqtt_wire import Inbound
 
 NAMES_MAX = 65_536
 """Topics whose other name is remembered, each way."""
@@ -66,9 +65,11 @@ class Renaming:
             at += len(wire)
         return memoryview(b"".join(parts)), kept
 
-    def inward(self, run: bytes | bytearray) -> list[bytes]:
-        """The packets of ``run`` with the names that our broker knows; hidden ones are left out."""
-        renamed: list[bytes] = []
+    def inward(self, run: bytes) -> bytes:
+        """``run``, whose packets are well-formed, with the names that our broker knows."""
+        if not self._concerns(run):
+            return run
+        renamed: list[bytes | memoryview] = []
         at, view = 0, memoryview(run)
         while at < len(run):
             packet, size = mqtt5.read(view[at:])
@@ -77,45 +78,14 @@ class Renaming:
             if other is None:
                 self.hidden += 1
             else:
-                renamed.append(bytes(view[at : at + size]) if other is packet else other.write())
+                renamed.append(view[at : at + size] if other is packet else other.write())
             at += size
-        return renamed
-
-    def around(self, link: DataLink) -> DataLink:
-        """The connection to our broker, which then takes the federation's names."""
-        return _RenamingLink(self, link)
+        return b"".join(renamed)
 
     def _concerns(self, run: bytes | bytearray | memoryview) -> bool:
         """Whether a prefix stands anywhere in ``run``; if none does nothing changes."""
         content = bytes(run)
         return any(prefix in content for prefix in self._prefixes)
-
-
-class _RenamingLink:
-    """The connection to our own broker: a ``DataLink``."""
-
-    def __init__(self, renaming: Renaming, link: DataLink) -> None:
-        self._renaming = renaming
-        self._link = link
-
-    def write_packets(self, parts: Sequence[bytes | memoryview], count: int) -> bool:
-        """Write a run of ready-made QoS 0 PUBLISH packets."""
-        run = b"".join(parts)
-        if not self._renaming._concerns(run):
-            return self._link.write_packets([run], count)
-        packets = self._renaming.inward(run)
-        return not packets or self._link.write_packets(packets, len(packets))
-
-    def publish_packet(self, packet: bytearray, packet_id_at_: int, qos: int) -> bool:
-        """Publish a ready-made QoS 1 or 2 packet."""
-        if not self._renaming._concerns(packet):
-            return self._link.publish_packet(packet, packet_id_at_, qos)
-        packet[packet_id_at_ : packet_id_at_ + 2] = b"\0\1"  # the codec wants one
-        renamed = self._renaming.inward(packet)
-        if not renamed:
-            return True
-        ready = bytearray(renamed[0])
-        return self._link.publish_packet(ready, packet_id_at(ready), qos)
 
 
 class _Memory:

@@ -153,4 +153,4 @@ def test_known_topics_stay_within_their_bound() -> None:
 def test_lengths_are_written_as_they_are_read(value: int) -> None:
     encoded = publications.variable_byte_integer(value)
 
-    assert publications._length(encoded, 0) == (value, len(encoded))
+    assert publications.read_variable_byte_integer(encoded, 0) == (value, len(encoded))

@@ -13,6 +13,7 @@ from federator.grid.broker_process import BrokerProcess, free_ports
 from federator.runtime.diagnosis import Report, judge
 from federator.runtime.doctor import examine
 from federator.runtime.probe import RefusedError
+from tests.real.plain_agents import Plain
 
 FAST_SYSTEM = "sys_interval 1"
 SYSTEM_SECONDS_MAX = 15.0
@@ -99,6 +100,7 @@ async def test_an_acl_that_hides_our_topics_is_found_and_the_lines_cure_it(start
     assert outcomes(found) == {
         "control topics": "fail",
         "clients' topics": "fail",
+        "data connection": "fail",
         "log topics": "fail",
         "$SYS": "warn",
     }
@@ -117,8 +119,46 @@ async def test_topics_that_may_be_written_but_not_read_are_found(start_broker, t
 
     found = await report(settings_for(broker))
 
-    assert outcomes(found) == {"control topics": "fail"}
+    assert outcomes(found) == {"control topics": "fail", "data connection": "fail"}
     assert found.acl_lines == ("topic readwrite $fed/fed/#",)
+
+
+@pytest.mark.parametrize("hidden", ["data", "cover", "delivered/7"])
+@pytest.mark.parametrize("right", ["no right", "write"])
+async def test_each_topic_of_the_data_connection_must_be_allowed(
+    hidden, right, start_broker, tmp_path
+):
+    acl = tmp_path / "acl"
+    topics = {"doctor/+", "data", "cover", "delivered/7"} - {hidden}
+    lines = [f"topic readwrite $fed/fed/{topic}" for topic in sorted(topics)]
+    lines += [f"topic write $fed/fed/{hidden}"] if right == "write" else []
+    acl.write_text("\n".join((*lines, "topic readwrite #", "topic read $SYS/#", "")))
+    acl.chmod(0o644)
+    broker = await start_broker(extra_config=(FAST_SYSTEM, f"acl_file {acl}"))
+
+    found = await report(settings_for(broker))
+
+    assert outcomes(found) == {"data connection": "fail"}
+    what = next(f.found for f in found.findings if f.name == "data connection")
+    assert what.startswith(f"$fed/fed/{hidden}: ")
+    assert found.acl_lines == ("topic readwrite $fed/fed/#",)
+
+
+async def test_the_doctor_does_not_disturb_an_agent_at_work(tmp_path):
+    async with Plain(tmp_path) as plain:
+        broker = await plain.broker()
+        agent = await plain.agent(7, broker)
+        before = (await agent.status())["counters"]["data"]
+
+        found = await report(settings_for(broker))
+
+        counters = (await agent.status())["counters"]
+        assert outcomes(found) == {}
+        data = counters["data"]
+        assert data["frames_of_strangers"] == before["frames_of_strangers"] + 1
+        assert (data["malformed_frames"], data["publications_in"]) == (0, 0)
+        assert not any(counters["control_malformed"].values())
+        plain.assert_calm()
 
 
 async def test_a_small_packet_limit_is_found(start_broker):
