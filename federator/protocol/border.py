@@ -3,7 +3,7 @@
 Clients know their broker's names, the federation its own. Everything that the control plane and
 the tables see is in the federation's names; this is where the one becomes the other.
 
-Source: docs/protocol.md, section 12.
+Source: docs/rules.md.
 """
 
 from collections.abc import Iterable

@@ -4,7 +4,7 @@ A frame's body is nobody's business on its way, so a link without rules is not t
 rules frames are opened, like a parcel at the customs, and publications that may not cross are
 taken out. The label stays, for it still is that frame.
 
-Source: docs/protocol.md, section 12.
+Source: docs/rules.md.
 """
 
 from collections.abc import Callable, Mapping, Sequence

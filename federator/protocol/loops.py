@@ -19,7 +19,7 @@ when we let it go. So a topic on which the same publication keeps coming quickly
 Of an established loop ``LoopAccounts`` stop the copies. It is put to the same test now and then.
 Nothing is dropped before a loop is established, and nothing is held where no bridge is known.
 
-Source: docs/protocol.md, section 13. The test is the "randomised intervention" of causal
+Source: docs/rules.md. The test is the "randomised intervention" of causal
 inference (J. Pearl, Causality, 2009, chapter 3): act at random, and see whether the effect follows.
 """
 

@@ -14,7 +14,7 @@ federation, and all agents share their digests, so a link's rules hide no filter
 publications.
 
 Source: papers/distributed-broker-placement.txt, section 3.2; docs/placement.md, section 4;
-docs/protocol.md, section 12.
+docs/rules.md.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -4,7 +4,7 @@ Mosquitto says when a bridge connects, in its log and on ``$SYS/broker/connectio
 both ends. Without one nothing here looks at any publication. What to do is decided in
 ``protocol.loops``; this knows the bridges, keeps what is held, and lets it go.
 
-Source: docs/protocol.md, section 13; mosquitto.conf(5), ``notifications``.
+Source: docs/rules.md; mosquitto.conf(5), ``notifications``.
 """
 
 import asyncio
