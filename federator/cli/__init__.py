@@ -27,6 +27,7 @@ _VERBS = {
     "explain": ("explain", "Say where a publication on TOPIC goes, and why."),
     "tap": ("tap", "Show the control traffic of this broker, decoded, live."),
     "grid": ("grid", "Run many real brokers and agents on this machine."),
+    "chaos": ("chaos", "Hurt real brokers and agents, and count every message."),
     "sim": ("sim", "Run the protocol in a simulated world."),
     "plan": ("plan", "Plan routes under limited bandwidth."),
     "place": ("place", "Decide which topics live at the edge, and where brokers and cores run."),

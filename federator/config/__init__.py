@@ -8,6 +8,7 @@ from federator.config.address import Address
 from federator.config.brokers import BrokerSettings, Connection, NeighbourSettings
 from federator.config.reading import load
 from federator.config.sections import (
+    CustodySettings,
     DataSettings,
     DiscoverySettings,
     HttpSettings,
@@ -23,6 +24,7 @@ __all__ = [
     "Address",
     "BrokerSettings",
     "Connection",
+    "CustodySettings",
     "DataSettings",
     "DiscoverySettings",
     "HttpSettings",

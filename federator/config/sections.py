@@ -148,6 +148,29 @@ class RoutingSettings(Section):
     strategy: Literal["mesh"] = Field(default="mesh", description="One core per filter.")
 
 
+class CustodySettings(Section):
+    """What is kept of QoS 1 and 2 publications, so that nothing is lost."""
+
+    keep_s: WholeNumber = Field(
+        default=1_800,
+        ge=1,
+        le=7 * 86_400,
+        description="Seconds for which what our clients published is kept, and for which brokers "
+        "out of reach can still get it; also how long our broker keeps our session.",
+    )
+    bytes_max: WholeNumber = Field(
+        default=268_435_456,
+        ge=1_048_576,
+        le=2**40,
+        description="Bytes of it kept on disk; the oldest goes first.",
+    )
+    fsync: Literal["never", "interval", "always"] = Field(
+        default="never",
+        description="When it must be on the disk itself: a crash of the agent loses nothing in any "
+        "case, one of the machine up to the last fsync.",
+    )
+
+
 class DataSettings(Section):
     """The data path."""
 

@@ -18,6 +18,7 @@ from federator.config.brokers import (
 )
 from federator.config.section import Section, wrong
 from federator.config.sections import (
+    CustodySettings,
     DataSettings,
     DiscoverySettings,
     HttpSettings,
@@ -51,6 +52,7 @@ class Settings(Section):
     links: LinkSettings = LinkSettings()
     mesh: MeshSettings = MeshSettings()
     routing: RoutingSettings = RoutingSettings()
+    custody: CustodySettings = CustodySettings()
     data: DataSettings = DataSettings()
     discovery: DiscoverySettings = DiscoverySettings()
     rules: RulesSettings = RulesSettings()

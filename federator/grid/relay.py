@@ -7,7 +7,10 @@ dies is noticed one delay later, as on a real link.
 
 A queue is bounded in bytes; a full one stops reading from its source, so pressure reaches the
 sender through TCP. A link can be cut (resets, refuses), silenced (keeps its connections, hands
-nothing on, in one direction or both: a lost cable), and healed.
+nothing on, in one direction or both: a lost cable), made narrow (so many bytes a second each way,
+shared by its connections chunk by chunk), and healed. Connections can be half-open: what one side
+sends never arrives, as when a box in between forgot them. Such a connection has lost bytes, so
+healing cannot bring it back; it stays until its ends give it up.
 """
 
 import asyncio
@@ -19,6 +22,9 @@ from enum import Enum
 
 BUFFER_BYTES_MAX = 4 * 1024 * 1024
 """Under way in one direction of one connection: 5 ms at 800 MB/s."""
+
+STUCK_S = 0.5
+"""Later than a busy machine is late."""
 
 
 class Way(Enum):
@@ -36,7 +42,11 @@ class LinkState(Enum):
     SILENT = "silent"
 
 
+NARROW_QUEUE_S = 0.25
+"""How long what fills the queue of a narrow link takes to leave: a router's, not a warehouse."""
+
 _READ_BYTES = 65_536
+_NARROW_READ_BYTES = 4_096  # the turns in which connections share a narrow link
 _BACKLOG = 128
 _ANCILLARY_BYTES = 64
 _SO_TIMESTAMPNS = 35  # Linux; the socket module has no name for it
@@ -56,7 +66,8 @@ class _Ending(Enum):
 class Relay:
     """One dialling direction of a link: listens on loopback, dials ``target``.
 
-    Counters only grow: ``connections``, ``chunks`` and ``bytes_relayed`` over both directions.
+    Counters only grow, over both directions: ``connections``, those of them ``broken`` on order,
+    ``chunks``, ``bytes_relayed`` and ``bytes_swallowed``.
     """
 
     def __init__(
@@ -67,9 +78,13 @@ class Relay:
         self.buffer_bytes_max = buffer_bytes_max
         self.state = LinkState.UP
         self.silent: frozenset[Way] = frozenset()
+        self.bytes_per_s: float | None = None
+        self.free_at = dict.fromkeys(Way, 0.0)  # when a narrow link has sent all it was given
         self.connections = 0
         self.chunks = 0
         self.bytes_relayed = 0
+        self.bytes_swallowed = 0
+        self.broken = 0
         self.open: set[_Connection] = set()
         self.port = 0  # since ``listen``
         self._listener: socket.socket | None = None
@@ -78,6 +93,11 @@ class Relay:
     def buffered_bytes(self) -> int:
         """Bytes under way now, both directions."""
         return sum(c.forth.waiting_bytes + c.back.waiting_bytes for c in self.open)
+
+    @property
+    def stuck(self) -> int:
+        """Directions of connections in which something should have left ``STUCK_S`` ago."""
+        return sum(queue.stuck for c in self.open for queue in (c.forth, c.back))
 
     def listen(self, host: str = "127.0.0.1", port: int = 0) -> int:
         """Accept connections from now on; returns the port. Call inside the loop."""
@@ -112,6 +132,7 @@ class Relay:
     def reset(self) -> None:
         """Reset every connection; new ones are welcome."""
         for connection in tuple(self.open):
+            self.broken += 1
             connection.abort()
 
     def silence(self, ways: frozenset[Way]) -> None:
@@ -121,12 +142,38 @@ class Relay:
         for connection in tuple(self.open):
             connection.flow()
 
+    def swallow(self, ways: frozenset[Way]) -> None:
+        """Lose for good what the connections there are now send in ``ways``, their ends too."""
+        for connection in tuple(self.open):
+            connection.swallow(ways)
+
     def heal(self) -> None:
-        """Carry traffic again."""
+        """Carry traffic again, as much as before it was cut or silenced."""
         self.state = LinkState.UP
         self.silent = frozenset()
         for connection in tuple(self.open):
             connection.flow()
+
+    def narrow(self, bytes_per_s: float | None) -> None:
+        """Carry so much a second in each direction from now on; ``None``: all that comes."""
+        self.bytes_per_s = bytes_per_s
+        self.free_at = dict.fromkeys(Way, 0.0)
+        for connection in tuple(self.open):
+            connection.narrow()
+            connection.flow()
+
+    @property
+    def read_bytes(self) -> int:
+        """The largest chunk."""
+        return _READ_BYTES if self.bytes_per_s is None else _NARROW_READ_BYTES
+
+    @property
+    def room_bytes(self) -> int:
+        """What one direction of one connection may hold before it stops reading."""
+        if self.bytes_per_s is None:
+            return self.buffer_bytes_max
+        queue = max(_NARROW_READ_BYTES, int(self.bytes_per_s * NARROW_QUEUE_S))
+        return min(self.buffer_bytes_max, queue)
 
     def close(self) -> None:
         """Stop listening and drop every connection."""
@@ -170,6 +217,19 @@ class _Connection:
         """Look at both queues again: the link's state or a socket changed."""
         self.forth.flow()
         self.back.flow()
+
+    def narrow(self) -> None:
+        """The relay's width changed."""
+        for end in (self.near, self.far):
+            end.bound_receiving()
+        for queue in (self.forth, self.back):
+            queue.forget_turn()
+
+    def swallow(self, ways: frozenset[Way]) -> None:
+        """Be half-open from now on."""
+        for queue, way in ((self.forth, Way.FORTH), (self.back, Way.BACK)):
+            if way in ways:
+                queue.swallow()
 
     def abort(self) -> None:
         """Reset both ends now."""
@@ -219,12 +279,23 @@ class _End:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         self._sock = sock
+        if self._connection.relay.bytes_per_s is not None:
+            self.bound_receiving()
         self._loop.add_reader(sock, self._read)
+
+    def bound_receiving(self) -> None:
+        """Have the kernel take no more than we would: a narrow link has no megabytes behind it."""
+        if self._sock is not None:
+            room_bytes = self._connection.relay.room_bytes
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room_bytes)
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, room_bytes)
 
     def _read(self) -> None:
         assert self._sock is not None
         try:
-            chunk, ancillary, _, _ = self._sock.recvmsg(_READ_BYTES, _ANCILLARY_BYTES)
+            chunk, ancillary, _, _ = self._sock.recvmsg(
+                self._connection.relay.read_bytes, _ANCILLARY_BYTES
+            )
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -308,20 +379,37 @@ class _Queue:
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._closed = False
+        self._swallows = False
+        self._turn: float | None = None  # when the first chunk will have left a narrow link
+
+    def forget_turn(self) -> None:
+        """The link's width changed: the first chunk leaves at another time."""
+        self._turn = None
+        if self._paused and self.waiting_bytes <= self._relay.room_bytes // 2:
+            self._paused = False
+            self._source.resume_reading()
 
     def put(self, entry: bytes | _Ending, *, age_s: float = 0.0) -> None:
         """Take a chunk that came ``age_s`` ago, or the source's end."""
         if self._closed:
             return
+        if self._swallows:
+            self._relay.bytes_swallowed += len(entry) if isinstance(entry, bytes) else 0
+            return
         due = self._loop.time() - age_s + self._relay.delay_s
         self._waiting.append((due, entry))
         if isinstance(entry, bytes):
             self.waiting_bytes += len(entry)
-            if self.waiting_bytes >= self._relay.buffer_bytes_max and not self._paused:
+            if self.waiting_bytes >= self._relay.room_bytes and not self._paused:
                 self._paused = True
                 self._source.pause_reading()
         if len(self._waiting) == 1:
             self.flow()
+
+    @property
+    def stuck(self) -> bool:
+        """What should have left ``STUCK_S`` ago is still here."""
+        return bool(self._waiting) and self._waiting[0][0] < self._loop.time() - STUCK_S
 
     def flow(self) -> None:
         """Hand on what is due and set the timer for what is not."""
@@ -333,22 +421,45 @@ class _Queue:
         now = self._loop.time()
         while self._waiting and self._sink.writable:
             due, entry = self._waiting[0]
+            if due <= now:
+                due = self._leaves_at(entry, now)
             if due > now:
                 self._timer = self._loop.call_at(due, self.flow)
                 break
             self._waiting.popleft()
+            self._turn = None
             if isinstance(entry, _Ending):
                 self._sink.close(entry)
                 self._connection.lost_one_end(self._sink, entry)
                 break
             self._hand_on(entry)
 
+    def _leaves_at(self, entry: bytes | _Ending, now: float) -> float:
+        """When the last byte of the first chunk leaves: connections take turns on a narrow link."""
+        relay = self._relay
+        if relay.bytes_per_s is None or isinstance(entry, _Ending):
+            return now
+        if self._turn is None:
+            begins = max(now, relay.free_at[self._way])
+            self._turn = relay.free_at[self._way] = begins + len(entry) / relay.bytes_per_s
+        return self._turn
+
     def _hand_on(self, chunk: bytes) -> None:
         self._relay.chunks += 1
         self._relay.bytes_relayed += len(chunk)
         self.waiting_bytes -= len(chunk)
         self._sink.write(chunk)
-        if self._paused and self.waiting_bytes <= self._relay.buffer_bytes_max // 2:
+        if self._paused and self.waiting_bytes <= self._relay.room_bytes // 2:
+            self._paused = False
+            self._source.resume_reading()
+
+    def swallow(self) -> None:
+        """Read and lose everything, what waits too."""
+        self._swallows = True
+        self._relay.bytes_swallowed += self.waiting_bytes
+        self._waiting.clear()
+        self.waiting_bytes = 0
+        if self._paused:
             self._paused = False
             self._source.resume_reading()
 

@@ -56,6 +56,10 @@ class RelayProcess:
         """Keep its connections and carry nothing in ``ways`` (none given: both) until healed."""
         await self._do("silence", name=name, ways=[way.value for way in ways or tuple(Way)])
 
+    async def swallow(self, name: str, *ways: Way) -> None:
+        """Make its connections half-open in ``ways`` (none given: both); new ones work."""
+        await self._do("swallow", name=name, ways=[way.value for way in ways or tuple(Way)])
+
     async def heal(self, name: str) -> None:
         """Carry traffic again."""
         await self._do("heal", name=name)
@@ -64,8 +68,13 @@ class RelayProcess:
         """Change the delay for what arrives from now on; order is kept."""
         await self._do("delay", name=name, delay_ms=delay_ms)
 
+    async def narrow(self, name: str, bytes_per_s: float | None) -> None:
+        """Carry so much a second each way from now on; ``None``: all that comes."""
+        await self._do("narrow", name=name, bytes_per_s=bytes_per_s)
+
     async def counters(self, name: str) -> dict[str, int]:
-        """``connections``, ``open``, ``chunks``, ``bytes`` of one relay."""
+        """Of one relay: ``connections``, ``open``, ``chunks``, ``bytes``, and what faults did:
+        connections ``broken``, bytes ``swallowed``, directions ``stuck``."""
         return await self._do("counters", name=name)
 
     async def _do(self, command: str, **arguments: object) -> dict[str, Any]:
@@ -95,16 +104,23 @@ def _perform(relays: dict[str, Relay], order: dict[str, Any]) -> dict[str, Any]:
             relay.reset()
         case "silence":
             relay.silence(frozenset(Way(way) for way in order["ways"]))
+        case "swallow":
+            relay.swallow(frozenset(Way(way) for way in order["ways"]))
         case "heal":
             relay.heal()
         case "delay":
             relay.delay_s = order["delay_ms"] / 1000
+        case "narrow":
+            relay.narrow(order["bytes_per_s"])
         case "counters":
             return {
                 "connections": relay.connections,
                 "open": len(relay.open),
                 "chunks": relay.chunks,
                 "bytes": relay.bytes_relayed,
+                "broken": relay.broken,
+                "swallowed": relay.bytes_swallowed,
+                "stuck": relay.stuck,
             }
         case unknown:
             return {"error": f"unknown command {unknown}"}

@@ -7,7 +7,7 @@ else connects two nodes, so a publication cannot arrive before the links' delays
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -43,6 +43,7 @@ class RunningGrid:
         redundancy: Parents per broker.
         agent_options: Further configuration of every agent, by section.
         broker_options: Further lines of every broker's configuration.
+        persistent: Brokers that keep sessions and queues over a clean stop.
         progress: Told what was started.
     """
 
@@ -55,13 +56,17 @@ class RunningGrid:
         redundancy: int = 2,
         agent_options: Mapping[str, Mapping[str, Any]] | None = None,
         broker_options: tuple[str, ...] = (),
+        persistent: Container[BrokerId] = (),
         progress: Callable[[str], None] = lambda what: None,
     ) -> None:
         self.grid = grid
         self.folder = folder
         self.link_delay_ms = link_delay_ms
         self.brokers = {
-            i: BrokerProcess(folder / f"broker-{i}", extra_config=broker_options) for i in grid.ids
+            i: BrokerProcess(
+                folder / f"broker-{i}", extra_config=broker_options, persistence=i in persistent
+            )
+            for i in grid.ids
         }
         self.agents: dict[BrokerId, AgentProcess] = {}
         self.relays = RelayProcess(folder)
@@ -193,6 +198,35 @@ class RunningGrid:
         """
         await self.relays.silence(relay_name(here, there), Way.FORTH)
         await self.relays.silence(relay_name(there, here), Way.BACK)
+
+    async def narrow(self, link: Link, bytes_per_s: float | None) -> None:
+        """Let a link carry so much a second on each dialled side, each way; ``None``: all."""
+        for name in _relays_of(link):
+            await self.relays.narrow(name, bytes_per_s)
+
+    async def reset(self, link: Link) -> None:
+        """Reset a link's connections, both ways, once."""
+        for name in _relays_of(link):
+            await self.relays.reset(name)
+
+    async def swallow(self, link: Link) -> None:
+        """Make a link's connections half-open: what they carry is lost until they are given up."""
+        for name in _relays_of(link):
+            await self.relays.swallow(name)
+
+    async def swallow_towards(self, here: BrokerId, there: BrokerId) -> None:
+        """Half-open in one direction: from ``here`` to ``there``, on both connections."""
+        await self.relays.swallow(relay_name(here, there), Way.FORTH)
+        await self.relays.swallow(relay_name(there, here), Way.BACK)
+
+    async def set_delay_ms(self, link: Link, delay_ms: float) -> None:
+        """Change a link's delay for what is sent from now on."""
+        for name in _relays_of(link):
+            await self.relays.set_delay_ms(name, delay_ms)
+
+    async def link_counter(self, link: Link, counter: str) -> int:
+        """A counter of a link's two relays, added (see ``RelayProcess.counters``)."""
+        return sum([(await self.relays.counters(name))[counter] for name in _relays_of(link)])
 
     async def heal(self, link: Link) -> None:
         """Undo ``cut`` and ``silence``."""

@@ -15,6 +15,7 @@ from federator.protocol.messages import (
     Hello,
     MeshMembAnn,
     Message,
+    RepairRequest,
     Solicit,
 )
 
@@ -31,9 +32,10 @@ _KIND_OF: dict[type, str] = {
     FilterListRequest: "ctl",
     FilterListPage: "ctl",
     Solicit: "ctl",
+    RepairRequest: "repair",
 }
 
-CONTROL_KINDS = ("hello", "core_ann", "mesh_memb_ann", "ctl")
+CONTROL_KINDS = ("hello", "core_ann", "mesh_memb_ann", "ctl", "repair")
 """Last topic level of each control topic."""
 
 

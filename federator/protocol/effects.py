@@ -56,10 +56,14 @@ class FilterRoute:
 
 @dataclass(frozen=True, slots=True)
 class SetRoute:
-    """Replace the route of ``filter``; ``None`` forgets it."""
+    """Replace the route of ``filter``; ``None`` forgets it.
+
+    ``lost``: others wanted it until now, and went out of reach without giving it up.
+    """
 
     filter: str
     route: FilterRoute | None
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)

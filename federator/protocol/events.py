@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from federator.protocol.messages import Message
+from federator.protocol.messages import NodeMessage
 from federator.protocol.types import BrokerId, ConnId, Cost
 
 
@@ -40,7 +40,7 @@ class NeighbourDisconnected:
 class Received:
     """A control message arrived on our own broker."""
 
-    message: Message
+    message: NodeMessage
 
 
 @dataclass(frozen=True, slots=True)

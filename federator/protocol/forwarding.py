@@ -56,11 +56,13 @@ class FrameRoute:
         deliver: Some client of ours subscribes to one of its filters.
         sends: Next hops.
         unknown: Filters of the frame that we have no route for.
+        local: Which of its filters our clients subscribe to, as positions among its keys.
     """
 
     deliver: bool
     sends: Sends
     unknown: int
+    local: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +279,8 @@ class Forwarder:
     def _find_frame_route(
         self, keys: bytes, mask: int, sender: BrokerId, origin: BrokerId
     ) -> FrameRoute:
-        deliver, unknown = self._widened, 0
+        unknown = 0
+        local: list[int] = []
         masks: dict[BrokerId, int] = {}
         for index, at in enumerate(range(0, len(keys), KEY_BYTES)):
             filters = self._filters_by_key.get(keys[at : at + KEY_BYTES])
@@ -285,14 +288,16 @@ class Forwarder:
                 unknown += 1
                 continue
             bit = mask & (1 << index)
+            if any(self._routes[filter].local for filter in filters):
+                local.append(index)
             for filter in filters:
                 route = self._routes[filter]
-                deliver = deliver or route.local
                 if bit:
                     for hop in route.next_hops:
                         if hop not in (sender, origin):
                             masks[hop] = masks.get(hop, 0) | bit
-        return FrameRoute(deliver, _sends(masks, len(keys) // KEY_BYTES), unknown)
+        sends = _sends(masks, len(keys) // KEY_BYTES)
+        return FrameRoute(self._widened or bool(local), sends, unknown, tuple(local))
 
     def _add_key(self, filter: str) -> tuple[str, ...]:
         key = self._key(filter)

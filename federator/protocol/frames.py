@@ -7,9 +7,11 @@ parcel.
 
 Layout, big-endian: the header below, ``k`` filter keys of 8 bytes (ascending), ``ceil(k / 8)`` mask
 bytes, the body. Bit ``i`` of the mask is bit ``i % 8`` of byte ``i // 8``, so that the mask is a
-little-endian integer.
+little-endian integer. Frames under custody and tails have ``k`` chain numbers of 8 bytes after the
+mask; a repair has, after those, the number of brokers it still has to pass in one byte, and their
+ids in 4 bytes each.
 
-Source: docs/protocol.md section 8.
+Source: docs/protocol.md sections 8 and 11.
 """
 
 import struct
@@ -20,9 +22,15 @@ import msgspec
 from federator.errors import DecodeError
 from federator.protocol.types import BrokerId, Epoch
 
-FRAME_VERSION = 1
-ACKNOWLEDGED_FLAG = 0x01  # the body holds QoS 1 or 2 packets; otherwise only QoS 0
+FRAME_VERSION = 2
+CUSTODY_FLAG = 0x01  # the body holds QoS 1 or 2 packets; otherwise only QoS 0
+TAIL_FLAG = 0x02  # tells the heads of chains; no publications
+REPAIR_FLAG = 0x04  # under custody, sent again for one broker
+LAST_FLAG = 0x08  # the last repair of an answer
+VOID_FLAG = 0x10  # a repair: its chain has nothing up to this number
 KEY_BYTES = 8
+CHAIN_BYTES = 8
+ROUTE_MAX = 64
 FRAME_FILTERS_MAX = 65_535
 PUBLISH_BYTES_MIN = 6  # fixed header 2, topic length 2, a topic of 1, property length 1
 
@@ -30,12 +38,25 @@ PUBLISH_BYTES_MIN = 6  # fixed header 2, topic length 2, a topic of 1, property 
 _HEADER = struct.Struct(">BBBBIIQQQIH")
 HEADER_BYTES = _HEADER.size
 
+_REPAIR = CUSTODY_FLAG | REPAIR_FLAG
+_KINDS = frozenset(
+    {
+        0,
+        CUSTODY_FLAG,
+        TAIL_FLAG,
+        _REPAIR,
+        _REPAIR | LAST_FLAG,
+        _REPAIR | VOID_FLAG,
+        _REPAIR | VOID_FLAG | LAST_FLAG,
+    }
+)
+
 
 class Frame(msgspec.Struct, gc=False):
     """A decoded frame. Of the kind that is made fastest, one per arriving frame.
 
     Attributes:
-        acknowledged: The body holds QoS 1 and 2 packets only; otherwise QoS 0 only.
+        flags: What kind of frame it is.
         hops: Links travelled before the one it just came over.
         hop_limit: Links it may travel.
         sender: The agent that sent this copy.
@@ -44,10 +65,14 @@ class Frame(msgspec.Struct, gc=False):
         publications: How many PUBLISH packets the body holds, as the origin says.
         keys: The filter keys as on the wire, ``KEY_BYTES`` each, ascending.
         mask: Which of the filters the receiver must carry on; bit ``i`` is the ``i``-th key.
-        body: PUBLISH packets, back to back. A view of what ``unpack`` was given.
+        body: PUBLISH packets, back to back. A view of what ``unpack`` was given. A tail has the
+            epoch of its numbers, in 8 bytes.
+        chain: Per key the number of a frame as on the wire, ``CHAIN_BYTES`` each: the one before
+            this one on that filter, or of a tail the last one.
+        route: The brokers that a repair has to pass after the receiver; the last one asked for it.
     """
 
-    acknowledged: bool
+    flags: int
     hops: int
     hop_limit: int
     sender: BrokerId
@@ -59,6 +84,13 @@ class Frame(msgspec.Struct, gc=False):
     keys: bytes
     mask: int
     body: memoryview
+    chain: bytes = b""
+    route: tuple[BrokerId, ...] = ()
+
+    @property
+    def acknowledged(self) -> bool:
+        """The body holds QoS 1 and 2 packets only; otherwise QoS 0 only."""
+        return self.flags & CUSTODY_FLAG != 0
 
     @property
     def k(self) -> int:
@@ -81,10 +113,10 @@ def pack_label(frame: Frame, *, hops: int, sender: BrokerId, mask: bytes) -> byt
         mask: The wire form of what the next hop must carry on.
     """
     keys = frame.keys
-    return (
+    label = (
         _HEADER.pack(
             FRAME_VERSION,
-            ACKNOWLEDGED_FLAG if frame.acknowledged else 0,
+            frame.flags,
             hops,
             frame.hop_limit,
             sender,
@@ -98,6 +130,12 @@ def pack_label(frame: Frame, *, hops: int, sender: BrokerId, mask: bytes) -> byt
         + keys
         + mask
     )
+    if frame.flags:
+        label += frame.chain
+        if frame.flags & REPAIR_FLAG:
+            route = frame.route
+            label += struct.pack(f">B{len(route)}I", len(route), *route)
+    return label
 
 
 def pack(frame: Frame) -> bytes:
@@ -120,17 +158,25 @@ def unpack(payload: bytes) -> Frame:
     )
     if version != FRAME_VERSION:
         raise DecodeError(f"frame: version {version}, {FRAME_VERSION} wanted")
-    if flags & ~ACKNOWLEDGED_FLAG:
-        raise DecodeError(f"frame: flags {flags:#04x}, at most {ACKNOWLEDGED_FLAG:#04x} wanted")
+    if flags not in _KINDS:
+        raise DecodeError(f"frame: flags {flags:#04x} are no kind of frame")
     if hops >= hop_limit:
         raise DecodeError(f"frame: {hops} hops of at most {hop_limit}")
     if not k:
         raise DecodeError("frame: no filters, at least 1 wanted")
     mask_at = HEADER_BYTES + k * KEY_BYTES
     body_at = mask_at + (k + 7) // 8
-    if not publications or size - body_at < publications * PUBLISH_BYTES_MIN:
-        raise DecodeError(f"frame: {max(0, size - body_at)} bytes hold {publications} publications")
-    mask = int.from_bytes(payload[mask_at:body_at], "little")
+    chain = b""
+    route: tuple[BrokerId, ...] = ()
+    if flags:
+        chain_at, body_at = body_at, body_at + k * CHAIN_BYTES
+        chain = payload[chain_at:body_at]
+        if flags & REPAIR_FLAG:
+            route, body_at = _route(payload, body_at)
+    if size - body_at < publications * PUBLISH_BYTES_MIN or not (publications or flags):
+        held = max(0, size - body_at)
+        raise DecodeError(f"frame: {held} bytes hold {publications} publications")
+    mask = int.from_bytes(payload[mask_at : mask_at + (k + 7) // 8], "little")
     if not mask or mask >> k:
         raise DecodeError(f"frame: mask {mask:#x} over {k} filters")
     keys = payload[HEADER_BYTES:mask_at]
@@ -138,7 +184,7 @@ def unpack(payload: bytes) -> Frame:
         _check_ascending(keys, k)
     body = memoryview(payload)[body_at:]
     return Frame(
-        acknowledged=flags == ACKNOWLEDGED_FLAG,
+        flags=flags,
         hops=hops,
         hop_limit=hop_limit,
         sender=sender,
@@ -150,7 +196,24 @@ def unpack(payload: bytes) -> Frame:
         keys=keys,
         mask=mask,
         body=body,
+        chain=chain,
+        route=route,
     )
+
+
+def chain_numbers(frame: Frame) -> tuple[int, ...]:
+    """The numbers in ``frame.chain``, one per key."""
+    return struct.unpack(f">{frame.k}Q", frame.chain)
+
+
+def _route(payload: bytes, at: int) -> tuple[tuple[BrokerId, ...], int]:
+    """The brokers that a repair has to pass, and where the body begins."""
+    count = payload[at] if at < len(payload) else ROUTE_MAX + 1
+    end = at + 1 + 4 * count
+    if count > ROUTE_MAX or end > len(payload):
+        raise DecodeError("frame: a repair without its route")
+    route = struct.unpack(f">{count}I", payload[at + 1 : end])
+    return tuple(BrokerId(id) for id in route), end
 
 
 def _check_ascending(keys: bytes, k: int) -> None:

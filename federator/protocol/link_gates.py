@@ -2,7 +2,8 @@
 
 A frame's body is nobody's business on its way, so a link without rules is not touched. On one with
 rules frames are opened, like a parcel at the customs, and publications that may not cross are
-taken out. The label stays, for it still is that frame.
+taken out. The label stays, for it still is that frame: of one under custody it crosses even when
+nothing is left, or the receiver would ask for it again and again.
 
 Source: docs/rules.md.
 """
@@ -13,7 +14,7 @@ import msgspec
 
 from federator.errors import DecodeError
 from federator.protocol.frames import Frame
-from federator.protocol.publications import packets_of
+from federator.protocol.publications import topics_of
 from federator.protocol.rules import LinkRules, Remembered
 from federator.protocol.types import BrokerId
 
@@ -67,7 +68,7 @@ class LinkGates:
             ``frame`` itself when all may, a copy with a shorter body, or ``None``: nothing.
         """
         rules = self.rules_of(neighbour)
-        if rules.stops_nothing:
+        if rules.stops_nothing or not frame.publications:
             return frame
         sifted = _sift(frame, memoryview(b"".join(parts)), self._lets_out[rules])
         self.withheld_out += frame.publications - (sifted.publications if sifted else 0)
@@ -76,7 +77,7 @@ class LinkGates:
     def incoming(self, frame: Frame) -> Frame | None:
         """What of ``frame`` may come from its sender; see ``outgoing``."""
         rules = self.rules_of(frame.sender)
-        if rules.stops_nothing:
+        if rules.stops_nothing or not frame.publications:
             return frame
         sifted = _sift(frame, frame.body, self._lets_in[rules])
         self.withheld_in += frame.publications - (sifted.publications if sifted else 0)
@@ -86,12 +87,12 @@ class LinkGates:
 def _sift(frame: Frame, body: memoryview, may_cross: _MayCross) -> Frame | None:
     """``frame`` without publications that may not cross. A body that cannot be read has none."""
     try:
-        packets = packets_of(body)
+        packets = topics_of(body)
     except DecodeError:
         return None
     kept = [body[start:end] for start, end, topic in packets if may_cross(topic)]
     if len(kept) == len(packets):
         return frame
-    if not kept:
+    if not kept and not frame.flags:
         return None
     return msgspec.structs.replace(frame, publications=len(kept), body=memoryview(b"".join(kept)))

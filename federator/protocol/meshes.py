@@ -61,6 +61,7 @@ class _Changes:
     alike: dict[tuple[bool, BrokerId | None, BrokerId | None], FilterRoute] = field(
         default_factory=dict
     )  # by (local, core, previous): the route of all such filters without children
+    lost: bool = False  # whoever is missing now went out of reach
     own_added: set[str] = field(default_factory=set)
     own_removed: set[str] = field(default_factory=set)
 
@@ -101,11 +102,12 @@ class Meshes:
         touched: set[str] = set()
         for core, child in self._timers.pop_due(now_ms):
             touched |= self._drop_child(core, child)
-        for filter_ in self._handovers.pop_due(now_ms):
-            if filter_ in self.states:
-                self.states[filter_].previous = None
-                touched.add(filter_)
-        return self._settle(touched, now_ms) + self.memberships.on_deadline(now_ms=now_ms)
+        steps = self._settle(touched, now_ms, lost=True)
+        ended = [f for f in self._handovers.pop_due(now_ms) if f in self.states]
+        for filter_ in ended:
+            self.states[filter_].previous = None
+        steps += self._settle(ended, now_ms)
+        return steps + self.memberships.on_deadline(now_ms=now_ms)
 
     # -- who wants what ------------------------------------------------------------------
 
@@ -137,6 +139,7 @@ class Meshes:
         """``core`` announces ``filters``, or no longer does."""
         route = self._announcements.routes.get(core)
         announced = route.announced.filters if route is not None else ()
+        lost = route is None or not route.reachable
         for filter_ in filters:
             if filter_ in announced:
                 state = self._state(filter_)
@@ -145,7 +148,7 @@ class Meshes:
             elif filter_ in self.states:
                 state = self.states[filter_]
                 state.announcers = tuple(c for c in state.announcers if c != core)
-        return self._settle(filters, now_ms)
+        return self._settle(filters, now_ms, lost=lost)
 
     def on_core_moved(self, core: BrokerId, *, now_ms: Millis) -> list[Step]:
         """Our parents towards ``core`` changed."""
@@ -168,7 +171,7 @@ class Meshes:
         for core in sorted(c for c, children in self.children.items() if neighbour in children):
             touched |= self._drop_child(core, neighbour)
         self.memberships.on_link_down(neighbour)
-        return self._settle(touched, now_ms)
+        return self._settle(touched, now_ms, lost=True)
 
     # -- children ------------------------------------------------------------------------
 
@@ -242,9 +245,9 @@ class Meshes:
             state = self.states[filter_] = FilterState()
         return state
 
-    def _settle(self, touched: Iterable[str], now_ms: Millis) -> list[Step]:
+    def _settle(self, touched: Iterable[str], now_ms: Millis, *, lost: bool = False) -> list[Step]:
         """Decide again for ``touched`` filters, and tell everyone whom it concerns."""
-        changes = _Changes()
+        changes = _Changes(lost=lost)
         for filter_ in sorted(touched):
             state = self.states.get(filter_)
             if state is not None:
@@ -279,8 +282,9 @@ class Meshes:
             known = changes.alike.get(kind)
             route = changes.alike[kind] = known or self._route(filter_, state)
         if route is not state.route:
+            lost = changes.lost and state.route.wanted and not route.wanted
             state.route = route
-            changes.routes.append(SetRoute(filter_, None if route is NO_ROUTE else route))
+            changes.routes.append(SetRoute(filter_, None if route is NO_ROUTE else route, lost))
 
     def _belong(self, filter_: str, state: FilterState) -> None:
         """Join and leave meshes, as clients and children want."""

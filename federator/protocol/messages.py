@@ -6,7 +6,7 @@ Source: docs/protocol.md section 3.
 """
 
 from enum import IntEnum
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -156,4 +156,38 @@ class Solicit(msgspec.Struct, frozen=True, array_like=True, tag=7):
     hops_left: Annotated[int, msgspec.Meta(ge=0, le=SOLICIT_HOPS_MAX)]
 
 
-Message = Hello | Bye | CoreAnn | MeshMembAnn | FilterListRequest | FilterListPage | Solicit
+CHAINS_PER_REQUEST_MAX = 256
+REPAIR_PATH_MAX = 64
+
+_Key = Annotated[bytes, msgspec.Meta(min_length=8, max_length=8)]
+
+
+class AskedChain(NamedTuple):
+    """One chain of a request: everything after ``after`` made at ``not_before_us`` or later.
+
+    ``not_before_us`` is in microseconds of the origin's wall clock, 0 for all.
+    """
+
+    key: _Key
+    after: _Natural
+    not_before_us: _Natural
+
+
+class RepairRequest(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """The first broker of ``path`` missed something; the others brought this here, in that order.
+
+    The answer goes back the same way: see ``frames``.
+    """
+
+    origin: _Id
+    epoch: _Epoch
+    path: Annotated[tuple[_Id, ...], msgspec.Meta(min_length=1, max_length=REPAIR_PATH_MAX)]
+    chains: Annotated[
+        tuple[AskedChain, ...], msgspec.Meta(min_length=1, max_length=CHAINS_PER_REQUEST_MAX)
+    ]
+
+
+NodeMessage = Hello | Bye | CoreAnn | MeshMembAnn | FilterListRequest | FilterListPage | Solicit
+"""What the control plane hears and says."""
+
+Message = NodeMessage | RepairRequest

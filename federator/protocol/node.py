@@ -34,7 +34,7 @@ from federator.protocol.messages import (
     Hello,
     ListKind,
     MeshMembAnn,
-    Message,
+    NodeMessage,
     Solicit,
 )
 from federator.protocol.parameters import Parameters
@@ -144,7 +144,7 @@ class Node:
             case _:
                 assert_never(event)
 
-    def _on_message(self, message: Message, now_ms: Millis) -> list[s.Step]:
+    def _on_message(self, message: NodeMessage, now_ms: Millis) -> list[s.Step]:
         if not self.links.listening:
             return []
         match message:

@@ -93,7 +93,7 @@ class RunChecker:
             self._known.add(topic)
 
 
-def packets_of(run: bytes | memoryview) -> list[tuple[int, int, bytes]]:
+def topics_of(run: bytes | memoryview) -> list[tuple[int, int, bytes]]:
     """Where each packet of ``run`` begins and ends, and its topic. Nothing else is looked at.
 
     Raises:

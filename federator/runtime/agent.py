@@ -30,7 +30,7 @@ from federator.protocol.events import (
 )
 from federator.protocol.forwarding import Forwarder
 from federator.protocol.link_gates import LinkGates
-from federator.protocol.messages import Bye
+from federator.protocol.messages import Bye, RepairRequest
 from federator.protocol.node import Identity, Node
 from federator.protocol.placed_priority import PlacedPriority
 from federator.protocol.renames import Renames
@@ -38,8 +38,10 @@ from federator.protocol.rules import Denied, EdgeRules
 from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis
 from federator.runtime.control_traffic import ControlTraffic
 from federator.runtime.cover_subscriber import CoverSubscriber
+from federator.runtime.custody import CustodyStores
 from federator.runtime.data_path import DataPath
 from federator.runtime.discovery import Discovery
+from federator.runtime.drops import LOOK_S, DropReports
 from federator.runtime.loop_watch import LoopWatch
 from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
 from federator.runtime.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, NeighbourLinks
@@ -52,6 +54,7 @@ CONTROL_SESSION_EXPIRY_S = 60
 """How long our broker keeps log lines for us while we are away."""
 
 LEAVE_SECONDS_MAX = 1.0
+TEND_S = 1.0
 
 _log = structlog.get_logger()
 
@@ -86,8 +89,16 @@ class Agent:
             window_bits=data.duplicate_window_bits, origins_max=data.origins_max
         )
         self.gates = LinkGates(*settings.link_rules())
+        custody = settings.custody
+        self._stores = CustodyStores.open(
+            state.path / "custody",
+            keep_s=custody.keep_s,
+            bytes_max=custody.bytes_max,
+            fsync=custody.fsync,
+        )
         self.data_path = DataPath(
             self_id=settings.broker_id,
+            stores=self._stores,
             epoch=self.epoch,
             federation=settings.federation,
             forwarder=self.forwarder,
@@ -113,6 +124,7 @@ class Agent:
         self.control_link = self._local_link("ctl", _ControlHandler(self))
         self.data_link = self._local_link("data", _DataHandler(self))
         self.data_path.local = self.data_link
+        self.data_path.custody.ask = self._ask
         topic = self.data_path.data_topic
         self.loops = LoopWatch(settings.loops, data_topic=topic, pass_on=self._enter)
         self.renaming = Renaming(renames, topic) if renames else None
@@ -129,9 +141,13 @@ class Agent:
         self.control_link.subscribe(self._control_subscriptions())
         self.data_link.subscribe([self._frames_subscription()])
         self.cover.start()
+        self.data_path.custody.resume()
+        self.cover.change(self.forwarder.cover_change())
+        self._tasks.create_task(self._tend_custody(), name="custody")
         self._tasks.create_task(self.discovery.run(), name="discovery")
         self._tasks.create_task(self.control_link.run(), name="control connection")
         self._tasks.create_task(self.data_link.run(), name="data connection")
+        self._tasks.create_task(self._report_drops(), name="drop reports")
         for neighbour in self.settings.neighbours:
             expected = BrokerId(neighbour.id) if neighbour.id is not None else None
             link = NeighbourLink(neighbour.url, expected, Cost(neighbour.cost))
@@ -150,12 +166,33 @@ class Agent:
                 self.handle(PriorityChanged(priority))
             await asyncio.sleep(mesh.core_check_ms / 1000)
 
+    async def _report_drops(self) -> None:
+        reports = DropReports()
+        while True:
+            await asyncio.sleep(LOOK_S)
+            links = [link for n in self.neighbours.all for link in n.links]
+            reports.look([self.data_link, *links], now_ms=loop_now_ms())
+
+    async def _tend_custody(self) -> None:
+        while True:
+            await asyncio.sleep(TEND_S)
+            for filter_, route in self.data_path.custody.tend():
+                self.forwarder.set_route(filter_, route)
+            self.cover.change(self.forwarder.cover_change())
+
+    def _ask(self, neighbour: BrokerId, request: RepairRequest) -> None:
+        known = self.node.links.neighbours.get(neighbour)
+        link = self.neighbours.control_of(known.conn) if known and known.conn else None
+        if link is not None:
+            self.traffic.send(link, request)
+
     async def leave(self) -> None:
         """Tell the neighbours, and let that out of the door."""
         self.loops.stop()
         self.data_path.flush()
+        self.data_path.custody.destination.save(self.data_link, leaving=True)
         self.handle(LeaveRequested())
-        links = [n.link for n in self.neighbours.all if n.link is not None]
+        links = [link for n in self.neighbours.all for link in n.links]
         async with asyncio.timeout(LEAVE_SECONDS_MAX):
             await asyncio.gather(*(link.close() for link in links))
 
@@ -175,13 +212,13 @@ class Agent:
     def _perform(self, effect: e.Effect) -> None:
         match effect:
             case e.Send(conn, message):
-                link = self.neighbours.link_of(conn)
+                link = self.neighbours.control_of(conn)
                 if link is not None:
                     self.traffic.send(link, message)
-            case e.SetRoute(filter_, route):
-                self.data_path.set_route(filter_, route)
+            case e.SetRoute(filter_, route, lost):
+                self.data_path.set_route(filter_, route, lost=lost)
             case e.ReachNeighbour(neighbour, conn):
-                link = self.neighbours.link_of(conn) if conn is not None else None
+                link = self.neighbours.data_of(conn) if conn is not None else None
                 self.data_path.reach(neighbour, link)
             case e.Dial(neighbour, address):
                 self._dial_back(neighbour, address)
@@ -239,8 +276,12 @@ class Agent:
         """Control messages, and what our broker tells of itself."""
         for packet, _, _ in publishes:
             message = self.traffic.receive(packet)
-            if message is not None:
+            if isinstance(message, RepairRequest):
+                self.data_path.custody.on_request(message)
+            elif message is not None:
                 self.handle(Received(message))
+            elif packet.topic == self.data_path.custody.destination.marker_topic:
+                self.data_path.custody.destination.on_marker(packet.payload)
             elif packet.topic.startswith("$"):
                 self._rivals.on_log(packet.topic, packet.payload)
                 self.loops.on_publish(packet)
@@ -275,10 +316,14 @@ class Agent:
 
     def _control_subscriptions(self) -> list[TopicFilter]:
         """The log comes first: it then reports the rest."""
+        marker = TopicFilter(
+            self.data_path.custody.destination.marker_topic, max_qos=QoS.AT_LEAST_ONCE
+        )
         return [
             *self.discovery.subscriptions(),
             *self.loops.subscriptions(),
             *self.traffic.subscriptions(),
+            marker,
         ]
 
     def _own_filters(self) -> dict[str, list[str]]:
@@ -308,8 +353,11 @@ class Agent:
             _endpoint(self.settings.broker),
             handler,
             client_id=self._client_id(role),
-            clean_start=role != "ctl",
-            session_expiry_s=CONTROL_SESSION_EXPIRY_S if role == "ctl" else 0,
+            clean_start=role == "data" and self._stores.owed.is_new,
+            session_expiry_s=(
+                CONTROL_SESSION_EXPIRY_S if role == "ctl" else self.settings.custody.keep_s
+            ),
+            acknowledge=role == "ctl",
             reconnect_min_ms=self.settings.links.reconnect_min_ms,
             reconnect_max_ms=self.settings.links.reconnect_max_ms,
             send_queue_bytes_max=self.settings.links.send_queue_bytes_max,
@@ -319,9 +367,9 @@ class Agent:
         links = self.settings.links
         target = connection.address
 
-        def make_link(handler: LinkHandler, will: Callable[[], Will]) -> MqttLink:
+        def make_link(role: str, handler: LinkHandler, will: Callable[[], Will] | None) -> MqttLink:
             # The epoch keeps two agents with one id from throwing each other out.
-            client_id = f"federator-{self.settings.broker.id}-to-{target.host}-{target.port}"
+            client_id = self._client_id(f"to-{target.host}-{target.port}-{role}")
             return MqttLink(
                 _endpoint(connection),
                 handler,
@@ -396,13 +444,18 @@ class _DataHandler:
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
         self._agent.cover.on_up()
+        self._agent.data_path.on_local_up(session_present=session_present)
 
     def on_subscribed(self, link: MqttLink) -> None:
         self._agent.local_changed()
 
     def on_down(self, link: MqttLink, reason: str) -> None:
         self._agent.cover.on_down()
+        self._agent.data_path.on_local_down()
         self._agent.local_lost(link)
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        packet_ids = [(p.packet_id, int(p.qos)) for p, _, _ in publishes if p.packet_id is not None]
         self._agent.on_data(chunk, publishes)
+        if packet_ids:
+            self._agent.data_path.acknowledge(link, packet_ids)

@@ -54,10 +54,7 @@ class LiveView:
         if agent.node.id_conflict_until_ms is not None:
             return False, f"id {agent.settings.broker.id} is used by another agent too"
         for neighbour in agent.neighbours.all:
-            untried = neighbour.link is None or not (
-                neighbour.link.connected or neighbour.link.last_error
-            )
-            if neighbour.dialled_for is None and untried:
+            if neighbour.dialled_for is None and not neighbour.tried:
                 return False, f"neighbour {neighbour.address}: not tried yet"
         return True, "ready"
 
@@ -150,21 +147,19 @@ class LiveView:
             connection = known.connections.get(neighbour.conn) if neighbour.conn else None
             found = connection.neighbour if connection is not None else None
             neighbour_id = found if found is not None else neighbour.expected_id
-            link = neighbour.link
-            connected = link is not None and link.connected
             told.append(
                 {
                     "neighbour": neighbour_id,
                     "address": neighbour.address,
                     "dialled_back": neighbour.dialled_for is not None,
                     "cost": neighbour.cost,
-                    "connected": connected,
+                    "connected": neighbour.connected,
                     **self._heard(neighbour_id, now_ms),
                 }
             )
-            if not connected:
+            if not neighbour.connected:
                 told[-1]["state"] = "connecting"
-                told[-1]["reason"] = (link.last_error if link is not None else None) or "connecting"
+                told[-1]["reason"] = neighbour.last_error or "connecting"
         return told[:LISTED_MAX]
 
     def _heard(self, neighbour_id: BrokerId | None, now_ms: Millis) -> Answer:
@@ -245,7 +240,7 @@ class LiveView:
     def _agent_values(self) -> Mapping[str, int | float]:
         agent, discovery = self._agent, self._agent.discovery.snapshot()
         traffic, data = agent.traffic, agent.data_path.counters
-        links = [n.link for n in agent.neighbours.all if n.link is not None]
+        links = [link for n in agent.neighbours.all for link in n.links]
         local = (agent.control_link, agent.data_link)
         return {
             "ready": int(self.ready()[0]),
@@ -295,17 +290,18 @@ class LiveView:
         for neighbour in self._agent.neighbours.all:
             connections = self._agent.node.links.connections
             connection = connections.get(neighbour.conn) if neighbour.conn else None
-            if connection is None or connection.neighbour is None or neighbour.link is None:
+            if connection is None or connection.neighbour is None:
                 continue
             known = self._agent.node.links.neighbours[connection.neighbour]
-            counters = neighbour.link.counters
+            counters = [link.counters for link in neighbour.links]
             values[connection.neighbour] = {
                 "up": int(known.up),
                 "cost": connection.cost,
-                "bytes_in": counters.bytes_in,
-                "bytes_out": counters.bytes_out,
-                "packets_out": counters.publishes_out,
-                "drops": counters.publishes_dropped,
-                "reconnects": max(0, counters.connects - 1),
+                "bytes_in": sum(each.bytes_in for each in counters),
+                "bytes_out": sum(each.bytes_out for each in counters),
+                "packets_out": sum(each.publishes_out for each in counters),
+                "drops": sum(each.publishes_dropped for each in counters),
+                "queue_bytes": sum(link.queued_bytes for link in neighbour.links),
+                "reconnects": sum(max(0, each.connects - 1) for each in counters),
             } | ({} if known.round_trip_ms is None else {"rtt_s": known.round_trip_ms / 1000})
         return values

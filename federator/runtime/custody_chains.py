@@ -12,7 +12,7 @@ import struct
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from zlib import crc32
 
@@ -86,6 +86,10 @@ class Chains:
         """The last number on the chain of ``key``, held or not; 0 when none is known."""
         chain = self._live.get(key)
         return chain.seqs[-1] if chain else self.idle.get(key, 0)
+
+    def heads(self) -> Iterator[tuple[bytes, int]]:
+        """The chains of which something is held, and their last numbers."""
+        return ((key, chain.seqs[-1]) for key, chain in self._live.items())
 
     def select(self, key: bytes, after: int, *, limit: int) -> list[int]:
         """Held numbers of the chain greater than ``after``, ascending, at most ``limit``."""

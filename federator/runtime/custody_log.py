@@ -140,6 +140,10 @@ class CustodyLog:
         """The last number on the chain of ``key``, held or not; 0 when none is known."""
         return self._chains.head(key)
 
+    def chains(self) -> Iterator[tuple[bytes, int]]:
+        """The chains of which something is held, and their last numbers."""
+        return self._chains.heads()
+
     def select(self, key: bytes, after: int, *, limit: int) -> list[int]:
         """Held numbers of the chain greater than ``after``, ascending, at most ``limit``."""
         return self._chains.select(key, after, limit=limit)

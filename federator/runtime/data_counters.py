@@ -37,6 +37,7 @@ class DataCounters:
         malformed_frames: Frames that do not decode or that no broker would take.
         frames_of_strangers: Frames whose sender has no link to us; dropped.
         dropped: Refused by a connection: it is down, or its queue is full.
+        redelivered: Sent again by our broker, and in our log already.
     """
 
     publications_in: int = 0
@@ -56,6 +57,7 @@ class DataCounters:
     malformed_frames: int = 0
     frames_of_strangers: int = 0
     dropped: int = 0
+    redelivered: int = 0
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ Source: design section 3.4; docs/protocol.md section 8.
 import asyncio
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import structlog
@@ -21,12 +21,22 @@ from federator.errors import DecodeError
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding import Forwarder, Sends, TopicRoute
-from federator.protocol.frames import Frame, pack_label, unpack
+from federator.protocol.frames import (
+    CUSTODY_FLAG,
+    REPAIR_FLAG,
+    TAIL_FLAG,
+    Frame,
+    mask_bytes,
+    pack_label,
+    unpack,
+)
 from federator.protocol.link_gates import LinkGates
-from federator.protocol.publications import RunChecker, packets_of, variable_byte_integer
+from federator.protocol.publications import RunChecker, topics_of, variable_byte_integer
 from federator.protocol.types import BrokerId, Epoch
+from federator.runtime.custody import REPAIR_BACKLOG_BYTES_MAX, Custody, CustodyStores
 from federator.runtime.data_counters import DataCounters, Delays
 from federator.runtime.gathering import GAP_S, Batch, OpenBatches, Pace, RouteBatches
+from federator.runtime.mqtt_wire import packets_of
 
 FRAME_BYTES_MAX = 262_144
 HOP_LIMIT = 64
@@ -34,7 +44,14 @@ COMPLAINT_GAP_S = 60.0
 SENDER_LINGER_S = 10.0
 """How long frames of a neighbour are taken after its link went down: they may be on their way."""
 
+RETRY_S = 1.0
+"""Until the log is tried again that could not be written."""
+
+REDELIVERED_MAX = 2_000
+"""Records in which a publication is looked for that our broker sends again."""
+
 _QOS_BITS = 0x06
+_DUP = 0x08
 
 _log = structlog.get_logger()
 
@@ -48,6 +65,29 @@ class DataLink(Protocol):
     def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
         """Publish a ready-made QoS 1 or 2 packet."""
 
+    @property
+    def room(self) -> bool:
+        """Whether it can take a good deal more."""
+
+    @property
+    def queued_bytes(self) -> int:
+        """What waits to be sent."""
+
+    @property
+    def unacknowledged(self) -> int:
+        """QoS 1 and 2 messages that the broker has not acknowledged yet."""
+
+
+class AcknowledgingLink(Protocol):
+    """What the data path needs of the connection that publications come from."""
+
+    @property
+    def session_number(self) -> int:
+        """Names the broker's session."""
+
+    def acknowledge(self, packet_ids: Iterable[tuple[int, int]], *, session_number: int) -> None:
+        """Acknowledge publications, as (packet id, QoS)."""
+
 
 class DataPath:
     """The data plane of one agent.
@@ -57,6 +97,7 @@ class DataPath:
         epoch: Our epoch.
         federation: The federation's name.
         forwarder: Where publications go. The control plane changes it.
+        stores: What custody keeps on disk.
         duplicates: Which frames were here before.
         gates: What may cross the link to a neighbour.
         land: What is published on our broker instead of a run that arrived.
@@ -76,6 +117,7 @@ class DataPath:
         epoch: Epoch,
         federation: str,
         forwarder: Forwarder,
+        stores: CustodyStores,
         duplicates: DuplicateLog | None = None,
         gates: LinkGates | None = None,
         land: Callable[[bytes], bytes] = lambda run: run,
@@ -93,7 +135,7 @@ class DataPath:
         self._self_id = self_id
         self._seq = 0
         self._own = Frame(  # filled in again for each frame we make
-            acknowledged=False,
+            flags=0,
             hops=0,
             hop_limit=hop_limit,
             sender=self_id,
@@ -107,6 +149,22 @@ class DataPath:
             body=memoryview(b""),
         )
         self._duplicates = DuplicateLog() if duplicates is None else duplicates
+        self._custody_duplicates = DuplicateLog()  # those under custody have other numbers
+        self.custody = Custody(
+            self,
+            stores,
+            self_id=self_id,
+            federation=federation,
+            forwarder=forwarder,
+            hop_limit=hop_limit,
+            wall_clock_us=wall_clock_us,
+        )
+        self._unacknowledged: list[tuple[int, int]] = []  # (packet id, QoS) of our broker
+        self._unacknowledged_of = 0  # the session they belong to
+        self._source: AcknowledgingLink | None = None
+        self._redelivered: dict[int, PublishPacket] = {}  # in the log, by packet id
+        self._retry: asyncio.TimerHandle | None = None
+        self._unfinished = False  # custody has something to publish at the end of this read
         self._gates = gates or LinkGates()
         self._land = land
         self._frame_bytes_max = frame_bytes_max
@@ -132,6 +190,7 @@ class DataPath:
             self._links.pop(neighbour, None)
         else:
             self._links[neighbour] = link
+            self.custody.on_way_opened()
         self.hear(neighbour, link is not None)
 
     def hear(self, neighbour: BrokerId, up: bool) -> None:
@@ -147,8 +206,9 @@ class DataPath:
             for gone in [n for n, until_s in self._heard_until_s.items() if until_s < now_s]:
                 del self._heard_until_s[gone]
 
-    def set_route(self, filter: str, route: FilterRoute | None) -> None:
-        """Replace the route of ``filter``; ``None`` forgets it."""
+    def set_route(self, filter: str, route: FilterRoute | None, *, lost: bool = False) -> None:
+        """Replace the route of ``filter``; ``None`` forgets it. ``lost``: see ``SetRoute``."""
+        route = self.custody.on_route(filter, route, lost=lost)
         for other in self.forwarder.set_route(filter, route):
             _log.warning("filter.key_collision", filter=filter, other=other)
 
@@ -172,9 +232,12 @@ class DataPath:
             packet, start, end = publishes[0]
             if packet.topic == data_topic:
                 self._on_frame(packet.payload)
-            else:
+                if self._unfinished:
+                    self._finish_custody()
+                return
+            if packet.packet_id is None:
                 self._on_publication(packet.topic, chunk[start:end])
-            return
+                return
         frame_bytes_max = self._frame_bytes_max
         seen: dict[str, RouteBatches | None] = {}
         batch: Batch | None = None
@@ -192,7 +255,11 @@ class DataPath:
             if batches is None:
                 self.counters.unwanted += 1
                 continue
-            into = batches.acknowledged if chunk[start] & _QOS_BITS else batches.plain
+            first_byte = chunk[start]
+            into = batches.acknowledged if first_byte & _QOS_BITS else batches.plain
+            if first_byte & _DUP and self._is_logged(packet):
+                self.counters.redelivered += 1
+                continue
             if into is batch and start == run_end and end - run_start <= frame_bytes_max:
                 run_end = end
                 run_count += 1
@@ -203,18 +270,94 @@ class DataPath:
         if batch is not None:
             self._add(batch, chunk[run_start:run_end], run_count)
             self._flush_or_gather(self._pace.is_busy(time.monotonic()))
+        if self._unfinished:
+            self._finish_custody()
+
+    def _finish_custody(self) -> None:
+        self._unfinished = False
+        self.custody.finish()
 
     def flush(self) -> None:
         """Send what waits for more to come. To be called before the agent leaves."""
         if self._gap is not None:
             self._gap.cancel()
             self._gap = None
+        under_custody = [batch for batch in self._open.filled if batch.acknowledged]
         for batch in self._open.filled:
-            self._flush(batch)
+            if not batch.acknowledged:
+                self._flush(batch)
         self._open.clear()
+        if under_custody and not self._take_custody(under_custody):
+            for batch in under_custody:
+                self._open.filled[batch] = None
+
+    def acknowledge(self, link: AcknowledgingLink, packet_ids: list[tuple[int, int]]) -> None:
+        """Acknowledge publications of our broker, given as (packet id, QoS), once they are ours.
+
+        To be called after ``on_publishes``, for all that came with a packet id.
+        """
+        if self._unacknowledged_of != link.session_number:
+            self._unacknowledged_of = link.session_number
+            self._unacknowledged.clear()
+        self._unacknowledged += packet_ids
+        self._source = link
+        if not any(batch.acknowledged for batch in self._open.filled):
+            self._acknowledge()
+
+    def on_local_up(self, *, session_present: bool) -> None:
+        """The data connection is up; with its session, the broker sends again what was on its way.
+
+        It may be in the log already, in which case only the acknowledgement is missing.
+        """
+        self._redelivered.clear()
+        if session_present:
+            for record in self.custody.origin.log.recent(REDELIVERED_MAX):
+                for publication in packets_of(record.body):
+                    if publication.packet_id is not None:
+                        self._redelivered[publication.packet_id] = publication
+
+    def on_local_down(self) -> None:
+        """It is gone: log what we have, and forget what could not be logged. It comes again."""
+        self.flush()
+        for batch in self._open.filled:
+            batch.empty()
+        self._open.clear()
+        self._unacknowledged.clear()
+
+    # What custody asks for
+
+    def broker(self) -> DataLink | None:
+        """The connection to our broker."""
+        return self.local
+
+    def send_copies(self, frame: Frame, sends: Sends, body: bytes) -> int:
+        """Send copies of a frame of ours to next hops."""
+        return self._send(frame, 0, sends, (body,), len(body))
+
+    def send_repair(self, neighbour: BrokerId, frame: Frame) -> bool:
+        """Send a repair to a neighbour, unless much else waits to be sent there."""
+        link = self._links.get(neighbour)
+        if link is None or link.queued_bytes > REPAIR_BACKLOG_BYTES_MAX:
+            return False
+        sends = ((neighbour, mask_bytes(frame.mask, frame.k)),)
+        before = self.counters.frames_out
+        self._send(frame, frame.hops, sends, (frame.body,), len(frame.body))
+        return self.counters.frames_out > before
+
+    def deliver(self, frame: Frame) -> None:
+        """Publish the body of ``frame`` on our own broker."""
+        self._deliver(frame)
+        self.delays.note(frame.origin, frame.hops + 1, self._wall_clock_us() - frame.origin_time_us)
+
+    def number(self) -> tuple[Epoch, int]:
+        """Epoch and number for a frame that is not under custody."""
+        self._seq += 1
+        return self._own.epoch, self._seq
+
+    # Our clients' publications
 
     def _on_publication(self, topic: str, packet: memoryview) -> None:
-        """Take a publication that came alone and finds no batch open: the way of the least delay.
+        """Take one of QoS 0 that came alone and finds no batch open: the way of the least delay.
 
         Args:
             topic: Where it was published.
@@ -223,16 +366,12 @@ class DataPath:
         route = self.forwarder.route_topic(topic)
         if route is None:
             self.counters.unwanted += 1
-            return
-        acknowledged = packet[0] & _QOS_BITS != 0
-        busy = self._pace.is_busy(time.monotonic())
-        if busy:
-            batches = self._open.of(route)
-            self._add(batches.acknowledged if acknowledged else batches.plain, packet, 1)
-            self._flush_or_gather(busy)
+        elif self._pace.is_busy(time.monotonic()):
+            self._add(self._open.of(route).plain, packet, 1)
+            self._flush_or_gather(True)
         else:
             self.counters.publications_in += 1
-            self._make_frame(route, (packet,), len(packet), 1, acknowledged=acknowledged)
+            self._make_frame(route, (packet,), len(packet), 1)
 
     def _flush_or_gather(self, busy: bool) -> None:
         """End a read: flush at once when idle, within ``GAP_S`` when reads come thick and fast."""
@@ -244,42 +383,66 @@ class DataPath:
     def _add(self, batch: Batch, run: memoryview, count: int) -> None:
         """Add a run to a batch, which becomes a frame first when there is no room."""
         self.counters.publications_in += count
-        if batch.size + len(run) > self._frame_bytes_max:
-            self._flush(batch)
+        if batch.count and batch.size + len(run) > self._frame_bytes_max:
+            if not batch.acknowledged:
+                self._flush(batch)
+            else:
+                self._take_custody([batch])
         self._open.add(batch, run, count)
 
     def _flush(self, batch: Batch) -> None:
         """Send what ``batch`` holds as one frame, and empty it."""
-        if not batch.count:
-            return
-        self._make_frame(
-            batch.route, batch.parts, batch.size, batch.count, acknowledged=batch.acknowledged
-        )
-        batch.parts = []
-        batch.size = batch.count = 0
+        if batch.count:
+            self._make_frame(batch.route, batch.parts, batch.size, batch.count)
+        batch.empty()
 
     def _make_frame(
-        self,
-        route: TopicRoute,
-        parts: Sequence[bytes | memoryview],
-        size: int,
-        count: int,
-        *,
-        acknowledged: bool,
+        self, route: TopicRoute, parts: Sequence[bytes | memoryview], size: int, count: int
     ) -> None:
-        """Send ``count`` publications of our clients, ``size`` bytes in all, as one frame."""
+        """Send ``count`` QoS 0 publications, ``size`` bytes in all, as one frame."""
         if not route.sends:
             self.counters.no_route += count
             return
         self._seq += 1
         self.counters.publications_out += count
         frame = self._own
-        frame.acknowledged = acknowledged
         frame.seq = self._seq
         frame.origin_time_us = self._wall_clock_us()
         frame.publications = count
         frame.keys = route.keys
         self._send(frame, 0, route.sends, parts, size)
+
+    def _take_custody(self, batches: list[Batch]) -> bool:
+        """Log and send what ``batches`` hold; ``False`` when it must be tried again later."""
+        batches = [batch for batch in batches if batch.count]
+        if not self.custody.origin.take(batches, self.custody.now_ms()):
+            if self._retry is None:
+                self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._try_again)
+            return False
+        for batch in batches:
+            self.counters.publications_out += batch.count
+            batch.empty()
+        if not any(batch.acknowledged and batch.count for batch in self._open.filled):
+            self._acknowledge()
+        self.custody.finish()
+        return True
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self.flush()
+
+    def _acknowledge(self) -> None:
+        source, packet_ids = self._source, self._unacknowledged
+        if source is not None and packet_ids:
+            source.acknowledge(packet_ids, session_number=self._unacknowledged_of)
+            self._unacknowledged = []
+
+    def _is_logged(self, packet: PublishPacket) -> bool:
+        """Whether a publication that comes again is in the log already."""
+        known = self._redelivered.get(packet.packet_id or 0)
+        return known is not None and (known.topic, known.payload) == (packet.topic, packet.payload)
+
+    # Frames of others
 
     def _on_frame(self, payload: bytes) -> None:
         """Deliver a frame, carry it on, or drop it."""
@@ -295,26 +458,32 @@ class DataPath:
         if heard_until_s != math.inf and heard_until_s <= time.monotonic():
             counters.frames_of_strangers += 1
             return
-        origin = frame.origin
-        if origin == self._self_id:
-            self._suppress(frame)
-            return
         if self._gates.active:
             let_in = self._gates.incoming(frame)
             if let_in is None:
                 return
             frame = let_in
-        first, new = self._duplicates.admit(
-            origin, frame.epoch, frame.seq, k=frame.k, mask=frame.mask
-        )
+        if frame.flags & REPAIR_FLAG:
+            self.custody.on_repair(frame)
+            self._unfinished = True
+            return
+        origin = frame.origin
+        if origin == self._self_id:
+            self._suppress(frame)
+            return
+        seen = self._custody_duplicates if frame.flags & CUSTODY_FLAG else self._duplicates
+        first, new = seen.admit(origin, frame.epoch, frame.seq, k=frame.k, mask=frame.mask)
         if not first and not new:
             self._suppress(frame)
             return
         route = self.forwarder.route_frame(frame.keys, new, sender=frame.sender, origin=origin)
         counters.unknown_filters += route.unknown
-        if first and route.deliver:
-            self._deliver(frame)
-            self.delays.note(origin, frame.hops + 1, self._wall_clock_us() - frame.origin_time_us)
+        if frame.flags:
+            self.custody.on_frame(frame, route, first=first)
+            self._unfinished = True
+        counted = frame.flags and (route.local or frame.flags & TAIL_FLAG)
+        if first and route.deliver and not counted:
+            self.deliver(frame)
         if not route.sends:
             return
         if frame.hops + 1 >= frame.hop_limit:
@@ -334,7 +503,7 @@ class DataPath:
         try:
             places = self._checker.check(run, acknowledged=frame.acknowledged, publications=count)
             if (landed := self._land(run)) is not run:
-                run, count = landed, len(packets_of(landed))
+                run, count = landed, len(topics_of(landed))
                 places = self._checker.check(
                     run, acknowledged=frame.acknowledged, publications=count
                 )
@@ -373,27 +542,15 @@ class DataPath:
                 self.counters.dropped += count
                 continue
             label = pack_label(frame, hops=hops, sender=self._self_id, mask=mask)
-            if frame.acknowledged:
-                taken = self._send_acknowledged(link, label, parts, size)
-            else:
-                field = self._topic_field
-                length = variable_byte_integer(len(field) + 1 + len(label) + size)
-                taken = link.write_packets((b"\x30", length, field, b"\0", label, *parts), 1)
-            if taken:
+            field = self._topic_field
+            length = variable_byte_integer(len(field) + 1 + len(label) + size)
+            if link.write_packets((b"\x30", length, field, b"\0", label, *parts), 1):
                 sent += count
                 self.counters.frames_out += 1
                 self.counters.frame_bytes_out += len(label) + size
             else:
                 self.counters.dropped += count
         return sent
-
-    def _send_acknowledged(
-        self, link: DataLink, label: bytes, parts: Sequence[bytes | memoryview], size: int
-    ) -> bool:
-        field = self._topic_field
-        length = variable_byte_integer(len(field) + 3 + len(label) + size)
-        packet = bytearray().join((b"\x32", length, field, b"\0\0\0", label, *parts))
-        return link.publish_packet(packet, 1 + len(length) + len(field), 1)
 
     def _complain(self, error: DecodeError) -> None:
         """Count a malformed frame; say so at most once per ``COMPLAINT_GAP_S``."""

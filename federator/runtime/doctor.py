@@ -155,7 +155,7 @@ async def _try_data_topics(probe: BrokerProbe, settings: Settings) -> dict[str, 
 
 def _frame_of_a_stranger(settings: Settings) -> bytes:
     frame = Frame(
-        acknowledged=False,
+        flags=0,
         hops=0,
         hop_limit=1,
         sender=settings.broker_id,  # nobody is its own neighbour

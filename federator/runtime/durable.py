@@ -107,13 +107,14 @@ def replace_file(path: Path, parts: Sequence[bytes], *, sync: bool) -> int:
         if sync:
             os.fsync(fd)
         beside.replace(path)
-        if sync:
-            sync_folder(path.parent)
     except OSError:
         os.close(fd)
         with contextlib.suppress(OSError):
             beside.unlink()
         raise
+    if sync:
+        with contextlib.suppress(OSError):  # the new one is in place, whatever a power cut does
+            sync_folder(path.parent)
     return fd
 
 

@@ -32,6 +32,11 @@ class Batch:
         self.size = 0
         self.count = 0
 
+    def empty(self) -> None:
+        """Hold nothing any more."""
+        self.parts = []
+        self.size = self.count = 0
+
 
 class RouteBatches:
     """The two batches of one route."""

@@ -98,6 +98,7 @@ LINK = _table(
     ("up", "link_up", "1 when the link works both ways."),
     ("rtt_s", "link_round_trip_seconds", "Last measured round trip."),
     ("cost", "link_cost", "Cost of the link."),
+    ("queue_bytes", "link_send_queue_bytes", "Bytes waiting to be sent to the neighbour."),
 ) + _table(
     "counter",
     ("bytes_in", "link_received_bytes", "Bytes read from the neighbour's broker."),

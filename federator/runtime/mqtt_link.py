@@ -45,11 +45,8 @@ from federator.runtime.mqtt_session import RECEIVE_MAX, BrokerLimits, Session
 from federator.runtime.mqtt_transport import PacketTransport
 from federator.runtime.mqtt_wire import (
     PINGREQ,
-    PUBACK,
-    PUBREC,
     Inbound,
     Out,
-    acknowledgement,
     is_publish,
     packet_id_at,
     read_packets,
@@ -239,6 +236,11 @@ class MqttLink:
         return self._session.window.in_flight + self._session.window.waiting
 
     @property
+    def room(self) -> bool:
+        """Whether half of what may be kept for the broker is still free."""
+        return 2 * self._session.window.bytes < self._send_queue_bytes_max
+
+    @property
     def session_number(self) -> int:
         """Names the broker's session; see ``acknowledge``."""
         return self._session.number
@@ -330,10 +332,9 @@ class MqttLink:
         Identifiers of another session than ``session_number`` are stale and ignored.
         """
         if self._up and session_number == self._session.number:
-            out: Out = [
-                acknowledgement(PUBACK if qos == 1 else PUBREC, packet_id)
-                for packet_id, qos in packet_ids
-            ]
+            out: Out = []
+            for packet_id, qos in packet_ids:
+                self._session.acknowledge(packet_id, qos, out)
             self._send(out)
 
     def _send(self, out: Out) -> None:
@@ -467,6 +468,11 @@ class MqttLink:
         self._resume_at_s = time.monotonic() + self._taken_over_pause_s
         if self._pipe is not None:
             self._pipe.abort(TakenOverError("another client has our place"))
+
+    def drop(self, reason: str) -> None:
+        """Break the connection, if there is one; ``run`` makes another."""
+        if self._pipe is not None:
+            self._pipe.abort(LinkError(reason))
 
     async def close(self, *, with_will: bool = False) -> None:
         """Leave and make ``run`` return; ``with_will`` has the broker publish the Will."""

@@ -56,7 +56,7 @@ class Session:
         self.number = 0
         """Grows when the broker starts a new session: identifiers of older ones mean nothing."""
         self._acknowledge = acknowledge
-        self._received: set[int] = set()  # QoS 2 publications seen, not released yet
+        self._received: set[int] = set()  # QoS 2 publications acknowledged, not released yet
 
     def resume(self, ack: ConnAckPacket, out: Out) -> BrokerLimits:
         """The broker accepted the connection."""
@@ -98,14 +98,18 @@ class Session:
         for inbound in publishes:
             packet = inbound[0]
             packet_id = packet.packet_id
-            if packet_id is None or packet.qos == 1:
+            known = packet_id is not None and packet.qos == 2 and packet_id in self._received
+            if not known:
                 admitted.append(inbound)
-            elif packet_id not in self._received:
-                self._received.add(packet_id)
-                admitted.append(inbound)
-            if packet_id is not None and self._acknowledge:
-                out.append(acknowledgement(PUBACK if packet.qos == 1 else PUBREC, packet_id))
+            if packet_id is not None and (self._acknowledge or known):
+                self.acknowledge(packet_id, int(packet.qos), out)
         return admitted
+
+    def acknowledge(self, packet_id: int, qos: int, out: Out) -> None:
+        """Tell the broker that its publication is ours."""
+        if qos == 2:
+            self._received.add(packet_id)
+        out.append(acknowledgement(PUBACK if qos == 1 else PUBREC, packet_id))
 
     def on_packet(self, packet: Packet, out: Out) -> dict[str, int]:
         """Take any packet but PUBLISH, CONNACK, PINGRESP and DISCONNECT.

@@ -10,8 +10,10 @@ left alone for a millisecond after each read (64 B: 6.5 us of CPU per message be
 delayed acknowledgement, 40 ms: TCP_QUICKACK, which the kernel forgets, is set after each read.
 
 Out: bytes go straight to the transport until it says stop, then into two queues. The urgent one
-leaves first, so control messages overtake data when the broker is slow. Data beyond the bound is
-refused, never waited for: a stuck neighbour must not hold back the others.
+leaves first, so acknowledgements overtake data when the broker is slow. Data beyond the bound is
+refused, never waited for: a stuck neighbour must not hold back the others. What the kernel takes is
+out of reach, megabytes of it towards a slow broker; TCP_NOTSENT_LOWAT has it take little more than
+the network does.
 
 Source: docs/ARCHITECTURE.md, "The link".
 """
@@ -29,6 +31,9 @@ from federator.runtime.mqtt_wire import packet_length
 RECEIVE_BUFFER_BYTES = 262_144
 WRITE_HIGH_WATER_BYTES = 262_144
 WRITE_LOW_WATER_BYTES = 65_536
+UNSENT_BYTES_MAX = 131_072
+"""What the kernel takes beyond what is on its way."""
+
 FLUSH_BYTES = 65_536
 """Queued pieces are joined up to this size: fewer system calls, and control can still overtake."""
 
@@ -42,6 +47,7 @@ FLOOD_READ_BYTES_MAX = 131_072
 FLOOD_REST_S = 0.001
 
 _QUICKACK: int | None = getattr(socket, "TCP_QUICKACK", None)  # Linux only
+_NOTSENT_LOWAT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)
 
 OnRead = Callable[[memoryview], int]
 """Takes what was read so far, returns how much of it was used. Raises ``LinkError`` to hang up."""
@@ -234,6 +240,8 @@ class PacketTransport(asyncio.BufferedProtocol):
             # A socket of our own: the event loop's makes a new one for each option it sets.
             self._socket = socket.socket(fileno=os.dup(borrowed.fileno()))
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if _NOTSENT_LOWAT is not None:
+                self._socket.setsockopt(socket.IPPROTO_TCP, _NOTSENT_LOWAT, UNSENT_BYTES_MAX)
             if transport.get_extra_info("sslcontext") is None:
                 self._direct = self._socket
         if self._closing:  # given up meanwhile

@@ -131,6 +131,13 @@ def split_run(run: bytes) -> list[bytes]:
     return packets
 
 
+def packets_of(run: bytes) -> list[PublishPacket]:
+    """The packets of a back-to-back run, which is known to be well-formed, parsed."""
+    publishes: list[Inbound] = []
+    read_packets(memoryview(run), publishes, [])
+    return [packet for packet, _, _ in publishes]
+
+
 def _header_bytes(packet: bytes | bytearray | memoryview) -> int:
     """Bytes of the fixed header."""
     size = 2

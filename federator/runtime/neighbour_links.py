@@ -1,7 +1,11 @@
-"""Connections to neighbours' brokers: one ``MqttLink`` per address, for ever.
+"""Connections to neighbours' brokers: two ``MqttLink``s per address, for ever.
 
-Each time one connects it gets a new ``ConnId``, which its Will names too: the Will of a connection
-that was replaced since is then recognised as stale.
+Control messages have one of their own. Behind a megabyte of data on a narrow link a hello would
+come too late, whatever our queues do: what the kernel and the network hold cannot be overtaken.
+The two live and die together, so that no link seems well over which no data goes.
+
+Each time they connect they get a new ``ConnId``, which the Will of the control connection names
+too: the Will of a connection that was replaced since is then recognised as stale.
 
 Which neighbour is at the other end, and whether the link is good for anything, is decided in
 ``protocol.links``.
@@ -10,6 +14,7 @@ Which neighbour is at the other end, and whether the link is good for anything, 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from mqtt5 import Will
 
@@ -21,26 +26,54 @@ DIALLED_BACK_MAX = 256
 """Brokers that named themselves and are dialled for ever; anybody may invent one."""
 
 ConnectionEvent = NeighbourConnected | NeighbourDisconnected
+MakeLink = Callable[
+    [Literal["ctl", "data"], "ConnectionHandler", Callable[[], Will] | None], MqttLink
+]
+"""Makes the link for a purpose, with a handler and a Will."""
 
 
 @dataclass(slots=True)
 class NeighbourLink:
-    """One address, and the connection to it at the moment.
+    """One address, and the connections to it at the moment.
 
     Attributes:
         address: As configured, or as the neighbour named itself.
         expected_id: The configured id.
-        conn: Of the current connection, or of the one being tried.
+        conn: Of the current connections, or of those being tried.
         dialled_for: The neighbour that was dialled back, else ``None``.
+        control: Carries control messages, and has the Will.
+        data: Carries frames.
     """
 
     address: str
     expected_id: BrokerId | None
     cost: Cost
     dialled_for: BrokerId | None = None
-    link: MqttLink | None = None
+    control: MqttLink | None = None
+    data: MqttLink | None = None
     conn: ConnId | None = None
-    task: asyncio.Task[None] | None = None
+    tasks: tuple[asyncio.Task[None], ...] = ()
+
+    @property
+    def links(self) -> tuple[MqttLink, ...]:
+        """Both connections, or none before it is dialled."""
+        return tuple(link for link in (self.control, self.data) if link is not None)
+
+    @property
+    def connected(self) -> bool:
+        """Both connections stand."""
+        return len(self.links) > 0 and all(link.connected for link in self.links)
+
+    @property
+    def tried(self) -> bool:
+        """Each connection stands or has failed once."""
+        return len(self.links) > 0 and all(k.connected or k.last_error for k in self.links)
+
+    @property
+    def last_error(self) -> str | None:
+        """Why a connection does not stand."""
+        errors = (link.last_error for link in self.links if not link.connected)
+        return next((error for error in errors if error), None)
 
 
 class NeighbourLinks:
@@ -66,11 +99,7 @@ class NeighbourLinks:
         self._by_conn: dict[ConnId, NeighbourLink] = {}
         self._last_conn = 0
 
-    def dial(
-        self,
-        neighbour: NeighbourLink,
-        make_link: Callable[["ConnectionHandler", Callable[[], Will]], MqttLink],
-    ) -> None:
+    def dial(self, neighbour: NeighbourLink, make_link: MakeLink) -> None:
         """Connect, and keep connecting."""
         handler = ConnectionHandler(neighbour, self._connected, self._disconnected)
 
@@ -79,16 +108,23 @@ class NeighbourLinks:
             neighbour.conn = ConnId(self._last_conn)
             return self._will_for(neighbour.conn)
 
-        neighbour.link = make_link(handler, next_will)
-        neighbour.task = self._tasks.create_task(
-            neighbour.link.run(), name=f"link to {neighbour.address}"
+        neighbour.control = make_link("ctl", handler, next_will)
+        neighbour.data = make_link("data", handler, None)
+        neighbour.tasks = tuple(
+            self._tasks.create_task(link.run(), name=f"link to {neighbour.address}")
+            for link in neighbour.links
         )
         self.all.append(neighbour)
 
-    def link_of(self, conn: ConnId) -> MqttLink | None:
-        """The link behind ``conn``, or ``None`` when that connection is gone."""
+    def control_of(self, conn: ConnId) -> MqttLink | None:
+        """The control connection behind ``conn``, or ``None`` when it is gone."""
         neighbour = self._by_conn.get(conn)
-        return neighbour.link if neighbour is not None else None
+        return neighbour.control if neighbour is not None else None
+
+    def data_of(self, conn: ConnId) -> MqttLink | None:
+        """The data connection behind ``conn``, or ``None`` when it is gone."""
+        neighbour = self._by_conn.get(conn)
+        return neighbour.data if neighbour is not None else None
 
     def hang_up(self, conn: ConnId) -> None:
         """Close ``conn`` for good."""
@@ -102,7 +138,7 @@ class NeighbourLinks:
         if len(dialled) < DIALLED_BACK_MAX:
             return True
         for neighbour in dialled:
-            if neighbour.link is None or not neighbour.link.connected:
+            if not neighbour.connected:
                 self._end(neighbour)
                 return True
         return False
@@ -114,10 +150,12 @@ class NeighbourLinks:
 
     def _end(self, neighbour: NeighbourLink) -> None:
         self.all.remove(neighbour)
-        if neighbour.task is not None:
-            neighbour.task.cancel()
+        for task in neighbour.tasks:
+            task.cancel()
 
     def _connected(self, neighbour: NeighbourLink) -> None:
+        if not neighbour.connected:
+            return
         assert neighbour.conn is not None, "the Will was made before the connection"
         self._by_conn[neighbour.conn] = neighbour
         event = NeighbourConnected(
@@ -126,13 +164,15 @@ class NeighbourLinks:
         self._tell(event)
 
     def _disconnected(self, neighbour: NeighbourLink) -> None:
-        assert neighbour.conn is not None
-        if self._by_conn.pop(neighbour.conn, None) is not None:
-            self._tell(NeighbourDisconnected(neighbour.conn))
+        if neighbour.conn is None or self._by_conn.pop(neighbour.conn, None) is None:
+            return
+        if neighbour.control is not None:
+            neighbour.control.drop("its data connection is lost")  # a new one has a new ConnId
+        self._tell(NeighbourDisconnected(neighbour.conn))
 
 
 class ConnectionHandler:
-    """Passes on that a link came up or went down. Neighbours' brokers send us nothing."""
+    """Passes on that a connection came or went. Neighbours' brokers send us nothing."""
 
     def __init__(
         self,

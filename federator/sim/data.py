@@ -79,7 +79,7 @@ class DataPlane:
         )
         self._seq += 1
         frame = Frame(
-            acknowledged=False,
+            flags=0,
             hops=0,
             hop_limit=HOP_LIMIT,
             sender=self._self_id,

@@ -32,6 +32,7 @@ from federator.protocol.events import (
     LocalFiltersChanged,
     Received,
 )
+from federator.protocol.messages import RepairRequest
 from federator.protocol.node import Identity, Node
 from federator.protocol.parameters import Parameters
 from federator.protocol.types import BrokerId, Cost, Epoch, Millis
@@ -185,7 +186,8 @@ class World:
             except DecodeError:
                 self.fired["undecodable"] += 1
             else:
-                self._tell(agent, Received(message))
+                if not isinstance(message, RepairRequest):  # nobody asks yet: no custody here
+                    self._tell(agent, Received(message))
         elif agent.pauses:
             agent.inbox.append(payload)
         else:

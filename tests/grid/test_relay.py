@@ -174,9 +174,76 @@ async def test_silence_keeps_the_connection_and_what_was_sent(way):
         assert await read(answer, 6) == b"passes"
         await stable(lambda: relay.buffered_bytes)
         assert relay.buffered_bytes == 5
+        await until(lambda: relay.stuck == 1, "it waits for longer than any link's delay")
 
         relay.heal()
         assert await read(reader, 5) == b"waits"
+        assert relay.stuck == 0
+
+
+@pytest.mark.parametrize("way", list(Way))
+async def test_a_half_open_connection_loses_one_way_for_good_and_new_ones_work(way):
+    async with link(delay_s=0.001) as (relay, accepted, near, far):
+        relay.swallow(frozenset({way}))
+        writer, reader = ends(way, near, far)
+        writer.write(b"lost")
+        reverse, answer = ends(Way.BACK if way is Way.FORTH else Way.FORTH, near, far)
+        reverse.write(b"passes")
+        assert await read(answer, 6) == b"passes"
+        await until(lambda: relay.bytes_swallowed == 4, "it is read and lost")
+        relay.heal()
+
+        anew = await asyncio.open_connection("127.0.0.1", relay.port)
+        there = await accepted()
+        new_writer, new_reader = ends(way, anew, there)
+        new_writer.write(b"new")
+        assert await read(new_reader, 3) == b"new"
+        reverse.close()
+        writer.write(b"lost too")
+        await until(lambda: len(relay.open) == 1, "the ends gave the connection up")
+        with contextlib.suppress(ConnectionResetError):
+            assert await asyncio.wait_for(reader.read(-1), PATIENCE_S) == b""
+        for each in (anew[1], there[1]):
+            each.close()
+
+
+async def test_a_narrow_link_carries_so_much_a_second_until_it_is_wide_again(way):
+    payload = bytes(range(256)) * 400
+    async with link(delay_s=0.001) as (relay, _, near, far):
+        writer, reader = ends(way, near, far)
+        relay.narrow(200_000)
+        sent = time.monotonic()
+        writer.write(payload)
+
+        assert await read(reader, len(payload)) == payload
+        assert time.monotonic() - sent >= len(payload) / 200_000
+
+        relay.narrow(1_000)
+        writer.write(payload)
+        await read(reader, 1)
+        relay.narrow(None)
+        assert await read(reader, len(payload) - 1) == payload[1:]
+
+
+async def test_connections_share_a_narrow_link_in_turns(way):
+    flood = 4_000_000
+    async with link(delay_s=0.001) as (relay, far_end, near, far):
+        relay.narrow(100_000)
+        other_near = await asyncio.open_connection("127.0.0.1", relay.port)
+        other_far = await far_end()
+        writer, _ = ends(way, near, far)
+        other_writer, other_reader = ends(way, other_near, other_far)
+        writer.write(bytes(flood))
+        await until(lambda: relay.bytes_relayed > 20_000, "the flood has begun")
+        carried = relay.bytes_relayed
+        other_writer.write(b"x")
+
+        await read(other_reader, 1)
+
+        assert relay.bytes_relayed - carried < 200_000, "it waited behind the flood"
+        other_writer.close()
+        other_far[1].close()
+        other_near[1].close()
 
 
 async def test_a_target_that_refuses_resets_the_near_end():
@@ -210,6 +277,7 @@ async def test_relays_in_a_child_process_obey_by_name(tmp_path):
 
         await relays.cut("1>2")
         assert await ended(reader) == "reset"
+        assert (await relays.counters("1>2"))["broken"] == 1
         with pytest.raises(LinkError, match="2>1"):
             await relays.cut("2>1")
         other_writer.close()

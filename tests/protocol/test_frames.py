@@ -20,8 +20,9 @@ def frames_of_any_kind(draw: st.DrawFn) -> Frame:
     hop_limit = draw(st.integers(1, 255))
     publications = draw(st.integers(1, 5))
     body = draw(st.binary(min_size=publications * PUBLISH_BYTES_MIN, max_size=100))
+    flags = draw(st.sampled_from(sorted(frames._KINDS)))
     return Frame(
-        acknowledged=draw(st.booleans()),
+        flags=flags,
         hops=draw(st.integers(0, hop_limit - 1)),
         hop_limit=hop_limit,
         sender=BrokerId(draw(_U32)),
@@ -33,11 +34,15 @@ def frames_of_any_kind(draw: st.DrawFn) -> Frame:
         keys=b"".join(key.to_bytes(8, "big") for key in keys),
         mask=draw(st.integers(1, 2 ** len(keys) - 1)),
         body=memoryview(body),
+        chain=draw(st.binary(min_size=8 * len(keys), max_size=8 * len(keys))) if flags else b"",
+        route=tuple(map(BrokerId, draw(st.lists(_U32, max_size=64))))
+        if flags & frames.REPAIR_FLAG
+        else (),
     )
 
 
 A_FRAME = Frame(
-    acknowledged=False,
+    flags=0,
     hops=2,
     hop_limit=64,
     sender=BrokerId(5),
@@ -103,8 +108,8 @@ def test_garbage_raises_nothing_but_decode_error(garbage: bytes) -> None:
 @pytest.mark.parametrize(
     ("at", "value", "reason"),
     [
-        (0, b"\x02", "version 2"),
-        (1, b"\x02", "flags 0x02"),
+        (0, b"\x03", "version 3"),
+        (1, b"\x20", "flags 0x20"),
         (2, b"\x40", "64 hops of at most 64"),
         (36, b"\x00\x00\x00\x00", "hold 0 publications"),
         (36, b"\x00\x00\x00\x02", "hold 2 publications"),

@@ -1,6 +1,6 @@
 from mqtt5 import PublishPacket, QoS
 
-from federator.protocol.frames import Frame
+from federator.protocol.frames import CUSTODY_FLAG, TAIL_FLAG, Frame, pack, unpack
 from federator.protocol.link_gates import LinkGates
 from federator.protocol.rules import LinkRules
 from federator.protocol.types import BrokerId, Epoch
@@ -12,10 +12,10 @@ def packet(topic, *, qos=0):
     return PublishPacket(topic, b"x", qos=QoS(qos), packet_id=5 if qos else None).write()
 
 
-def frame(*packets, sender=GUARDED):
+def frame(*packets, sender=GUARDED, flags=0):
     body = b"".join(packets)
     return Frame(
-        acknowledged=False,
+        flags=flags,
         hops=0,
         hop_limit=9,
         sender=sender,
@@ -93,3 +93,24 @@ def test_rules_for_all_others_hold_for_whom_none_are_given():
 
     assert guard.incoming(frame(secret, sender=OTHER)) is None
     assert guard.incoming(frame(secret, sender=GUARDED)) is not None
+
+
+def test_a_frame_under_custody_crosses_empty_so_that_nobody_misses_it():
+    guard = gates()
+    made = frame(packet("secret", qos=1), flags=CUSTODY_FLAG)
+    made.chain = bytes(8)
+
+    crossed = guard.outgoing(GUARDED, made, [made.body])
+
+    assert crossed is not None
+    assert (crossed.publications, bytes(crossed.body), crossed.seq) == (0, b"", made.seq)
+    assert unpack(pack(crossed)) == crossed
+
+
+def test_a_tail_has_no_publications_and_crosses_as_it_is():
+    guard = gates()
+    tail = frame(flags=TAIL_FLAG)
+    tail.body = memoryview(b"8 bytes.")
+
+    assert guard.incoming(tail) is tail
+    assert guard.outgoing(GUARDED, tail, [tail.body]) is tail

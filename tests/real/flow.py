@@ -75,12 +75,16 @@ class Publisher:
 
     def on_publishes(self, link, chunk, publishes): ...
 
+    def payload(self, number):
+        """What is published as ``number``."""
+        return b"%d" % number
+
     async def run(self):
         loop = asyncio.get_running_loop()
         due_s = loop.time()
         while True:
             if self.link.connected:
-                self.link.publish(self._topic, b"%d" % self.sent, qos=self._qos)
+                self.link.publish(self._topic, self.payload(self.sent), qos=self._qos)
                 self.sent += 1
             due_s += self._gap_s
             await asyncio.sleep(max(0.0, due_s - loop.time()))

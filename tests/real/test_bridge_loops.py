@@ -15,6 +15,7 @@ from tests.real.plain_agents import QUICK, Plain, eventually
 from tests.real.polling import DEADLINE_S, POLL_S, until
 
 TOPICS = 5
+AG = []
 LATER = 100
 
 
@@ -83,7 +84,15 @@ async def all_get(clients, numbered):
         clients[number % 2].publish(f"t/{number % TOPICS}", b"%d" % number)
         await asyncio.sleep(POLL_S)
     wanted = {(f"t/{number % TOPICS}", b"%d" % number) for number in numbered}
-    await until(lambda: all(wanted <= set(c.came) for c in clients), "everybody gets everything")
+    try:
+        await until(lambda: all(wanted <= set(c.came) for c in clients), "everybody gets everything")
+    except AssertionError:
+        print("MISSING", [sorted(wanted - set(c.came)) for c in clients])
+        for a in AG:
+            st = await a.status()
+            print("STAT", {k: v for k, v in st["counters"].items() if v}, st["discovery"])
+            print("LOG", "\n".join(a.log_path.read_text().splitlines()[-25:]))
+        raise
     return wanted
 
 
@@ -95,6 +104,7 @@ async def test_a_forgotten_bridge_is_told_its_loop_broken_and_all_well_without_i
         near = await plain.broker(extra_config=(*QUICK, *bridge))
         agents = [await plain.agent(1, near), await plain.agent(2, far, near.url)]
         clients = [Client(near, "near", qos=qos), Client(far, "far", qos=qos)]
+        AG[:] = agents
         async with running(*clients):
             for agent in agents:
                 await eventually(agent, knows_the_way, "linked, and the filter known")

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import aiomqtt
 import mqtt5
@@ -14,6 +15,7 @@ from federator.grid.broker_process import BrokerProcess
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding import Forwarder
 from federator.protocol.types import BrokerId, Epoch
+from federator.runtime.custody import CustodyStores
 from federator.runtime.data_path import DataPath
 from federator.runtime.mqtt_link import Endpoint, Inbound, MqttLink
 from federator.runtime.mqtt_wire import packet_id_at
@@ -26,10 +28,12 @@ DATA_TOPIC = "$fed/fed/data"
 class Client:
     """One connection; keeps the bytes of every PUBLISH it gets."""
 
-    def __init__(self, broker: BrokerProcess, client_id: str) -> None:
+    def __init__(self, broker: BrokerProcess, client_id: str, *, acknowledge: bool = True) -> None:
         self.received: list[bytes] = []
         self.downs = 0
-        self.link = MqttLink(Endpoint(broker.host, broker.port), self, client_id=client_id)
+        self.link = MqttLink(
+            Endpoint(broker.host, broker.port), self, client_id=client_id, acknowledge=acknowledge
+        )
 
     def on_up(self, link: MqttLink, session_present: bool) -> None: ...
 
@@ -61,11 +65,13 @@ class DataClient(Client):
     """An agent's data connection."""
 
     def __init__(self, broker: BrokerProcess, client_id: str, path: DataPath) -> None:
-        super().__init__(broker, client_id)
+        super().__init__(broker, client_id, acknowledge=False)
         self.path = path
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
         self.path.on_publishes(link, chunk, publishes)
+        ids = [(p.packet_id, int(p.qos)) for p, _, _ in publishes if p.packet_id is not None]
+        self.path.acknowledge(link, ids)
 
 
 @dataclass
@@ -74,6 +80,7 @@ class Federation:
 
     brokers: list[BrokerProcess]
     tasks: asyncio.TaskGroup
+    folder: Path
     running: list[asyncio.Task[None]] = field(default_factory=list)
     paths: dict[int, DataPath] = field(default_factory=dict)
     data: dict[int, DataClient] = field(default_factory=dict)
@@ -99,9 +106,10 @@ class Federation:
             epoch=Epoch(1),
             federation="fed",
             forwarder=Forwarder(),
+            stores=CustodyStores.open(self.folder / str(number)),
         )
         for filter, route in routes.items():
-            path.forwarder.set_route(filter, route)
+            path.set_route(filter, route)
         for hop in sorted({hop for route in routes.values() for hop in route.next_hops}):
             outgoing = Client(self.brokers[hop - 1], f"federator-{number}-to-{hop}")
             await self.connected(outgoing)
@@ -127,9 +135,9 @@ class Federation:
 
 
 @contextlib.asynccontextmanager
-async def federation(brokers: list[BrokerProcess]) -> AsyncIterator[Federation]:
+async def federation(brokers: list[BrokerProcess], folder: Path) -> AsyncIterator[Federation]:
     async with asyncio.TaskGroup() as tasks:
-        built = Federation(brokers, tasks)
+        built = Federation(brokers, tasks, folder)
         try:
             yield built
         finally:
@@ -144,9 +152,11 @@ def hop(*next_hops: int, local: bool = False, wanted: bool = True) -> FilterRout
 
 
 @contextlib.asynccontextmanager
-async def two_brokers(start_broker: StartBroker, *filters: str) -> AsyncIterator[Federation]:
+async def two_brokers(
+    start_broker: StartBroker, tmp_path: Path, *filters: str
+) -> AsyncIterator[Federation]:
     """Publishers at broker 1, subscribers at broker 2."""
-    async with federation([await start_broker(), await start_broker()]) as built:
+    async with federation([await start_broker(), await start_broker()], tmp_path) as built:
         await built.agent(2, {filter: hop(local=True, wanted=False) for filter in filters})
         await built.agent(1, {filter: hop(2) for filter in filters})
         yield built
@@ -197,8 +207,10 @@ def as_published(packet: PublishPacket) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-async def test_every_kind_of_publication_arrives_as_published(start_broker: StartBroker, qos: int):
-    async with two_brokers(start_broker, "t/#") as federated:
+async def test_every_kind_of_publication_arrives_as_published(
+    start_broker: StartBroker, tmp_path: Path, qos: int
+):
+    async with two_brokers(start_broker, tmp_path, "t/#") as federated:
         subscriber = await federated.client(2, "subscriber", "t/#")
         publisher = await federated.client(1, "publisher")
         published = all_kinds(qos)
@@ -216,8 +228,10 @@ async def test_every_kind_of_publication_arrives_as_published(start_broker: Star
         assert counters.malformed_frames == counters.dropped == 0
 
 
-async def test_a_retained_publication_is_there_for_who_comes_later(start_broker: StartBroker):
-    async with two_brokers(start_broker, "t/#") as federated:
+async def test_a_retained_publication_is_there_for_who_comes_later(
+    start_broker: StartBroker, tmp_path: Path
+):
+    async with two_brokers(start_broker, tmp_path, "t/#") as federated:
         publisher = await federated.client(1, "publisher")
         publisher.publish(PublishPacket("t/state", b"on", retain=True))
         await until(lambda: federated.paths[2].counters.delivered_publications == 1, "it arrived")
@@ -230,8 +244,10 @@ async def test_a_retained_publication_is_there_for_who_comes_later(start_broker:
         assert (str(message.topic), message.payload, message.retain) == ("t/state", b"on", True)
 
 
-async def test_clients_of_3_1_1_reach_each_other_with_every_qos(start_broker: StartBroker):
-    async with two_brokers(start_broker, "t/+") as federated:
+async def test_clients_of_3_1_1_reach_each_other_with_every_qos(
+    start_broker: StartBroker, tmp_path: Path
+):
+    async with two_brokers(start_broker, tmp_path, "t/+") as federated:
         here, there = federated.brokers
         v3 = aiomqtt.ProtocolVersion.V311
         async with (
@@ -252,8 +268,8 @@ async def test_clients_of_3_1_1_reach_each_other_with_every_qos(start_broker: St
         assert arrived == {"t/0": (b"0", 0), "t/1": (b"1", 1), "t/2": (b"2", 2)}
 
 
-async def test_overlapping_filters_deliver_once(start_broker: StartBroker):
-    async with two_brokers(start_broker, "t/#", "t/+", "t/a") as federated:
+async def test_overlapping_filters_deliver_once(start_broker: StartBroker, tmp_path: Path):
+    async with two_brokers(start_broker, tmp_path, "t/#", "t/+", "t/a") as federated:
         subscriber = await federated.client(2, "subscriber", "t/a")
         publisher = await federated.client(1, "publisher")
 
@@ -267,8 +283,10 @@ async def test_overlapping_filters_deliver_once(start_broker: StartBroker):
         assert [packet.payload for packet in subscriber.packets] == expected
 
 
-async def test_over_two_paths_each_publication_is_delivered_once(start_broker: StartBroker):
-    async with federation([await start_broker() for _ in range(3)]) as federated:
+async def test_over_two_paths_each_publication_is_delivered_once(
+    start_broker: StartBroker, tmp_path: Path
+):
+    async with federation([await start_broker() for _ in range(3)], tmp_path) as federated:
         await federated.agent(3, {"t": hop(local=True, wanted=False)})
         await federated.agent(2, {"t": hop(1, 3, local=True)})
         await federated.agent(1, {"t": hop(2, 3)})
@@ -289,8 +307,10 @@ async def test_over_two_paths_each_publication_is_delivered_once(start_broker: S
 
 
 @pytest.mark.parametrize(("qos", "count"), [(0, 5_000), (1, 900), (2, 900)])
-async def test_a_burst_arrives_whole_and_in_order(start_broker: StartBroker, qos: int, count: int):
-    async with two_brokers(start_broker, "t/#") as federated:
+async def test_a_burst_arrives_whole_and_in_order(
+    start_broker: StartBroker, tmp_path: Path, qos: int, count: int
+):
+    async with two_brokers(start_broker, tmp_path, "t/#") as federated:
         subscriber = await federated.client(2, "subscriber", "t/#")
         publisher = await federated.client(1, "publisher")
 
@@ -301,8 +321,10 @@ async def test_a_burst_arrives_whole_and_in_order(start_broker: StartBroker, qos
         assert [int(packet.payload) for packet in subscriber.packets] == list(range(count))
 
 
-async def test_garbage_on_the_data_topic_disturbs_nothing(start_broker: StartBroker):
-    async with two_brokers(start_broker, "t/#") as federated:
+async def test_garbage_on_the_data_topic_disturbs_nothing(
+    start_broker: StartBroker, tmp_path: Path
+):
+    async with two_brokers(start_broker, tmp_path, "t/#") as federated:
         subscriber = await federated.client(2, "subscriber", "t/#")
         publisher = await federated.client(1, "publisher")
         vandal = await federated.client(2, "vandal")

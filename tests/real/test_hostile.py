@@ -49,7 +49,7 @@ def frame(*, sender=STRANGER, epoch=2**64 - 1, seq=2**64 - 1):
     body = PublishPacket(TOPIC, b"-1").write()
     return pack(
         Frame(
-            acknowledged=False,
+            flags=0,
             hops=0,
             hop_limit=64,
             sender=sender,

@@ -192,7 +192,7 @@ async def test_a_neighbour_that_is_not_there_keeps_nobody_from_being_ready(plain
 
     (link,) = status["links"]
     assert (link["state"], "connection refused" in link["reason"]) == ("connecting", True)
-    assert tally(agent)["connection.refused"] == 1
+    assert tally(agent)["connection.refused"] == 2  # control and data
 
 
 async def test_our_own_broker_among_the_neighbours_is_hung_up_for_good(plain):
@@ -204,4 +204,4 @@ async def test_our_own_broker_among_the_neighbours_is_hung_up_for_good(plain):
 
     assert len(named(agent, "neighbour.is_own_broker")) == 1
     assert (await agent.status())["links"] == status["links"] == []
-    assert tally(agent)["connection.up"] == 3
+    assert tally(agent)["connection.up"] == 4  # two to our broker, two to "the neighbour"

@@ -24,7 +24,7 @@ ANNOUNCEMENT = CoreAnn(
     *((), 77, 20),
 )
 FRAME = Frame(
-    acknowledged=False,
+    flags=0,
     hops=1,
     hop_limit=64,
     sender=BrokerId(2),

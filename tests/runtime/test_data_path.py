@@ -1,6 +1,8 @@
 """The data path between recorded connections: what it sends where, and what it counts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import mqtt5
@@ -10,9 +12,11 @@ from mqtt5 import PublishPacket, QoS
 from federator.protocol import frames
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding import Forwarder
+from federator.protocol.frames import CUSTODY_FLAG
 from federator.protocol.link_gates import LinkGates
 from federator.protocol.rules import LinkRules
 from federator.protocol.types import BrokerId, Epoch
+from federator.runtime.custody import CustodyStores
 from federator.runtime.data_path import FRAME_BYTES_MAX, HOP_LIMIT, DataPath
 from tests.real.polling import until
 
@@ -39,13 +43,45 @@ class RecordedLink:
         return self.open
 
     @property
+    def room(self) -> bool:
+        return True
+
+    @property
+    def queued_bytes(self) -> int:
+        return 0
+
+    @property
+    def unacknowledged(self) -> int:
+        return 0
+
+    @property
     def frames(self) -> list[frames.Frame]:
         written = [*self.runs, *(packet for packet, _, _ in self.packets)]
         return [frames.unpack(parse(packet).payload) for packet in written]
 
 
+@pytest.fixture(autouse=True)
+def _folders(tmp_path):
+    Agent.folders = (tmp_path / str(number) for number in count())
+
+
+class Source:
+    """Keeps what is acknowledged."""
+
+    session_number = 1
+
+    def __init__(self) -> None:
+        self.acknowledged: list[tuple[int, int]] = []
+
+    def acknowledge(self, packet_ids, *, session_number: int) -> None:
+        assert session_number == self.session_number
+        self.acknowledged += packet_ids
+
+
 class Agent:
     """A data path with recorded connections to brokers 1 (ours), 2 and 3."""
+
+    folders: Iterator[Path]
 
     def __init__(
         self,
@@ -56,18 +92,19 @@ class Agent:
         **hooks: Any,
     ) -> None:
         self.forwarder = Forwarder()
-        for filter, route in routes.items():
-            self.forwarder.set_route(filter, route)
         self.path = DataPath(
             self_id=US,
             epoch=Epoch(7),
             federation="fed",
             forwarder=self.forwarder,
+            stores=CustodyStores.open(next(self.folders)),
             wall_clock_us=lambda: NOW_US,
             frame_bytes_max=frame_bytes_max,
             hop_limit=hop_limit,
             **hooks,
         )
+        for filter, route in routes.items():
+            self.path.set_route(filter, route)
         self.path.local = self.local = RecordedLink()
         self.links = {N2: RecordedLink(), N3: RecordedLink()}
         for neighbour, link in self.links.items():
@@ -124,7 +161,7 @@ def framed(
         "$fed/fed/data",
         frames.pack(
             frames.Frame(
-                acknowledged=bool(settings.get("acknowledged", 0)),
+                flags=settings.get("flags", 0),
                 hops=settings["hops"],
                 hop_limit=settings["hop_limit"],
                 sender=BrokerId(settings.get("sender", N2)),
@@ -136,6 +173,7 @@ def framed(
                 keys=keys,
                 mask=(1 << len(filters)) - 1 if mask is None else mask,
                 body=memoryview(body),
+                chain=bytes(8 * len(filters)) if settings.get("flags", 0) else b"",
             )
         ),
     )
@@ -145,7 +183,7 @@ def to(*hops: BrokerId, local: bool = False) -> FilterRoute:
     return FilterRoute(local=local, wanted=bool(hops), next_hops=hops)
 
 
-def test_one_read_becomes_one_frame_per_route_and_class_of_qos():
+async def test_one_read_becomes_one_frame_per_route_and_class_of_qos():
     agent = Agent({"a/+": to(N2), "b/+": to(N2, N3)})
     a, b = [packet(f"a/{n}", b"%d" % n) for n in range(4)], [packet(f"b/{n}") for n in range(2)]
     a1, a2 = packet("a/1", qos=1), packet("a/2", qos=2)
@@ -160,7 +198,7 @@ def test_one_read_becomes_one_frame_per_route_and_class_of_qos():
     assert bytes(second.body) == b"".join(b)
     assert bytes(third.body) == a1 + a2
     assert third.acknowledged
-    assert [frame.seq for frame in (first, second, third)] == [1, 2, 3]
+    assert [frame.seq for frame in (first, second, third)] == [1, 2, 1]
     assert [bytes(frame.body) for frame in agent.links[N3].frames] == [b"".join(b)]
     assert (agent.counters.publications_in, agent.counters.publications_out) == (8, 8)
     assert agent.counters.frames_out == 4
@@ -177,16 +215,30 @@ def test_what_nobody_wants_is_cut_out_of_the_middle_of_a_read():
     assert frame.publications == 3
 
 
-def test_a_frame_with_qos_travels_with_qos_1_and_says_where_its_identifier_is():
+async def test_frames_under_custody_say_what_came_before_them_on_each_filter():
+    agent = Agent({"a/+": to(N2), "+/1": to(N2)})
+
+    for topic in ("a/1", "a/2", "b/1", "a/1"):
+        agent.read(packet(topic, qos=2))
+
+    by_filters = {2: {}, 1: {}}
+    for frame in agent.links[N2].frames:
+        assert frame.flags == CUSTODY_FLAG
+        by_filters[frame.k][frame.seq] = frames.chain_numbers(frame)
+    assert {seq: sorted(prevs) for seq, prevs in by_filters[2].items()} == {1: [0, 0], 4: [2, 3]}
+    assert by_filters[1] == {2: (1,), 3: (1,)}
+
+
+async def test_our_broker_is_told_that_a_publication_is_ours_when_it_is_in_the_log():
     agent = Agent({"a/+": to(N2)})
+    log = agent.path.custody.origin.log
 
-    agent.read(packet("a/1", qos=2))
+    agent.read(packet("a/1", qos=1))
 
-    ((written, packet_id_at, qos),) = agent.links[N2].packets
-    assert qos == parse(written).qos == 1
-    numbered = bytearray(written)
-    numbered[packet_id_at : packet_id_at + 2] = b"\x12\x34"
-    assert parse(bytes(numbered)).packet_id == 0x1234
+    assert bytes(log.read(1).body) == packet("a/1", qos=1)
+    source = Source()
+    agent.path.acknowledge(source, [(5, 1)])
+    assert source.acknowledged == [(5, 1)]
 
 
 def test_frames_stay_within_their_size_and_a_longer_publication_travels_alone():
@@ -254,16 +306,19 @@ def test_a_frame_is_delivered_as_it_came_and_carried_on_under_our_name():
     assert sum(agent.path.delays.counts) == 1
 
 
-def test_packets_with_qos_are_delivered_one_by_one():
+async def test_packets_with_qos_are_delivered_one_by_one_with_a_marker_behind_them():
     agent = Agent({"a/+": to(local=True)})
     body = [packet("a/b", qos=1), packet("a/b", b"", qos=2)]
 
-    agent.read(framed("a/+", body=b"".join(body), publications=2, acknowledged=1))
+    agent.read(framed("a/+", body=b"".join(body), publications=2, flags=CUSTODY_FLAG))
 
-    assert [written for written, _, _ in agent.local.packets] == body
-    for (written, packet_id_at, qos), expected in zip(agent.local.packets, (1, 2), strict=True):
+    *written, (marker, _, marker_qos) = agent.local.packets
+    assert [packet for packet, _, _ in written] == body
+    for (one, packet_id_at, qos), expected in zip(written, (1, 2), strict=True):
         assert qos == expected
-        assert int.from_bytes(written[packet_id_at : packet_id_at + 2], "big") == 5
+        assert int.from_bytes(one[packet_id_at : packet_id_at + 2], "big") == 5
+    assert (parse(marker).topic, parse(marker).retain) == ("$fed/fed/delivered/1", True)
+    assert marker_qos == 1
 
 
 def test_a_second_copy_is_suppressed():
@@ -325,20 +380,20 @@ def test_unknown_filters_are_counted_and_delivered_only_while_interest_is_widene
         packet("$fed/fed/data", b"garbage"),
         packet("$fed/fed/data", b""),
         framed("a/+", body=b"\xe0\x00" + bytes(20)),
-        framed("a/+", body=packet("a/b"), acknowledged=1),
+        framed("a/+", body=packet("a/b"), flags=CUSTODY_FLAG),
         framed("a/+", body=packet("$SYS/broker/load")),
         framed("a/+", body=packet("a/b") + packet("a/b")),
     ],
     ids=["garbage", "empty", "DISCONNECT", "other QoS", "$ topic", "more than it says"],
 )
-def test_what_our_broker_would_not_take_is_dropped_and_counted(payload: bytes):
+async def test_what_our_broker_would_not_take_is_dropped_and_counted(payload: bytes):
     agent = Agent({"a/+": to(local=True)})
 
     agent.read(payload)
 
     assert agent.counters.malformed_frames == 1
     assert not agent.local.runs
-    assert not agent.local.packets
+    assert all("/delivered/" in parse(written).topic for written, _, _ in agent.local.packets)
 
 
 def test_a_closed_connection_to_our_broker_loses_what_arrives_and_says_so():
@@ -433,7 +488,7 @@ def test_a_frame_on_its_way_when_its_link_broke_still_arrives():
     assert agent.counters.delivered_publications == 1
 
 
-def test_rules_of_a_link_thin_the_copy_for_it_and_no_other():
+async def test_rules_of_a_link_thin_the_copy_for_it_and_no_other():
     gates = LinkGates({N2: LinkRules(exports=["a/#"])})
     agent = Agent({"+/x": to(N2, N3)}, gates=gates)
     a, b = packet("a/x"), packet("b/x")
@@ -447,7 +502,7 @@ def test_rules_of_a_link_thin_the_copy_for_it_and_no_other():
     assert gates.withheld_out == 1
 
 
-def test_a_frame_of_which_nothing_may_go_or_come_is_not_sent_or_delivered():
+async def test_a_frame_of_which_nothing_may_go_or_come_is_not_sent_or_delivered():
     rules = LinkRules(imports=["a/x"], exports=["a/x"])
     agent = Agent({"a/+": to(N2, N3, local=True)}, gates=LinkGates({N2: rules}))
     stopped = packet("a/b")
@@ -461,14 +516,15 @@ def test_a_frame_of_which_nothing_may_go_or_come_is_not_sent_or_delivered():
 
 
 @pytest.mark.parametrize("qos", [0, 1])
-def test_what_lands_here_may_be_other_packets_or_none(qos):
+async def test_what_lands_here_may_be_other_packets_or_none(qos):
     arrived, other = packet("a/b", qos=qos), packet("here", qos=qos)
     landing = iter([other + other, b""])
     agent = Agent({"a/b": to(local=True)}, land=lambda run: next(landing))
 
     for seq in (1, 2):
-        agent.read(framed("a/b", body=arrived, seq=seq, acknowledged=bool(qos)))
+        agent.read(framed("a/b", body=arrived, seq=seq, flags=CUSTODY_FLAG if qos else 0))
 
-    landed = agent.local.runs if qos == 0 else [p for p, _, _ in agent.local.packets]
+    published = [written for written, _, _ in agent.local.packets]
+    landed = [p for p in published if "/delivered/" not in parse(p).topic] or agent.local.runs
     assert b"".join(landed) == other + other
     assert agent.counters.delivered_publications == 2

@@ -97,8 +97,13 @@ def test_an_owner_that_acknowledges_itself_still_sees_qos_2_once():
     session = started(acknowledge=False)
     out: Out = []
 
-    assert len(session.admit([publish(1, 2), publish(1, 2), publish(2, 1)], out)) == 2
+    assert len(session.admit([publish(1, 2), publish(2, 1)], out)) == 2
     assert out == []
+    session.acknowledge(1, 2, out)
+    session.acknowledge(2, 1, out)
+    assert session.admit([publish(1, 2)], out) == []
+
+    assert packets(out) == [("PUBREC", 1), ("PUBACK", 2), ("PUBREC", 1)]
 
 
 def test_packets_only_a_client_sends_end_the_connection():

@@ -1,0 +1,86 @@
+"""What we still owe to brokers that are out of reach.
+
+When the only brokers that want a filter are cut off, nobody seems to want it, and we would no
+longer subscribe to it: what is published meanwhile would be lost to them. So a filter that was
+lost, rather than given up, stays wanted for as long as its frames would be kept.
+
+Source: docs/protocol.md section 11.
+"""
+
+from dataclasses import replace
+
+from federator.protocol.effects import FilterRoute
+from federator.protocol.timers import Timers
+from federator.protocol.types import Millis
+
+OWED_MAX = 262_144
+
+
+class Owed:
+    """The filters that are wanted although nobody in reach wants them.
+
+    Args:
+        keep_ms: How long a filter stays owed.
+        filters_max: Filters remembered; more are given up at once.
+
+    Attributes:
+        refused: Filters that found no room.
+    """
+
+    def __init__(self, *, keep_ms: int, filters_max: int = OWED_MAX) -> None:
+        self.keep_ms = keep_ms
+        self._filters_max = filters_max
+        self._until: Timers[str] = Timers()
+        self._routes: dict[str, FilterRoute | None] = {}  # of owed filters, as last told
+        self.refused = 0
+
+    def __len__(self) -> int:
+        """How many filters are owed."""
+        return len(self._routes)
+
+    def __contains__(self, filter: str) -> bool:
+        return filter in self._routes
+
+    def owe(self, filter: str, until_ms: Millis) -> None:
+        """Owe ``filter`` until then: we did so in an earlier life."""
+        self._owe(filter, None, until_ms)
+
+    def on_route(
+        self, filter: str, route: FilterRoute | None, *, lost: bool, now_ms: Millis
+    ) -> FilterRoute | None:
+        """What to do with ``filter``, whose route is now ``route``.
+
+        Args:
+            filter: Any filter.
+            route: As the control plane sees it.
+            lost: Those who wanted it went out of reach; they did not give it up.
+            now_ms: Our monotonic clock.
+        """
+        if lost:
+            self._owe(filter, route, Millis(now_ms + self.keep_ms))
+        elif filter in self._routes:
+            self._routes[filter] = route
+        return self.effective(filter, route)
+
+    def effective(self, filter: str, route: FilterRoute | None) -> FilterRoute | None:
+        """``route``, but wanted when it is owed."""
+        if filter not in self._routes or (route is not None and route.wanted):
+            return route
+        if route is None:
+            return FilterRoute(local=False, wanted=True, next_hops=())
+        return replace(route, wanted=True)
+
+    def next_deadline_ms(self) -> Millis | None:
+        """When ``expire`` has something to say."""
+        return self._until.next_deadline_ms()
+
+    def expire(self, now_ms: Millis) -> list[tuple[str, FilterRoute | None]]:
+        """The filters that are no longer owed, and their routes."""
+        return [(filter, self._routes.pop(filter)) for filter in self._until.pop_due(now_ms)]
+
+    def _owe(self, filter: str, route: FilterRoute | None, until_ms: Millis) -> None:
+        if filter not in self._routes and len(self._routes) >= self._filters_max:
+            self.refused += 1
+            return
+        self._routes[filter] = route
+        self._until.set(filter, until_ms)

@@ -1,0 +1,212 @@
+"""Custody of what our own clients publish with QoS 1 and 2: log it, send it, send it again.
+
+What is in the log is ours, and only then is our broker told so. From there on nothing is hurried:
+a frame that gets lost on the way is asked for, and the log has it.
+
+Source: docs/protocol.md section 11.
+"""
+
+import struct
+import time
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from federator.protocol.custody import ArchivedFrame, Tails, answer
+from federator.protocol.expiry import age_expiry
+from federator.protocol.forwarding import Forwarder, Sends
+from federator.protocol.frames import (
+    CUSTODY_FLAG,
+    KEY_BYTES,
+    LAST_FLAG,
+    REPAIR_FLAG,
+    TAIL_FLAG,
+    VOID_FLAG,
+    Frame,
+)
+from federator.protocol.messages import RepairRequest
+from federator.protocol.publications import RunChecker
+from federator.protocol.types import BrokerId, Epoch, Millis
+from federator.runtime.custody_log import CustodyLog, Record
+from federator.runtime.gathering import Batch
+
+TAIL_CHAINS_MAX = 512  # in one frame
+COMPLAINT_GAP_S = 60.0
+
+SendCopies = Callable[[Frame, Sends, bytes], int]
+SendRepair = Callable[[BrokerId, Frame], bool]
+
+_log = structlog.get_logger()
+
+
+class OriginCustody:
+    """The frames that we are the origin of.
+
+    Args:
+        self_id: Our id.
+        log: Where they are kept.
+        forwarder: Where they go.
+        hop_limit: Links they may travel.
+        keep_ms: How long the heads of their chains are repeated.
+        send: Sends copies to next hops.
+        send_repair: Sends one repair to a neighbour; whether it was taken.
+
+    Attributes:
+        log: Where they are kept.
+        repairs: Frames sent again.
+        failures: Times that the log could not be written.
+    """
+
+    def __init__(
+        self,
+        *,
+        self_id: BrokerId,
+        log: CustodyLog,
+        forwarder: Forwarder,
+        hop_limit: int,
+        keep_ms: int,
+        send: SendCopies,
+        send_repair: SendRepair,
+        wall_clock_us: Callable[[], int],
+    ) -> None:
+        self.log = log
+        self.tails = Tails(keep_ms=keep_ms)
+        self.repairs = 0
+        self.failures = 0
+        self._self_id = self_id
+        self._forwarder = forwarder
+        self._hop_limit = hop_limit
+        self._send = send
+        self._send_repair = send_repair
+        self._wall_clock_us = wall_clock_us
+        self._checker = RunChecker()
+        self._complained_at_s = -COMPLAINT_GAP_S
+
+    def resume(self, now_ms: Millis) -> None:
+        """Repeat the heads of the chains of an earlier life, too."""
+        for key, head in self.log.chains():
+            self.tails.made(key, head, now_ms)
+
+    def take(self, batches: Sequence[Batch], now_ms: Millis) -> bool:
+        """Log what ``batches`` hold and send it; ``False`` when the log cannot be written."""
+        records, time_us = [], self._wall_clock_us()
+        seq = self.log.next_seq
+        made: dict[bytes, int] = {}
+        for batch in batches:
+            keys = batch.route.keys
+            prevs = []
+            for at in range(0, len(keys), KEY_BYTES):
+                key = keys[at : at + KEY_BYTES]
+                prevs.append(made.get(key) or self.log.head(key))
+                made[key] = seq
+            body = b"".join(batch.parts)
+            records.append(Record(seq, time_us, batch.count, keys, tuple(prevs), body))
+            seq += 1
+        try:
+            self.log.append(records)
+        except OSError as error:
+            self.failures += 1
+            self._complain(error)
+            return False
+        for key, head in made.items():
+            self.tails.made(key, head, now_ms)
+        for batch, record in zip(batches, records, strict=True):
+            if batch.route.sends:
+                self._send(self._frame(record), batch.route.sends, record.body)
+        return True
+
+    def send_tails(self, now_ms: Millis, number: Callable[[], tuple[Epoch, int]]) -> None:
+        """Repeat the heads that are due; ``number`` gives the epoch and number of a tail."""
+        due = sorted(self.tails.due(now_ms))
+        body = self.log.epoch.to_bytes(8, "big")
+        for at in range(0, len(due), TAIL_CHAINS_MAX):
+            chains = due[at : at + TAIL_CHAINS_MAX]
+            keys = b"".join(key for key, _ in chains)
+            mask = (1 << len(chains)) - 1
+            me = self._self_id
+            route = self._forwarder.route_frame(keys, mask, sender=me, origin=me)
+            if not route.sends:
+                continue
+            epoch, seq = number()
+            frame = self._label(TAIL_FLAG, epoch, seq, self._wall_clock_us(), 0, keys, body)
+            frame.chain = struct.pack(f">{len(chains)}Q", *(head for _, head in chains))
+            self._send(frame, route.sends, body)
+
+    def on_request(self, request: RepairRequest) -> None:
+        """Send what somebody missed, back along the way the request came."""
+        first, *rest = reversed(request.path)
+        if request.epoch != self.log.epoch:
+            return
+        repairs = answer(self.log, request.chains)
+        for index, repair in enumerate(repairs, 1):
+            flags = CUSTODY_FLAG | REPAIR_FLAG
+            if repair.frame is not None:
+                frame = self._aged(self._frame(repair.frame, flags))
+            else:
+                flags |= VOID_FLAG
+                epoch = Epoch(self.log.epoch)
+                frame = self._label(flags, epoch, repair.through, 0, 0, repair.key, b"")
+                frame.chain = bytes(8)
+            if index == len(repairs):
+                frame.flags |= LAST_FLAG
+            frame.route = tuple(rest)
+            if not self._send_repair(first, frame):
+                return
+            self.repairs += 1
+
+    def _frame(self, kept: ArchivedFrame, flags: int = CUSTODY_FLAG) -> Frame:
+        frame = self._label(
+            flags,
+            Epoch(self.log.epoch),
+            kept.seq,
+            kept.time_us,
+            kept.publications,
+            kept.keys,
+            kept.body,
+        )
+        frame.chain = struct.pack(f">{len(kept.prevs)}Q", *kept.prevs)
+        return frame
+
+    def _aged(self, frame: Frame) -> Frame:
+        """``frame`` without the publications that expired since it was made."""
+        age_s = (self._wall_clock_us() - frame.origin_time_us) // 1_000_000
+        if age_s > 0:
+            run = bytearray(frame.body)
+            places = self._checker.check(
+                bytes(run), acknowledged=True, publications=frame.publications
+            )
+            alive = age_expiry(run, places, age_s=age_s)
+            frame.body = memoryview(b"".join(run[start:end] for start, end, _, _ in alive))
+            frame.publications = len(alive)
+        return frame
+
+    def _label(
+        self,
+        flags: int,
+        epoch: Epoch,
+        seq: int,
+        time_us: int,
+        publications: int,
+        keys: bytes,
+        body: bytes,
+    ) -> Frame:
+        return Frame(
+            flags=flags,
+            hops=0,
+            hop_limit=self._hop_limit,
+            sender=self._self_id,
+            origin=self._self_id,
+            epoch=epoch,
+            seq=seq,
+            origin_time_us=time_us,
+            publications=publications,
+            keys=keys,
+            mask=(1 << len(keys) // KEY_BYTES) - 1,
+            body=memoryview(body),
+        )
+
+    def _complain(self, error: OSError) -> None:
+        now_s = time.monotonic()
+        if now_s - self._complained_at_s >= COMPLAINT_GAP_S:
+            self._complained_at_s = now_s
+            _log.error("custody.log_failed", reason=error.strerror or str(error))

@@ -1,0 +1,385 @@
+"""Origins and receivers through channels that lose, repeat and reorder."""
+
+import itertools
+import random
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from federator.protocol.custody import Chained, Delivery, Owed, Receiver, Tails, answer
+from federator.protocol.effects import FilterRoute
+from federator.protocol.messages import AskedChain
+from federator.protocol.types import BrokerId, Millis
+
+ORIGIN = BrokerId(1)
+EPOCH = 7
+A, B, C = b"aaaaaaaa", b"bbbbbbbb", b"cccccccc"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A frame in the archive."""
+
+    seq: int
+    keys: bytes
+    prevs: tuple[int, ...]
+    time_us: int = 0
+    publications: int = 1
+    body: bytes = b"body"
+
+    @property
+    def links(self) -> dict[bytes, int]:
+        keys = [self.keys[at : at + 8] for at in range(0, len(self.keys), 8)]
+        return dict(zip(keys, self.prevs, strict=True))
+
+
+@dataclass
+class Archive:
+    """What an origin sent, in memory. ``gone``: frames up to here were dropped."""
+
+    frames: list[Kept] = field(default_factory=list)
+    gone: int = 0
+
+    def make(self, keys: tuple[bytes, ...], time_us: int = 100_000_000) -> Kept:
+        prevs = tuple(self.head(key) for key in keys)
+        frame = Kept(len(self.frames) + 1, b"".join(keys), prevs, time_us)
+        self.frames.append(frame)
+        return frame
+
+    def read(self, seq: int) -> Kept | None:
+        return self.frames[seq - 1] if self.gone < seq <= len(self.frames) else None
+
+    def head(self, key: bytes) -> int:
+        return max((f.seq for f in self.frames if key in f.links), default=0)
+
+    def select(self, key: bytes, after: int, *, limit: int) -> list[int]:
+        chain = [f.seq for f in self.frames if key in f.links and f.seq > self.gone]
+        return chain[bisect_right(chain, after) :][:limit]
+
+    def floor(self, key: bytes, after: int) -> int:
+        dropped = [f.seq for f in self.frames if key in f.links and f.seq <= self.gone]
+        return max([after, *dropped])
+
+    def first_since(self, key: bytes, time_us: int) -> int | None:
+        return next(
+            (
+                f.seq
+                for f in self.frames
+                if key in f.links and f.time_us >= time_us and f.seq > self.gone
+            ),
+            None,
+        )
+
+
+class Reader:
+    """A receiver, what it delivered, and how it gets repairs."""
+
+    def __init__(self, archive: Archive, *wanted: bytes, since_us: int = 0, **bounds: int) -> None:
+        self.receiver: Receiver[Kept] = Receiver(**bounds)
+        self.archive = archive
+        self.delivered: list[int] = []
+        self.now_ms = Millis(1_000_000)
+        for key in wanted:
+            self.receiver.want(key, since_us=since_us)
+
+    def take(self, frame: Kept, *, room: bool = True) -> None:
+        links = tuple(Chained(k, p) for k, p in frame.links.items() if self.receiver.wants(k))
+        if links:
+            self._note(
+                self.receiver.arrive(
+                    ORIGIN,
+                    EPOCH,
+                    frame.seq,
+                    links,
+                    frame,
+                    size=len(frame.body),
+                    made_us=frame.time_us,
+                    now_us=10_000_000 + frame.time_us,
+                    now_ms=self.now_ms,
+                    room=room,
+                )
+            )
+
+    def tail(self, *keys: bytes) -> None:
+        heads = [Chained(key, self.archive.head(key)) for key in keys]
+        self.receiver.tail(
+            ORIGIN, EPOCH, heads, made_us=100_000_000, now_us=110_000_000, now_ms=self.now_ms
+        )
+
+    def ask(self, keep: float = 1.0, rng: random.Random | None = None) -> int:
+        """Let time pass until something is asked for, and answer it; how many chains were asked."""
+        due_ms = self.receiver.next_deadline_ms()
+        if due_ms is None:
+            return 0
+        self.now_ms = Millis(max(self.now_ms, due_ms))
+        asked = 0
+        for ask in self.receiver.asks(self.now_ms):
+            asked += len(ask.chains)
+            for repair in answer(self.archive, ask.chains, bytes_max=20, frames_max=8):
+                if rng is not None and rng.random() > keep:
+                    continue
+                if repair.frame is not None:
+                    self.take(self.archive.frames[repair.frame.seq - 1])
+                else:
+                    self._note(
+                        self.receiver.skip(
+                            ORIGIN, EPOCH, repair.key, repair.through, now_ms=self.now_ms
+                        )
+                    )
+            self.receiver.answered(ORIGIN, now_ms=self.now_ms)
+        return asked
+
+    def settle(self) -> None:
+        for _ in range(1_000):
+            if not self.receiver.gaps:
+                return
+            self.ask()
+        raise AssertionError("gaps never close")
+
+    def _note(self, deliveries: list[Delivery[Kept]]) -> None:
+        self.delivered += [delivery.seq for delivery in deliveries]
+
+
+def test_what_comes_in_order_is_delivered_at_once_and_a_copy_is_not() -> None:
+    archive = Archive()
+    reader = Reader(archive, A)
+    for _ in range(3):
+        reader.take(archive.make((A,)))
+    reader.take(archive.frames[1])
+
+    assert reader.delivered == [1, 2, 3]
+    assert reader.receiver.duplicates == 1
+    assert reader.receiver.next_deadline_ms() is None
+
+
+def test_a_lost_frame_is_asked_for_and_what_came_after_it_waits() -> None:
+    archive = Archive()
+    reader = Reader(archive, A)
+    frames = [archive.make((A,)) for _ in range(4)]
+    reader.take(frames[0])
+    reader.take(frames[2])
+    reader.take(frames[3])
+    assert reader.delivered == [1]
+
+    assert reader.ask() == 1
+    assert reader.delivered == [1, 2, 3, 4]
+    assert reader.receiver.gaps == 0
+    assert reader.receiver.held_bytes == 0
+
+
+def test_a_lost_last_frame_shows_with_the_tail() -> None:
+    archive = Archive()
+    reader = Reader(archive, A)
+    frames = [archive.make((A,)) for _ in range(2)]
+    reader.take(frames[0])
+    reader.tail(A)
+
+    reader.settle()
+    assert reader.delivered == [1, 2]
+
+
+def test_other_filters_leave_no_gaps() -> None:
+    archive = Archive()
+    reader = Reader(archive, A)
+    for keys in [(A,), (B,), (A, B), (B,), (A,)]:
+        frame = archive.make(keys)
+        if A in keys:
+            reader.take(frame)
+
+    assert reader.delivered == [1, 3, 5]
+    assert reader.receiver.gaps == 0
+
+
+def test_a_chain_met_in_its_middle_is_asked_for_since_our_clients_came() -> None:
+    archive = Archive()
+    for second in range(20):
+        archive.make((A,), time_us=second * 1_000_000)
+    reader = Reader(archive, A, since_us=14_000_000)  # the last one arrives at 29 s: 15 s before
+    reader.take(archive.frames[19])
+
+    reader.settle()
+    assert reader.delivered == list(range(5, 21))
+
+
+def test_clients_that_just_came_ask_for_nothing_of_the_past() -> None:
+    archive = Archive()
+    for second in range(20):
+        archive.make((A,), time_us=second * 1_000_000)
+    reader = Reader(archive, A, since_us=28_000_000)
+    reader.take(archive.frames[19])
+
+    assert reader.delivered == [20]
+    assert reader.receiver.gaps == 0
+
+
+def test_what_the_origin_dropped_is_given_up_and_counted() -> None:
+    archive = Archive()
+    reader = Reader(archive, A)
+    frames = [archive.make((A,)) for _ in range(10)]
+    reader.take(frames[0])
+    archive.gone = 6
+    reader.take(frames[9])
+
+    reader.settle()
+    assert reader.delivered == [1, 7, 8, 9, 10]
+    assert reader.receiver.voids == 1
+
+
+def test_without_room_at_our_broker_nothing_is_taken_and_all_of_it_comes_later() -> None:
+    archive = Archive()
+    reader = Reader(archive, A)
+    for _ in range(3):
+        reader.take(archive.make((A,)), room=False)
+    assert reader.delivered == []
+
+    reader.settle()
+    assert reader.delivered == [1, 2, 3]
+
+
+def test_a_restart_goes_on_where_the_journal_ends() -> None:
+    archive = Archive()
+    first = Reader(archive, A)
+    for _ in range(3):
+        first.take(archive.make((A,)))
+    second = Reader(archive, A)
+    second.receiver.restore(first.receiver.positions(), {}, now_ms=second.now_ms)
+    for _ in range(2):
+        archive.make((A,))
+    second.take(archive.frames[4])
+
+    second.settle()
+    assert second.delivered == [4, 5]
+
+
+def test_a_new_epoch_begins_anew_and_the_old_one_is_stale() -> None:
+    receiver: Receiver[str] = Receiver()
+    receiver.want(A, since_us=0)
+
+    def arrive(epoch: int, seq: int, prev: int) -> list[str]:
+        links = (Chained(A, prev),)
+        done = receiver.arrive(
+            ORIGIN, epoch, seq, links, "x", size=1, made_us=0, now_us=0, now_ms=Millis(0)
+        )
+        return [delivery.frame for delivery in done]
+
+    assert arrive(1, 1, 0) == ["x"]
+    assert arrive(2, 1, 0) == ["x"]
+    assert arrive(1, 2, 1) == []
+
+
+def test_a_full_house_delivers_what_it_does_not_follow() -> None:
+    archive = Archive()
+    reader = Reader(archive, A, B, chains_max=1)
+    reader.take(archive.make((A,)))
+    archive.make((B,))
+    reader.take(archive.make((B,)))
+
+    assert reader.delivered == [1, 3]
+    assert len(reader.receiver) == 1
+
+
+key_sets = st.sampled_from([(A,), (B,), (C,), (A, B), (B, C), (A, B, C)])
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(key_sets, min_size=1, max_size=60),
+    st.sets(st.sampled_from([A, B, C]), min_size=1),
+    st.integers(0, 2**32),
+    st.floats(0.1, 1.0),
+    st.integers(0, 60),
+)
+def test_every_wanted_frame_comes_once_and_in_order_through_any_channel(
+    made: list[tuple[bytes, ...]], wanted: set[bytes], seed: int, keep: float, held_bytes: int
+) -> None:
+    rng = random.Random(seed)
+    archive = Archive()
+    reader = Reader(archive, *sorted(wanted), held_bytes_max=held_bytes)
+    on_their_way: list[Kept] = []
+    for keys in made:
+        frame = archive.make(keys)
+        on_their_way += [frame] * (0 if rng.random() > keep else rng.choice([1, 1, 2]))
+        if rng.random() < 0.5 and on_their_way:
+            reader.take(on_their_way.pop(rng.randrange(min(3, len(on_their_way)))))
+        if rng.random() < 0.2:
+            reader.ask(keep, rng)
+    for frame in on_their_way:
+        reader.take(frame)
+    reader.tail(*sorted(wanted))
+    reader.settle()
+
+    expected = [f.seq for f in archive.frames if wanted & set(f.links)]
+    for key in wanted:
+        chain = [seq for seq in reader.delivered if key in archive.frames[seq - 1].links]
+        assert chain == sorted(chain)
+    assert sorted(reader.delivered) == expected
+    assert reader.receiver.held_bytes == 0
+
+
+def test_a_filter_given_up_is_forgotten_with_what_waited_for_it() -> None:
+    archive = Archive()
+    reader = Reader(archive, A, B)
+    frames = [archive.make((A,)) for _ in range(3)]
+    reader.take(frames[0])
+    reader.take(frames[2])
+    reader.receiver.unwant(A)
+
+    assert (len(reader.receiver), reader.receiver.held_bytes, reader.receiver.gaps) == (0, 0, 0)
+
+
+def test_answers_take_the_asked_chains_together_and_stop_at_the_bound() -> None:
+    archive = Archive()
+    for keys in [(A,), (B,), (A, B), (C,), (A,)]:
+        archive.make(keys)
+    asked = [AskedChain(A, 0, 0), AskedChain(B, 0, 0)]
+
+    repairs = answer(archive, asked, bytes_max=3 * len(b"body"))
+    assert [repair.frame.seq for repair in repairs if repair.frame] == [1, 2, 3]
+
+
+def test_tails_follow_the_last_frame_ever_more_seldom_until_it_is_old() -> None:
+    tails = Tails(keep_ms=60_000)
+    for now in (0, 50, 90):
+        tails.made(A, 1 + now, Millis(now))
+    times = []
+    while (due_ms := tails.next_deadline_ms()) is not None:
+        if tails.due(due_ms):
+            times.append(due_ms)
+
+    assert times[:4] == [190, 590, 2_190, 8_590]
+    assert all(b - a == 10_000 for a, b in itertools.pairwise(times[4:]))
+    assert times[-1] <= 60_090
+    assert len(tails) == 0
+
+
+def test_a_new_way_repeats_the_tail_at_once() -> None:
+    tails = Tails(keep_ms=60_000)
+    tails.made(A, 1, Millis(0))
+    tails.due(Millis(100))
+    tails.hasten(A, Millis(200))
+    tails.hasten(B, Millis(200))
+
+    assert tails.due(Millis(200)) == [(A, 1)]
+
+
+@pytest.mark.parametrize("route", [None, FilterRoute(local=True, wanted=False, next_hops=())])
+def test_a_filter_that_was_lost_stays_wanted_until_it_is_old(route: FilterRoute | None) -> None:
+    owed = Owed(keep_ms=1_000)
+    effective = owed.on_route("a/b", route, lost=True, now_ms=Millis(0))
+    assert effective is not None
+    assert effective.wanted
+    assert effective.local == (route is not None)
+
+    assert owed.expire(Millis(999)) == []
+    assert owed.expire(Millis(1_000)) == [("a/b", route)]
+    assert owed.effective("a/b", route) == route
+
+
+def test_a_filter_that_was_given_up_is_not_owed() -> None:
+    owed = Owed(keep_ms=1_000)
+
+    assert owed.on_route("a/b", None, lost=False, now_ms=Millis(0)) is None
+    assert len(owed) == 0
