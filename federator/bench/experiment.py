@@ -41,6 +41,7 @@ class Plan:
     Attributes:
         systems: Of ``echo``, ``broker``, ``bridge``, ``federator``.
         hops: For bridges and agents.
+        link_delay_ms: Of every link, each way.
         seconds: Of each measured run.
         warm_up_s: Before it, at saturation; not counted.
         climb_s: Of each run on the ladder.
@@ -53,6 +54,7 @@ class Plan:
     qos: tuple[int, ...] = (0, 1)
     repetitions: int = 3
     payload_bytes: int = 64
+    link_delay_ms: float = 0
     seconds: float = 3.0
     warm_up_s: float = 0.5
     climb_s: float = 0.7
@@ -69,9 +71,11 @@ class Plan:
             made.append(BrokerLine(_made(folder / "broker"), hops=0))
         for hops in self.hops:
             if "bridge" in self.systems:
-                made.append(BrokerLine(_made(folder / f"bridge-{hops}"), hops=hops))
+                place = _made(folder / f"bridge-{hops}")
+                made.append(BrokerLine(place, hops=hops, link_delay_ms=self.link_delay_ms))
             if "federator" in self.systems:
-                made.append(AgentLine(_made(folder / f"federator-{hops}"), hops=hops))
+                place = _made(folder / f"federator-{hops}")
+                made.append(AgentLine(place, hops=hops, link_delay_ms=self.link_delay_ms))
         return made
 
 

@@ -50,9 +50,13 @@ def render(plan: Plan, results: Results, faults: Iterable[str]) -> RenderableTyp
     return Group(*parts)
 
 
+def _links(plan: Plan) -> str:
+    return f", links of {plan.link_delay_ms:g} ms" if plan.link_delay_ms else ""
+
+
 def _throughput(plan: Plan, results: Results, qos: int) -> Table:
     table = _empty(
-        f"Throughput, QoS {qos}, {plan.payload_bytes} B, nothing lost; "
+        f"Throughput, QoS {qos}, {plan.payload_bytes} B, nothing lost{_links(plan)}; "
         f"medians of {plan.repetitions}",
         ("msg/s", "window", "CPU s, brokers", "agents", "per million: brokers", "agents"),
     )
@@ -77,7 +81,8 @@ def _delays(plan: Plan, results: Results, qos: int) -> Table:
     columns: list[str] = []
     for rate in plan.rates:
         columns += [f"{rate:,}/s: p50 us", "p99 us", "CPU s, brokers", "agents"]
-    table = _empty(f"Delay, QoS {qos}, {plan.payload_bytes} B, {plan.seconds:g} s", columns)
+    what = f"Delay, QoS {qos}, {plan.payload_bytes} B, {plan.seconds:g} s{_links(plan)}"
+    table = _empty(what, columns)
     for key in results.subjects():
         if key.qos == qos:
             cells = [key.system, str(key.hops)]

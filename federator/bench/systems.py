@@ -17,6 +17,7 @@ from federator.errors import LinkError
 from federator.grid.agent_process import AgentConfig, AgentProcess
 from federator.grid.broker_process import BrokerProcess
 from federator.grid.children import Helper, python
+from federator.grid.relay_process import RelayProcess
 from federator.protocol.types import BrokerId
 
 STAND_TIMEOUT_S: Final = 60.0
@@ -61,13 +62,44 @@ class System(Protocol):
         """End everything that was started."""
 
 
+class Links:
+    """The links of a line: loopback as it is, or through relays that delay.
+
+    Args:
+        folder: For the relays' log.
+        delay_ms: Each way; 0 for no relay.
+    """
+
+    def __init__(self, folder: Path, *, delay_ms: float) -> None:
+        self._delay_ms = delay_ms
+        self._relays = RelayProcess(folder) if delay_ms else None
+        self._running = False
+
+    async def to(self, broker: BrokerProcess, *, name: str) -> int:
+        """The port by which ``broker`` is reached over the link ``name``."""
+        if self._relays is None:
+            return broker.port
+        if not self._running:
+            await self._relays.start()
+            self._running = True
+        return await self._relays.add(
+            name, host=broker.host, port=broker.port, delay_ms=self._delay_ms
+        )
+
+    async def stop(self) -> None:
+        """End the relays."""
+        if self._relays is not None and self._running:
+            await self._relays.stop()
+
+
 class BrokerLine:
     """Brokers in a row, each with a bridge to the next: none at all when there is one broker."""
 
-    def __init__(self, folder: Path, *, hops: int) -> None:
+    def __init__(self, folder: Path, *, hops: int, link_delay_ms: float = 0) -> None:
         self.name = "bridge" if hops else "broker"
         self.hops = hops
         self._folder = folder
+        self._links = Links(folder, delay_ms=link_delay_ms)
         self._brokers: list[BrokerProcess] = []
 
     async def start(self) -> Ends:
@@ -76,7 +108,8 @@ class BrokerLine:
             bridge: tuple[str, ...] = ()
             if self._brokers:
                 onward = self._brokers[0]
-                values = {"host": onward.host, "port": onward.port}
+                port = await self._links.to(onward, name=f"{number}>{number + 1}")
+                values = {"host": onward.host, "port": port}
                 bridge = tuple(line.format(**values) for line in BRIDGE_LINES)
             broker = BrokerProcess(
                 self._folder / f"broker-{number}", extra_config=bridge, log_topics=False
@@ -99,6 +132,7 @@ class BrokerLine:
     async def stop(self) -> None:
         """End everything that was started."""
         await asyncio.gather(*(broker.stop() for broker in self._brokers))
+        await self._links.stop()
 
 
 class AgentLine:
@@ -106,9 +140,10 @@ class AgentLine:
 
     name = "federator"
 
-    def __init__(self, folder: Path, *, hops: int) -> None:
+    def __init__(self, folder: Path, *, hops: int, link_delay_ms: float = 0) -> None:
         self.hops = hops
         self._folder = folder
+        self._links = Links(folder, delay_ms=link_delay_ms)
         ids = [BrokerId(number) for number in range(1, hops + 2)]
         self._brokers = {i: BrokerProcess(folder / f"broker-{i}") for i in ids}
         self._agents: dict[BrokerId, AgentProcess] = {}
@@ -117,11 +152,15 @@ class AgentLine:
         """Start all processes, the far end first."""
         await asyncio.gather(*(broker.start() for broker in self._brokers.values()))
         for here, broker in self._brokers.items():
-            beside = [i for i in (here - 1, here + 1) if i in self._brokers]
+            urls = {}
+            for there in (BrokerId(here - 1), BrokerId(here + 1)):
+                if there in self._brokers:
+                    port = await self._links.to(self._brokers[there], name=f"{here}>{there}")
+                    urls[there] = f"mqtt://127.0.0.1:{port}"
             config = AgentConfig(
                 id=here,
                 broker_url=broker.url,
-                neighbours={BrokerId(i): self._brokers[BrokerId(i)].url for i in beside},
+                neighbours=urls,
                 federation="bench",
             )
             self._agents[here] = AgentProcess(self._folder / f"agent-{here}", config)
@@ -162,6 +201,7 @@ class AgentLine:
         """End everything that was started."""
         await asyncio.gather(*(agent.stop() for agent in self._agents.values()))
         await asyncio.gather(*(broker.stop() for broker in self._brokers.values()))
+        await self._links.stop()
 
 
 class Echo:

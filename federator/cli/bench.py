@@ -75,6 +75,9 @@ def _names(
 @click.option("--rates", callback=_numbers, metavar="N[,N]", help="For delays. [1000,10000]")
 @click.option("--windows", callback=_numbers, metavar="N[,N]", help="To try. [100,300 ... 8000]")
 @click.option("--seconds", type=click.FloatRange(0.1, 600), help="Of every run. [3]")
+@click.option(
+    "--link-delay-ms", type=click.FloatRange(0, 1000), help="Of every link, each way. [0]"
+)
 @click.option("--payload-bytes", type=click.IntRange(20, 100), help="Of every message. [64]")
 @click.option("--quick", is_flag=True, help="One short repetition: shows that it works.")
 @click.option(

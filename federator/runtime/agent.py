@@ -190,7 +190,7 @@ class Agent:
         """Tell the neighbours, and let that out of the door."""
         self.loops.stop()
         self.data_path.flush()
-        self.data_path.custody.destination.save(self.data_link, leaving=True)
+        self.data_path.custody.destination.save(leaving=True)
         self.handle(LeaveRequested())
         links = [link for n in self.neighbours.all for link in n.links]
         async with asyncio.timeout(LEAVE_SECONDS_MAX):
@@ -256,6 +256,7 @@ class Agent:
             self.local_up = up
             self.handle(LocalBrokerUp() if up else LocalBrokerDown())
             if up:
+                self.data_path.custody.destination.on_local_up(self.data_path.custody.now_ms())
                 self._told_taken_over = False
 
     def local_lost(self, link: MqttLink) -> None:
@@ -316,9 +317,7 @@ class Agent:
 
     def _control_subscriptions(self) -> list[TopicFilter]:
         """The log comes first: it then reports the rest."""
-        marker = TopicFilter(
-            self.data_path.custody.destination.marker_topic, max_qos=QoS.AT_LEAST_ONCE
-        )
+        marker = TopicFilter(self.data_path.custody.destination.marker_topic)
         return [
             *self.discovery.subscriptions(),
             *self.loops.subscriptions(),
@@ -388,6 +387,8 @@ class Agent:
         except ValueError as error:
             _log.warning("neighbour.not_dialled", neighbour=neighbour, reason=str(error))
             return
+        if any(connection.address == each.address for each in self.settings.neighbours):
+            return  # it is tried already, for ever
         self.neighbours.hang_up_dialled(neighbour)
         if not self.neighbours.make_room():
             reason = f"{DIALLED_BACK_MAX} brokers are dialled back already"

@@ -102,6 +102,7 @@ class LiveView:
             "discovery": agent.discovery.snapshot(),
             "rules": self._rules(),
             "loops": self._loops(),
+            "custody": agent.data_path.custody.counts(),
             "counters": self._counters(),
         }
 
@@ -240,6 +241,7 @@ class LiveView:
     def _agent_values(self) -> Mapping[str, int | float]:
         agent, discovery = self._agent, self._agent.discovery.snapshot()
         traffic, data = agent.traffic, agent.data_path.counters
+        custody = agent.data_path.custody.counts()
         links = [link for n in agent.neighbours.all for link in n.links]
         local = (agent.control_link, agent.data_link)
         return {
@@ -263,6 +265,7 @@ class LiveView:
             "publications_in": data.publications_in,
             "publications_out": data.delivered_publications,
             "publications_dropped": data.dropped + data.no_route,
+            "publications_deferred": data.deferred,
             "frames_in": data.frames_in,
             "frames_out": data.frames_out,
             "frame_bytes_in": data.frame_bytes_in,
@@ -283,6 +286,7 @@ class LiveView:
             "frames_malformed": data.malformed_frames,
             "frames_hop_limit": data.hop_limit_exceeded,
             "reconnects": sum(max(0, link.counters.connects - 1) for link in (*links, *local)),
+            **{f"custody_{name}": count for name, count in custody.items()},
         }
 
     def _link_values(self) -> dict[int, Mapping[str, int | float]]:

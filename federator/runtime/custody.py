@@ -150,6 +150,7 @@ class Custody:
             journal=stores.journal,
             marker_topic=f"$fed/{federation}/delivered/{self_id}",
             publish=carrier.deliver,
+            broker=carrier.broker,
             wall_clock_us=wall_clock_us,
         )
         self._carrier = carrier
@@ -163,10 +164,24 @@ class Custody:
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ms: Millis | None = None
 
-    @property
-    def owed(self) -> int:
-        """Filters that stay wanted although nobody in reach wants them."""
-        return len(self._owed)
+    def counts(self) -> dict[str, int]:
+        """What operators see of custody; names as in the table of metrics, after ``custody_``."""
+        log, receiver, origin = self.origin.log, self.destination.receiver, self.origin
+        return {
+            "log_bytes": log.bytes,
+            "log_records": log.records,
+            "dropped_by_age": log.dropped_by_age,
+            "dropped_for_room": log.dropped_for_room,
+            "repairs": origin.repairs,
+            "failures": origin.failures + self.destination.failures,
+            "owed": len(self._owed),
+            "chains": len(receiver),
+            "gaps": receiver.gaps,
+            "held_bytes": receiver.held_bytes,
+            "asked": receiver.asked,
+            "duplicates": receiver.duplicates,
+            "gone": receiver.voids,
+        }
 
     # Filters
 
@@ -275,9 +290,7 @@ class Custody:
 
     def finish(self) -> None:
         """End a read: publish what is due, and wake up when there is something to do."""
-        broker = self._carrier.broker()
-        if broker is not None:
-            self.destination.flush(broker)
+        self.destination.flush()
         self._arm(self.now_ms())
 
     def tend(self) -> list[tuple[str, FilterRoute | None]]:
@@ -285,7 +298,7 @@ class Custody:
         now_ms = self.now_ms()
         self.origin.log.expire()
         self.destination.receiver.expire(now_ms)
-        self.destination.save(self._carrier.broker())
+        self.destination.save()
         ended = self._owed.expire(now_ms)
         for filter, route in ended:
             self._note_owed(filter, 0 if route is not None and route.wanted else None)

@@ -36,7 +36,8 @@ class DataCounters:
         hop_limit_exceeded: Frames that travelled too far to be carried on.
         malformed_frames: Frames that do not decode or that no broker would take.
         frames_of_strangers: Frames whose sender has no link to us; dropped.
-        dropped: Refused by a connection: it is down, or its queue is full.
+        dropped: Refused by a connection: it is down, or its queue is full. Lost.
+        deferred: As ``dropped``, but under custody: whoever misses them asks for them.
         redelivered: Sent again by our broker, and in our log already.
     """
 
@@ -57,6 +58,7 @@ class DataCounters:
     malformed_frames: int = 0
     frames_of_strangers: int = 0
     dropped: int = 0
+    deferred: int = 0
     redelivered: int = 0
 
 

@@ -314,7 +314,7 @@ class DataPath:
             for record in self.custody.origin.log.recent(REDELIVERED_MAX):
                 for publication in packets_of(record.body):
                     if publication.packet_id is not None:
-                        self._redelivered[publication.packet_id] = publication
+                        self._redelivered.setdefault(publication.packet_id, publication)
 
     def on_local_down(self) -> None:
         """It is gone: log what we have, and forget what could not be logged. It comes again."""
@@ -539,7 +539,7 @@ class DataPath:
                 count = frame.publications
             link = self._links.get(hop)
             if link is None:
-                self.counters.dropped += count
+                self._note_unsent(frame)
                 continue
             label = pack_label(frame, hops=hops, sender=self._self_id, mask=mask)
             field = self._topic_field
@@ -549,8 +549,14 @@ class DataPath:
                 self.counters.frames_out += 1
                 self.counters.frame_bytes_out += len(label) + size
             else:
-                self.counters.dropped += count
+                self._note_unsent(frame)
         return sent
+
+    def _note_unsent(self, frame: Frame) -> None:
+        if frame.flags:
+            self.counters.deferred += frame.publications
+        else:
+            self.counters.dropped += frame.publications
 
     def _complain(self, error: DecodeError) -> None:
         """Count a malformed frame; say so at most once per ``COMPLAINT_GAP_S``."""

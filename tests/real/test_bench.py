@@ -91,7 +91,7 @@ async def test_the_verb_measures_bridge_and_agents_and_writes_records(tmp_path):
     file = tmp_path / "bench.json"
     command = (
         "-m federator bench --quick --systems bridge,federator --hops 1 --rates 500 --windows 200 "
-        f"--seconds 0.3 --json {file}"
+        f"--seconds 0.3 --link-delay-ms 5 --json {file}"
     )
 
     process = await asyncio.create_subprocess_exec(
@@ -114,7 +114,7 @@ async def test_the_verb_measures_bridge_and_agents_and_writes_records(tmp_path):
         for system in ("bridge", "federator"):
             assert figures[system, qos, "throughput"]["value"] > 0
             assert figures[system, qos, "throughput"]["unit"] == "msg/s"
-            assert figures[system, qos, "delay_p50_at_500"]["value"] > 0
+            assert figures[system, qos, "delay_p50_at_500"]["value"] >= 5_000
             assert figures[system, qos, "broker_cpu_at_saturation"]["value"] > 0
         assert figures["federator", qos, "agent_cpu_at_saturation"]["value"] > 0
         ours, theirs = (figures[s, qos, "throughput"]["value"] for s in ("federator", "bridge"))

@@ -306,13 +306,13 @@ def test_a_frame_is_delivered_as_it_came_and_carried_on_under_our_name():
     assert sum(agent.path.delays.counts) == 1
 
 
-async def test_packets_with_qos_are_delivered_one_by_one_with_a_marker_behind_them():
+async def test_packets_with_qos_are_delivered_one_by_one_between_two_markers():
     agent = Agent({"a/+": to(local=True)})
     body = [packet("a/b", qos=1), packet("a/b", b"", qos=2)]
 
     agent.read(framed("a/+", body=b"".join(body), publications=2, flags=CUSTODY_FLAG))
 
-    *written, (marker, _, marker_qos) = agent.local.packets
+    _, *written, (marker, _, marker_qos) = agent.local.packets
     assert [packet for packet, _, _ in written] == body
     for (one, packet_id_at, qos), expected in zip(written, (1, 2), strict=True):
         assert qos == expected

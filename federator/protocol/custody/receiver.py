@@ -27,6 +27,10 @@ FIRST_ASK_MS = 20
 FRESH_US = 3_000_000
 """Clients that came so lately ask for nothing of the past: what they miss, nobody promised."""
 
+FORMER_EPOCH_MS = 30_000
+"""An epoch unheard for so long may give way to a smaller one: its origin lost its disk and its
+clock. One that is alive repeats its tails at least every 10 s."""
+
 RETRY_MIN_MS = 250
 RETRY_MAX_MS = 5_000
 CHAINS_PER_ASK_MAX = 64
@@ -349,7 +353,7 @@ class Receiver(Generic[F]):
             known.heard_ms = now_ms
             return known
         if known is not None:
-            if epoch < known.epoch:
+            if epoch < known.epoch and now_ms - known.heard_ms < FORMER_EPOCH_MS:
                 return None
             self._forget(origin, known)
         known = self._origins[origin] = _Origin(epoch, now_ms)

@@ -383,3 +383,18 @@ def test_a_filter_that_was_given_up_is_not_owed() -> None:
 
     assert owed.on_route("a/b", None, lost=False, now_ms=Millis(0)) is None
     assert len(owed) == 0
+
+
+def test_a_smaller_epoch_is_believed_when_the_former_one_is_silent() -> None:
+    receiver = Receiver[str]()
+    receiver.want(A, since_us=0)
+
+    def arrive(epoch: int, seq: int, now_ms: int) -> list[Delivery[str]]:
+        links = (Chained(A, seq - 1),)
+        return receiver.arrive(
+            ORIGIN, epoch, seq, links, "", size=1, made_us=1, now_us=1, now_ms=Millis(now_ms)
+        )
+
+    assert arrive(9, 1, 0)
+    assert not arrive(8, 1, 29_000)
+    assert arrive(8, 1, 31_000)
