@@ -16,6 +16,7 @@ from federator.config.sections import (
     LogSettings,
     MeshSettings,
     RoutingSettings,
+    ShareSettings,
 )
 from federator.config.settings import Settings
 from federator.config.topics import LoopSettings, RenameSettings, RulesSettings
@@ -37,5 +38,6 @@ __all__ = [
     "RoutingSettings",
     "RulesSettings",
     "Settings",
+    "ShareSettings",
     "load",
 ]

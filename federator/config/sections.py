@@ -235,6 +235,41 @@ class DiscoverySettings(Section):
     )
 
 
+class ShareSettings(Section):
+    """Shared subscriptions, ``$share/<group>/<filter>``, with members on several brokers."""
+
+    scope: Literal["federation", "broker"] = Field(
+        default="federation",
+        description='Who shares: "federation" gives each publication to one member of the group '
+        'anywhere, "broker" to one member on each broker.',
+    )
+    stand_ins_max: WholeNumber = Field(
+        default=8,
+        ge=0,
+        le=64,
+        description="Connections by which the agent takes what is published here for members "
+        "elsewhere out of a group: as many as members elsewhere give everybody the same share, 0 "
+        "leaves publications with the members of the broker where they were published.",
+    )
+    bytes_max: WholeNumber = Field(
+        default=67_108_864,
+        ge=65_536,
+        le=2**40,
+        description="Publications on their way to members elsewhere that are kept in memory; "
+        "beyond it they are dropped and counted.",
+    )
+    keep_ms: _Span = Field(
+        default=300_000,
+        description="How long a publication is kept while no broker with members confirms it.",
+    )
+    linger_ms: _Span = Field(
+        default=2_000,
+        description="What a broker confirmed for so long before it was last heard is given to "
+        "other members when it is gone, for it may not have reached its own: more than its "
+        "members need to take what waits for them.",
+    )
+
+
 class HttpSettings(Section):
     """The listener of /metrics, /healthz, /readyz, /status, /routes and /explain."""
 

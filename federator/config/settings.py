@@ -26,12 +26,14 @@ from federator.config.sections import (
     LogSettings,
     MeshSettings,
     RoutingSettings,
+    ShareSettings,
 )
 from federator.config.topics import LoopSettings, RulesSettings, check_conflict
 from federator.protocol.effects import Notice
 from federator.protocol.messages import NEIGHBOURS_MAX
 from federator.protocol.parameters import Parameters
 from federator.protocol.rules import LinkRules
+from federator.protocol.sharing import LedgerParameters
 from federator.protocol.types import BrokerId, Millis
 
 
@@ -55,6 +57,7 @@ class Settings(Section):
     custody: CustodySettings = CustodySettings()
     data: DataSettings = DataSettings()
     discovery: DiscoverySettings = DiscoverySettings()
+    share: ShareSettings = ShareSettings()
     rules: RulesSettings = RulesSettings()
     loops: LoopSettings = LoopSettings()
     http: HttpSettings = HttpSettings()
@@ -163,10 +166,24 @@ class Settings(Section):
             dial_back=links.dial_back,
         )
 
+    def ledger(self) -> LedgerParameters:
+        """The bounds of what is owed to shared groups elsewhere."""
+        share = self.share
+        return LedgerParameters(
+            bytes_max=share.bytes_max,
+            keep_ms=Millis(share.keep_ms),
+            linger_ms=Millis(share.linger_ms),
+        )
+
     @property
     def broker_id(self) -> BrokerId:
         """This broker's id, typed."""
         return BrokerId(self.broker.id)
+
+    @property
+    def groups_span_brokers(self) -> bool:
+        """Whether members here share with members elsewhere. Groups know nothing of renames."""
+        return self.share.scope == "federation" and not self.rules.rename
 
     def link_rules(self) -> tuple[dict[BrokerId, LinkRules], LinkRules]:
         """The rules of links by neighbour, and those of links to any other neighbour."""

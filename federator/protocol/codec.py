@@ -18,6 +18,7 @@ from federator.protocol.messages import (
     RepairRequest,
     Solicit,
 )
+from federator.protocol.sharing.records import is_record
 
 CONTROL_BYTES_MAX = 1_048_576
 
@@ -79,6 +80,8 @@ def _filters_in(message: Message) -> tuple[str, ...]:
 
 
 def _check_filter(kind: str, filter_: str) -> None:
+    if is_record(filter_):
+        return
     try:
         validate_filter(filter_)
     except ValueError as error:

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 from federator.protocol.effects import FilterRoute
-from federator.protocol.filters import Cover, CoverChange, FilterTrie, filter_key
+from federator.protocol.filters import Cover, CoverChange, FilterTrie, may_travel
 from federator.protocol.frames import FRAME_FILTERS_MAX, KEY_BYTES, mask_bytes
 from federator.protocol.renames import Translate, TranslatedFilters
+from federator.protocol.sharing import frame_key
 from federator.protocol.types import BrokerId
 
 TOPIC_CACHE_MAX = 65_536
@@ -105,7 +106,7 @@ class Forwarder:
         *,
         topic_cache_max: int = TOPIC_CACHE_MAX,
         frame_cache_max: int = FRAME_CACHE_MAX,
-        key_of: Callable[[str], int] = filter_key,
+        key_of: Callable[[str], int] = frame_key,
         lets_out: Callable[[str], bool] = lambda topic: True,
         here: Translate | None = None,
     ) -> None:
@@ -120,6 +121,7 @@ class Forwarder:
         self._filters_by_key: dict[bytes, tuple[str, ...]] = {}
         self._trie = FilterTrie()
         self._cover = Cover()
+        self._shared: frozenset[str] = frozenset()
         self._wanted_before: dict[str, bool] = {}  # of filters changed since cover_change
         self._topics: dict[str, tuple[int, TopicRoute | None]] = {}
         self._topic_routes: dict[tuple[bytes, Sends], TopicRoute] = {}
@@ -158,6 +160,7 @@ class Forwarder:
         before = self._routes.get(filter)
         if route == before:
             return others
+        self._wanted_before.setdefault(filter, self._is_wanted(filter))
         if before is None:
             self._trie.add(filter)
             others = self._add_key(filter)
@@ -167,10 +170,19 @@ class Forwarder:
             self._discard_key(filter)
         else:
             self._routes[filter] = route
-        self._wanted_before.setdefault(filter, before is not None and before.wanted)
         self._frames.clear()
         self._forget_topics(filter)
         return others
+
+    def share(self, filters: frozenset[str]) -> None:
+        """Subscribe exactly these besides: shared groups of other brokers want them."""
+        for filter in sorted(filters ^ self._shared):
+            self._wanted_before.setdefault(filter, self._is_wanted(filter))
+        self._shared = filters
+
+    def route_of(self, filter: str) -> FilterRoute | None:
+        """The route of ``filter``, if it has one."""
+        return self._routes.get(filter)
 
     def cover_change(self) -> CoverChange:
         """The subscriptions to alter on our broker since this was last asked."""
@@ -178,8 +190,7 @@ class Forwarder:
         added: list[str] = []
         removed: list[str] = []
         for filter, was_wanted in before.items():
-            route = self._routes.get(filter)
-            wanted = route is not None and route.wanted
+            wanted = self._is_wanted(filter)
             if wanted != was_wanted:
                 (added if wanted else removed).append(filter)
         if self._here is not None:
@@ -251,6 +262,13 @@ class Forwarder:
         else:
             why = "only our own clients want it"
         return Explanation(topic, matched, tuple(hops), why)
+
+    def _is_wanted(self, filter: str) -> bool:
+        """Whether to subscribe ``filter`` on our broker."""
+        if filter in self._shared:
+            return True
+        route = self._routes.get(filter)
+        return route is not None and route.wanted and may_travel(filter)
 
     def _find_route(self, topic: str) -> TopicRoute | None:
         if topic.startswith("$"):

@@ -16,6 +16,12 @@ from federator.errors import DecodeError
 from federator.protocol.frames import Frame
 from federator.protocol.publications import topics_of
 from federator.protocol.rules import LinkRules, Remembered
+from federator.protocol.sharing import (
+    PARCEL_HEADER_BYTES,
+    Confirmation,
+    is_inbox_key,
+    unpack_parcel,
+)
 from federator.protocol.types import BrokerId
 
 _MayCross = Callable[[bytes], bool]
@@ -86,13 +92,20 @@ class LinkGates:
 
 def _sift(frame: Frame, body: memoryview, may_cross: _MayCross) -> Frame | None:
     """``frame`` without publications that may not cross. A body that cannot be read has none."""
+    head = 0
     try:
-        packets = topics_of(body)
+        if is_inbox_key(frame.keys):
+            if isinstance(unpack_parcel(body), Confirmation):
+                return frame
+            head = PARCEL_HEADER_BYTES
+        run = body[head:]
+        packets = topics_of(run)
     except DecodeError:
         return None
-    kept = [body[start:end] for start, end, topic in packets if may_cross(topic)]
+    kept = [run[start:end] for start, end, topic in packets if may_cross(topic)]
     if len(kept) == len(packets):
         return frame
     if not kept and not frame.flags:
         return None
-    return msgspec.structs.replace(frame, publications=len(kept), body=memoryview(b"".join(kept)))
+    sifted = memoryview(b"".join((body[:head], *kept)))
+    return msgspec.structs.replace(frame, publications=len(kept), body=sifted)

@@ -17,6 +17,7 @@ from federator.config import Connection, Settings
 from federator.protocol import effects as e
 from federator.protocol.border import Border
 from federator.protocol.codec import encode, kind_of
+from federator.protocol.discovery import MembersChanged
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.events import (
     DeadlineReached,
@@ -48,6 +49,7 @@ from federator.runtime.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, N
 from federator.runtime.priority_file import PriorityFile
 from federator.runtime.renaming import Renaming
 from federator.runtime.rivals import Rivals
+from federator.runtime.sharing import Sharing
 from federator.runtime.state_dir import StateDir
 
 CONTROL_SESSION_EXPIRY_S = 60
@@ -118,6 +120,7 @@ class Agent:
             own_id=self._client_id("ctl"),
             state_dir=state.path,
             interest_changed=self._interest_changed,
+            members_changed=self._members_changed if settings.groups_span_brokers else None,
             own_filters=self._own_filters,
         )
         self.neighbours = NeighbourLinks(tasks, will_for=self._will, tell=self.handle)
@@ -129,6 +132,18 @@ class Agent:
         self.loops = LoopWatch(settings.loops, data_topic=topic, pass_on=self._enter)
         self.renaming = Renaming(renames, topic) if renames else None
         self.cover = CoverSubscriber(self.data_link, settings.federation)
+        self.sharing = Sharing(
+            self_id=settings.broker_id,
+            epoch=self.epoch,
+            data_path=self.data_path,
+            data_link=self.data_link,
+            make_link=self._stand_in,
+            announce=lambda added, removed: self.handle(LocalFiltersChanged(added, removed)),
+            announces=lambda filter_: bool(self.border.asked_for(filter_)),
+            lets_out=self.border.lets_out,
+            parameters=settings.ledger(),
+            stand_ins_max=settings.share.stand_ins_max,
+        )
         self.local_up = False
         self._told_taken_over = False
         self._rivals = Rivals([self._client_id("ctl"), self._client_id("data")])
@@ -205,6 +220,7 @@ class Agent:
         for effect in self.node.handle(event, now_ms=now_ms):
             routes_changed |= isinstance(effect, e.SetRoute)
             self._perform(effect)
+        self.sharing.on_routes_set()
         if routes_changed:
             self.cover.change(self.forwarder.cover_change())
         self._arm(now_ms)
@@ -217,6 +233,8 @@ class Agent:
                     self.traffic.send(link, message)
             case e.SetRoute(filter_, route, lost):
                 self.data_path.set_route(filter_, route, lost=lost)
+                if filter_.startswith("$"):
+                    self.sharing.on_route(filter_, route)
             case e.ReachNeighbour(neighbour, conn):
                 link = self.neighbours.data_of(conn) if conn is not None else None
                 self.data_path.reach(neighbour, link)
@@ -228,6 +246,7 @@ class Agent:
                 self.epoch = Epoch(epoch)
                 self._state.save_epoch(self.epoch)
                 self.data_path.renew_epoch(self.epoch)
+                self.sharing.renew_epoch(self.epoch)
             case e.Notice(name, level, details):
                 getattr(_log, level)(name, **details)
             case _:
@@ -311,7 +330,12 @@ class Agent:
 
     def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
         self.forwarder.widened = self.discovery.widened
-        self.handle(LocalFiltersChanged(*self.border.change(added, removed)))
+        added, removed = self.border.change(added, removed)
+        self.handle(LocalFiltersChanged(added, removed))
+        self.sharing.on_interest(added, removed)
+
+    def _members_changed(self, changed: MembersChanged) -> None:
+        self.sharing.on_members(changed.members, watched=changed.watched)
 
     # -- connections ------------------------------------------------------------------------------
 
@@ -330,6 +354,7 @@ class Agent:
         return {
             self._client_id("ctl"): [f.pattern for f in self._control_subscriptions()],
             self._client_id("data"): self.data_link.wanted_filters,
+            **self.sharing.stand_in_filters,
         }
 
     def _client_id(self, role: str) -> str:
@@ -361,6 +386,18 @@ class Agent:
             reconnect_max_ms=self.settings.links.reconnect_max_ms,
             send_queue_bytes_max=self.settings.links.send_queue_bytes_max,
         )
+
+    def _stand_in(self, number: int, handler: LinkHandler) -> MqttLink:
+        """A connection that is in shared groups only while it lives, and gives back nothing."""
+        link = MqttLink(
+            _endpoint(self.settings.broker),
+            handler,
+            client_id=self._client_id(f"share-{number}"),
+            reconnect_min_ms=self.settings.links.reconnect_min_ms,
+            reconnect_max_ms=self.settings.links.reconnect_max_ms,
+        )
+        self._tasks.create_task(link.run(), name=f"stand-in {number}")
+        return link
 
     def _dial(self, neighbour: NeighbourLink, connection: Connection) -> None:
         links = self.settings.links

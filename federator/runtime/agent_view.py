@@ -102,6 +102,7 @@ class LiveView:
             "discovery": agent.discovery.snapshot(),
             "rules": self._rules(),
             "loops": self._loops(),
+            "share": {"scope": agent.settings.share.scope, **agent.sharing.snapshot()},
             "custody": agent.data_path.custody.counts(),
             "counters": self._counters(),
         }

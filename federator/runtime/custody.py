@@ -19,11 +19,11 @@ import structlog
 
 from federator.protocol.custody import Owed, Receiver
 from federator.protocol.effects import FilterRoute
-from federator.protocol.filters import filter_key
 from federator.protocol.forwarding import Forwarder, FrameRoute, Sends
 from federator.protocol.frames import KEY_BYTES, LAST_FLAG, TAIL_FLAG, VOID_FLAG, Frame
 from federator.protocol.messages import REPAIR_PATH_MAX, RepairRequest
 from federator.protocol.repeats import Repeats
+from federator.protocol.sharing import frame_key
 from federator.protocol.timers import earliest
 from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.custody_destination import DestinationCustody, MarkedBroker
@@ -158,6 +158,7 @@ class Custody:
         self._forwarder = forwarder
         self._owed = Owed(keep_ms=keep_ms)
         self._owed_file = stores.owed
+        self._shared: frozenset[str] = frozenset()
         self._wall_clock_us = wall_clock_us
         self._toward: OrderedDict[BrokerId, BrokerId] = OrderedDict()
         self._complaints: Repeats[str] = Repeats(gap_ms=Millis(60_000), keys_max=1)
@@ -204,7 +205,7 @@ class Custody:
     def on_route(self, filter: str, route: FilterRoute | None, *, lost: bool) -> FilterRoute | None:
         """What the data plane is to do with ``filter``."""
         now_ms = self.now_ms()
-        key = filter_key(filter).to_bytes(KEY_BYTES, "big")
+        key = frame_key(filter).to_bytes(KEY_BYTES, "big")
         local = route is not None and route.local
         if local != self.destination.receiver.wants(key):
             if local:
@@ -216,12 +217,25 @@ class Custody:
             self.origin.tails.hasten(key, now_ms)
             self._arm(now_ms)
         if effective is None or not effective.wanted:
-            self._note_owed(filter, None)
+            self._note_owed(filter, 0 if filter in self._shared else None)
         elif lost:
             self._note_owed(filter, self._wall_clock_us() + self._owed.keep_ms * 1_000)
         elif filter not in self._owed:
             self._note_owed(filter, 0)
         return effective
+
+    def share(self, filters: frozenset[str]) -> None:
+        """These are subscribed besides, for groups: write down that they are, or no more."""
+        before, self._shared = self._shared, filters
+        for filter in sorted(filters - before):
+            self._note_owed(filter, 0)
+        for filter in sorted(before - filters):
+            if not self._is_wanted(filter):
+                self._note_owed(filter, None)
+
+    def _is_wanted(self, filter: str) -> bool:
+        route = self._forwarder.route_of(filter)
+        return route is not None and route.wanted
 
     def _note_owed(self, filter: str, until_us: int | None) -> None:
         """Write down until when ``filter`` is owed; 0: it is wanted now; ``None``: no more."""
@@ -301,7 +315,8 @@ class Custody:
         self.destination.save()
         ended = self._owed.expire(now_ms)
         for filter, route in ended:
-            self._note_owed(filter, 0 if route is not None and route.wanted else None)
+            wanted = filter in self._shared or (route is not None and route.wanted)
+            self._note_owed(filter, 0 if wanted else None)
         return ended
 
     def now_ms(self) -> Millis:

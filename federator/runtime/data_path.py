@@ -20,7 +20,7 @@ from mqtt5 import PublishPacket
 from federator.errors import DecodeError
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.effects import FilterRoute
-from federator.protocol.forwarding import Forwarder, Sends, TopicRoute
+from federator.protocol.forwarding import Forwarder, FrameRoute, Sends, TopicRoute
 from federator.protocol.frames import (
     CUSTODY_FLAG,
     REPAIR_FLAG,
@@ -32,11 +32,12 @@ from federator.protocol.frames import (
 )
 from federator.protocol.link_gates import LinkGates
 from federator.protocol.publications import RunChecker, topics_of, variable_byte_integer
+from federator.protocol.sharing import inbox_key, is_inbox_key
 from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.custody import REPAIR_BACKLOG_BYTES_MAX, Custody, CustodyStores
 from federator.runtime.data_counters import DataCounters, Delays
 from federator.runtime.gathering import GAP_S, Batch, OpenBatches, Pace, RouteBatches
-from federator.runtime.mqtt_wire import packets_of
+from federator.runtime.mqtt_wire import Inbound, packets_of
 
 FRAME_BYTES_MAX = 262_144
 HOP_LIMIT = 64
@@ -89,6 +90,16 @@ class AcknowledgingLink(Protocol):
         """Acknowledge publications, as (packet id, QoS)."""
 
 
+class Shared(Protocol):
+    """Who cares for shared groups that span brokers."""
+
+    def on_publishes(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
+        """Publications of our clients, frames among them."""
+
+    def on_parcel(self, frame: Frame) -> None:
+        """The first copy of a frame for our inbox."""
+
+
 class DataPath:
     """The data plane of one agent.
 
@@ -108,6 +119,7 @@ class DataPath:
     Attributes:
         local: The data connection to our own broker, which is also where ``on_publishes`` comes
             from. ``None`` until the application has made it.
+        shared: Sees what our clients publish, and gets the frames for our inbox, if anybody does.
     """
 
     def __init__(
@@ -128,11 +140,13 @@ class DataPath:
         if not 1 <= hop_limit <= 255:
             raise ValueError(f"hop_limit must be 1 to 255, got {hop_limit}")
         self.local: DataLink | None = None
+        self.shared: Shared | None = None
         self.forwarder = forwarder
         self.counters = DataCounters()
         self.delays = Delays()
         self.data_topic = f"$fed/{federation}/data"
         self._self_id = self_id
+        self._inbox_key = inbox_key(self_id)
         self._seq = 0
         self._own = Frame(  # filled in again for each frame we make
             flags=0,
@@ -208,7 +222,8 @@ class DataPath:
 
     def set_route(self, filter: str, route: FilterRoute | None, *, lost: bool = False) -> None:
         """Replace the route of ``filter``; ``None`` forgets it. ``lost``: see ``SetRoute``."""
-        route = self.custody.on_route(filter, route, lost=lost)
+        if not filter.startswith("$"):  # others are between agents: see protocol.sharing
+            route = self.custody.on_route(filter, route, lost=lost)
         for other in self.forwarder.set_route(filter, route):
             _log.warning("filter.key_collision", filter=filter, other=other)
 
@@ -216,6 +231,11 @@ class DataPath:
         """Number the frames of a new epoch from 1."""
         self._own.epoch = epoch
         self._seq = 0
+
+    def share(self, filters: frozenset[str]) -> None:
+        """Shared groups of other brokers want exactly these of our clients' publications."""
+        self.forwarder.share(filters)
+        self.custody.share(filters)
 
     def on_publishes(
         self, link: object, chunk: memoryview, publishes: Sequence[tuple[PublishPacket, int, int]]
@@ -227,6 +247,8 @@ class DataPath:
             chunk: What was read. Not kept.
             publishes: The packets, and where each stands in ``chunk``.
         """
+        if self.shared is not None:
+            self.shared.on_publishes(chunk, publishes)
         data_topic = self.data_topic
         if len(publishes) == 1 and not self._open.filled:
             packet, start, end = publishes[0]
@@ -356,6 +378,29 @@ class DataPath:
 
     # Our clients' publications
 
+    def send_to(
+        self, broker: BrokerId, parts: Sequence[bytes | memoryview], size: int, count: int
+    ) -> bool:
+        """Send a frame to the inbox of one broker, once; whether there is a way.
+
+        Args:
+            broker: Whose inbox.
+            parts: The body,
+            size: of so many bytes,
+            count: with so many publications.
+        """
+        frame = self._own
+        keys = inbox_key(broker)
+        route = self.forwarder.route_frame(keys, 1, sender=self._self_id, origin=self._self_id)
+        if not route.sends:
+            return False
+        self._seq += 1
+        frame.seq = self._seq
+        frame.origin_time_us = self._wall_clock_us()
+        frame.publications = count
+        frame.keys = keys
+        return self._send(frame, 0, route.sends, parts, size) > 0
+
     def _on_publication(self, topic: str, packet: memoryview) -> None:
         """Take one of QoS 0 that came alone and finds no batch open: the way of the least delay.
 
@@ -478,12 +523,11 @@ class DataPath:
             return
         route = self.forwarder.route_frame(frame.keys, new, sender=frame.sender, origin=origin)
         counters.unknown_filters += route.unknown
-        if frame.flags:
-            self.custody.on_frame(frame, route, first=first)
-            self._unfinished = True
-        counted = frame.flags and (route.local or frame.flags & TAIL_FLAG)
-        if first and route.deliver and not counted:
-            self.deliver(frame)
+        if is_inbox_key(frame.keys):
+            if first and self.shared is not None and frame.keys == self._inbox_key:
+                self.shared.on_parcel(frame)
+        else:
+            self._keep_or_deliver(frame, route, first=first)
         if not route.sends:
             return
         if frame.hops + 1 >= frame.hop_limit:
@@ -492,6 +536,15 @@ class DataPath:
         counters.relayed += self._send(
             frame, frame.hops + 1, route.sends, [frame.body], len(frame.body)
         )
+
+    def _keep_or_deliver(self, frame: Frame, route: FrameRoute, *, first: bool) -> None:
+        """Let custody see the frame; publish it here when custody does not."""
+        if frame.flags:
+            self.custody.on_frame(frame, route, first=first)
+            self._unfinished = True
+        counted = frame.flags and (route.local or frame.flags & TAIL_FLAG)
+        if first and route.deliver and not counted:
+            self.deliver(frame)
 
     def _suppress(self, frame: Frame) -> None:
         self.counters.duplicate_frames += 1

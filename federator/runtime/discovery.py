@@ -37,6 +37,7 @@ VERSION_CHARS_MAX = 80
 _log = structlog.get_logger()
 
 InterestChanged = Callable[[frozenset[str], frozenset[str]], None]
+MembersChanged = Callable[[pure.MembersChanged], None]
 OwnFilters = Callable[[], Mapping[str, Iterable[str]]]
 
 
@@ -57,6 +58,8 @@ class Discovery:
         own_id: Client id of the control connection.
         state_dir: Where the table is kept.
         interest_changed: Called with the filters added and removed.
+        members_changed: Called when groups gained or lost members, when groups span brokers;
+            without it, shared filters are wanted as others are.
         own_filters: What each of our own connections to this broker subscribes, by client id. Asked
             whenever the control connection comes up: their log lines may have passed unheard.
     """
@@ -69,6 +72,7 @@ class Discovery:
         own_id: str,
         state_dir: Path,
         interest_changed: InterestChanged,
+        members_changed: MembersChanged | None = None,
         own_filters: OwnFilters = dict,
     ) -> None:
         self._settings = settings
@@ -77,6 +81,7 @@ class Discovery:
         self._probes = (probe, f"$share/federator/{probe}")
         self._path = state_dir / FILE_NAME
         self._interest_changed = interest_changed
+        self._members_changed = members_changed
         self._own_filters = own_filters
         self._pure = pure.Discovery(
             own_id=own_id,
@@ -84,6 +89,7 @@ class Discovery:
                 log_topics=settings.log_topics,
                 filters=settings.filters,
                 match_all=settings.match_all,
+                groups_span_brokers=members_changed is not None,
                 widen=settings.widen,
                 registration_ttl_ms=Millis(settings.registration_ttl_ms),
                 unlogged_subscriptions=settings.unlogged_subscriptions,
@@ -210,6 +216,9 @@ class Discovery:
             match effect:
                 case pure.InterestChanged(added, removed):
                     self._interest_changed(added, removed)
+                case pure.MembersChanged():
+                    assert self._members_changed is not None, "groups span brokers"
+                    self._members_changed(effect)
                 case pure.ProbeCounts(subscribe):
                     self._probe(subscribe)
                 case Notice(name, level, details):

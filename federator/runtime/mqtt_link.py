@@ -236,6 +236,16 @@ class MqttLink:
         return self._session.window.in_flight + self._session.window.waiting
 
     @property
+    def offered(self) -> int:
+        """Position of the last QoS 1 or 2 message taken."""
+        return self._session.window.offered
+
+    @property
+    def settled_through(self) -> int:
+        """The broker acknowledged every QoS 1 and 2 message up to this position."""
+        return self._session.window.settled_through
+
+    @property
     def room(self) -> bool:
         """Whether half of what may be kept for the broker is still free."""
         return 2 * self._session.window.bytes < self._send_queue_bytes_max

@@ -60,6 +60,7 @@ class _Outgoing:
     packet: bytearray
     id_at: int
     qos: int
+    position: int
     released: bool = False  # PUBREC came, PUBREL went out
 
 
@@ -79,6 +80,7 @@ class OutboundWindow:
         self._limit = 0  # Receive Maximum; 0 while there is no connection
         self._packet_bytes_max = 0
         self._qos_max = 2
+        self.offered = 0  # messages taken so far: the last one's position
         self.bytes = 0
         self.rejected = 0  # by the broker, with an error code
         self.oversized = 0  # dropped: longer than the broker takes
@@ -94,12 +96,23 @@ class OutboundWindow:
         """Messages that wait for room in the window."""
         return len(self._waiting)
 
+    @property
+    def settled_through(self) -> int:
+        """The broker has, or never will have, every message up to this position."""
+        oldest = self.offered + 1
+        if self._waiting:
+            oldest = self._waiting[0].position
+        if self._in_flight:
+            oldest = min(oldest, next(iter(self._in_flight.values())).position)
+        return oldest - 1
+
     def offer(self, packet: bytearray, id_at: int, qos: int, out: Out) -> bool:
         """Take charge of ``packet``, send it when there is room; ``False`` when refused."""
         if self.bytes + len(packet) > self._bytes_max:
             return False
         self.bytes += len(packet)
-        self._waiting.append(_Outgoing(packet, id_at, qos))
+        self.offered += 1
+        self._waiting.append(_Outgoing(packet, id_at, qos, self.offered))
         self._fill(out)
         return True
 

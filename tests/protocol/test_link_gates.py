@@ -3,6 +3,7 @@ from mqtt5 import PublishPacket, QoS
 from federator.protocol.frames import CUSTODY_FLAG, TAIL_FLAG, Frame, pack, unpack
 from federator.protocol.link_gates import LinkGates
 from federator.protocol.rules import LinkRules
+from federator.protocol.sharing import Confirmation, inbox_key, pack_confirmation, pack_parcel
 from federator.protocol.types import BrokerId, Epoch
 
 GUARDED, OTHER = BrokerId(2), BrokerId(3)
@@ -114,3 +115,18 @@ def test_a_tail_has_no_publications_and_crosses_as_it_is():
 
     assert guard.incoming(tail) is tail
     assert guard.outgoing(GUARDED, tail, [tail.body]) is tail
+
+
+def test_parcels_for_shared_groups_obey_rules_and_confirmations_pass():
+    guard = gates()
+    stops, passes = packet("secret", qos=1), packet("out/a", qos=1)
+    parcel = frame(pack_parcel(Epoch(1), 7) + stops, passes)
+    confirmation = frame(pack_confirmation(Confirmation(Epoch(1), ((1, 9),))))
+    parcel.keys = confirmation.keys = inbox_key(BrokerId(5))
+
+    crossed = guard.outgoing(GUARDED, parcel, [parcel.body])
+
+    assert crossed is not None
+    assert bytes(crossed.body) == pack_parcel(Epoch(1), 7) + passes
+    assert crossed.publications == 1
+    assert guard.outgoing(GUARDED, confirmation, [confirmation.body]) is confirmation

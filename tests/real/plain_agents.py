@@ -25,6 +25,7 @@ class PlainConfig:
     broker: dict[str, object] = field(default_factory=dict)
     links: dict[str, object] = field(default_factory=dict)
     more: str = ""  # TOML of further sections
+    share: dict[str, object] = field(default_factory=dict)
 
     def toml(self, state_dir):
         def keys(section):
@@ -36,7 +37,8 @@ class PlainConfig:
             url, id_ = neighbour if isinstance(neighbour, tuple) else (neighbour, None)
             lines += ["[[neighbours]]", f"url = {json.dumps(url)}"]
             lines += [f"id = {id_}"] if id_ is not None else []
-        lines += ["[links]", *keys(self.links), "[http]", "port = 0", "[log]", 'format = "json"']
+        lines += ["[links]", *keys(self.links), "[share]", *keys(self.share)]
+        lines += ["[http]", "port = 0", "[log]", 'format = "json"']
         return "\n".join([*lines, self.more, ""])
 
 

@@ -8,7 +8,7 @@ from federator.protocol.discovery.discovery import (
     DiscoveryParameters,
     DiscoverySnapshot,
 )
-from federator.protocol.discovery.interest import InterestChanged
+from federator.protocol.discovery.interest import InterestChanged, MembersChanged
 from federator.protocol.discovery.log_lines import LOG_TOPICS
 from federator.protocol.discovery.reconciliation import ProbeCounts
 from federator.protocol.discovery.records import DiscoveryRecord, decode_record, encode_record
@@ -23,6 +23,7 @@ __all__ = [
     "DiscoveryRecord",
     "DiscoverySnapshot",
     "InterestChanged",
+    "MembersChanged",
     "ProbeCounts",
     "decode_record",
     "encode_record",

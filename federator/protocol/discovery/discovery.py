@@ -16,7 +16,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from federator.errors import DecodeError
-from federator.protocol.discovery.interest import MATCH_ALL, Interest, InterestChanged
+from federator.protocol.discovery.interest import (
+    MATCH_ALL,
+    Interest,
+    InterestChanged,
+    MembersChanged,
+)
 from federator.protocol.discovery.log_events import (
     Ambiguous,
     ClientConnected,
@@ -65,7 +70,7 @@ LOG_LINES_KEPT_MS = Millis(18_000)
 _NUMBER = re.compile(rb"\d{1,15}(?= seconds\Z|\Z)")
 _LINE_CHARS_MAX = 200
 
-DiscoveryEffect = InterestChanged | ProbeCounts | Notice
+DiscoveryEffect = InterestChanged | MembersChanged | ProbeCounts | Notice
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,7 @@ class DiscoveryParameters:
             nothing is ever widened.
         filters: Always wanted, by configuration.
         match_all: Whether ``#`` and ``+/#`` of clients stay local or travel.
+        groups_span_brokers: Count members of shared groups apart, instead of wanting their filters.
         widen: Want ``#`` while the table cannot be trusted; otherwise only say so.
         unlogged_subscriptions: Held by bridges that are configured in the broker itself, which
             counts but never logs them.
@@ -96,6 +102,7 @@ class DiscoveryParameters:
     log_topics: bool = True
     filters: tuple[str, ...] = ()
     match_all: Literal["local", "federate"] = "local"
+    groups_span_brokers: bool = False
     widen: bool = True
     unlogged_subscriptions: int = 0
     filters_max: int = 1_000_000
@@ -181,7 +188,10 @@ class Discovery:
         assert own_id.startswith(OWN_PREFIX), f"our client ids begin with {OWN_PREFIX}"
         self._own_id = own_id
         self._parameters = parameters
-        self._interest = Interest(federate_match_all=parameters.match_all == "federate")
+        self._interest = Interest(
+            federate_match_all=parameters.match_all == "federate",
+            groups_span_brokers=parameters.groups_span_brokers,
+        )
         self._table = SubscriptionTable(
             self._interest,
             filters_max=parameters.filters_max,
@@ -492,6 +502,8 @@ class Discovery:
             effects += self._notices.limit(notice, now_ms=now_ms)
         if changed := self._interest.take():
             effects.append(changed)
+        if members := self._interest.take_members():
+            effects.append(members)
         return effects
 
     def _tell_verdict(self, verdict: Verdict) -> None:

@@ -7,13 +7,17 @@ came and went in between does not show.
 ``#`` and ``+/#`` from clients are kept local by default: somebody who opens an MQTT explorer must
 not pull the whole federation onto a gateway.
 
+``$share/<group>/<filter>`` is interest in ``<filter>`` when each broker's group is served for
+itself. When groups span brokers, members are counted instead: what they get is not for every
+broker (``protocol.sharing``).
+
 Source: docs/protocol.md section 9; design section 4.
 """
 
 from collections import Counter
 from dataclasses import dataclass
 
-from federator.protocol.filters import is_match_all, may_travel, without_share
+from federator.protocol.filters import is_match_all, may_travel, share_of, without_share
 
 MATCH_ALL = "#"
 
@@ -26,15 +30,35 @@ class InterestChanged:
     removed: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class MembersChanged:
+    """Groups gained or lost members, or somebody began or ceased to see everything.
+
+    Attributes:
+        members: How many members groups, as (group, filter), have now; 0 when the last one left.
+        watched: Some client subscribes to everything here, unknown to the federation.
+    """
+
+    members: dict[tuple[str, str], int]
+    watched: bool = False
+
+
 class Interest:
     """Filters wanted from the federation.
 
     Args:
         federate_match_all: Let ``#`` and ``+/#`` from clients travel too.
+        groups_span_brokers: Count the members of shared groups apart.
     """
 
-    def __init__(self, *, federate_match_all: bool = False) -> None:
+    def __init__(
+        self, *, federate_match_all: bool = False, groups_span_brokers: bool = False
+    ) -> None:
         self._federate_match_all = federate_match_all
+        self._groups_span_brokers = groups_span_brokers
+        self._members: Counter[tuple[str, str]] = Counter()
+        self._members_before: dict[tuple[str, str], int] = {}
+        self._watched_before = False
         self._held: Counter[str] = Counter()
         self._kept_local: Counter[str] = Counter()
         self._wanted_before: dict[str, bool] = {}
@@ -64,6 +88,8 @@ class Interest:
         if self._stays_local(plain, by_client):
             self._kept_local[plain] += 1
             return
+        if self._count_member(filter, 1):
+            return
         self._wanted_before.setdefault(plain, plain in self._held)
         self._held[plain] += 1
 
@@ -73,6 +99,8 @@ class Interest:
         if not may_travel(plain):
             return
         local = self._stays_local(plain, by_client)
+        if not local and self._count_member(filter, -1):
+            return
         counts = self._kept_local if local else self._held
         assert counts[plain] > 0, f"released more often than held: {plain!r}"
         if not local:
@@ -87,6 +115,32 @@ class Interest:
         added = frozenset(f for f, before in touched.items() if not before and f in self._held)
         removed = frozenset(f for f, before in touched.items() if before and f not in self._held)
         return InterestChanged(added, removed) if added or removed else None
+
+    def take_members(self) -> MembersChanged | None:
+        """What changed about groups since the last call, or ``None`` when nothing did."""
+        touched, self._members_before = self._members_before, {}
+        changed = {
+            key: self._members[key]
+            for key, before in sorted(touched.items())
+            if self._members[key] != before
+        }
+        watched = self._groups_span_brokers and bool(self._kept_local)
+        if not changed and watched == self._watched_before:
+            return None
+        self._watched_before = watched
+        return MembersChanged(changed, watched)
+
+    def _count_member(self, filter: str, change: int) -> bool:
+        """Whether ``filter`` is a membership that is counted apart; it was counted then."""
+        key = share_of(filter) if self._groups_span_brokers else None
+        if key is None:
+            return False
+        self._members_before.setdefault(key, self._members[key])
+        self._members[key] += change
+        assert self._members[key] >= 0, f"released more often than held: {filter!r}"
+        if not self._members[key]:
+            del self._members[key]
+        return True
 
     def _stays_local(self, plain: str, by_client: bool) -> bool:
         return by_client and not self._federate_match_all and is_match_all(plain)

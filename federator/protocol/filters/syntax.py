@@ -75,6 +75,14 @@ def without_share(filter: str) -> str:
     return filter
 
 
+def share_of(filter: str) -> tuple[str, str] | None:
+    """Return group and filter of ``$share/<group>/<filter>``; ``None`` of any other."""
+    if filter.startswith(SHARE):
+        group, slash, path = filter[len(SHARE) :].partition("/")
+        return (group, path) if slash else None
+    return None
+
+
 def may_travel(filter: str) -> bool:
     """Tell whether interest in ``filter`` may leave this broker.
 

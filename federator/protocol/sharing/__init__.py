@@ -1,0 +1,62 @@
+"""Shared subscriptions across brokers: each publication to one member of a group, anywhere.
+
+Every broker with members of a group announces how many; each broker that takes a publication from
+a client knows from that who must get it, and sends it to **one** broker with members, as a parcel
+that is kept until that broker has it. docs/protocol.md section 12.
+"""
+
+from federator.protocol.sharing.arrivals import Arrivals
+from federator.protocol.sharing.assignment import Assignment, Pick, TopicShare
+from federator.protocol.sharing.ledger import Ledger, LedgerParameters, Lost, Owed, Resend
+from federator.protocol.sharing.membership import GroupKey, Members, Membership
+from federator.protocol.sharing.parcels import (
+    PARCEL_HEADER_BYTES,
+    Confirmation,
+    Parcel,
+    pack_confirmation,
+    pack_parcel,
+    unpack_parcel,
+)
+from federator.protocol.sharing.records import (
+    MemberRecord,
+    frame_key,
+    inbox_filter,
+    inbox_key,
+    inbox_of,
+    is_inbox_key,
+    is_record,
+    parse_record,
+)
+from federator.protocol.sharing.returns import TRIES_MAX, Returns, publication_name
+
+__all__ = [
+    "PARCEL_HEADER_BYTES",
+    "TRIES_MAX",
+    "Arrivals",
+    "Assignment",
+    "Confirmation",
+    "GroupKey",
+    "Ledger",
+    "LedgerParameters",
+    "Lost",
+    "MemberRecord",
+    "Members",
+    "Membership",
+    "Owed",
+    "Parcel",
+    "Pick",
+    "Resend",
+    "Returns",
+    "TopicShare",
+    "frame_key",
+    "inbox_filter",
+    "inbox_key",
+    "inbox_of",
+    "is_inbox_key",
+    "is_record",
+    "pack_confirmation",
+    "pack_parcel",
+    "parse_record",
+    "publication_name",
+    "unpack_parcel",
+]

@@ -1,0 +1,197 @@
+"""Which broker serves a group with a publication.
+
+A broker hands what is published on it to its own members of **every** matching group, and to its
+ordinary subscribers. So publishing a parcel at a broker serves all matching groups that have
+members there, and the question is an exact cover: pick brokers such that each group is served once.
+Groups with members where the client published are served already, by that broker. For the others,
+one after the other, we take a broker where no group is that has been served; where there is none,
+one group gets it twice, and ``Membership.why_inexact`` has said so.
+
+A group that shares no broker with another one and whose members' brokers have no ordinary
+subscribers for its topics is *alone*. For it, **stand-ins** of ours join the group at each broker
+with members: as many as there are members elsewhere. Mosquitto deals publications out in turns, so
+the members here get their fair share and the stand-ins take the rest elsewhere.
+
+A ``crossed`` broker gets the publication for its ordinary subscribers in any case, and its members
+with them; so it is the one to serve.
+
+Source: docs/protocol.md section 12; Mosquitto 2.0.11, ``subs__shared_process``.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from federator.protocol.filters import FilterTrie
+from federator.protocol.sharing.membership import GroupKey, Members, Membership
+from federator.protocol.types import BrokerId
+
+TOPICS_MAX = 4_096
+"""Topics whose picks are remembered."""
+
+REMEMBERED_CHARS_MAX = 256
+"""Longer topics are looked up every time."""
+
+
+@dataclass(slots=True, eq=False)
+class Pick:
+    """One broker out of ``weights`` must get the publication, for the groups ``serves``.
+
+    Brokers take turns by weight; the turns of two picks do not mix.
+    """
+
+    serves: tuple[GroupKey, ...]
+    weights: Mapping[BrokerId, int]
+    _credit: dict[BrokerId, int] = field(default_factory=dict)
+
+    def next(self) -> BrokerId:
+        """Whose turn it is: the one with most credit, which then pays (smooth round robin)."""
+        if len(self.weights) == 1:
+            return next(iter(self.weights))
+        total = 0
+        for broker, weight in self.weights.items():
+            self._credit[broker] = self._credit.get(broker, 0) + weight
+            total += weight
+        best = max(self.weights, key=lambda broker: (self._credit[broker], -broker))
+        self._credit[best] -= total
+        return best
+
+
+@dataclass(frozen=True, slots=True)
+class TopicShare:
+    """What shared groups mean for one topic, seen from one broker.
+
+    Attributes:
+        picks: Who must get what a client published here.
+        served_here: Some group has members here.
+        stood_in: Stand-ins of ours are among them.
+    """
+
+    picks: tuple[Pick, ...]
+    served_here: bool
+    stood_in: bool
+
+
+class Assignment:
+    """The picks of one broker.
+
+    Args:
+        self_id: That broker.
+        stand_ins_max: Stand-ins in one group here.
+    """
+
+    def __init__(self, self_id: BrokerId, *, stand_ins_max: int) -> None:
+        self._self_id = self_id
+        self._stand_ins_max = stand_ins_max
+        self._brokers: dict[GroupKey, dict[BrokerId, Members]] = {}
+        self._by_filter: dict[str, list[GroupKey]] = {}
+        self._trie = FilterTrie()
+        self._topics: dict[str, TopicShare] = {}
+        self._picks: dict[tuple[GroupKey, ...], tuple[Pick, ...]] = {}
+        self._taken: dict[GroupKey, Pick] = {}
+        self.stand_ins: dict[GroupKey, int] = {}
+        self.wanted: frozenset[str] = frozenset()
+
+    def update(self, membership: Membership, *, watched: bool = False) -> None:
+        """Look at all groups anew.
+
+        ``watched``: clients here see all that is published here, repetitions included, so nobody
+        stands in.
+
+        Afterwards ``stand_ins`` says how many must stand in each group here, and ``wanted`` which
+        filters must be subscribed here for groups that have no member here.
+        """
+        self._brokers = {key: membership.brokers(key) for key in membership.groups}
+        self._by_filter, self._trie = {}, FilterTrie()
+        for key in self._brokers:
+            if key[1] not in self._by_filter:
+                self._trie.add(key[1])
+            self._by_filter.setdefault(key[1], []).append(key)
+        self._topics.clear()
+        self._picks.clear()
+        self._taken.clear()
+        here = self._self_id
+        self.wanted = frozenset(k[1] for k, brokers in self._brokers.items() if here not in brokers)
+        self.stand_ins = {}
+        for key, brokers in self._brokers.items():
+            elsewhere = sum(m.count for broker, m in brokers.items() if broker != here)
+            count = min(elsewhere, self._stand_ins_max)
+            if here in brokers and count and not watched and membership.is_alone(key):
+                self.stand_ins[key] = count
+
+    def share(self, topic: str) -> TopicShare:
+        """What to do with ``topic``."""
+        share = self._topics.get(topic)
+        if share is None:
+            groups = self.groups_of(topic)
+            here = [key for key in groups if self._self_id in self._brokers[key]]
+            missing = [key for key in groups if self._self_id not in self._brokers[key]]
+            share = TopicShare(
+                picks=self._shared_picks(missing, here),
+                served_here=bool(here),
+                stood_in=any(self.stand_ins.get(key) for key in here),
+            )
+            if len(self._topics) >= TOPICS_MAX:
+                self._topics.clear()
+            if len(topic) <= REMEMBERED_CHARS_MAX:
+                self._topics[topic] = share
+        return share
+
+    def taken(self, topic: str) -> Pick | None:
+        """Who must get what a stand-in of ours took; ``None``: nobody is left elsewhere."""
+        groups = self.groups_of(topic)
+        for key in groups:
+            if self._self_id in self._brokers[key]:
+                return self._elsewhere(key)
+        picks = self.share(topic).picks
+        return picks[0] if picks else None
+
+    def again(self, groups: Iterable[GroupKey]) -> tuple[Pick, ...]:
+        """Who must get what some broker, gone since, should have served ``groups`` with.
+
+        Groups without any member now are left out.
+        """
+        return self._shared_picks([key for key in groups if key in self._brokers], [])
+
+    def groups_of(self, topic: str) -> list[GroupKey]:
+        """The groups that ``topic`` concerns, in order."""
+        if topic.startswith("$"):
+            return []
+        return sorted(key for f in self._trie.match(topic) for key in self._by_filter[f])
+
+    def _elsewhere(self, key: GroupKey) -> Pick | None:
+        pick = self._taken.get(key)
+        if pick is None:
+            brokers = self._brokers[key]
+            weights = {b: m.count for b, m in brokers.items() if b != self._self_id}
+            if not weights:
+                return None
+            pick = self._taken[key] = Pick((key,), weights)
+        return pick
+
+    def _shared_picks(self, missing: list[GroupKey], served: list[GroupKey]) -> tuple[Pick, ...]:
+        """The picks for these groups: topics of the same groups take their turns together."""
+        question = (*missing, ("", ""), *served)
+        picks = self._picks.get(question)
+        if picks is None:
+            picks = self._picks[question] = tuple(self._cover(missing, served))
+        return picks
+
+    def _cover(self, missing: list[GroupKey], served: list[GroupKey]) -> Iterable[Pick]:
+        done = set(served)
+        for key in missing:
+            if key in done:
+                continue
+            brokers = self._brokers[key]
+            serves = {b: self._at(b, [*missing, *served]) for b in brokers}
+            crossed = [b for b, members in brokers.items() if members.crossed]
+            free = [b for b in brokers if done.isdisjoint(serves[b])]
+            candidates = crossed[:1] or free or list(brokers)
+            most = max(len(serves[b]) for b in candidates)
+            best = next(serves[b] for b in candidates if len(serves[b]) == most)
+            weights = {b: brokers[b].count for b in candidates if serves[b] == best}
+            done.update(best)
+            yield Pick(tuple(sorted(best.difference(served))), weights)
+
+    def _at(self, broker: BrokerId, keys: Iterable[GroupKey]) -> frozenset[GroupKey]:
+        """Those of ``keys`` that are served by publishing at ``broker``."""
+        return frozenset(key for key in keys if broker in self._brokers[key])

@@ -1,0 +1,246 @@
+"""What we owe other brokers' groups, until nobody can lose it any more.
+
+A parcel is sent, and sent again with growing gaps, until its receiver confirms that it is with its
+broker. That is not the end: a broker that is killed takes with it what it had not yet handed to its
+members. So a confirmed parcel is kept a while. When the receiver is declared gone, we serve other
+members with everything it did not confirm, and with what it confirmed shortly before it was last
+heard. Members may get some of that twice; none of it is lost.
+
+Not more than ``window`` parcels per receiver are on their way; the others wait here, in order.
+Everything is bounded in bytes and age, and what falls out is said.
+
+Pure. Source: docs/protocol.md section 12.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from federator.protocol.sharing.membership import GroupKey
+from federator.protocol.timers import Timers, earliest
+from federator.protocol.types import BrokerId, Millis
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerParameters:
+    """Bounds and spans.
+
+    Attributes:
+        bytes_max: Of all runs kept.
+        keep_ms: How long an unconfirmed parcel is kept.
+        linger_ms: How long before a receiver's last sign what it confirmed is not trusted to be
+            with its members.
+        detection_ms: How long a dead broker may go unnoticed.
+        retry_min_ms: Before a parcel is first sent again; then the wait doubles,
+        retry_max_ms: up to this.
+        window: Parcels on their way per receiver.
+    """
+
+    bytes_max: int = 64 * 1024 * 1024
+    keep_ms: Millis = Millis(300_000)
+    linger_ms: Millis = Millis(2_000)
+    detection_ms: Millis = Millis(10_000)
+    retry_min_ms: Millis = Millis(1_000)
+    retry_max_ms: Millis = Millis(8_000)
+    window: int = 256
+
+
+@dataclass(slots=True, eq=False)
+class Owed:
+    """One parcel.
+
+    Attributes:
+        to: The broker that must serve,
+        groups: these groups,
+        number: under this number.
+        run: PUBLISH packets of QoS 1 and 2.
+        count: How many.
+        since_ms: When we took it on; a change of receiver does not renew it.
+        sent: It is on its way, or was.
+        confirmed_at_ms: When the receiver said that its broker has it.
+    """
+
+    to: BrokerId
+    groups: tuple[GroupKey, ...]
+    number: int
+    run: bytes
+    count: int
+    since_ms: Millis
+    sent: bool = False
+    tries: int = 0
+    confirmed_at_ms: Millis | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """Send ``owed``, for the first time or again."""
+
+    owed: Owed
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """``owed`` was given up."""
+
+    owed: Owed
+
+
+@dataclass(slots=True)
+class _Account:
+    """What one receiver must get."""
+
+    last_number: int = 0
+    owed: dict[int, Owed] = field(default_factory=dict)  # by number, ascending; not confirmed
+    waiting: dict[int, Owed] = field(default_factory=dict)  # those not sent yet
+    confirmed: dict[int, Owed] = field(default_factory=dict)  # in the order confirmed
+    heard_at_ms: Millis = Millis(0)
+
+
+class Ledger:
+    """All parcels we have not seen the end of.
+
+    Attributes:
+        bytes: Of the runs kept.
+    """
+
+    def __init__(self, parameters: LedgerParameters) -> None:
+        self._parameters = parameters
+        self._accounts: dict[BrokerId, _Account] = {}
+        self._retries: Timers[tuple[BrokerId, int]] = Timers()
+        self._sweep_at_ms: Millis | None = None
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        """Publications owed and not confirmed."""
+        return sum(o.count for a in self._accounts.values() for o in a.owed.values())
+
+    def owe(
+        self,
+        to: BrokerId,
+        groups: tuple[GroupKey, ...],
+        run: bytes,
+        count: int,
+        *,
+        since_ms: Millis,
+        now_ms: Millis,
+    ) -> list[Resend] | None:
+        """Take a parcel on; ``None`` when there is no room. The answer says what to send now."""
+        if self.bytes + len(run) > self._parameters.bytes_max and not self._make_room(len(run)):
+            return None
+        account = self._accounts.setdefault(to, _Account())
+        account.last_number += 1
+        owed = Owed(to, groups, account.last_number, run, count, since_ms)
+        self.bytes += len(run)
+        account.owed[owed.number] = account.waiting[owed.number] = owed
+        self._sweep_soon(now_ms)
+        return self._fill(account, now_ms)
+
+    def confirm(
+        self, by: BrokerId, ranges: Iterable[tuple[int, int]], *, now_ms: Millis
+    ) -> list[Resend]:
+        """``by`` says that its broker has these numbers."""
+        account = self._accounts.get(by)
+        if account is None:
+            return []
+        account.heard_at_ms = now_ms
+        for first, last in ranges:
+            for number in range(max(1, first), min(last, account.last_number) + 1):
+                owed = account.owed.get(number)
+                if owed is not None and owed.sent:
+                    del account.owed[number]
+                    owed.confirmed_at_ms = now_ms
+                    account.confirmed[number] = owed
+                    self._retries.clear((by, number))
+        self._sweep_soon(now_ms)
+        return self._fill(account, now_ms)
+
+    def gone(self, receiver: BrokerId) -> list[Owed]:
+        """``receiver`` is out of reach: what others must be served with. It is owed no more."""
+        account = self._accounts.get(receiver)
+        if account is None:
+            return []
+        trusted_ms = account.heard_at_ms - self._parameters.linger_ms
+        again = [
+            owed
+            for owed in account.confirmed.values()
+            if owed.confirmed_at_ms is not None and owed.confirmed_at_ms >= trusted_ms
+        ]
+        again += account.owed.values()
+        for owed in (*account.confirmed.values(), *account.owed.values()):
+            self.bytes -= len(owed.run)
+        for number in account.owed:
+            self._retries.clear((receiver, number))
+        # Its numbers go on: it may come back and remember those it has seen.
+        self._accounts[receiver] = _Account(last_number=account.last_number)
+        return again
+
+    def next_deadline_ms(self) -> Millis | None:
+        """When ``on_deadline`` is due."""
+        return earliest(self._retries.next_deadline_ms(), self._sweep_at_ms)
+
+    def on_deadline(self, *, now_ms: Millis) -> list[Resend | Lost]:
+        """Send again what was not confirmed; forget what is old."""
+        steps: list[Resend | Lost] = []
+        for to, number in self._retries.pop_due(now_ms):
+            owed = self._accounts[to].owed[number]
+            self._set_retry(owed, now_ms)
+            steps.append(Resend(owed))
+        if self._sweep_at_ms is not None and now_ms >= self._sweep_at_ms:
+            self._sweep_at_ms = None
+            for account in self._accounts.values():
+                steps += self._sweep(account, now_ms)
+            if self.bytes or len(self):
+                self._sweep_soon(now_ms)
+        return steps
+
+    def _fill(self, account: _Account, now_ms: Millis) -> list[Resend]:
+        """Send what waits, as far as the window allows."""
+        sends: list[Resend] = []
+        room = self._parameters.window - (len(account.owed) - len(account.waiting))
+        for number in list(account.waiting)[: max(0, room)]:
+            owed = account.waiting.pop(number)
+            owed.sent = True
+            self._set_retry(owed, now_ms)
+            sends.append(Resend(owed))
+        return sends
+
+    def _set_retry(self, owed: Owed, now_ms: Millis) -> None:
+        parameters = self._parameters
+        gap_ms = min(parameters.retry_min_ms << min(owed.tries, 16), parameters.retry_max_ms)
+        owed.tries += 1
+        self._retries.set((owed.to, owed.number), Millis(now_ms + gap_ms))
+
+    def _sweep(self, account: _Account, now_ms: Millis) -> list[Resend | Lost]:
+        parameters = self._parameters
+        heard_ms = max(account.heard_at_ms, now_ms - parameters.detection_ms)
+        for number, owed in list(account.confirmed.items()):
+            if (
+                owed.confirmed_at_ms is None
+                or owed.confirmed_at_ms + parameters.linger_ms > heard_ms
+            ):
+                break
+            self._forget_confirmed(account, number)
+        lost: list[Resend | Lost] = []
+        for number, owed in list(account.owed.items()):
+            if owed.since_ms + parameters.keep_ms <= now_ms:
+                del account.owed[number]
+                account.waiting.pop(number, None)
+                self._retries.clear((owed.to, number))
+                self.bytes -= len(owed.run)
+                lost.append(Lost(owed))
+        return [*lost, *self._fill(account, now_ms)]
+
+    def _sweep_soon(self, now_ms: Millis) -> None:
+        if self._sweep_at_ms is None:
+            self._sweep_at_ms = Millis(now_ms + max(1, self._parameters.linger_ms // 2))
+
+    def _make_room(self, size: int) -> bool:
+        """Forget confirmed parcels early, oldest first; whether ``size`` bytes fit then."""
+        for account in self._accounts.values():
+            for number in list(account.confirmed):
+                if self.bytes + size <= self._parameters.bytes_max:
+                    return True
+                self._forget_confirmed(account, number)
+        return self.bytes + size <= self._parameters.bytes_max
+
+    def _forget_confirmed(self, account: _Account, number: int) -> None:
+        self.bytes -= len(account.confirmed.pop(number).run)

@@ -1,0 +1,97 @@
+"""Who has members of which group, as far as announcements tell.
+
+A broker that changes its number announces the new record and takes the old one back, and the two
+need not arrive together. So records are counted as a set per broker: while both stand, the larger
+number counts, and a broker is gone only with its last record.
+
+Source: docs/protocol.md section 12.
+"""
+
+from dataclasses import dataclass
+
+from federator.protocol.filters import overlaps
+from federator.protocol.sharing.records import MemberRecord
+from federator.protocol.types import BrokerId
+
+GroupKey = tuple[str, str]
+"""A group and its filter: ``$share/<group>/<filter>``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Members of one group at one broker; see ``MemberRecord``."""
+
+    count: int
+    crossed: bool
+
+
+class Membership:
+    """All records of all brokers, our own included."""
+
+    def __init__(self) -> None:
+        self._records: dict[GroupKey, dict[BrokerId, set[MemberRecord]]] = {}
+
+    def add(self, record: MemberRecord) -> None:
+        """Somebody announces ``record``."""
+        brokers = self._records.setdefault((record.group, record.filter), {})
+        brokers.setdefault(record.broker, set()).add(record)
+
+    def discard(self, record: MemberRecord) -> None:
+        """Nobody announces ``record`` any more."""
+        key = (record.group, record.filter)
+        brokers = self._records.get(key, {})
+        records = brokers.get(record.broker, set())
+        records.discard(record)
+        if not records:
+            brokers.pop(record.broker, None)
+        if not brokers:
+            self._records.pop(key, None)
+
+    @property
+    def groups(self) -> list[GroupKey]:
+        """Every group that has members, in order."""
+        return sorted(self._records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def brokers(self, key: GroupKey) -> dict[BrokerId, Members]:
+        """Where ``key`` has members, by id, ascending."""
+        return {
+            broker: Members(
+                max(record.members for record in records), any(r.crossed for r in records)
+            )
+            for broker, records in sorted(self._records.get(key, {}).items())
+        }
+
+    def why_inexact(self, key: GroupKey) -> str | None:
+        """Why ``key`` may be served more than once, for people; ``None`` when it is not."""
+        mine = self.brokers(key)
+        if len(mine) < 2:
+            return None
+        crossed = [broker for broker, members in mine.items() if members.crossed]
+        if crossed:
+            return f"ordinary subscribers beside members on broker {_named(crossed)}"
+        for other in self.groups:
+            if other == key or not overlaps(other[1], key[1]):
+                continue
+            there = self.brokers(other).keys()
+            if there != mine.keys() and not there.isdisjoint(mine):
+                return f"$share/{other[0]}/{other[1]} has members on some of the same brokers"
+        return None
+
+    def is_alone(self, key: GroupKey) -> bool:
+        """Whether what is published for ``key`` on its brokers reaches nobody else there."""
+        mine = self.brokers(key)
+        if any(members.crossed for members in mine.values()):
+            return False
+        return not any(
+            other != key
+            and overlaps(other[1], key[1])
+            and not mine.keys().isdisjoint(self._records[other])
+            for other in self._records
+        )
+
+
+def _named(brokers: list[BrokerId]) -> str:
+    return ", ".join(str(broker) for broker in brokers)

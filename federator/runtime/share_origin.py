@@ -1,0 +1,248 @@
+"""Publications for shared groups elsewhere, from our clients to the brokers that serve them.
+
+Who is served is decided in ``protocol.sharing``: this cuts what was read into parcels, sends them,
+and carries out what the ledger says.
+
+Source: docs/protocol.md section 12.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import structlog
+
+from federator.protocol.sharing import (
+    Assignment,
+    Confirmation,
+    GroupKey,
+    Ledger,
+    LedgerParameters,
+    Lost,
+    Owed,
+    Pick,
+    Resend,
+    pack_parcel,
+)
+from federator.protocol.types import BrokerId, Epoch, Millis
+from federator.runtime.mqtt_wire import Inbound
+from federator.runtime.share_counters import ShareCounters
+
+SendTo = Callable[[BrokerId, Sequence[bytes | memoryview], int, int], bool]
+"""Sends a frame to a broker's inbox: parts, bytes, publications. Whether there is a way."""
+
+_QOS_BITS: Final = 0x06
+_RETAIN: Final = 0x01
+
+_log = structlog.get_logger()
+
+
+class ShareOrigin:
+    """What leaves this broker for shared groups.
+
+    Args:
+        self_id: Our id.
+        epoch: Ours; numbers of parcels belong to it.
+        assignment: Who must be served.
+        parameters: Bounds of what we owe.
+        counters: Counted into.
+        send_to: Sends frames.
+        publish_here: Publishes a run on our own broker, for members here.
+        lets_out: Whether what our clients publish on a topic may leave.
+        want_inbox: Called before something is sent that must be confirmed to us.
+    """
+
+    def __init__(
+        self,
+        *,
+        self_id: BrokerId,
+        epoch: Epoch,
+        assignment: Assignment,
+        parameters: LedgerParameters,
+        counters: ShareCounters,
+        send_to: SendTo,
+        publish_here: Callable[[bytes], None],
+        lets_out: Callable[[str], bool],
+        want_inbox: Callable[[], None],
+    ) -> None:
+        self.ledger = Ledger(parameters)
+        self._self_id = self_id
+        self._epoch = epoch
+        self._assignment = assignment
+        self._parameters = parameters
+        self._counters = counters
+        self._send_to = send_to
+        self._publish_here = publish_here
+        self._lets_out = lets_out
+        self._want_inbox = want_inbox
+        self._homeless: deque[Owed] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def owed(self) -> int:
+        """Publications that no broker has confirmed yet."""
+        return len(self.ledger) + sum(owed.count for owed in self._homeless)
+
+    def renew_epoch(self, epoch: Epoch) -> None:
+        """Our epoch is another one. What is on its way keeps its number: it may come twice."""
+        self._epoch = epoch
+
+    def on_publishes(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
+        """What our clients published, as far as it was for others than stand-ins."""
+        runs = _Runs()
+        for packet, start, end in publishes:
+            share = self._assignment.share(packet.topic)
+            if share.picks and self._lets_out(packet.topic):
+                for pick in share.picks:
+                    runs.add(pick, chunk[start:end])
+        self._send_runs(runs)
+
+    def on_taken(self, taken: Iterable[tuple[str, memoryview, bool]]) -> None:
+        """What our stand-ins got in place of members elsewhere.
+
+        Args:
+            taken: Topics, packets, and whether members here seem to be no more.
+        """
+        runs = _Runs()
+        for topic, packet, given_up in taken:
+            pick = self._assignment.taken(topic) if self._lets_out(topic) else None
+            if pick is not None:
+                runs.add(pick, packet)
+            elif given_up:
+                self._lose(1, "no members are left")
+            else:  # our own members, for nobody else is left, or may hear of it
+                self._publish_here(bytes(packet))
+        self._send_runs(runs)
+
+    def pass_on(self, topic: str, packet: bytes) -> bool:
+        """Send elsewhere what came for members that have left; whether there are any elsewhere."""
+        share = self._assignment.share(topic)
+        if share.served_here or not share.picks:
+            return False
+        runs = _Runs()
+        for pick in share.picks:
+            runs.add(pick, memoryview(packet))
+        self._send_runs(runs)
+        return True
+
+    def on_confirmation(self, by: BrokerId, confirmation: Confirmation) -> None:
+        """The broker ``by`` has parcels of ours."""
+        if confirmation.epoch == self._epoch:
+            now_ms = loop_ms()
+            self._resend(self.ledger.confirm(by, confirmation.ranges, now_ms=now_ms))
+            self._arm()
+
+    def on_members(self, gone: Iterable[BrokerId]) -> None:
+        """There are other members; these brokers are out of reach: serve others for them."""
+        gone = sorted(set(gone))
+        again = [owed for broker in gone for owed in self.ledger.gone(broker)]
+        if again:
+            count = sum(owed.count for owed in again)
+            self._counters.reassigned += count
+            _log.warning("share.reassigned", brokers=gone, publications=count)
+        again, self._homeless = [*self._homeless, *again], deque()
+        for owed in again:
+            self._reassign(owed)
+        self._arm()
+
+    def _send_runs(self, runs: "_Runs") -> None:
+        if not runs.parts:
+            return
+        now_ms = loop_ms()
+        for (broker, groups, acknowledged), parts in runs.parts.items():
+            run = b"".join(parts)
+            self._send(broker, groups, run, len(parts), acknowledged, now_ms, now_ms)
+        self._arm()
+
+    def _send(
+        self,
+        broker: BrokerId,
+        groups: tuple[GroupKey, ...],
+        run: bytes,
+        count: int,
+        acknowledged: bool,
+        since_ms: Millis,
+        now_ms: Millis,
+    ) -> None:
+        self._counters.sent += count
+        if broker == self._self_id:
+            self._publish_here(run)
+        elif not acknowledged:
+            self._send_parcel(broker, 0, run, count)
+        else:
+            self._want_inbox()
+            sends = self.ledger.owe(broker, groups, run, count, since_ms=since_ms, now_ms=now_ms)
+            if sends is None:
+                self._lose(count, "no room")
+            else:
+                self._resend(sends)
+
+    def _resend(self, steps: Iterable[Resend | Lost]) -> None:
+        for step in steps:
+            owed = step.owed
+            if isinstance(step, Lost):
+                self._lose(owed.count, "nobody confirmed it in time")
+            else:
+                self._counters.resent += owed.count if owed.tries > 1 else 0
+                self._send_parcel(owed.to, owed.number, owed.run, owed.count)
+
+    def _send_parcel(self, broker: BrokerId, number: int, run: bytes, count: int) -> None:
+        head = pack_parcel(self._epoch, number)
+        if not self._send_to(broker, (head, run), len(head) + len(run), count):
+            self._counters.no_way += count
+
+    def _reassign(self, owed: Owed) -> None:
+        """Somebody else must serve what a broker that is gone should have."""
+        now_ms = loop_ms()
+        picks = self._assignment.again(owed.groups)
+        for pick in picks:
+            self._send(pick.next(), pick.serves, owed.run, owed.count, True, owed.since_ms, now_ms)
+        if not picks:
+            self._homeless.append(owed)
+
+    def _lose(self, count: int, reason: str) -> None:
+        self._counters.lost += count
+        _log.warning("share.lost", publications=count, reason=reason)
+
+    def _arm(self) -> None:
+        at_ms = self.ledger.next_deadline_ms()
+        if self._homeless:
+            too_old_ms = Millis(self._homeless[0].since_ms + self._parameters.keep_ms)
+            at_ms = too_old_ms if at_ms is None else min(at_ms, too_old_ms)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if at_ms is not None:
+            delay_s = max(0, at_ms - loop_ms()) / 1000
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now_ms = loop_ms()
+        self._resend(self.ledger.on_deadline(now_ms=now_ms))
+        keep_ms = self._parameters.keep_ms
+        while self._homeless and self._homeless[0].since_ms + keep_ms <= now_ms:
+            self._lose(self._homeless.popleft().count, "no members are left")
+        self._arm()
+
+
+class _Runs:
+    """Publications of one read, by who gets them."""
+
+    def __init__(self) -> None:
+        self.parts: dict[tuple[BrokerId, tuple[GroupKey, ...], bool], list[bytes | memoryview]] = {}
+
+    def add(self, pick: Pick, packet: memoryview) -> None:
+        """``packet`` is for the next one of ``pick``; no broker keeps it for later subscribers."""
+        key = (pick.next(), pick.serves, packet[0] & _QOS_BITS != 0)
+        into = self.parts.setdefault(key, [])
+        if packet[0] & _RETAIN:
+            into.append(bytes((packet[0] & ~_RETAIN,)) + bytes(packet[1:]))
+        else:
+            into.append(packet)
+
+
+def loop_ms() -> Millis:
+    """The loop's clock."""
+    return Millis(int(asyncio.get_running_loop().time() * 1000))

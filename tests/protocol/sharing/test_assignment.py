@@ -1,0 +1,194 @@
+"""Who serves a group: counted by hand, and against a stupid model of brokers that deal out."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from federator.protocol.filters import matches
+from federator.protocol.sharing import Assignment, MemberRecord, Membership
+
+JOBS = ("g", "jobs/#")
+TOPICS = ["a", "a/b", "b", "c"]
+FILTERS = ["a", "a/#", "+", "+/b", "#", "b"]
+
+
+def membership(*records):
+    made = Membership()
+    for broker, members, (group, filter), *crossed in records:
+        made.add(MemberRecord(broker, members, bool(crossed), group, filter))
+    return made
+
+
+def assignment(here, known, **options):
+    made = Assignment(here, stand_ins_max=options.pop("stand_ins_max", 8))
+    made.update(known, **options)
+    return made
+
+
+def turns(pick, count):
+    return Counter(pick.next() for _ in range(count))
+
+
+def test_where_nobody_is_a_member_brokers_take_turns_by_their_members():
+    here = assignment(9, membership((1, 1, JOBS), (2, 3, JOBS), (3, 2, JOBS)))
+
+    (pick,) = here.share("jobs/7").picks
+
+    assert turns(pick, 600) == {1: 100, 2: 300, 3: 200}
+
+
+def test_turns_are_spread_and_do_not_come_in_runs():
+    (pick,) = assignment(9, membership((1, 1, JOBS), (2, 1, JOBS))).share("jobs/7").picks
+
+    assert [pick.next() for _ in range(4)] in ([1, 2, 1, 2], [2, 1, 2, 1])
+
+
+def test_members_here_are_served_by_their_own_broker_and_stand_ins_take_the_rest():
+    here = assignment(1, membership((1, 1, JOBS), (2, 1, JOBS), (3, 4, JOBS)))
+
+    share = here.share("jobs/7")
+
+    assert (share.picks, share.served_here, share.stood_in) == ((), True, True)
+    assert here.stand_ins == {JOBS: 5}
+    assert turns(here.taken("jobs/7"), 500) == {2: 100, 3: 400}
+
+
+def test_stand_ins_are_bounded_and_none_stand_where_somebody_watches_everything():
+    known = membership((1, 1, JOBS), (2, 50, JOBS))
+
+    assert assignment(1, known, stand_ins_max=8).stand_ins == {JOBS: 8}
+    assert assignment(1, known, stand_ins_max=0).stand_ins == {}
+    assert assignment(1, known, watched=True).stand_ins == {}
+
+
+def test_nothing_is_to_do_when_all_members_are_here():
+    here = assignment(1, membership((1, 3, JOBS)))
+
+    assert here.stand_ins == {}
+    assert here.wanted == frozenset()
+    assert here.share("jobs/7").picks == ()
+    assert here.taken("jobs/7") is None
+
+
+def test_only_filters_of_groups_without_members_here_are_subscribed_for_them():
+    here = assignment(1, membership((1, 1, JOBS), (2, 1, JOBS), (2, 1, ("h", "x/+"))))
+
+    assert here.wanted == {"x/+"}
+
+
+def test_topics_of_the_broker_itself_concern_no_group():
+    here = assignment(9, membership((1, 1, ("g", "#"))))
+
+    assert here.share("$SYS/uptime").picks == ()
+
+
+def test_two_groups_with_members_on_one_broker_are_served_by_one_parcel():
+    here = assignment(9, membership((1, 1, ("g", "a")), (1, 1, ("h", "a")), (2, 1, ("h", "a"))))
+
+    (pick,) = here.share("a").picks
+
+    assert turns(pick, 4) == {1: 4}
+    assert pick.serves == (("g", "a"), ("h", "a"))
+
+
+def test_the_broker_where_ordinary_subscribers_get_it_anyhow_serves_the_group():
+    known = membership((1, 1, JOBS), (2, 1, JOBS, True), (3, 1, JOBS))
+
+    (pick,) = assignment(9, known).share("jobs/7").picks
+
+    assert turns(pick, 9) == {2: 9}
+    assert assignment(1, known).stand_ins == {}
+    assert "broker 2" in known.why_inexact(JOBS)
+
+
+def test_what_a_broker_that_is_gone_owed_goes_to_those_that_are_left():
+    known = membership((1, 1, JOBS), (2, 1, JOBS), (3, 1, JOBS))
+    known.discard(MemberRecord(3, 1, False, *JOBS))
+    here = assignment(9, known)
+
+    (pick,) = here.again([JOBS, ("gone", "jobs/#")])
+
+    assert turns(pick, 10) == {1: 5, 2: 5}
+    assert here.again([("gone", "jobs/#")]) == ()
+
+
+def test_while_two_records_of_a_broker_stand_the_larger_counts_and_it_is_there_until_the_last():
+    known = membership((1, 1, JOBS), (1, 4, JOBS))
+
+    assert known.brokers(JOBS)[1].count == 4
+    known.discard(MemberRecord(1, 4, False, *JOBS))
+    assert known.brokers(JOBS)[1].count == 1
+    known.discard(MemberRecord(1, 1, False, *JOBS))
+    assert known.groups == []
+
+
+# Against a stupid model: what is published at a broker reaches one member of each group there.
+
+records = st.lists(
+    st.tuples(
+        st.integers(1, 5),
+        st.integers(1, 3),
+        st.tuples(st.sampled_from("gh"), st.sampled_from(FILTERS)),
+    ),
+    max_size=8,
+)
+
+
+def served(known, at, topic):
+    """The groups that get ``topic`` when it is published at the broker ``at``."""
+    return [k for k in known.groups if matches(k[1], topic) and at in known.brokers(k)]
+
+
+def deliveries(known, here, topic):
+    """How often each group is served with what a client publishes at ``here``."""
+    mine = assignment(here, known)
+    count = Counter()
+    publish_at = [pick.next() for pick in mine.share(topic).picks]
+    stood_in = [k for k in served(known, here, topic) if mine.stand_ins.get(k)]
+    if stood_in:  # each turn is right: a member here, or somebody elsewhere
+        publish_at.append(mine.taken(topic).next())
+    for at in publish_at:
+        count.update(served(known, at, topic))
+    count.update(k for k in served(known, here, topic) if k not in stood_in)
+    return count
+
+
+@given(records, st.integers(1, 6), st.sampled_from(TOPICS))
+def test_every_group_is_served_and_once_when_nothing_is_said_against_it(records, here, topic):
+    known = membership(*records)
+    concerned = [key for key in known.groups if matches(key[1], topic)]
+
+    count = deliveries(known, here, topic)
+
+    assert set(count) == set(concerned)
+    for key in concerned:
+        assert count[key] == 1 or known.why_inexact(key) is not None
+
+
+@given(records, st.integers(1, 6), st.sampled_from(TOPICS), st.integers(1, 4))
+def test_a_broker_never_sends_a_publication_to_itself_nor_to_one_without_members(
+    records, here, topic, turns
+):
+    known = membership(*records)
+
+    picks = assignment(here, known).share(topic).picks
+
+    for pick in picks:
+        for _ in range(turns):
+            broker = pick.next()
+            assert broker != here
+            assert served(known, broker, topic)
+            assert all(broker in known.brokers(key) for key in pick.serves)
+
+
+@given(records, st.integers(1, 6))
+def test_a_stand_in_never_stands_where_somebody_else_would_get_what_is_published_again(
+    records, here
+):
+    known = membership(*records)
+
+    for key in assignment(here, known).stand_ins:
+        for topic in TOPICS:
+            if matches(key[1], topic):
+                assert served(known, here, topic) == [key]

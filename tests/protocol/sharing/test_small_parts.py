@@ -1,0 +1,214 @@
+"""Records, parcels, arrivals and notes: what travels, and what a receiver remembers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from federator.errors import DecodeError
+from federator.protocol.filters import filter_key, may_travel
+from federator.protocol.sharing import (
+    Arrivals,
+    Confirmation,
+    MemberRecord,
+    Parcel,
+    Returns,
+    frame_key,
+    inbox_filter,
+    inbox_key,
+    inbox_of,
+    is_inbox_key,
+    is_record,
+    pack_confirmation,
+    pack_parcel,
+    parse_record,
+    publication_name,
+    unpack_parcel,
+)
+from federator.protocol.types import BROKER_ID_MAX
+
+levels = st.text(
+    st.characters(exclude_characters="/+#$\0", exclude_categories=["Cs", "Cc", "Cn", "Co"]),
+    min_size=1,
+    max_size=5,
+)
+ids = st.integers(0, BROKER_ID_MAX)
+
+# Records
+
+
+@given(ids, st.integers(1, 2**31 - 1), st.booleans(), levels, st.lists(levels, min_size=1))
+def test_a_record_survives_the_way_as_a_filter_that_no_client_can_subscribe(
+    broker, members, crossed, group, path
+):
+    record = MemberRecord(broker, members, crossed, group, "/".join(path))
+
+    text = record.encode()
+
+    assert parse_record(text) == record
+    assert is_record(text)
+    assert not may_travel(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$fed/members/1/0/0/g/a",
+        "$fed/members/01/1/0/g/a",
+        "$fed/members/1/1/2/g/a",
+        "$fed/members/4294967296/1/0/g/a",
+        "$fed/members/1/1/0/g",
+        "$fed/members/1/1/0/g+/a",
+        "$fed/members/1/1/0/g/a/#/b",
+        "$fed/members/1/1/0/g/$SYS/#",
+        "$fed/members/-1/1/0/g/a",
+        "$fed/inbox/",
+        "$fed/inbox/x",
+        "$fed/inbox/4294967296",
+        "$fed/other/1",
+        "a/b",
+    ],
+)
+def test_what_is_no_record_is_not_taken_for_one(text):
+    assert not is_record(text)
+
+
+def test_a_record_that_no_announcement_can_carry_is_not_made():
+    assert MemberRecord(1, 1, False, "g", "x" * 65_530).encode() is None
+
+
+@given(ids, levels)
+def test_inboxes_have_keys_of_their_own(broker, filter):
+    assert inbox_of(inbox_filter(broker)) == broker
+    assert frame_key(inbox_filter(broker)).to_bytes(8, "big") == inbox_key(broker)
+    assert is_inbox_key(inbox_key(broker))
+    assert not is_inbox_key(frame_key(filter).to_bytes(8, "big"))
+    assert frame_key(filter) & 2**63 - 1 == filter_key(filter) & 2**63 - 1
+
+
+# Parcels
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.binary(min_size=1))
+def test_a_parcel_arrives_as_it_was_packed(epoch, number, run):
+    parcel = unpack_parcel(memoryview(pack_parcel(epoch, number) + run))
+
+    assert parcel == Parcel(epoch, number, memoryview(run))
+
+
+@given(
+    st.integers(0, 2**64 - 1),
+    st.lists(st.tuples(st.integers(0, 99), st.integers(99, 2**64 - 1)), min_size=1, max_size=256),
+)
+def test_a_confirmation_arrives_as_it_was_packed(epoch, ranges):
+    confirmation = Confirmation(epoch, tuple(ranges))
+
+    assert unpack_parcel(memoryview(pack_confirmation(confirmation))) == confirmation
+
+
+@given(st.binary(max_size=60))
+def test_noise_is_refused_or_is_a_parcel_and_nothing_else_happens(body):
+    try:
+        content = unpack_parcel(memoryview(body))
+    except DecodeError:
+        return
+    if isinstance(content, Parcel):
+        assert pack_parcel(content.epoch, content.number) + bytes(content.run) == body
+    else:
+        assert pack_confirmation(content) == body
+
+
+def test_too_many_ranges_and_ranges_that_end_before_they_begin_are_refused():
+    for ranges in (((5, 4),), ((1, 1),) * 257):
+        body = b"\x02" + (7).to_bytes(8, "big")
+        body += b"".join(n.to_bytes(8, "big") for pair in ranges for n in pair)
+        with pytest.raises(DecodeError):
+            unpack_parcel(memoryview(body))
+
+
+# Arrivals
+
+
+def test_a_parcel_is_served_once_and_confirmed_when_our_broker_has_it():
+    arrivals = Arrivals()
+
+    assert arrivals.admit(1, 7, 1)
+    assert arrivals.admit(1, 7, 2)
+    arrivals.published(1, 7, 1, 10)
+    arrivals.published(1, 7, 2, 12)
+    assert not arrivals.admit(1, 7, 1)
+    arrivals.settle(9)
+    assert arrivals.confirmations() == []
+    arrivals.settle(11)
+    assert arrivals.confirmations() == [(1, Confirmation(7, ((1, 1),)))]
+    assert arrivals.busy
+    arrivals.settle(12)
+    assert arrivals.confirmations() == [(1, Confirmation(7, ((2, 2),)))]
+    assert not arrivals.busy
+
+
+def test_a_parcel_that_comes_again_after_its_confirmation_is_confirmed_again():
+    arrivals = Arrivals()
+    arrivals.admit(1, 7, 1)
+    arrivals.published(1, 7, 1, 1)
+    arrivals.settle(1)
+    arrivals.confirmations()
+
+    assert not arrivals.admit(1, 7, 1)
+
+    assert arrivals.confirmations() == [(1, Confirmation(7, ((1, 1),)))]
+
+
+def test_confirmations_are_ranges_for_each_origin_and_no_longer_than_one_can_be():
+    arrivals = Arrivals()
+    for origin, number in [(1, n) for n in (1, 2, 3, 5)] + [(2, n) for n in range(1, 1_001, 2)]:
+        arrivals.admit(origin, 7, number)
+        arrivals.published(origin, 7, number, 1)
+    arrivals.settle(1)
+
+    told = arrivals.confirmations()
+
+    assert told[0] == (1, Confirmation(7, ((1, 3), (5, 5))))
+    assert [len(c.ranges) for origin, c in told if origin == 2] == [256, 244]
+
+
+# Notes
+
+
+def test_what_we_published_is_known_when_it_comes_back_as_often_as_we_did():
+    returns = Returns()
+    name = publication_name("jobs/1", b"x")
+    returns.note(name, 1, now_ms=0)
+    returns.note(name, 5, now_ms=0)
+
+    assert [returns.take(name, now_ms=1) for _ in range(3)] == [1, 5, 0]
+
+
+def test_other_publications_are_not_ours():
+    returns = Returns()
+    returns.note(publication_name("jobs/1", b"x"), 1, now_ms=0)
+
+    for other in (("jobs/1", b"y"), ("jobs/2", b"x"), ("jobs/", b"1\0x"), ("jobs", b"/1\0x")):
+        assert returns.take(publication_name(*other), now_ms=0) == 0
+
+
+@given(st.integers(0, 10_000), st.integers(0, 10_000))
+def test_a_note_is_kept_for_its_time_and_gone_after_twice_that(noted_ms, waited_ms):
+    returns = Returns(note_ms=1_000)
+    for at_ms in range(0, noted_ms, 400):  # others come and go before
+        returns.note(b"other", 1, now_ms=at_ms)
+    returns.note(b"ours", 3, now_ms=noted_ms)
+
+    found = returns.take(b"ours", now_ms=noted_ms + waited_ms)
+
+    assert found == 3 or waited_ms >= 1_000
+    assert found == 0 or waited_ms <= 2_000
+
+
+def test_notes_are_bounded():
+    returns = Returns(notes_max=10, note_ms=1_000)
+    for number in range(100):
+        returns.note(b"%d" % number, 1, now_ms=0)
+
+    known = [n for n in range(100) if returns.take(b"%d" % n, now_ms=0)]
+
+    assert known == list(range(80, 100))
