@@ -312,6 +312,7 @@ class DataPath:
         if under_custody and not self._take_custody(under_custody):
             for batch in under_custody:
                 self._open.filled[batch] = None
+            self._open.keep()
 
     def acknowledge(self, link: AcknowledgingLink, packet_ids: list[tuple[int, int]]) -> None:
         """Acknowledge publications of our broker, given as (packet id, QoS), once they are ours.
@@ -428,11 +429,13 @@ class DataPath:
     def _add(self, batch: Batch, run: memoryview, count: int) -> None:
         """Add a run to a batch, which becomes a frame first when there is no room."""
         self.counters.publications_in += count
+        if self._retry is not None and batch.acknowledged:
+            batch = self._open.of(batch.route).acknowledged
         if batch.count and batch.size + len(run) > self._frame_bytes_max:
             if not batch.acknowledged:
                 self._flush(batch)
-            else:
-                self._take_custody([batch])
+            elif self._retry is not None or not self._take_custody([batch]):
+                batch = self._open.after(batch)  # what waits for the log goes first
         self._open.add(batch, run, count)
 
     def _flush(self, batch: Batch) -> None:
@@ -567,7 +570,7 @@ class DataPath:
             return
         local = self.local
         if local is None:
-            pass
+            self._open.keep()
         elif frame.acknowledged:
             for start, end, id_at, qos in places:
                 taken += local.publish_packet(bytearray(run[start:end]), id_at - start, qos)

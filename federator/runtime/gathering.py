@@ -70,6 +70,13 @@ class OpenBatches:
             batches = self._by_route[route] = RouteBatches(route)
         return batches
 
+    def after(self, full: Batch) -> Batch:
+        """The batch that follows ``full``, one under custody that must wait as it is."""
+        batches = self.of(full.route)
+        if batches.acknowledged is full:
+            batches.acknowledged = Batch(full.route, acknowledged=True)
+        return batches.acknowledged
+
     def add(self, batch: Batch, run: memoryview, count: int) -> None:
         """Append a run of ``count`` packets to ``batch``, one of ours."""
         if not batch.parts:

@@ -1,5 +1,7 @@
 """The data path between recorded connections: what it sends where, and what it counts."""
 
+import contextlib
+import resource
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any
 import mqtt5
 import pytest
 from mqtt5 import PublishPacket, QoS
+from structlog.testing import capture_logs
 
 from federator.protocol import frames
 from federator.protocol.effects import FilterRoute
@@ -239,6 +242,37 @@ async def test_our_broker_is_told_that_a_publication_is_ours_when_it_is_in_the_l
     source = Source()
     agent.path.acknowledge(source, [(5, 1)])
     assert source.acknowledged == [(5, 1)]
+
+
+@contextlib.contextmanager
+def no_file_grows() -> Iterator[None]:
+    """As on a full disk: the system refuses to make any file longer."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_what_the_log_has_no_room_for_is_kept_and_taken_later_in_frames_of_the_usual_size():
+    agent = Agent({"a/+": to(N2)}, frame_bytes_max=1_000)
+    run = [packet("a/1", b"%100d" % n, qos=1) for n in range(40)]
+    source = Source()
+
+    with no_file_grows(), capture_logs() as complaints:
+        for at in range(0, len(run), 4):
+            agent.read(*run[at : at + 4])
+            agent.path.acknowledge(source, [(5, 1)] * 4)
+    assert not agent.links[N2].frames
+    assert not source.acknowledged
+    assert [each["event"] for each in complaints] == ["custody.log_failed"]
+    agent.path.flush()
+
+    bodies = [bytes(frame.body) for frame in agent.links[N2].frames]
+    assert b"".join(bodies) == b"".join(run)
+    assert all(len(body) <= 1_000 for body in bodies)
+    assert len(source.acknowledged) == 40
 
 
 def test_frames_stay_within_their_size_and_a_longer_publication_travels_alone():

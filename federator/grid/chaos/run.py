@@ -29,6 +29,9 @@ from federator.grid.topology import Grid
 from federator.protocol.types import BrokerId
 
 WARM_UP_TIMEOUT_S: Final = 60.0
+SETTLE_S: Final = 3.0
+"""Before the first fault: what an agent learnt in its last second is not on its disk yet."""
+
 POLL_S: Final = 0.1
 IN_FLIGHT_S: Final = 0.5
 """Before a fault: what is under way when it strikes is counted under it."""
@@ -233,6 +236,7 @@ class ChaosRun:
             if stage.now_s() > deadline_s:
                 raise LinkError(f"after {WARM_UP_TIMEOUT_S:g} s nothing came to {waiting[:3]}")
             await asyncio.sleep(POLL_S)
+        await asyncio.sleep(SETTLE_S)
         stage.ledger.begin()
 
     async def _watch(self, stage: Stage) -> None:

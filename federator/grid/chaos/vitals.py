@@ -28,6 +28,8 @@ FILES_SLACK: Final = 8
 """Connections that are being made again, and a log segment that is being turned over."""
 
 LINES_PER_S_MAX: Final = 1.0
+LINES_SLACK: Final = 60
+"""For starts and goodbyes, which fill a short run's log."""
 
 _TROUBLE: Final = ("Traceback", '"exception"')
 
@@ -101,7 +103,7 @@ class Vitals:
             faults.append(f"memory grew from {second:.0f} to {last:.0f} KiB")
         if files_last > files_second + FILES_SLACK:
             faults.append(f"open files grew from {files_second:.0f} to {files_last:.0f}")
-        if rate > LINES_PER_S_MAX:
+        if len(new) > LINES_PER_S_MAX * elapsed_s + LINES_SLACK:
             faults.append(f"{rate:.1f} log lines a second")
         faults += [f"log: {line[:300]}" for line in new if any(word in line for word in _TROUBLE)]
         names = Counter(_event(line) for line in new)

@@ -193,11 +193,13 @@ async def test_after_kill_9_and_restart_of_the_broker_everything_is_subscribed_a
     assert link.counters.publishes_dropped == 1
 
 
-async def test_a_session_that_the_broker_persists_goes_on_after_its_restart(start_broker):
+@pytest.mark.parametrize("clean_start", [False, True])
+async def test_a_session_that_the_broker_persists_goes_on_after_its_restart(
+    start_broker, clean_start
+):
     broker = await start_broker(persistence=True)
     recorder = Recorder()
-    # Mosquitto 2.0 writes only the sessions of clients that connected without a clean start.
-    kept = {"clean_start": False, "session_expiry_s": 60}
+    kept = {"clean_start": clean_start, "session_expiry_s": 60}
     async with running(broker.port, recorder, "t", **kept) as link:
         await until(lambda: link.subscribed, "subscribed")
 
@@ -210,6 +212,22 @@ async def test_a_session_that_the_broker_persists_goes_on_after_its_restart(star
 
     assert recorder.payloads == numbered(50)
     assert recorder.ups == [False, True]
+
+
+async def test_a_clean_start_forgets_an_earlier_session_that_would_have_been_resumed(broker):
+    kept = {"session_expiry_s": 60, "client_id": "federator-again"}
+    async with running(broker.port, Recorder(), "old", **kept) as link:
+        await until(lambda: link.subscribed, "subscribed")
+    recorder = Recorder()
+
+    async with running(broker.port, recorder, "new", **kept) as link:
+        await until(lambda: link.subscribed, "subscribed")
+        for topic in ("old", "new"):
+            assert link.publish(topic, topic.encode(), qos=1)
+        await until(lambda: recorder.packets, "a publication")
+
+    assert recorder.ups == [False]
+    assert recorder.payloads == [b"new"]
 
 
 async def test_resets_in_the_middle_of_qos_2_traffic_cost_nothing_while_the_session_is_kept(broker):
