@@ -51,6 +51,8 @@ AGENT = _table(
     ("send_queue_bytes", "send_queue_bytes", "Bytes waiting to be sent, all connections."),
     ("topic_cache_size", "topic_cache_entries", "Topics whose route is cached."),
     ("origins", "duplicate_window_origins", "Origins in the duplicate window."),
+    ("bridges", "bridges", "Bridges that are connected to our broker."),
+    ("bridge_loops", "bridge_loops", "Topics that come back through a bridge; broken."),
     (
         "custody_log_bytes",
         "custody_log_bytes",
@@ -115,6 +117,8 @@ AGENT = _table(
     ("share_reassigned", "share_reassigned", "Publications given to others, their broker gone."),
     ("share_lost", "share_lost", "Publications for groups given up or refused."),
     ("client_drops", "broker_dropped_ours", "Times the broker said it drops messages for us."),
+    ("rules_withheld", "link_rules_withheld", "Publications that rules of links stopped."),
+    ("bridge_loop_drops", "bridge_loop_drops", "Publications back from a bridge, not let in."),
     ("http_refused", "http_connections_refused", "HTTP connections beyond the limit."),
 )
 """Values of the whole agent."""
