@@ -129,8 +129,9 @@ class ShareDestination:
         """A parcel for our members."""
         run = bytes(parcel.run)
         numbered = parcel.number > 0
+        count = frame.publications if run else 0
         try:
-            self._checker.check(run, acknowledged=numbered, publications=frame.publications)
+            self._checker.check(run, acknowledged=numbered, publications=count)
         except DecodeError:
             self._counters.malformed += 1
             return

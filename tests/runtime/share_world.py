@@ -113,7 +113,7 @@ class Agent:
             epoch=epoch,
             seq=1,
             origin_time_us=0,
-            publications=len(packets),
+            publications=len(packets) or 1,
             keys=b"",
             mask=1,
             body=body,

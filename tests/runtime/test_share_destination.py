@@ -41,6 +41,16 @@ async def test_what_our_connection_has_no_room_for_waits_in_order():
     assert agent.sent[0][1] == Confirmation(EPOCH, ((1, 2),))
 
 
+async def test_a_parcel_that_rules_have_emptied_is_confirmed_for_nothing_more_comes():
+    agent = Agent((US, 1))
+
+    agent.parcel(1)
+
+    await until(lambda: len(agent.sent) == 1, "a confirmation")
+    assert agent.sent[0][1] == Confirmation(EPOCH, ((1, 1),))
+    assert agent.counters.malformed == 0
+
+
 async def test_parcels_of_qos_0_are_not_confirmed_and_lost_without_a_connection():
     agent = Agent((US, 1))
 

@@ -96,7 +96,7 @@ def test_a_filter_whose_key_would_look_like_an_inbox_gets_another_one():
 # Parcels
 
 
-@given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.binary(min_size=1))
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.binary())
 def test_a_parcel_arrives_as_it_was_packed(epoch, number, run):
     parcel = unpack_parcel(memoryview(pack_parcel(epoch, number) + run))
 
