@@ -16,10 +16,10 @@ from federator.config.sections import (
     LogSettings,
     MeshSettings,
     RoutingSettings,
-    RulesSettings,
     ShareSettings,
 )
 from federator.config.settings import Settings
+from federator.config.topics import LoopSettings, RenameSettings, RulesSettings
 
 __all__ = [
     "Address",
@@ -31,8 +31,10 @@ __all__ = [
     "HttpSettings",
     "LinkSettings",
     "LogSettings",
+    "LoopSettings",
     "MeshSettings",
     "NeighbourSettings",
+    "RenameSettings",
     "RoutingSettings",
     "RulesSettings",
     "Settings",

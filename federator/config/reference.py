@@ -93,6 +93,8 @@ def _type(info: FieldInfo) -> str:
         "int": "integer",
         "str": "text",
     }
+    if "RenameSettings" in spelled:
+        return "list of tables"
     kind = next(word for key, word in names.items() if key in spelled)
     if kind == "one of a few":
         literals = spelled.partition("[")[2].rstrip("]").replace("'", "")

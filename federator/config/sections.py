@@ -6,36 +6,17 @@ Field descriptions become ``docs/configuration.md``. Units are last in a key's n
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, Strict, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, Strict, model_validator
 
 from federator.config.address import is_loopback
-from federator.config.brokers import Credentials, Section, WholeNumber, wrong
-from federator.protocol.filters import validate_filter
-from federator.protocol.rules import EVERYTHING
+from federator.config.brokers import Credentials
+from federator.config.section import Section, WholeNumber, wrong
+from federator.config.topics import CONFIGURED_FILTERS_MAX, TopicFilter
 
 SPAN_MS_MAX = 86_400_000
-CONFIGURED_FILTERS_MAX = 8_192
 
 _Bool = Annotated[bool, Strict()]
 _Span = Annotated[int, Strict(), Field(ge=1, le=SPAN_MS_MAX)]
-
-
-def _topic_filter(text: str) -> str:
-    try:
-        valid = validate_filter(text)
-    except ValueError as error:
-        what = f"{text[:60]!r} is not a topic filter ({error})"
-        raise PydanticCustomError(
-            "rule", "{what}: {mend}", {"what": what, "mend": "write one like sensors/+/temp or a/#"}
-        ) from error
-    if valid.startswith("$"):
-        what = f"{text[:60]!r} starts with $, which never leaves a broker"
-        raise PydanticCustomError("rule", "{what}: {mend}", {"what": what, "mend": "remove it"})
-    return valid
-
-
-TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
 
 
 class LinkSettings(Credentials):
@@ -286,30 +267,6 @@ class ShareSettings(Section):
         description="What a broker confirmed for so long before it was last heard is given to "
         "other members when it is gone, for it may not have reached its own: more than its "
         "members need to take what waits for them.",
-    )
-
-
-class RulesSettings(Section):
-    """The edge of this broker: what of it enters the federation. Written by hand, or by
-    ``federator place delegate``.
-    """
-
-    imports: tuple[TopicFilter, ...] = Field(
-        default=EVERYTHING,
-        alias="import",
-        max_length=CONFIGURED_FILTERS_MAX,
-        description="What clients subscribe to is announced when one of these contains it.",
-    )
-    exports: tuple[TopicFilter, ...] = Field(
-        default=EVERYTHING,
-        alias="export",
-        max_length=CONFIGURED_FILTERS_MAX,
-        description="What clients publish may leave when one of these matches its topic,",
-    )
-    keep: tuple[TopicFilter, ...] = Field(
-        default=(),
-        max_length=CONFIGURED_FILTERS_MAX,
-        description="and none of these does: topics this broker owns and nobody outside wants.",
     )
 
 

@@ -93,6 +93,30 @@ class RunChecker:
             self._known.add(topic)
 
 
+def topics_of(run: bytes | memoryview) -> list[tuple[int, int, bytes]]:
+    """Where each packet of ``run`` begins and ends, and its topic. Nothing else is looked at.
+
+    Raises:
+        DecodeError: When ``run`` is no run of PUBLISH packets.
+    """
+    found: list[tuple[int, int, bytes]] = []
+    at, size = 0, len(run)
+    try:
+        while at < size:
+            if _QOS_OF[run[at]] == _NO_PUBLISH:
+                raise DecodeError(f"run: a packet begins with {run[at]:#04x}")
+            length, head = read_variable_byte_integer(run, at + 1)
+            end = head + length
+            topic_end = head + 2 + (run[head] << 8 | run[head + 1])
+            if topic_end >= end or end > size:
+                raise DecodeError("run: a packet is too short for its topic")
+            found.append((at, end, bytes(run[head + 2 : topic_end])))
+            at = end
+    except IndexError as error:
+        raise DecodeError("run: ends inside a packet") from error
+    return found
+
+
 def variable_byte_integer(value: int) -> bytes:
     """The wire form of a length below 2**28."""
     if 127 < value < 16_384:
@@ -105,7 +129,7 @@ def variable_byte_integer(value: int) -> bytes:
     return bytes(encoded)
 
 
-def read_variable_byte_integer(run: bytes | bytearray, at: int) -> tuple[int, int]:
+def read_variable_byte_integer(run: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
     """A variable byte integer and where it ends.
 
     Raises:

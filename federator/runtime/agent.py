@@ -6,7 +6,7 @@ effects are performed before the next event is looked at.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import assert_never
 
@@ -15,6 +15,7 @@ from mqtt5 import QoS, RetainHandling, TopicFilter, Will
 
 from federator.config import Connection, Settings
 from federator.protocol import effects as e
+from federator.protocol.border import Border
 from federator.protocol.codec import encode, kind_of
 from federator.protocol.discovery import MembersChanged
 from federator.protocol.duplicates import DuplicateLog
@@ -29,10 +30,12 @@ from federator.protocol.events import (
     Received,
 )
 from federator.protocol.forwarding import Forwarder
+from federator.protocol.link_gates import LinkGates
 from federator.protocol.messages import Bye, RepairRequest
 from federator.protocol.node import Identity, Node
 from federator.protocol.placed_priority import PlacedPriority
-from federator.protocol.rules import EdgeRules
+from federator.protocol.renames import Renames
+from federator.protocol.rules import Denied, EdgeRules
 from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis
 from federator.runtime.control_traffic import ControlTraffic
 from federator.runtime.cover_subscriber import CoverSubscriber
@@ -40,9 +43,11 @@ from federator.runtime.custody import CustodyStores
 from federator.runtime.data_path import DataPath
 from federator.runtime.discovery import Discovery
 from federator.runtime.drops import LOOK_S, DropReports
+from federator.runtime.loop_watch import LoopWatch
 from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
 from federator.runtime.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, NeighbourLinks
 from federator.runtime.priority_file import PriorityFile
+from federator.runtime.renaming import Renaming
 from federator.runtime.rivals import Rivals
 from federator.runtime.sharing import Sharing
 from federator.runtime.state_dir import StateDir
@@ -75,14 +80,17 @@ class Agent:
         self.epoch = state.next_epoch()
         self.traffic = ControlTraffic(settings.federation)
         data = settings.data
-        rules = settings.rules
-        self.rules = EdgeRules(imports=rules.imports, exports=rules.exports, keep=rules.keep)
+        self.border = _border(settings)
+        renames = self.border.renames
         self.forwarder = Forwarder(
-            topic_cache_max=data.topic_cache_max, lets_out=self.rules.lets_out
+            topic_cache_max=data.topic_cache_max,
+            lets_out=self.border.lets_out,
+            here=renames.filter_inward if renames else None,
         )
         duplicates = DuplicateLog(
             window_bits=data.duplicate_window_bits, origins_max=data.origins_max
         )
+        self.gates = LinkGates(*settings.link_rules())
         custody = settings.custody
         self._stores = CustodyStores.open(
             state.path / "custody",
@@ -97,6 +105,8 @@ class Agent:
             federation=settings.federation,
             forwarder=self.forwarder,
             duplicates=duplicates,
+            gates=self.gates,
+            land=self._land,
             frame_bytes_max=data.frame_bytes_max,
             hop_limit=data.hop_limit,
         )
@@ -110,7 +120,7 @@ class Agent:
             own_id=self._client_id("ctl"),
             state_dir=state.path,
             interest_changed=self._interest_changed,
-            members_changed=self._members_changed if settings.share.scope == "federation" else None,
+            members_changed=self._members_changed if settings.groups_span_brokers else None,
             own_filters=self._own_filters,
         )
         self.neighbours = NeighbourLinks(tasks, will_for=self._will, tell=self.handle)
@@ -118,6 +128,9 @@ class Agent:
         self.data_link = self._local_link("data", _DataHandler(self))
         self.data_path.local = self.data_link
         self.data_path.custody_outlet.ask = self._ask
+        topic = self.data_path.data_topic
+        self.loops = LoopWatch(settings.loops, data_topic=topic, pass_on=self._enter)
+        self.renaming = Renaming(renames, topic) if renames else None
         self.cover = CoverSubscriber(self.data_link, settings.federation)
         self.sharing = Sharing(
             self_id=settings.broker_id,
@@ -126,8 +139,8 @@ class Agent:
             data_link=self.data_link,
             make_link=self._stand_in,
             announce=lambda added, removed: self.handle(LocalFiltersChanged(added, removed)),
-            announces=self.rules.announces,
-            lets_out=self.rules.lets_out,
+            announces=lambda filter_: bool(self.border.asked_for(filter_)),
+            lets_out=self.border.lets_out,
             parameters=settings.ledger(),
             stand_ins_max=settings.share.stand_ins_max,
         )
@@ -190,6 +203,7 @@ class Agent:
 
     async def leave(self) -> None:
         """Tell the neighbours, and let that out of the door."""
+        self.loops.stop()
         self.data_path.flush()
         self.data_path.custody.leave()
         self.handle(LeaveRequested())
@@ -290,13 +304,35 @@ class Agent:
                 self.data_path.custody.destination.on_marker(packet.payload)
             elif packet.topic.startswith("$"):
                 self._rivals.on_log(packet.topic, packet.payload)
+                self.loops.on_publish(packet)
                 self.discovery.on_publish(packet)
+
+    def on_data(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
+        """Publications of our clients, and frames of other agents."""
+        if self.cover.sorting:
+            chunk, publishes = self.cover.once(chunk, publishes)
+        if self.loops.watching:
+            chunk, publishes = self.loops.sift(chunk, publishes)
+        self._enter(chunk, publishes)
+
+    def _enter(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
+        if self.renaming is not None:
+            chunk, publishes = self.renaming.outgoing(chunk, publishes)
+        if publishes:
+            self.data_path.on_publishes(self.data_link, chunk, publishes)
+
+    def _land(self, run: bytes) -> bytes:
+        """What is published on our broker instead of ``run``, which arrived."""
+        if self.renaming is not None:
+            run = self.renaming.inward(run)
+        self.loops.note(run)
+        return run
 
     def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
         self.forwarder.widened = self.discovery.widened
-        announced = frozenset(filter(self.rules.announces, added))
-        self.handle(LocalFiltersChanged(announced, removed))
-        self.sharing.on_interest(announced, removed)
+        added, removed = self.border.change(added, removed)
+        self.handle(LocalFiltersChanged(added, removed))
+        self.sharing.on_interest(added, removed)
 
     def _members_changed(self, changed: MembersChanged) -> None:
         self.sharing.on_members(changed.members, watched=changed.watched)
@@ -306,7 +342,12 @@ class Agent:
     def _control_subscriptions(self) -> list[TopicFilter]:
         """The log comes first: it then reports the rest."""
         marker = TopicFilter(self.data_path.custody_outlet.marker_topic)
-        return [*self.discovery.subscriptions(), *self.traffic.subscriptions(), marker]
+        return [
+            *self.discovery.subscriptions(),
+            *self.loops.subscriptions(),
+            *self.traffic.subscriptions(),
+            marker,
+        ]
 
     def _own_filters(self) -> dict[str, list[str]]:
         """What our own two connections subscribe, by client id."""
@@ -383,6 +424,8 @@ class Agent:
         except ValueError as error:
             _log.warning("neighbour.not_dialled", neighbour=neighbour, reason=str(error))
             return
+        if any(connection.address == each.address for each in self.settings.neighbours):
+            return  # it is tried already, for ever
         self.neighbours.hang_up_dialled(neighbour)
         if not self.neighbours.make_room():
             reason = f"{DIALLED_BACK_MAX} brokers are dialled back already"
@@ -390,6 +433,12 @@ class Agent:
             return
         link = NeighbourLink(address, neighbour, Cost(1), dialled_for=neighbour)
         self._dial(link, connection)
+
+
+def _border(settings: Settings) -> Border:
+    rules = settings.rules
+    edge = EdgeRules(imports=rules.imports, exports=rules.exports, keep=rules.keep)
+    return Border(edge, Denied(rules.deny), Renames(rules.pairs))
 
 
 def _endpoint(connection: Connection) -> Endpoint:
@@ -411,6 +460,8 @@ class _ControlHandler:
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
         self._agent.discovery.on_up(link, session_present=session_present)
+        if not session_present:
+            self._agent.loops.on_new_session()
 
     def on_subscribed(self, link: MqttLink) -> None:
         self._agent.local_changed()
@@ -442,10 +493,7 @@ class _DataHandler:
         self._agent.local_lost(link)
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        data_path = self._agent.data_path
         packet_ids = [(p.packet_id, int(p.qos)) for p, _, _ in publishes if p.packet_id is not None]
-        if self._agent.cover.sorting:
-            chunk, publishes = self._agent.cover.once(chunk, publishes)
-        data_path.on_publishes(link, chunk, publishes)
+        self._agent.on_data(chunk, publishes)
         if packet_ids:
-            data_path.acknowledge(link, packet_ids)
+            self._agent.data_path.acknowledge(link, packet_ids)

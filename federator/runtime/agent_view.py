@@ -102,22 +102,34 @@ class LiveView:
             "meshes_total": len(states),
             "discovery": agent.discovery.snapshot(),
             "rules": self._rules(),
+            "loops": self._loops(),
             "share": {"scope": agent.settings.share.scope, **agent.sharing.snapshot()},
             "custody": counts(agent.data_path.custody, agent.data_path.custody_log),
             "counters": self._counters(),
         }
 
     def explain(self, topic: str) -> Answer:
-        """Where a publication on ``topic`` would go, and why."""
-        explanation = self._agent.forwarder.explain(topic)
+        """Where a publication on our broker's ``topic`` would go, and why."""
+        agent = self._agent
+        name = agent.border.renames.outward(topic)
+        explanation = agent.forwarder.explain(topic if name is None else name)
+        why = agent.border.why_not(topic) or explanation.why
+        hops = explanation.next_hops if agent.border.why_not(topic) is None else ()
+        stopped = [h for h in hops if not agent.gates.rules_of(h).lets_out(explanation.topic)]
+        if stopped:
+            word = "neighbour" if len(stopped) == 1 else "neighbours"
+            why += f"; the rules of {word} {', '.join(map(str, stopped))} stop it there"
         return {
             "topic": topic,
-            "next_hops": list(explanation.next_hops),
-            "why": explanation.why,
+            "name_in_federation": name,
+            "next_hops": [hop for hop in hops if hop not in stopped],
+            "stopped_by_rules": stopped,
+            "why": why,
             "filters": [
                 {**self._mesh(m.filter), "wanted": m.route.wanted, "why": m.why}
                 for m in explanation.filters
             ],
+            "groups": self._agent.sharing.explain(topic),
         }
 
     def routes(self) -> Iterable[Answer]:
@@ -185,13 +197,35 @@ class LiveView:
         }
 
     def _rules(self) -> Answer:
-        rules = self._agent.rules
-        wanted = self._agent.discovery.wanted
-        told = {"import": rules.imports, "export": rules.exports, "keep": rules.keep}
+        border, gates = self._agent.border, self._agent.gates
+        rules, wanted, renaming = border.edge, self._agent.discovery.wanted, self._agent.renaming
+        told = {
+            "import": rules.imports,
+            "export": rules.exports,
+            "keep": rules.keep,
+            "deny": border.denied.filters,
+            "rename": tuple(f"{here} -> {there}" for here, there in border.renames.pairs),
+        }
         return {
             **{name: list(filters[:LISTED_MAX]) for name, filters in told.items()},
             "keep_total": len(rules.keep),
-            "not_imported": sum(not rules.announces(filter_) for filter_ in wanted),
+            "not_imported": sum(not border.asked_for(filter_) for filter_ in wanted),
+            "withheld_from_neighbours": gates.withheld_out,
+            "withheld_of_neighbours": gates.withheld_in,
+            "without_name_there": renaming.kept if renaming else 0,
+            "without_name_here": renaming.hidden if renaming else 0,
+        }
+
+    def _loops(self) -> Answer:
+        watch = self._agent.loops
+        loops = watch.detector.loops
+        return {
+            "watching": watch.watching,
+            "bridges": watch.named_bridges(),
+            "suspects": watch.detector.suspects,
+            "broken": dict(islice(loops.items(), LISTED_MAX)),
+            "broken_total": watch.detector.loop_count,
+            "dropped": watch.detector.dropped,
         }
 
     def _counters(self) -> Answer:
@@ -246,12 +280,17 @@ class LiveView:
             "log_lines_malformed": discovery["unreadable"],
             "client_drops": discovery["broker_drops"],
             "http_refused": self.http_refused(),
+            "rules_withheld": agent.gates.withheld_in + agent.gates.withheld_out,
+            "bridges": len(agent.loops.bridges),
+            "bridge_loops": agent.loops.detector.loop_count,
+            "bridge_loop_drops": agent.loops.detector.dropped,
             "copies_dropped": agent.cover.duplicates_dropped,
             "frames_duplicate": data.duplicate_frames,
             "frames_malformed": data.malformed_frames,
             "frames_hop_limit": data.hop_limit_exceeded,
             "reconnects": sum(max(0, link.counters.connects - 1) for link in (*links, *local)),
             **{f"custody_{name}": count for name, count in custody.items()},
+            **{f"share_{name}": count for name, count in agent.sharing.counts().items()},
         }
 
     def _link_values(self) -> dict[int, Mapping[str, int | float]]:

@@ -30,7 +30,8 @@ from federator.protocol.frames import (
     pack_label,
     unpack,
 )
-from federator.protocol.publications import RunChecker, variable_byte_integer
+from federator.protocol.link_gates import LinkGates
+from federator.protocol.publications import RunChecker, topics_of, variable_byte_integer
 from federator.protocol.sharing import inbox_key, is_inbox_key
 from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.custody import (
@@ -114,6 +115,8 @@ class DataPath:
         forwarder: Where publications go. The control plane changes it.
         stores: What custody keeps on disk.
         duplicates: Which frames were here before.
+        gates: What may cross the link to a neighbour.
+        land: What is published on our broker instead of a run that arrived.
         frame_bytes_max: Longest body of a frame we make; one longer publication travels alone.
         hop_limit: Links a frame of ours may travel, 1 to 255.
         wall_clock_us: Microseconds since 1970.
@@ -135,6 +138,8 @@ class DataPath:
         forwarder: Forwarder,
         stores: CustodyStores,
         duplicates: DuplicateLog | None = None,
+        gates: LinkGates | None = None,
+        land: Callable[[bytes], bytes] = lambda run: run,
         frame_bytes_max: int = FRAME_BYTES_MAX,
         hop_limit: int = HOP_LIMIT,
         wall_clock_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
@@ -182,6 +187,8 @@ class DataPath:
         self._redelivered: dict[int, PublishPacket] = {}  # in the log, by packet id
         self._retry: asyncio.TimerHandle | None = None
         self._unfinished = False  # custody has something to publish at the end of this read
+        self._gates = gates or LinkGates()
+        self._land = land
         self._frame_bytes_max = frame_bytes_max
         self._wall_clock_us = wall_clock_us
         self._links: dict[BrokerId, DataLink] = {}
@@ -364,7 +371,9 @@ class DataPath:
         if link is None or link.queued_bytes > REPAIR_BACKLOG_BYTES_MAX:
             return False
         sends = ((neighbour, mask_bytes(frame.mask, frame.k)),)
-        return self._send(frame, frame.hops, sends, (frame.body,), len(frame.body)) > 0
+        before = self.counters.frames_out
+        self._send(frame, frame.hops, sends, (frame.body,), len(frame.body))
+        return self.counters.frames_out > before
 
     def deliver(self, frame: Frame) -> None:
         """Publish the body of ``frame`` on our own broker."""
@@ -505,6 +514,11 @@ class DataPath:
         if heard_until_s != math.inf and heard_until_s <= time.monotonic():
             counters.frames_of_strangers += 1
             return
+        if self._gates.active:
+            let_in = self._gates.incoming(frame)
+            if let_in is None:
+                return
+            frame = let_in
         if frame.flags & REPAIR_FLAG:
             self.custody.on_repair(frame)
             self._unfinished = True
@@ -552,6 +566,13 @@ class DataPath:
         run, count, taken = bytes(frame.body), frame.publications, 0
         try:
             places = self._checker.check(run, acknowledged=frame.acknowledged, publications=count)
+            if (landed := self._land(run)) is not run:
+                run, count = landed, len(topics_of(landed))
+                places = self._checker.check(
+                    run, acknowledged=frame.acknowledged, publications=count
+                )
+                if not count:
+                    return
         except DecodeError as error:
             self._complain(error)
             return
@@ -570,8 +591,16 @@ class DataPath:
         self, frame: Frame, hops: int, sends: Sends, parts: Sequence[bytes | memoryview], size: int
     ) -> int:
         """Send copies of ``frame`` to the next hops; return publications sent, of all copies."""
-        sent, count = 0, frame.publications
+        sent, count, whole = 0, frame.publications, (frame, parts, size)
         for hop, mask in sends:
+            if self._gates.active:
+                frame, parts, size = whole
+                let_out = self._gates.outgoing(hop, frame, parts)
+                if let_out is None:
+                    continue
+                if let_out is not frame:
+                    frame, parts, size = let_out, (let_out.body,), len(let_out.body)
+                count = frame.publications
             link = self._links.get(hop)
             if link is None:
                 self._note_unsent(frame)

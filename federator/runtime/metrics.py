@@ -51,6 +51,8 @@ AGENT = _table(
     ("send_queue_bytes", "send_queue_bytes", "Bytes waiting to be sent, all connections."),
     ("topic_cache_size", "topic_cache_entries", "Topics whose route is cached."),
     ("origins", "duplicate_window_origins", "Origins in the duplicate window."),
+    ("bridges", "bridges", "Bridges that are connected to our broker."),
+    ("bridge_loops", "bridge_loops", "Topics that come back through a bridge; broken."),
     (
         "custody_log_bytes",
         "custody_log_bytes",
@@ -61,6 +63,8 @@ AGENT = _table(
     ("custody_chains", "custody_chains", "Pairs of origin and filter followed."),
     ("custody_gaps", "custody_gaps", "Chains on which something is known to be missing."),
     ("custody_held_bytes", "custody_held_bytes", "Of frames that wait for earlier ones."),
+    ("share_groups", "share_groups", "Shared groups with members anywhere."),
+    ("share_owed", "share_owed", "Publications for shared groups that no broker confirmed yet."),
     ("loop_lag_s", "event_loop_lag_seconds", "How late the event loop last ran a timer."),
 ) + _table(
     "counter",
@@ -106,7 +110,19 @@ AGENT = _table(
     ("custody_dropped_by_age", "custody_log_expired", "Frames dropped from the log, too old."),
     ("custody_dropped_for_room", "custody_log_overflowed", "Frames dropped, no room in the log."),
     ("custody_failures", "custody_write_failures", "Times that log or journal were not written."),
+    ("share_sent", "share_sent", "Publications taken up for members of groups elsewhere."),
+    ("share_delivered", "share_delivered", "Publications for members of groups here."),
+    ("share_returned", "share_returned", "Of these, published again: a stand-in had got them."),
+    ("share_resent", "share_resent", "Publications sent again for want of a confirmation."),
+    ("share_reassigned", "share_reassigned", "Publications given to others, their broker gone."),
+    ("share_left_to_others", "share_left_to_others", "Not published: others here get them."),
+    ("share_passed_on", "share_passed_on", "Publications whose members had left, sent elsewhere."),
+    ("share_no_way", "share_no_way", "Publications and confirmations without a way just then."),
+    ("share_malformed", "share_malformed", "Frames for groups that do not decode."),
+    ("share_lost", "share_lost", "Publications for groups given up or refused."),
     ("client_drops", "broker_dropped_ours", "Times the broker said it drops messages for us."),
+    ("rules_withheld", "link_rules_withheld", "Publications that rules of links stopped."),
+    ("bridge_loop_drops", "bridge_loop_drops", "Publications back from a bridge, not let in."),
     ("http_refused", "http_connections_refused", "HTTP connections beyond the limit."),
 )
 """Values of the whole agent."""

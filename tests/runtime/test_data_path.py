@@ -5,6 +5,7 @@ import resource
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import mqtt5
 import pytest
@@ -15,6 +16,8 @@ from federator.protocol import frames
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding import Forwarder
 from federator.protocol.frames import CUSTODY_FLAG
+from federator.protocol.link_gates import LinkGates
+from federator.protocol.rules import LinkRules
 from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.custody import CustodyStores
 from federator.runtime.data_path import FRAME_BYTES_MAX, HOP_LIMIT, DataPath
@@ -89,6 +92,7 @@ class Agent:
         *,
         frame_bytes_max: int = FRAME_BYTES_MAX,
         hop_limit: int = HOP_LIMIT,
+        **hooks: Any,
     ) -> None:
         self.forwarder = Forwarder()
         self.path = DataPath(
@@ -100,6 +104,7 @@ class Agent:
             wall_clock_us=lambda: NOW_US,
             frame_bytes_max=frame_bytes_max,
             hop_limit=hop_limit,
+            **hooks,
         )
         for filter, route in routes.items():
             self.path.set_route(filter, route)
@@ -515,3 +520,45 @@ def test_a_frame_on_its_way_when_its_link_broke_still_arrives():
     agent.read(framed("a/b", body=packet("a/b"), seq=1))
 
     assert agent.counters.delivered_publications == 1
+
+
+async def test_rules_of_a_link_thin_the_copy_for_it_and_no_other():
+    gates = LinkGates({N2: LinkRules(exports=["a/#"])})
+    agent = Agent({"+/x": to(N2, N3)}, gates=gates)
+    a, b = packet("a/x"), packet("b/x")
+
+    agent.read(a, b, a)
+
+    (thinned,), (whole,) = agent.links[N2].frames, agent.links[N3].frames
+    assert (bytes(thinned.body), thinned.publications) == (a + a, 2)
+    assert (bytes(whole.body), whole.publications) == (a + b + a, 3)
+    assert thinned.seq == whole.seq
+    assert gates.withheld_out == 1
+
+
+async def test_a_frame_of_which_nothing_may_go_or_come_is_not_sent_or_delivered():
+    rules = LinkRules(imports=["a/x"], exports=["a/x"])
+    agent = Agent({"a/+": to(N2, N3, local=True)}, gates=LinkGates({N2: rules}))
+    stopped = packet("a/b")
+
+    agent.read(stopped)
+    agent.read(framed("a/+", body=stopped))
+
+    assert agent.links[N2].frames == []
+    assert [f.origin for f in agent.links[N3].frames] == [US], "and what came from N2 went nowhere"
+    assert agent.local.runs == []
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_what_lands_here_may_be_other_packets_or_none(qos):
+    arrived, other = packet("a/b", qos=qos), packet("here", qos=qos)
+    landing = iter([other + other, b""])
+    agent = Agent({"a/b": to(local=True)}, land=lambda run: next(landing))
+
+    for seq in (1, 2):
+        agent.read(framed("a/b", body=arrived, seq=seq, flags=CUSTODY_FLAG if qos else 0))
+
+    published = [written for written, _, _ in agent.local.packets]
+    landed = [p for p in published if "/delivered/" not in parse(p).topic] or agent.local.runs
+    assert b"".join(landed) == other + other
+    assert agent.counters.delivered_publications == 2
