@@ -86,6 +86,8 @@ class CoreAnn(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
     ``cost`` of ``UNREACHABLE`` takes the sender's route back. ``in_mesh`` says that the sender
     belongs to a mesh of this core: a non-member prefers it as the one parent it relays to.
+    ``gave_up``: nobody in the core's meshes wants what is removed; otherwise it moved elsewhere or
+    went out of reach.
     """
 
     sender: _Id
@@ -99,10 +101,15 @@ class CoreAnn(msgspec.Struct, frozen=True, array_like=True, tag=3):
     removed: _Filters
     digest: _Digest
     count: _Natural
+    gave_up: bool = False
 
 
 class MeshMembAnn(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """The sender is our child in the core's meshes for a set of filters (as in ``CoreAnn``)."""
+    """The sender is our child in the core's meshes for a set of filters (as in ``CoreAnn``).
+
+    ``gave_up``: nobody behind the sender wants what is removed; otherwise it moved elsewhere or
+    went out of reach.
+    """
 
     sender: _Id
     core: _Id
@@ -112,6 +119,7 @@ class MeshMembAnn(msgspec.Struct, frozen=True, array_like=True, tag=4):
     removed: _Filters
     digest: _Digest
     count: _Natural
+    gave_up: bool = False
 
 
 class ListKind(IntEnum):

@@ -128,6 +128,7 @@ class LiveView:
                 {**self._mesh(m.filter), "wanted": m.route.wanted, "why": m.why}
                 for m in explanation.filters
             ],
+            "groups": self._agent.sharing.explain(topic),
         }
 
     def routes(self) -> Iterable[Answer]:
@@ -288,6 +289,7 @@ class LiveView:
             "frames_hop_limit": data.hop_limit_exceeded,
             "reconnects": sum(max(0, link.counters.connects - 1) for link in (*links, *local)),
             **{f"custody_{name}": count for name, count in custody.items()},
+            **{f"share_{name}": count for name, count in agent.sharing.counts().items()},
         }
 
     def _link_values(self) -> dict[int, Mapping[str, int | float]]:

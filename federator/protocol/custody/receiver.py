@@ -70,11 +70,17 @@ class Delivery(Generic[F]):
 
 @dataclass(slots=True)
 class _Chain:
-    """``last``: delivered up to here, ``None`` while the beginning is not known."""
+    """One chain.
+
+    Attributes:
+        last: Delivered up to here; ``None`` while the beginning is not known.
+        begun: Frames up to here were before our time: the chain says nothing about them.
+    """
 
     last: int | None
     target: int
     not_before_us: int = 0
+    begun: int = 0
 
 
 @dataclass(slots=True)
@@ -200,7 +206,7 @@ class Receiver(Generic[F]):
             self.duplicates += 1
             return []
         chains = known.chains
-        next_everywhere = room
+        next_everywhere, concerned = room, False
         for key, prev in links:
             chain = chains.get(key)
             if chain is None:
@@ -208,13 +214,19 @@ class Receiver(Generic[F]):
                     continue  # not followed
                 chain = self._begin(known, key, prev, made_us, now_us)
             last = chain.last
+            if seq <= chain.begun:
+                continue
+            concerned = True
             if last is None or prev > last:
                 next_everywhere = False
             elif seq <= last:
                 self.duplicates += 1
-                return []
+                return self._pass(origin, known, seq, links, now_ms)
             if seq > chain.target:
                 chain.target = seq
+        if not concerned and all(key in chains for key, _ in links):
+            self.duplicates += 1
+            return []
         if next_everywhere:
             return self._deliver(origin, known, seq, links, frame, now_ms)
         for key, _ in links:
@@ -258,6 +270,8 @@ class Receiver(Generic[F]):
             return []
         if chain.last is not None:
             self.voids += 1
+        else:
+            chain.begun = through
         chain.last = through
         chain.target = max(chain.target, through)
         self._close_gap(origin, known, key)
@@ -268,7 +282,7 @@ class Receiver(Generic[F]):
                 continue
             if self._is_stale(known, seq, held.links):
                 self._unhold(known, seq)
-            elif self._is_next(known, held.links):
+            elif self._is_next(known, seq, held.links):
                 self._unhold(known, seq)
                 done += self._deliver(origin, known, seq, held.links, held.frame, now_ms)
         return done
@@ -367,22 +381,47 @@ class Receiver(Generic[F]):
 
     def _begin(self, known: _Origin[F], key: bytes, prev: int, made_us: int, now_us: int) -> _Chain:
         self._chains += 1
-        age_us = max(0, now_us - self._since_us.get(key, now_us))
+        age_us = now_us - self._since_us.get(key, now_us)
+        if age_us < 0:  # our clock was set back: as long ago as can be
+            age_us = self._keep_ms * 1_000
         known_beginning = prev == 0 or age_us < FRESH_US
         chain = _Chain(prev if known_beginning else None, prev, max(1, made_us - age_us))
+        if known_beginning:
+            chain.begun = prev
         known.chains[key] = chain
         return chain
 
-    def _is_next(self, known: _Origin[F], links: tuple[Chained, ...]) -> bool:
+    def _is_next(self, known: _Origin[F], seq: int, links: tuple[Chained, ...]) -> bool:
         for key, prev in links:
             chain = known.chains.get(key)
-            if chain is not None and (chain.last is None or prev > chain.last):
+            if chain is None or seq <= chain.begun:
+                continue
+            if chain.last is None or prev > chain.last:
                 return False
         return True
 
     def _is_stale(self, known: _Origin[F], seq: int, links: tuple[Chained, ...]) -> bool:
         chains = [known.chains.get(key) for key, _ in links]
-        return any(c is not None and c.last is not None and c.last >= seq for c in chains)
+        return any(c is not None and c.last is not None and c.begun < seq <= c.last for c in chains)
+
+    def _pass(
+        self,
+        origin: BrokerId,
+        known: _Origin[F],
+        seq: int,
+        links: tuple[Chained, ...],
+        now_ms: Millis,
+    ) -> list[Delivery[F]]:
+        """A frame was delivered before some of its chains were followed: go on behind it there."""
+        for key, prev in links:
+            chain = known.chains.get(key)
+            if chain is not None and chain.last is not None and prev <= chain.last < seq:
+                chain.last = seq
+                self._close_gap(origin, known, key)
+        done: list[Delivery[F]] = []
+        for following, its_links, frame in self._followers(known, seq, links):
+            done += self._deliver(origin, known, following, its_links, frame, now_ms)
+        return done
 
     def _deliver(
         self,
@@ -403,7 +442,7 @@ class Receiver(Generic[F]):
             done.append(Delivery(origin, known.epoch, seq, keys, frame))
             for key, _ in links:
                 chain = chains.get(key)
-                if chain is not None:
+                if chain is not None and (chain.last is None or chain.last < seq):
                     chain.last = seq
             if known.held:
                 self._unhold(known, seq)
@@ -424,7 +463,9 @@ class Receiver(Generic[F]):
         for key, _ in links:
             follower = known.waiting.pop((key, seq), None)
             held = known.held.get(follower) if follower is not None else None
-            if follower is not None and held is not None and self._is_next(known, held.links):
+            if follower is None or held is None:
+                continue
+            if self._is_next(known, follower, held.links):
                 self._unhold(known, follower)
                 found.append((follower, held.links, held.frame))
         return found
