@@ -57,6 +57,8 @@ CONTROL_SESSION_EXPIRY_S = 60
 
 LEAVE_SECONDS_MAX = 1.0
 TEND_S = 1.0
+HELD_SHARE = 4
+"""Of the queue to our broker, the part that frames may take which all come loose at once."""
 
 _log = structlog.get_logger()
 
@@ -128,6 +130,9 @@ class Agent:
         self.data_link = self._local_link("data", _DataHandler(self))
         self.data_path.local = self.data_link
         self.data_path.custody.ask = self._ask
+        receiver = self.data_path.custody.destination.receiver
+        queue_bytes_max = settings.links.send_queue_bytes_max
+        receiver.held_bytes_max = min(receiver.held_bytes_max, queue_bytes_max // HELD_SHARE)
         topic = self.data_path.data_topic
         self.loops = LoopWatch(settings.loops, data_topic=topic, pass_on=self._enter)
         self.renaming = Renaming(renames, topic) if renames else None

@@ -34,6 +34,7 @@ from federator.protocol.link_gates import LinkGates
 from federator.protocol.publications import RunChecker, topics_of, variable_byte_integer
 from federator.protocol.sharing import inbox_key, is_inbox_key
 from federator.protocol.types import BrokerId, Epoch
+from federator.runtime.clogged import Clogged
 from federator.runtime.custody import REPAIR_BACKLOG_BYTES_MAX, Custody, CustodyStores
 from federator.runtime.data_counters import DataCounters, Delays
 from federator.runtime.gathering import GAP_S, Batch, OpenBatches, Pace, RouteBatches
@@ -60,8 +61,10 @@ _log = structlog.get_logger()
 class DataLink(Protocol):
     """What the data path needs of a connection to a broker. Methods tell whether it was taken."""
 
-    def write_packets(self, parts: Sequence[bytes | memoryview], count: int) -> bool:
-        """Write a run of ready-made QoS 0 PUBLISH packets."""
+    def write_packets(
+        self, parts: Sequence[bytes | memoryview], count: int, *, urgent: bool = False
+    ) -> bool:
+        """Write a run of ready-made QoS 0 PUBLISH packets; urgent ones wait for no others."""
 
     def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
         """Publish a ready-made QoS 1 or 2 packet."""
@@ -73,6 +76,14 @@ class DataLink(Protocol):
     @property
     def queued_bytes(self) -> int:
         """What waits to be sent."""
+
+    @property
+    def urgent_bytes(self) -> int:
+        """What of it is urgent."""
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits, in the transport neither."""
 
     @property
     def unacknowledged(self) -> int:
@@ -184,6 +195,7 @@ class DataPath:
         self._frame_bytes_max = frame_bytes_max
         self._wall_clock_us = wall_clock_us
         self._links: dict[BrokerId, DataLink] = {}
+        self._clogged = Clogged()
         self._heard_until_s: dict[BrokerId, float] = {}  # whose frames are taken; monotonic
         self._open = OpenBatches()
         self._pace = Pace()
@@ -358,13 +370,15 @@ class DataPath:
         return self._send(frame, 0, sends, (body,), len(body))
 
     def send_repair(self, neighbour: BrokerId, frame: Frame) -> bool:
-        """Send a repair to a neighbour, unless much else waits to be sent there."""
+        """Send a repair to a neighbour, unless many wait to be sent there already."""
         link = self._links.get(neighbour)
-        if link is None or link.queued_bytes > REPAIR_BACKLOG_BYTES_MAX:
+        if link is None or link.urgent_bytes > REPAIR_BACKLOG_BYTES_MAX:
             return False
         sends = ((neighbour, mask_bytes(frame.mask, frame.k)),)
+        parts, size = (frame.body,), len(frame.body)
+        self._clogged.repaired(neighbour, now_s=time.monotonic())
         before = self.counters.frames_out
-        self._send(frame, frame.hops, sends, (frame.body,), len(frame.body))
+        self._send(frame, frame.hops, sends, parts, size, urgent=True)
         return self.counters.frames_out > before
 
     def deliver(self, frame: Frame) -> None:
@@ -580,7 +594,14 @@ class DataPath:
         self.counters.dropped += count - taken
 
     def _send(
-        self, frame: Frame, hops: int, sends: Sends, parts: Sequence[bytes | memoryview], size: int
+        self,
+        frame: Frame,
+        hops: int,
+        sends: Sends,
+        parts: Sequence[bytes | memoryview],
+        size: int,
+        *,
+        urgent: bool = False,
     ) -> int:
         """Send copies of ``frame`` to the next hops; return publications sent, of all copies."""
         sent, count, whole = 0, frame.publications, (frame, parts, size)
@@ -600,12 +621,21 @@ class DataPath:
             label = pack_label(frame, hops=hops, sender=self._self_id, mask=mask)
             field = self._topic_field
             length = variable_byte_integer(len(field) + 1 + len(label) + size)
-            if link.write_packets((b"\x30", length, field, b"\0", label, *parts), 1):
+            packet = (b"\x30", length, field, b"\0", label, *parts)
+            if (
+                self._clogged
+                and frame.acknowledged
+                and not urgent
+                and self._clogged.keeps_out(hop, idle=link.idle, now_s=time.monotonic())
+            ):
+                self._note_unsent(frame)
+            elif link.write_packets(packet, 1, urgent=urgent):
                 sent += count
                 self.counters.frames_out += 1
                 self.counters.frame_bytes_out += len(label) + size
             else:
                 self._note_unsent(frame)
+                self._clogged.refused(hop, now_s=time.monotonic())
         return sent
 
     def _note_unsent(self, frame: Frame) -> None:
