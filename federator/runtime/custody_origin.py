@@ -89,7 +89,7 @@ class OriginCustody:
 
     def take(self, batches: Sequence[Batch], now_ms: Millis) -> bool:
         """Log what ``batches`` hold and send it; ``False`` when the log cannot be written."""
-        records, time_us = [], self._wall_clock_us()
+        records = []
         seq = self.log.next_seq
         made: dict[bytes, int] = {}
         for batch in batches:
@@ -100,7 +100,7 @@ class OriginCustody:
                 prevs.append(made.get(key) or self.log.head(key))
                 made[key] = seq
             body = b"".join(batch.parts)
-            records.append(Record(seq, time_us, batch.count, keys, tuple(prevs), body))
+            records.append(Record(seq, batch.time_us, batch.count, keys, tuple(prevs), body))
             seq += 1
         try:
             self.log.append(records)

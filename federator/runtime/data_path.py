@@ -53,6 +53,7 @@ REDELIVERED_MAX = 2_000
 """Records in which a publication is looked for that our broker sends again."""
 
 _QOS_BITS = 0x06
+_RETAIN = 0x01
 _DUP = 0x08
 
 _log = structlog.get_logger()
@@ -101,6 +102,19 @@ class AcknowledgingLink(Protocol):
         """Acknowledge publications, as (packet id, QoS)."""
 
 
+class RetainedFlow(Protocol):
+    """What the data path needs to know of retained values: they have versions."""
+
+    def leave(self, run: bytes) -> int:
+        """Publications of our clients, some of them retained, leave; the time of their frame."""
+
+    def arrive(self, run: bytes, *, time_us: int, origin: BrokerId) -> bytes:
+        """What of ``run`` may be published here; itself when all may as it is."""
+
+    def missed(self, run: bytes) -> None:
+        """Some of ``run`` could not be published here after all."""
+
+
 class Shared(Protocol):
     """Who cares for shared groups that span brokers."""
 
@@ -126,6 +140,7 @@ class DataPath:
         frame_bytes_max: Longest body of a frame we make; one longer publication travels alone.
         hop_limit: Links a frame of ours may travel, 1 to 255.
         wall_clock_us: Microseconds since 1970.
+        retained: Orders retained values; ``None`` lets them pass as they come.
 
     Attributes:
         local: The data connection to our own broker, which is also where ``on_publishes`` comes
@@ -147,6 +162,7 @@ class DataPath:
         frame_bytes_max: int = FRAME_BYTES_MAX,
         hop_limit: int = HOP_LIMIT,
         wall_clock_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
+        retained: RetainedFlow | None = None,
     ) -> None:
         if not 1 <= hop_limit <= 255:
             raise ValueError(f"hop_limit must be 1 to 255, got {hop_limit}")
@@ -194,6 +210,7 @@ class DataPath:
         self._land = land
         self._frame_bytes_max = frame_bytes_max
         self._wall_clock_us = wall_clock_us
+        self._retained = retained
         self._links: dict[BrokerId, DataLink] = {}
         self._clogged = Clogged()
         self._heard_until_s: dict[BrokerId, float] = {}  # whose frames are taken; monotonic
@@ -275,7 +292,7 @@ class DataPath:
         frame_bytes_max = self._frame_bytes_max
         seen: dict[str, RouteBatches | None] = {}
         batch: Batch | None = None
-        run_start = run_end = run_count = 0
+        run_start = run_end = run_count = first_bytes = 0
         for packet, start, end in publishes:
             topic = packet.topic
             if topic in seen:
@@ -297,12 +314,13 @@ class DataPath:
             if into is batch and start == run_end and end - run_start <= frame_bytes_max:
                 run_end = end
                 run_count += 1
+                first_bytes |= first_byte
                 continue
             if batch is not None:
-                self._add(batch, chunk[run_start:run_end], run_count)
-            batch, run_start, run_end, run_count = into, start, end, 1
+                self._add(batch, chunk[run_start:run_end], run_count, first_bytes)
+            batch, run_start, run_end, run_count, first_bytes = into, start, end, 1, first_byte
         if batch is not None:
-            self._add(batch, chunk[run_start:run_end], run_count)
+            self._add(batch, chunk[run_start:run_end], run_count, first_bytes)
             self._flush_or_gather(self._pace.is_busy(time.monotonic()))
         if self._unfinished:
             self._finish_custody()
@@ -427,11 +445,12 @@ class DataPath:
         if route is None:
             self.counters.unwanted += 1
         elif self._pace.is_busy(time.monotonic()):
-            self._add(self._open.of(route).plain, packet, 1)
+            self._add(self._open.of(route).plain, packet, 1, packet[0])
             self._flush_or_gather(True)
         else:
             self.counters.publications_in += 1
-            self._make_frame(route, (packet,), len(packet), 1)
+            time_us = self._time_of((packet,), retained=packet[0] & _RETAIN > 0)
+            self._make_frame(route, (packet,), len(packet), 1, time_us)
 
     def _flush_or_gather(self, busy: bool) -> None:
         """End a read: flush at once when idle, within ``GAP_S`` when reads come thick and fast."""
@@ -440,8 +459,12 @@ class DataPath:
         elif self._gap is None:
             self._gap = asyncio.get_running_loop().call_later(GAP_S, self.flush)
 
-    def _add(self, batch: Batch, run: memoryview, count: int) -> None:
-        """Add a run to a batch, which becomes a frame first when there is no room."""
+    def _add(self, batch: Batch, run: memoryview, count: int, first_bytes: int) -> None:
+        """Add a run to a batch, which becomes a frame first when there is no room.
+
+        Args:
+            first_bytes: Of all packets in the run, ored.
+        """
         self.counters.publications_in += count
         if self._retry is not None and batch.acknowledged:
             batch = self._open.of(batch.route).acknowledged
@@ -450,16 +473,31 @@ class DataPath:
                 self._flush(batch)
             elif self._retry is not None or not self._take_custody([batch]):
                 batch = self._open.after(batch)  # what waits for the log goes first
-        self._open.add(batch, run, count)
+        self._open.add(batch, run, count, retained=first_bytes & _RETAIN > 0)
 
     def _flush(self, batch: Batch) -> None:
         """Send what ``batch`` holds as one frame, and empty it."""
         if batch.count:
-            self._make_frame(batch.route, batch.parts, batch.size, batch.count)
+            self._date(batch)
+            self._make_frame(batch.route, batch.parts, batch.size, batch.count, batch.time_us)
         batch.empty()
 
+    def _date(self, batch: Batch) -> None:
+        batch.time_us = self._time_of(batch.parts, retained=batch.retained)
+
+    def _time_of(self, parts: Sequence[bytes | memoryview], *, retained: bool) -> int:
+        """When a frame of ours was made; retained values in it get their versions by that."""
+        if retained and self._retained is not None:
+            return self._retained.leave(b"".join(parts))
+        return self._wall_clock_us()
+
     def _make_frame(
-        self, route: TopicRoute, parts: Sequence[bytes | memoryview], size: int, count: int
+        self,
+        route: TopicRoute,
+        parts: Sequence[bytes | memoryview],
+        size: int,
+        count: int,
+        time_us: int,
     ) -> None:
         """Send ``count`` QoS 0 publications, ``size`` bytes in all, as one frame."""
         if not route.sends:
@@ -469,7 +507,7 @@ class DataPath:
         self.counters.publications_out += count
         frame = self._own
         frame.seq = self._seq
-        frame.origin_time_us = self._wall_clock_us()
+        frame.origin_time_us = time_us
         frame.publications = count
         frame.keys = route.keys
         self._send(frame, 0, route.sends, parts, size)
@@ -477,6 +515,8 @@ class DataPath:
     def _take_custody(self, batches: list[Batch]) -> bool:
         """Log and send what ``batches`` hold; ``False`` when it must be tried again later."""
         batches = [batch for batch in batches if batch.count]
+        for batch in batches:
+            self._date(batch)
         if not self.custody.origin.take(batches, self.custody.now_ms()):
             if self._retry is None:
                 self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._try_again)
@@ -572,7 +612,11 @@ class DataPath:
         run, count, taken = bytes(frame.body), frame.publications, 0
         try:
             places = self._checker.check(run, acknowledged=frame.acknowledged, publications=count)
-            if (landed := self._land(run)) is not run:
+            retained = self._retained if self._checker.retained else None
+            here = run
+            if retained is not None:
+                here = retained.arrive(run, time_us=frame.origin_time_us, origin=frame.origin)
+            if (landed := self._land(here)) is not run:
                 run, count = landed, len(topics_of(landed))
                 places = self._checker.check(
                     run, acknowledged=frame.acknowledged, publications=count
@@ -590,6 +634,8 @@ class DataPath:
                 taken += local.publish_packet(bytearray(run[start:end]), id_at - start, qos)
         elif local.write_packets([run], count):
             taken = count
+        if taken < count and retained is not None:
+            retained.missed(bytes(frame.body))
         self.counters.delivered_publications += taken
         self.counters.dropped += count - taken
 
