@@ -102,6 +102,7 @@ class LiveView:
             "meshes_total": len(states),
             "discovery": agent.discovery.snapshot(),
             "rules": self._rules(),
+            "retained": self._retained(),
             "loops": self._loops(),
             "share": {"scope": agent.settings.share.scope, **agent.sharing.snapshot()},
             "custody": counts(agent.data_path.custody, agent.data_path.custody_log),
@@ -228,6 +229,20 @@ class LiveView:
             "dropped": watch.detector.dropped,
         }
 
+    def _retained(self) -> Answer | None:
+        retained = self._agent.retained
+        if retained is None:
+            return None
+        store, counters = retained.store, retained.counters
+        return {
+            "topics": len(store) - store.tombstones,
+            "tombstones": store.tombstones,
+            "refused": store.refused,
+            "looks": retained.looks.count,
+            "looks_incomplete": retained.looks.incomplete,
+            **{name: getattr(counters, name) for name in counters.__slots__},
+        }
+
     def _counters(self) -> Answer:
         traffic = self._agent.traffic
         data = self._agent.data_path.counters
@@ -280,6 +295,7 @@ class LiveView:
             "log_lines_malformed": discovery["unreadable"],
             "client_drops": discovery["broker_drops"],
             "http_refused": self.http_refused(),
+            **self._retained_values(),
             "rules_withheld": agent.gates.withheld_in + agent.gates.withheld_out,
             "bridges": len(agent.loops.bridges),
             "bridge_loops": agent.loops.detector.loop_count,
@@ -291,6 +307,19 @@ class LiveView:
             "reconnects": sum(max(0, link.counters.connects - 1) for link in (*links, *local)),
             **{f"custody_{name}": count for name, count in custody.items()},
             **{f"share_{name}": count for name, count in agent.sharing.counts().items()},
+        }
+
+    def _retained_values(self) -> dict[str, int]:
+        retained = self._agent.retained
+        if retained is None:
+            return {}
+        return {
+            "retained_topics": len(retained.store) - retained.store.tombstones,
+            "retained_tombstones": retained.store.tombstones,
+            "retained_fetched": retained.counters.values_fetched,
+            "retained_given": retained.counters.values_given,
+            "retained_outdated": retained.counters.outdated,
+            "retained_failed": retained.counters.failed,
         }
 
     def _link_values(self) -> dict[int, Mapping[str, int | float]]:

@@ -26,7 +26,7 @@ from federator.runtime.mqtt_wire import packet_id_at
 from federator.runtime.owed_file import OwedFile
 
 REPAIR_BACKLOG_BYTES_MAX = 262_144
-"""Repairs wait until a connection has less to send than this: live traffic goes first."""
+"""Repairs wait until a connection has less of them to send than this."""
 
 _log = structlog.get_logger()
 
@@ -93,7 +93,7 @@ class Carrier(Protocol):
         """Send copies of a frame of ours to next hops."""
 
     def send_repair(self, neighbour: BrokerId, frame: Frame) -> bool:
-        """Send a repair to a neighbour, unless much else waits to be sent there."""
+        """Send a repair to a neighbour, unless many wait to be sent there already."""
 
     def deliver(self, frame: Frame) -> None:
         """Publish a frame on our broker."""

@@ -70,6 +70,10 @@ class Gathered(Protocol):
     def count(self) -> int:
         """How many they are."""
 
+    @property
+    def time_us(self) -> int:
+        """When the first of them came, in microseconds since 1970."""
+
 
 class OriginOutlet(Protocol):
     """What an origin needs of the process around it."""
@@ -135,7 +139,7 @@ class Origin:
 
     def take(self, batches: Sequence[Gathered], now_ms: Millis) -> bool:
         """Log what ``batches`` hold and send it; ``False`` when the log cannot be written."""
-        records, time_us = [], self._wall_clock_us()
+        records = []
         seq = self.log.next_seq
         made: dict[bytes, int] = {}
         for batch in batches:
@@ -146,7 +150,7 @@ class Origin:
                 prevs.append(made.get(key) or self.log.head(key))
                 made[key] = seq
             body = b"".join(batch.parts)
-            records.append(Record(seq, time_us, batch.count, keys, tuple(prevs), body))
+            records.append(Record(seq, batch.time_us, batch.count, keys, tuple(prevs), body))
             seq += 1
         try:
             self.log.append(records)
