@@ -132,7 +132,7 @@ class Agent:
         self.control_link = self._local_link("ctl", _ControlHandler(self))
         self.data_link = self._local_link("data", _DataHandler(self))
         self.data_path.local = self.data_link
-        self.data_path.custody.ask = self._ask
+        self.data_path.custody_outlet.ask = self._ask
         receiver = self.data_path.custody.destination.receiver
         queue_bytes_max = settings.links.send_queue_bytes_max
         receiver.held_bytes_max = min(receiver.held_bytes_max, queue_bytes_max // HELD_SHARE)
@@ -244,7 +244,7 @@ class Agent:
         """Tell the neighbours, and let that out of the door."""
         self.loops.stop()
         self.data_path.flush()
-        self.data_path.custody.destination.save(leaving=True)
+        self.data_path.custody.leave()
         self.handle(LeaveRequested())
         links = [link for n in self.neighbours.all for link in n.links]
         async with asyncio.timeout(LEAVE_SECONDS_MAX):
@@ -316,7 +316,7 @@ class Agent:
             self.local_up = up
             self.handle(LocalBrokerUp() if up else LocalBrokerDown())
             if up:
-                self.data_path.custody.destination.on_local_up(self.data_path.custody.now_ms())
+                self.data_path.custody.on_local_up()
                 self._told_taken_over = False
 
     def local_lost(self, link: MqttLink) -> None:
@@ -345,7 +345,7 @@ class Agent:
                     self.retained.on_message(message)
             elif message is not None:
                 self.handle(Received(message))
-            elif packet.topic == self.data_path.custody.destination.marker_topic:
+            elif packet.topic == self.data_path.custody_outlet.marker_topic:
                 self.data_path.custody.destination.on_marker(packet.payload)
             elif packet.topic.startswith("$"):
                 self._rivals.on_log(packet.topic, packet.payload)
@@ -390,7 +390,7 @@ class Agent:
 
     def _control_subscriptions(self) -> list[TopicFilter]:
         """The log comes first: it then reports the rest."""
-        marker = TopicFilter(self.data_path.custody.destination.marker_topic)
+        marker = TopicFilter(self.data_path.custody_outlet.marker_topic)
         filters = [
             *self.discovery.subscriptions(),
             *self.loops.subscriptions(),

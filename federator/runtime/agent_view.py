@@ -8,6 +8,7 @@ from prometheus_client.core import Metric
 
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.agent import Agent, loop_now_ms
+from federator.runtime.custody import counts
 from federator.runtime.metrics import families
 
 LISTED_MAX = 1_000
@@ -104,7 +105,7 @@ class LiveView:
             "retained": self._retained(),
             "loops": self._loops(),
             "share": {"scope": agent.settings.share.scope, **agent.sharing.snapshot()},
-            "custody": agent.data_path.custody.counts(),
+            "custody": counts(agent.data_path.custody, agent.data_path.custody_log),
             "counters": self._counters(),
         }
 
@@ -258,7 +259,7 @@ class LiveView:
     def _agent_values(self) -> Mapping[str, int | float]:
         agent, discovery = self._agent, self._agent.discovery.snapshot()
         traffic, data = agent.traffic, agent.data_path.counters
-        custody = agent.data_path.custody.counts()
+        custody = counts(agent.data_path.custody, agent.data_path.custody_log)
         links = [link for n in agent.neighbours.all for link in n.links]
         local = (agent.control_link, agent.data_link)
         return {

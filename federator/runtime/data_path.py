@@ -35,7 +35,12 @@ from federator.protocol.publications import RunChecker, topics_of, variable_byte
 from federator.protocol.sharing import inbox_key, is_inbox_key
 from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.clogged import Clogged
-from federator.runtime.custody import REPAIR_BACKLOG_BYTES_MAX, Custody, CustodyStores
+from federator.runtime.custody import (
+    REPAIR_BACKLOG_BYTES_MAX,
+    CustodyOutlet,
+    CustodyStores,
+    custodian,
+)
 from federator.runtime.data_counters import DataCounters, Delays
 from federator.runtime.gathering import GAP_S, Batch, OpenBatches, Pace, RouteBatches
 from federator.runtime.mqtt_wire import Inbound, packets_of
@@ -145,6 +150,8 @@ class DataPath:
     Attributes:
         local: The data connection to our own broker, which is also where ``on_publishes`` comes
             from. ``None`` until the application has made it.
+        custody: Cares for what is published at QoS 1 and 2.
+        custody_log, custody_outlet: What it works with.
         shared: Sees what our clients publish, and gets the frames for our inbox, if anybody does.
     """
 
@@ -191,11 +198,12 @@ class DataPath:
         )
         self._duplicates = DuplicateLog() if duplicates is None else duplicates
         self._custody_duplicates = DuplicateLog()  # those under custody have other numbers
-        self.custody = Custody(
-            self,
+        self.custody_log = stores.log
+        self.custody_outlet = CustodyOutlet(self, self_id=self_id, federation=federation)
+        self.custody = custodian(
+            self.custody_outlet,
             stores,
             self_id=self_id,
-            federation=federation,
             forwarder=forwarder,
             hop_limit=hop_limit,
             wall_clock_us=wall_clock_us,
@@ -364,7 +372,7 @@ class DataPath:
         """
         self._redelivered.clear()
         if session_present:
-            for record in self.custody.origin.log.recent(REDELIVERED_MAX):
+            for record in self.custody_log.recent(REDELIVERED_MAX):
                 for publication in packets_of(record.body):
                     if publication.packet_id is not None:
                         self._redelivered.setdefault(publication.packet_id, publication)
@@ -517,7 +525,7 @@ class DataPath:
         batches = [batch for batch in batches if batch.count]
         for batch in batches:
             self._date(batch)
-        if not self.custody.origin.take(batches, self.custody.now_ms()):
+        if not self.custody.take(batches):
             if self._retry is None:
                 self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._try_again)
             return False

@@ -258,7 +258,7 @@ async def test_frames_under_custody_say_what_came_before_them_on_each_filter():
 
 async def test_our_broker_is_told_that_a_publication_is_ours_when_it_is_in_the_log():
     agent = Agent({"a/+": to(N2)})
-    log = agent.path.custody.origin.log
+    log = agent.path.custody_log
 
     agent.read(packet("a/1", qos=1))
 
