@@ -246,7 +246,7 @@ class Agent:
     async def leave(self) -> None:
         """Tell the neighbours, and let that out of the door."""
         self.loops.stop()
-        self.data_path.flush()
+        self.data_path.intake.flush()
         self.data_path.custody.leave()
         self.handle(LeaveRequested())
         links = [link for n in self.neighbours.all for link in n.links]
@@ -538,14 +538,14 @@ class _DataHandler:
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
         self._agent.cover.on_up()
-        self._agent.data_path.on_local_up(session_present=session_present)
+        self._agent.data_path.intake.on_local_up(session_present=session_present)
 
     def on_subscribed(self, link: MqttLink) -> None:
         self._agent.local_changed()
 
     def on_down(self, link: MqttLink, reason: str) -> None:
         self._agent.cover.on_down()
-        self._agent.data_path.on_local_down()
+        self._agent.data_path.intake.on_local_down()
         if self._agent.retained is not None:
             self._agent.retained.on_data_down()
         self._agent.local_lost(link)
@@ -554,4 +554,4 @@ class _DataHandler:
         packet_ids = [(p.packet_id, int(p.qos)) for p, _, _ in publishes if p.packet_id is not None]
         self._agent.on_data(chunk, publishes)
         if packet_ids:
-            self._agent.data_path.acknowledge(link, packet_ids)
+            self._agent.data_path.intake.acknowledge(link, packet_ids)
