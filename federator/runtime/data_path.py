@@ -34,7 +34,13 @@ from federator.protocol.link_gates import LinkGates
 from federator.protocol.publications import RunChecker, topics_of, variable_byte_integer
 from federator.protocol.sharing import inbox_key, is_inbox_key
 from federator.protocol.types import BrokerId, Epoch
-from federator.runtime.custody import REPAIR_BACKLOG_BYTES_MAX, Custody, CustodyStores
+from federator.runtime.clogged import Clogged
+from federator.runtime.custody import (
+    REPAIR_BACKLOG_BYTES_MAX,
+    CustodyOutlet,
+    CustodyStores,
+    custodian,
+)
 from federator.runtime.data_counters import DataCounters, Delays
 from federator.runtime.gathering import GAP_S, Batch, OpenBatches, Pace, RouteBatches
 from federator.runtime.mqtt_wire import Inbound, packets_of
@@ -52,6 +58,7 @@ REDELIVERED_MAX = 2_000
 """Records in which a publication is looked for that our broker sends again."""
 
 _QOS_BITS = 0x06
+_RETAIN = 0x01
 _DUP = 0x08
 
 _log = structlog.get_logger()
@@ -60,8 +67,10 @@ _log = structlog.get_logger()
 class DataLink(Protocol):
     """What the data path needs of a connection to a broker. Methods tell whether it was taken."""
 
-    def write_packets(self, parts: Sequence[bytes | memoryview], count: int) -> bool:
-        """Write a run of ready-made QoS 0 PUBLISH packets."""
+    def write_packets(
+        self, parts: Sequence[bytes | memoryview], count: int, *, urgent: bool = False
+    ) -> bool:
+        """Write a run of ready-made QoS 0 PUBLISH packets; urgent ones wait for no others."""
 
     def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
         """Publish a ready-made QoS 1 or 2 packet."""
@@ -73,6 +82,14 @@ class DataLink(Protocol):
     @property
     def queued_bytes(self) -> int:
         """What waits to be sent."""
+
+    @property
+    def urgent_bytes(self) -> int:
+        """What of it is urgent."""
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits, in the transport neither."""
 
     @property
     def unacknowledged(self) -> int:
@@ -88,6 +105,19 @@ class AcknowledgingLink(Protocol):
 
     def acknowledge(self, packet_ids: Iterable[tuple[int, int]], *, session_number: int) -> None:
         """Acknowledge publications, as (packet id, QoS)."""
+
+
+class RetainedFlow(Protocol):
+    """What the data path needs to know of retained values: they have versions."""
+
+    def leave(self, run: bytes) -> int:
+        """Publications of our clients, some of them retained, leave; the time of their frame."""
+
+    def arrive(self, run: bytes, *, time_us: int, origin: BrokerId) -> bytes:
+        """What of ``run`` may be published here; itself when all may as it is."""
+
+    def missed(self, run: bytes) -> None:
+        """Some of ``run`` could not be published here after all."""
 
 
 class Shared(Protocol):
@@ -115,10 +145,13 @@ class DataPath:
         frame_bytes_max: Longest body of a frame we make; one longer publication travels alone.
         hop_limit: Links a frame of ours may travel, 1 to 255.
         wall_clock_us: Microseconds since 1970.
+        retained: Orders retained values; ``None`` lets them pass as they come.
 
     Attributes:
         local: The data connection to our own broker, which is also where ``on_publishes`` comes
             from. ``None`` until the application has made it.
+        custody: Cares for what is published at QoS 1 and 2.
+        custody_log, custody_outlet: What it works with.
         shared: Sees what our clients publish, and gets the frames for our inbox, if anybody does.
     """
 
@@ -136,6 +169,7 @@ class DataPath:
         frame_bytes_max: int = FRAME_BYTES_MAX,
         hop_limit: int = HOP_LIMIT,
         wall_clock_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
+        retained: RetainedFlow | None = None,
     ) -> None:
         if not 1 <= hop_limit <= 255:
             raise ValueError(f"hop_limit must be 1 to 255, got {hop_limit}")
@@ -164,11 +198,12 @@ class DataPath:
         )
         self._duplicates = DuplicateLog() if duplicates is None else duplicates
         self._custody_duplicates = DuplicateLog()  # those under custody have other numbers
-        self.custody = Custody(
-            self,
+        self.custody_log = stores.log
+        self.custody_outlet = CustodyOutlet(self, self_id=self_id, federation=federation)
+        self.custody = custodian(
+            self.custody_outlet,
             stores,
             self_id=self_id,
-            federation=federation,
             forwarder=forwarder,
             hop_limit=hop_limit,
             wall_clock_us=wall_clock_us,
@@ -183,7 +218,9 @@ class DataPath:
         self._land = land
         self._frame_bytes_max = frame_bytes_max
         self._wall_clock_us = wall_clock_us
+        self._retained = retained
         self._links: dict[BrokerId, DataLink] = {}
+        self._clogged = Clogged()
         self._heard_until_s: dict[BrokerId, float] = {}  # whose frames are taken; monotonic
         self._open = OpenBatches()
         self._pace = Pace()
@@ -263,7 +300,7 @@ class DataPath:
         frame_bytes_max = self._frame_bytes_max
         seen: dict[str, RouteBatches | None] = {}
         batch: Batch | None = None
-        run_start = run_end = run_count = 0
+        run_start = run_end = run_count = first_bytes = 0
         for packet, start, end in publishes:
             topic = packet.topic
             if topic in seen:
@@ -285,12 +322,13 @@ class DataPath:
             if into is batch and start == run_end and end - run_start <= frame_bytes_max:
                 run_end = end
                 run_count += 1
+                first_bytes |= first_byte
                 continue
             if batch is not None:
-                self._add(batch, chunk[run_start:run_end], run_count)
-            batch, run_start, run_end, run_count = into, start, end, 1
+                self._add(batch, chunk[run_start:run_end], run_count, first_bytes)
+            batch, run_start, run_end, run_count, first_bytes = into, start, end, 1, first_byte
         if batch is not None:
-            self._add(batch, chunk[run_start:run_end], run_count)
+            self._add(batch, chunk[run_start:run_end], run_count, first_bytes)
             self._flush_or_gather(self._pace.is_busy(time.monotonic()))
         if self._unfinished:
             self._finish_custody()
@@ -334,7 +372,7 @@ class DataPath:
         """
         self._redelivered.clear()
         if session_present:
-            for record in self.custody.origin.log.recent(REDELIVERED_MAX):
+            for record in self.custody_log.recent(REDELIVERED_MAX):
                 for publication in packets_of(record.body):
                     if publication.packet_id is not None:
                         self._redelivered.setdefault(publication.packet_id, publication)
@@ -358,13 +396,15 @@ class DataPath:
         return self._send(frame, 0, sends, (body,), len(body))
 
     def send_repair(self, neighbour: BrokerId, frame: Frame) -> bool:
-        """Send a repair to a neighbour, unless much else waits to be sent there."""
+        """Send a repair to a neighbour, unless many wait to be sent there already."""
         link = self._links.get(neighbour)
-        if link is None or link.queued_bytes > REPAIR_BACKLOG_BYTES_MAX:
+        if link is None or link.urgent_bytes > REPAIR_BACKLOG_BYTES_MAX:
             return False
         sends = ((neighbour, mask_bytes(frame.mask, frame.k)),)
+        parts, size = (frame.body,), len(frame.body)
+        self._clogged.repaired(neighbour, now_s=time.monotonic())
         before = self.counters.frames_out
-        self._send(frame, frame.hops, sends, (frame.body,), len(frame.body))
+        self._send(frame, frame.hops, sends, parts, size, urgent=True)
         return self.counters.frames_out > before
 
     def deliver(self, frame: Frame) -> None:
@@ -413,11 +453,12 @@ class DataPath:
         if route is None:
             self.counters.unwanted += 1
         elif self._pace.is_busy(time.monotonic()):
-            self._add(self._open.of(route).plain, packet, 1)
+            self._add(self._open.of(route).plain, packet, 1, packet[0])
             self._flush_or_gather(True)
         else:
             self.counters.publications_in += 1
-            self._make_frame(route, (packet,), len(packet), 1)
+            time_us = self._time_of((packet,), retained=packet[0] & _RETAIN > 0)
+            self._make_frame(route, (packet,), len(packet), 1, time_us)
 
     def _flush_or_gather(self, busy: bool) -> None:
         """End a read: flush at once when idle, within ``GAP_S`` when reads come thick and fast."""
@@ -426,8 +467,12 @@ class DataPath:
         elif self._gap is None:
             self._gap = asyncio.get_running_loop().call_later(GAP_S, self.flush)
 
-    def _add(self, batch: Batch, run: memoryview, count: int) -> None:
-        """Add a run to a batch, which becomes a frame first when there is no room."""
+    def _add(self, batch: Batch, run: memoryview, count: int, first_bytes: int) -> None:
+        """Add a run to a batch, which becomes a frame first when there is no room.
+
+        Args:
+            first_bytes: Of all packets in the run, ored.
+        """
         self.counters.publications_in += count
         if self._retry is not None and batch.acknowledged:
             batch = self._open.of(batch.route).acknowledged
@@ -436,16 +481,31 @@ class DataPath:
                 self._flush(batch)
             elif self._retry is not None or not self._take_custody([batch]):
                 batch = self._open.after(batch)  # what waits for the log goes first
-        self._open.add(batch, run, count)
+        self._open.add(batch, run, count, retained=first_bytes & _RETAIN > 0)
 
     def _flush(self, batch: Batch) -> None:
         """Send what ``batch`` holds as one frame, and empty it."""
         if batch.count:
-            self._make_frame(batch.route, batch.parts, batch.size, batch.count)
+            self._date(batch)
+            self._make_frame(batch.route, batch.parts, batch.size, batch.count, batch.time_us)
         batch.empty()
 
+    def _date(self, batch: Batch) -> None:
+        batch.time_us = self._time_of(batch.parts, retained=batch.retained)
+
+    def _time_of(self, parts: Sequence[bytes | memoryview], *, retained: bool) -> int:
+        """When a frame of ours was made; retained values in it get their versions by that."""
+        if retained and self._retained is not None:
+            return self._retained.leave(b"".join(parts))
+        return self._wall_clock_us()
+
     def _make_frame(
-        self, route: TopicRoute, parts: Sequence[bytes | memoryview], size: int, count: int
+        self,
+        route: TopicRoute,
+        parts: Sequence[bytes | memoryview],
+        size: int,
+        count: int,
+        time_us: int,
     ) -> None:
         """Send ``count`` QoS 0 publications, ``size`` bytes in all, as one frame."""
         if not route.sends:
@@ -455,7 +515,7 @@ class DataPath:
         self.counters.publications_out += count
         frame = self._own
         frame.seq = self._seq
-        frame.origin_time_us = self._wall_clock_us()
+        frame.origin_time_us = time_us
         frame.publications = count
         frame.keys = route.keys
         self._send(frame, 0, route.sends, parts, size)
@@ -463,7 +523,9 @@ class DataPath:
     def _take_custody(self, batches: list[Batch]) -> bool:
         """Log and send what ``batches`` hold; ``False`` when it must be tried again later."""
         batches = [batch for batch in batches if batch.count]
-        if not self.custody.origin.take(batches, self.custody.now_ms()):
+        for batch in batches:
+            self._date(batch)
+        if not self.custody.take(batches):
             if self._retry is None:
                 self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._try_again)
             return False
@@ -558,7 +620,11 @@ class DataPath:
         run, count, taken = bytes(frame.body), frame.publications, 0
         try:
             places = self._checker.check(run, acknowledged=frame.acknowledged, publications=count)
-            if (landed := self._land(run)) is not run:
+            retained = self._retained if self._checker.retained else None
+            here = run
+            if retained is not None:
+                here = retained.arrive(run, time_us=frame.origin_time_us, origin=frame.origin)
+            if (landed := self._land(here)) is not run:
                 run, count = landed, len(topics_of(landed))
                 places = self._checker.check(
                     run, acknowledged=frame.acknowledged, publications=count
@@ -576,11 +642,20 @@ class DataPath:
                 taken += local.publish_packet(bytearray(run[start:end]), id_at - start, qos)
         elif local.write_packets([run], count):
             taken = count
+        if taken < count and retained is not None:
+            retained.missed(bytes(frame.body))
         self.counters.delivered_publications += taken
         self.counters.dropped += count - taken
 
     def _send(
-        self, frame: Frame, hops: int, sends: Sends, parts: Sequence[bytes | memoryview], size: int
+        self,
+        frame: Frame,
+        hops: int,
+        sends: Sends,
+        parts: Sequence[bytes | memoryview],
+        size: int,
+        *,
+        urgent: bool = False,
     ) -> int:
         """Send copies of ``frame`` to the next hops; return publications sent, of all copies."""
         sent, count, whole = 0, frame.publications, (frame, parts, size)
@@ -600,12 +675,21 @@ class DataPath:
             label = pack_label(frame, hops=hops, sender=self._self_id, mask=mask)
             field = self._topic_field
             length = variable_byte_integer(len(field) + 1 + len(label) + size)
-            if link.write_packets((b"\x30", length, field, b"\0", label, *parts), 1):
+            packet = (b"\x30", length, field, b"\0", label, *parts)
+            if (
+                self._clogged
+                and frame.acknowledged
+                and not urgent
+                and self._clogged.keeps_out(hop, idle=link.idle, now_s=time.monotonic())
+            ):
+                self._note_unsent(frame)
+            elif link.write_packets(packet, 1, urgent=urgent):
                 sent += count
                 self.counters.frames_out += 1
                 self.counters.frame_bytes_out += len(label) + size
             else:
                 self._note_unsent(frame)
+                self._clogged.refused(hop, now_s=time.monotonic())
         return sent
 
     def _note_unsent(self, frame: Frame) -> None:

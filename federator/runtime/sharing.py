@@ -125,26 +125,35 @@ class Sharing:
 
     def snapshot(self) -> dict[str, object]:
         """What an operator sees, as JSON."""
-        groups: list[dict[str, object]] = []
-        for key in islice(self.membership.groups, LISTED_MAX):
-            brokers = self.membership.brokers(key)
-            groups.append(
-                {
-                    "group": key[0],
-                    "filter": key[1],
-                    "members": {str(broker): each.count for broker, each in brokers.items()},
-                    "crossed": [broker for broker, each in brokers.items() if each.crossed],
-                    "stand_ins": self.assignment.stand_ins.get(key, 0),
-                    "inexact": self.membership.why_inexact(key),
-                }
-            )
         return {
-            "groups": groups,
+            **self.counts(),
+            "groups": [self._told(key) for key in islice(self.membership.groups, LISTED_MAX)],
             "groups_total": len(self.membership),
             "stand_ins_standing": self._stand_ins.standing,
-            "owed": self.origin.owed,
             "owed_bytes": self.origin.ledger.bytes,
+        }
+
+    def counts(self) -> dict[str, int]:
+        """What is counted, for ``/metrics``."""
+        return {
+            "groups": len(self.membership),
+            "owed": self.origin.owed,
             **asdict(self.counters),
+        }
+
+    def explain(self, topic: str) -> list[dict[str, object]]:
+        """The groups one member of which gets a publication on ``topic``."""
+        return [self._told(key) for key in self.assignment.groups_of(topic)[:LISTED_MAX]]
+
+    def _told(self, key: GroupKey) -> dict[str, object]:
+        brokers = self.membership.brokers(key)
+        return {
+            "group": key[0],
+            "filter": key[1],
+            "members": {str(broker): each.count for broker, each in brokers.items()},
+            "crossed": [broker for broker, each in brokers.items() if each.crossed],
+            "stand_ins": self.assignment.stand_ins.get(key, 0),
+            "inexact": self.membership.why_inexact(key),
         }
 
     # What changes

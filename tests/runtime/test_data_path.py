@@ -34,8 +34,11 @@ class RecordedLink:
         self.runs: list[bytes] = []
         self.packets: list[tuple[bytes, int, int]] = []
         self.open = True
+        self.idle = True
 
-    def write_packets(self, parts: Sequence[bytes | memoryview], count: int) -> bool:
+    def write_packets(
+        self, parts: Sequence[bytes | memoryview], count: int, *, urgent: bool = False
+    ) -> bool:
         if self.open:
             self.runs.append(b"".join(parts))
         return self.open
@@ -51,6 +54,10 @@ class RecordedLink:
 
     @property
     def queued_bytes(self) -> int:
+        return 0
+
+    @property
+    def urgent_bytes(self) -> int:
         return 0
 
     @property
@@ -218,6 +225,23 @@ def test_what_nobody_wants_is_cut_out_of_the_middle_of_a_read():
     assert frame.publications == 3
 
 
+async def test_a_clogged_neighbour_alone_gets_no_more_under_custody_while_something_waits():
+    agent = Agent({"a": to(N2, N3)})
+    slow, quick = agent.links[N2], agent.links[N3]
+    slow.open = slow.idle = False
+    agent.read(packet("a", b"refused", qos=1))
+    agent.path.flush()
+    slow.open = True
+
+    for qos in (1, 0):
+        agent.read(packet("a", qos=qos))
+        agent.path.flush()
+
+    assert [frame.acknowledged for frame in slow.frames] == [False]
+    assert [frame.acknowledged for frame in quick.frames] == [True, True, False]
+    assert (agent.counters.deferred, agent.counters.dropped) == (2, 0)
+
+
 async def test_frames_under_custody_say_what_came_before_them_on_each_filter():
     agent = Agent({"a/+": to(N2), "+/1": to(N2)})
 
@@ -234,7 +258,7 @@ async def test_frames_under_custody_say_what_came_before_them_on_each_filter():
 
 async def test_our_broker_is_told_that_a_publication_is_ours_when_it_is_in_the_log():
     agent = Agent({"a/+": to(N2)})
-    log = agent.path.custody.origin.log
+    log = agent.path.custody_log
 
     agent.read(packet("a/1", qos=1))
 

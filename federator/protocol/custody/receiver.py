@@ -70,11 +70,17 @@ class Delivery(Generic[F]):
 
 @dataclass(slots=True)
 class _Chain:
-    """``last``: delivered up to here, ``None`` while the beginning is not known."""
+    """One chain.
+
+    Attributes:
+        last: Delivered up to here; ``None`` while the beginning is not known.
+        begun: Frames up to here were before our time: the chain says nothing about them.
+    """
 
     last: int | None
     target: int
     not_before_us: int = 0
+    begun: int = 0
 
 
 @dataclass(slots=True)
@@ -93,6 +99,8 @@ class _Origin(Generic[F]):
     held: dict[int, _Held[F]] = field(default_factory=dict)
     waiting: dict[tuple[bytes, int], int] = field(default_factory=dict)
     retry_ms: int = RETRY_MIN_MS
+    patience_ms: int = RETRY_MIN_MS  # twice what the last answer took to come
+    asked_ms: Millis | None = None  # when first, since anything came
 
 
 class Receiver(Generic[F]):
@@ -104,6 +112,7 @@ class Receiver(Generic[F]):
         held_bytes_max: Bytes of frames that wait for earlier ones; more are asked for again.
 
     Attributes:
+        held_bytes_max: As given.
         duplicates: Frames that were here before.
         held: Frames that had to wait.
         unheld: Frames that found no room to wait.
@@ -120,7 +129,7 @@ class Receiver(Generic[F]):
     ) -> None:
         self._keep_ms = keep_ms
         self._chains_max = chains_max
-        self._held_bytes_max = held_bytes_max
+        self.held_bytes_max = held_bytes_max
         self._origins: dict[BrokerId, _Origin[F]] = {}
         self._since_us: dict[bytes, int] = {}  # our wall clock when our clients came
         self._chains = 0
@@ -200,7 +209,7 @@ class Receiver(Generic[F]):
             self.duplicates += 1
             return []
         chains = known.chains
-        next_everywhere = room
+        next_everywhere, concerned = room, False
         for key, prev in links:
             chain = chains.get(key)
             if chain is None:
@@ -208,13 +217,19 @@ class Receiver(Generic[F]):
                     continue  # not followed
                 chain = self._begin(known, key, prev, made_us, now_us)
             last = chain.last
+            if seq <= chain.begun:
+                continue
+            concerned = True
             if last is None or prev > last:
                 next_everywhere = False
             elif seq <= last:
                 self.duplicates += 1
-                return []
+                return self._pass(origin, known, seq, links, now_ms)
             if seq > chain.target:
                 chain.target = seq
+        if not concerned and all(key in chains for key, _ in links):
+            self.duplicates += 1
+            return []
         if next_everywhere:
             return self._deliver(origin, known, seq, links, frame, now_ms)
         for key, _ in links:
@@ -258,6 +273,8 @@ class Receiver(Generic[F]):
             return []
         if chain.last is not None:
             self.voids += 1
+        else:
+            chain.begun = through
         chain.last = through
         chain.target = max(chain.target, through)
         self._close_gap(origin, known, key)
@@ -268,7 +285,7 @@ class Receiver(Generic[F]):
                 continue
             if self._is_stale(known, seq, held.links):
                 self._unhold(known, seq)
-            elif self._is_next(known, held.links):
+            elif self._is_next(known, seq, held.links):
                 self._unhold(known, seq)
                 done += self._deliver(origin, known, seq, held.links, held.frame, now_ms)
         return done
@@ -300,6 +317,8 @@ class Receiver(Generic[F]):
             chains.sort(key=lambda asked: asked.after)
             asks.append(Ask(origin, known.epoch, tuple(chains[:CHAINS_PER_ASK_MAX])))
             self.asked += 1
+            if known.asked_ms is None:
+                known.asked_ms = now_ms
             self._timers.set(origin, Millis(now_ms + known.retry_ms))
             known.retry_ms = min(2 * known.retry_ms, RETRY_MAX_MS)
         return asks
@@ -367,22 +386,47 @@ class Receiver(Generic[F]):
 
     def _begin(self, known: _Origin[F], key: bytes, prev: int, made_us: int, now_us: int) -> _Chain:
         self._chains += 1
-        age_us = max(0, now_us - self._since_us.get(key, now_us))
+        age_us = now_us - self._since_us.get(key, now_us)
+        if age_us < 0:  # our clock was set back: as long ago as can be
+            age_us = self._keep_ms * 1_000
         known_beginning = prev == 0 or age_us < FRESH_US
         chain = _Chain(prev if known_beginning else None, prev, max(1, made_us - age_us))
+        if known_beginning:
+            chain.begun = prev
         known.chains[key] = chain
         return chain
 
-    def _is_next(self, known: _Origin[F], links: tuple[Chained, ...]) -> bool:
+    def _is_next(self, known: _Origin[F], seq: int, links: tuple[Chained, ...]) -> bool:
         for key, prev in links:
             chain = known.chains.get(key)
-            if chain is not None and (chain.last is None or prev > chain.last):
+            if chain is None or seq <= chain.begun:
+                continue
+            if chain.last is None or prev > chain.last:
                 return False
         return True
 
     def _is_stale(self, known: _Origin[F], seq: int, links: tuple[Chained, ...]) -> bool:
         chains = [known.chains.get(key) for key, _ in links]
-        return any(c is not None and c.last is not None and c.last >= seq for c in chains)
+        return any(c is not None and c.last is not None and c.begun < seq <= c.last for c in chains)
+
+    def _pass(
+        self,
+        origin: BrokerId,
+        known: _Origin[F],
+        seq: int,
+        links: tuple[Chained, ...],
+        now_ms: Millis,
+    ) -> list[Delivery[F]]:
+        """A frame was delivered before some of its chains were followed: go on behind it there."""
+        for key, prev in links:
+            chain = known.chains.get(key)
+            if chain is not None and chain.last is not None and prev <= chain.last < seq:
+                chain.last = seq
+                self._close_gap(origin, known, key)
+        done: list[Delivery[F]] = []
+        for following, its_links, frame in self._followers(known, seq, links):
+            done += self._deliver(origin, known, following, its_links, frame, now_ms)
+        return done
 
     def _deliver(
         self,
@@ -403,7 +447,7 @@ class Receiver(Generic[F]):
             done.append(Delivery(origin, known.epoch, seq, keys, frame))
             for key, _ in links:
                 chain = chains.get(key)
-                if chain is not None:
+                if chain is not None and (chain.last is None or chain.last < seq):
                     chain.last = seq
             if known.held:
                 self._unhold(known, seq)
@@ -411,9 +455,12 @@ class Receiver(Generic[F]):
                 due.sort(key=lambda waiting: -waiting[0])
             for key in [key for key, _ in links if key in gaps]:
                 self._close_gap(origin, known, key)
+        if known.asked_ms is not None:
+            took_ms, known.asked_ms = now_ms - known.asked_ms, None
+            known.patience_ms = max(RETRY_MIN_MS, min(2 * took_ms, RETRY_MAX_MS))
         if gaps:
-            known.retry_ms = RETRY_MIN_MS
-            self._timers.set(origin, Millis(now_ms + RETRY_MIN_MS))
+            known.retry_ms = known.patience_ms
+            self._timers.set(origin, Millis(now_ms + known.patience_ms))
         return done
 
     def _followers(
@@ -424,7 +471,9 @@ class Receiver(Generic[F]):
         for key, _ in links:
             follower = known.waiting.pop((key, seq), None)
             held = known.held.get(follower) if follower is not None else None
-            if follower is not None and held is not None and self._is_next(known, held.links):
+            if follower is None or held is None:
+                continue
+            if self._is_next(known, follower, held.links):
                 self._unhold(known, follower)
                 found.append((follower, held.links, held.frame))
         return found
@@ -437,7 +486,7 @@ class Receiver(Generic[F]):
             return
         if chain.last is None or chain.last < chain.target:
             if not known.gaps:
-                known.retry_ms = RETRY_MIN_MS
+                known.retry_ms = known.patience_ms
                 soon_ms = FIRST_ASK_MS if chain.last is not None else 0
                 self._timers.set(origin, Millis(now_ms + soon_ms))
             known.gaps[key] = None
@@ -454,7 +503,7 @@ class Receiver(Generic[F]):
     ) -> None:
         if seq in known.held:
             return
-        if self.held_bytes + size > self._held_bytes_max or len(known.held) >= HELD_MAX:
+        if self.held_bytes + size > self.held_bytes_max or len(known.held) >= HELD_MAX:
             self.unheld += 1
             return
         self.held += 1

@@ -287,10 +287,11 @@ class Discovery:
                 forgotten = "" if session_present else ", and the broker forgot our session"
                 reason = f"the log was not heard for {away_ms} ms{forgotten}"
             self._reconciliation.distrust(reason, gap=True, now_ms=now_ms)
+        probes = [self._reconciliation.drop_probe()] if hearing.first and session_present else []
         hearing.first = False
         hearing.last_heard_ms = now_ms
         self._reconciliation.on_broker_up(now_ms=now_ms)
-        return self._finish([], now_ms=now_ms)
+        return self._finish(probes, now_ms=now_ms)
 
     def on_broker_down(self, *, now_ms: Millis) -> list[DiscoveryEffect]:
         """The connection that carries the log is gone."""

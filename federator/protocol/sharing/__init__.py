@@ -25,6 +25,7 @@ from federator.protocol.sharing.records import (
     inbox_of,
     is_inbox_key,
     is_record,
+    outside_inboxes,
     parse_record,
 )
 from federator.protocol.sharing.returns import TRIES_MAX, Returns, publication_name
@@ -54,6 +55,7 @@ __all__ = [
     "inbox_of",
     "is_inbox_key",
     "is_record",
+    "outside_inboxes",
     "pack_confirmation",
     "pack_parcel",
     "parse_record",

@@ -79,7 +79,11 @@ def frame_key(filter: str) -> int:
     broker = inbox_of(filter)
     if broker is not None:
         return _INBOX_BASE + broker
-    key = filter_key(filter)
+    return outside_inboxes(filter_key(filter))
+
+
+def outside_inboxes(key: int) -> int:
+    """The key of a filter that is no inbox: one in 2^32 would look like an inbox's."""
     return key ^ 1 << 63 if key >> 32 == 0xFFFFFFFF else key
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federator.protocol.filters import matches
@@ -154,6 +154,16 @@ def deliveries(known, here, topic):
     return count
 
 
+def test_of_groups_that_share_some_of_their_brokers_only_one_may_get_too_much_and_it_is_told():
+    g, h = ("g", "a"), ("h", "a")
+    known = membership((1, 1, g), (1, 1, h), (2, 1, h))
+
+    assert deliveries(known, 2, "a") == {g: 1, h: 2}
+    assert "$share/g/a" in known.why_inexact(h)
+    assert known.why_inexact(("elsewhere", "a")) is None
+
+
+@settings(max_examples=500)
 @given(records, st.integers(1, 6), st.sampled_from(TOPICS))
 def test_every_group_is_served_and_once_when_nothing_is_said_against_it(records, here, topic):
     known = membership(*records)
