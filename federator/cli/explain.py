@@ -39,6 +39,10 @@ def as_text(answer: Mapping[str, Any]) -> list[str]:
         members = [f"{n} on broker {broker}" for broker, n in group.get("members", {}).items()]
         lines.append(
             f"  $share/{shown(group.get('group'))}/{shown(group.get('filter'))}: "
-            f"to one member of {', '.join(members)}"
+            + (
+                f"to one member of {', '.join(members)}"
+                if members
+                else "kept: members out of reach"
+            )
         )
     return lines

@@ -50,6 +50,7 @@ from federator.runtime.priority_file import PriorityFile
 from federator.runtime.renaming import Renaming
 from federator.runtime.retained import Retained
 from federator.runtime.rivals import Rivals
+from federator.runtime.share_file import ShareFile
 from federator.runtime.sharing import Sharing
 from federator.runtime.state_dir import StateDir
 
@@ -150,6 +151,7 @@ class Agent:
             announces=lambda filter_: bool(self.border.asked_for(filter_)),
             lets_out=self.border.lets_out,
             parameters=settings.ledger(),
+            file=ShareFile(state.path),
             stand_ins_max=settings.share.stand_ins_max,
         )
         self.local_up = False
@@ -165,6 +167,7 @@ class Agent:
         self.data_link.subscribe([self._frames_subscription()])
         self.cover.start()
         self.data_path.custody.resume()
+        self.sharing.resume()
         self.cover.change(self.forwarder.cover_change())
         self._tasks.create_task(self._tend_custody(), name="custody")
         self._tasks.create_task(self.discovery.run(), name="discovery")
@@ -243,7 +246,7 @@ class Agent:
     async def leave(self) -> None:
         """Tell the neighbours, and let that out of the door."""
         self.loops.stop()
-        self.data_path.flush()
+        self.data_path.intake.flush()
         self.data_path.custody.leave()
         self.handle(LeaveRequested())
         links = [link for n in self.neighbours.all for link in n.links]
@@ -259,8 +262,7 @@ class Agent:
         for effect in self.node.handle(event, now_ms=now_ms):
             routes_changed |= isinstance(effect, e.SetRoute)
             self._perform(effect)
-        self.sharing.on_routes_set()
-        if routes_changed:
+        if self.sharing.on_routes_set() or routes_changed:
             self.cover.change(self.forwarder.cover_change())
         self._arm(now_ms)
 
@@ -273,7 +275,7 @@ class Agent:
             case e.SetRoute(filter_, route, lost):
                 self.data_path.set_route(filter_, route, lost=lost)
                 if filter_.startswith("$"):
-                    self.sharing.on_route(filter_, route)
+                    self.sharing.on_route(filter_, route, lost=lost)
             case e.ReachNeighbour(neighbour, conn):
                 link = self.neighbours.data_of(conn) if conn is not None else None
                 self.data_path.reach(neighbour, link)
@@ -536,14 +538,14 @@ class _DataHandler:
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
         self._agent.cover.on_up()
-        self._agent.data_path.on_local_up(session_present=session_present)
+        self._agent.data_path.intake.on_local_up(session_present=session_present)
 
     def on_subscribed(self, link: MqttLink) -> None:
         self._agent.local_changed()
 
     def on_down(self, link: MqttLink, reason: str) -> None:
         self._agent.cover.on_down()
-        self._agent.data_path.on_local_down()
+        self._agent.data_path.intake.on_local_down()
         if self._agent.retained is not None:
             self._agent.retained.on_data_down()
         self._agent.local_lost(link)
@@ -552,4 +554,4 @@ class _DataHandler:
         packet_ids = [(p.packet_id, int(p.qos)) for p, _, _ in publishes if p.packet_id is not None]
         self._agent.on_data(chunk, publishes)
         if packet_ids:
-            self._agent.data_path.acknowledge(link, packet_ids)
+            self._agent.data_path.intake.acknowledge(link, packet_ids)

@@ -8,11 +8,9 @@ a new label. What decides is in ``protocol``; what counts here is to touch bytes
 Source: design section 3.4; docs/protocol.md section 8.
 """
 
-import asyncio
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 import structlog
 from mqtt5 import PublishPacket
@@ -42,8 +40,9 @@ from federator.runtime.custody import (
     custodian,
 )
 from federator.runtime.data_counters import DataCounters, Delays
-from federator.runtime.gathering import GAP_S, Batch, OpenBatches, Pace, RouteBatches
-from federator.runtime.mqtt_wire import Inbound, packets_of
+from federator.runtime.data_ports import DataLink, RetainedFlow, Shared
+from federator.runtime.gathering import Batch, Pace, RouteBatches
+from federator.runtime.intake import Intake
 
 FRAME_BYTES_MAX = 262_144
 HOP_LIMIT = 64
@@ -51,83 +50,11 @@ COMPLAINT_GAP_S = 60.0
 SENDER_LINGER_S = 10.0
 """How long frames of a neighbour are taken after its link went down: they may be on their way."""
 
-RETRY_S = 1.0
-"""Until the log is tried again that could not be written."""
-
-REDELIVERED_MAX = 2_000
-"""Records in which a publication is looked for that our broker sends again."""
-
 _QOS_BITS = 0x06
 _RETAIN = 0x01
 _DUP = 0x08
 
 _log = structlog.get_logger()
-
-
-class DataLink(Protocol):
-    """What the data path needs of a connection to a broker. Methods tell whether it was taken."""
-
-    def write_packets(
-        self, parts: Sequence[bytes | memoryview], count: int, *, urgent: bool = False
-    ) -> bool:
-        """Write a run of ready-made QoS 0 PUBLISH packets; urgent ones wait for no others."""
-
-    def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
-        """Publish a ready-made QoS 1 or 2 packet."""
-
-    @property
-    def room(self) -> bool:
-        """Whether it can take a good deal more."""
-
-    @property
-    def queued_bytes(self) -> int:
-        """What waits to be sent."""
-
-    @property
-    def urgent_bytes(self) -> int:
-        """What of it is urgent."""
-
-    @property
-    def idle(self) -> bool:
-        """Nothing waits, in the transport neither."""
-
-    @property
-    def unacknowledged(self) -> int:
-        """QoS 1 and 2 messages that the broker has not acknowledged yet."""
-
-
-class AcknowledgingLink(Protocol):
-    """What the data path needs of the connection that publications come from."""
-
-    @property
-    def session_number(self) -> int:
-        """Names the broker's session."""
-
-    def acknowledge(self, packet_ids: Iterable[tuple[int, int]], *, session_number: int) -> None:
-        """Acknowledge publications, as (packet id, QoS)."""
-
-
-class RetainedFlow(Protocol):
-    """What the data path needs to know of retained values: they have versions."""
-
-    def leave(self, run: bytes) -> int:
-        """Publications of our clients, some of them retained, leave; the time of their frame."""
-
-    def arrive(self, run: bytes, *, time_us: int, origin: BrokerId) -> bytes:
-        """What of ``run`` may be published here; itself when all may as it is."""
-
-    def missed(self, run: bytes) -> None:
-        """Some of ``run`` could not be published here after all."""
-
-
-class Shared(Protocol):
-    """Who cares for shared groups that span brokers."""
-
-    def on_publishes(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
-        """Publications of our clients, frames among them."""
-
-    def on_parcel(self, frame: Frame) -> None:
-        """The first copy of a frame for our inbox."""
 
 
 class DataPath:
@@ -150,6 +77,7 @@ class DataPath:
     Attributes:
         local: The data connection to our own broker, which is also where ``on_publishes`` comes
             from. ``None`` until the application has made it.
+        intake: What our clients published and is not on its way yet.
         custody: Cares for what is published at QoS 1 and 2.
         custody_log, custody_outlet: What it works with.
         shared: Sees what our clients publish, and gets the frames for our inbox, if anybody does.
@@ -208,11 +136,14 @@ class DataPath:
             hop_limit=hop_limit,
             wall_clock_us=wall_clock_us,
         )
-        self._unacknowledged: list[tuple[int, int]] = []  # (packet id, QoS) of our broker
-        self._unacknowledged_of = 0  # the session they belong to
-        self._source: AcknowledgingLink | None = None
-        self._redelivered: dict[int, PublishPacket] = {}  # in the log, by packet id
-        self._retry: asyncio.TimerHandle | None = None
+        self.intake = Intake(
+            custody=self.custody,
+            log=stores.log,
+            make_frame=self._make_frame,
+            time_of=self._time_of,
+            frame_bytes_max=frame_bytes_max,
+            counters=self.counters,
+        )
         self._unfinished = False  # custody has something to publish at the end of this read
         self._gates = gates or LinkGates()
         self._land = land
@@ -222,9 +153,7 @@ class DataPath:
         self._links: dict[BrokerId, DataLink] = {}
         self._clogged = Clogged()
         self._heard_until_s: dict[BrokerId, float] = {}  # whose frames are taken; monotonic
-        self._open = OpenBatches()
         self._pace = Pace()
-        self._gap: asyncio.TimerHandle | None = None
         self._checker = RunChecker()
         topic = self.data_topic.encode()
         self._topic_field = len(topic).to_bytes(2, "big") + topic
@@ -287,7 +216,7 @@ class DataPath:
         if self.shared is not None:
             self.shared.on_publishes(chunk, publishes)
         data_topic = self.data_topic
-        if len(publishes) == 1 and not self._open.filled:
+        if len(publishes) == 1 and not self.intake.filled:
             packet, start, end = publishes[0]
             if packet.topic == data_topic:
                 self._on_frame(packet.payload)
@@ -310,13 +239,13 @@ class DataPath:
                 continue
             else:
                 route = self.forwarder.route_topic(topic)
-                batches = seen[topic] = None if route is None else self._open.of(route)
+                batches = seen[topic] = None if route is None else self.intake.of(route)
             if batches is None:
                 self.counters.unwanted += 1
                 continue
             first_byte = chunk[start]
             into = batches.acknowledged if first_byte & _QOS_BITS else batches.plain
-            if first_byte & _DUP and self._is_logged(packet):
+            if first_byte & _DUP and self.intake.is_logged(packet):
                 self.counters.redelivered += 1
                 continue
             if into is batch and start == run_end and end - run_start <= frame_bytes_max:
@@ -325,65 +254,17 @@ class DataPath:
                 first_bytes |= first_byte
                 continue
             if batch is not None:
-                self._add(batch, chunk[run_start:run_end], run_count, first_bytes)
+                self.intake.add(batch, chunk[run_start:run_end], run_count, first_bytes)
             batch, run_start, run_end, run_count, first_bytes = into, start, end, 1, first_byte
         if batch is not None:
-            self._add(batch, chunk[run_start:run_end], run_count, first_bytes)
-            self._flush_or_gather(self._pace.is_busy(time.monotonic()))
+            self.intake.add(batch, chunk[run_start:run_end], run_count, first_bytes)
+            self.intake.end_read(self._pace.is_busy(time.monotonic()))
         if self._unfinished:
             self._finish_custody()
 
     def _finish_custody(self) -> None:
         self._unfinished = False
         self.custody.finish()
-
-    def flush(self) -> None:
-        """Send what waits for more to come. To be called before the agent leaves."""
-        if self._gap is not None:
-            self._gap.cancel()
-            self._gap = None
-        under_custody = [batch for batch in self._open.filled if batch.acknowledged]
-        for batch in self._open.filled:
-            if not batch.acknowledged:
-                self._flush(batch)
-        self._open.clear()
-        if under_custody and not self._take_custody(under_custody):
-            for batch in under_custody:
-                self._open.filled[batch] = None
-            self._open.keep()
-
-    def acknowledge(self, link: AcknowledgingLink, packet_ids: list[tuple[int, int]]) -> None:
-        """Acknowledge publications of our broker, given as (packet id, QoS), once they are ours.
-
-        To be called after ``on_publishes``, for all that came with a packet id.
-        """
-        if self._unacknowledged_of != link.session_number:
-            self._unacknowledged_of = link.session_number
-            self._unacknowledged.clear()
-        self._unacknowledged += packet_ids
-        self._source = link
-        if not any(batch.acknowledged for batch in self._open.filled):
-            self._acknowledge()
-
-    def on_local_up(self, *, session_present: bool) -> None:
-        """The data connection is up; with its session, the broker sends again what was on its way.
-
-        It may be in the log already, in which case only the acknowledgement is missing.
-        """
-        self._redelivered.clear()
-        if session_present:
-            for record in self.custody_log.recent(REDELIVERED_MAX):
-                for publication in packets_of(record.body):
-                    if publication.packet_id is not None:
-                        self._redelivered.setdefault(publication.packet_id, publication)
-
-    def on_local_down(self) -> None:
-        """It is gone: log what we have, and forget what could not be logged. It comes again."""
-        self.flush()
-        for batch in self._open.filled:
-            batch.empty()
-        self._open.clear()
-        self._unacknowledged.clear()
 
     # What custody asks for
 
@@ -453,45 +334,12 @@ class DataPath:
         if route is None:
             self.counters.unwanted += 1
         elif self._pace.is_busy(time.monotonic()):
-            self._add(self._open.of(route).plain, packet, 1, packet[0])
-            self._flush_or_gather(True)
+            self.intake.add(self.intake.of(route).plain, packet, 1, packet[0])
+            self.intake.end_read(True)
         else:
             self.counters.publications_in += 1
             time_us = self._time_of((packet,), retained=packet[0] & _RETAIN > 0)
             self._make_frame(route, (packet,), len(packet), 1, time_us)
-
-    def _flush_or_gather(self, busy: bool) -> None:
-        """End a read: flush at once when idle, within ``GAP_S`` when reads come thick and fast."""
-        if (self._gap is None and not busy) or self._open.keep() > self._frame_bytes_max:
-            self.flush()
-        elif self._gap is None:
-            self._gap = asyncio.get_running_loop().call_later(GAP_S, self.flush)
-
-    def _add(self, batch: Batch, run: memoryview, count: int, first_bytes: int) -> None:
-        """Add a run to a batch, which becomes a frame first when there is no room.
-
-        Args:
-            first_bytes: Of all packets in the run, ored.
-        """
-        self.counters.publications_in += count
-        if self._retry is not None and batch.acknowledged:
-            batch = self._open.of(batch.route).acknowledged
-        if batch.count and batch.size + len(run) > self._frame_bytes_max:
-            if not batch.acknowledged:
-                self._flush(batch)
-            elif self._retry is not None or not self._take_custody([batch]):
-                batch = self._open.after(batch)  # what waits for the log goes first
-        self._open.add(batch, run, count, retained=first_bytes & _RETAIN > 0)
-
-    def _flush(self, batch: Batch) -> None:
-        """Send what ``batch`` holds as one frame, and empty it."""
-        if batch.count:
-            self._date(batch)
-            self._make_frame(batch.route, batch.parts, batch.size, batch.count, batch.time_us)
-        batch.empty()
-
-    def _date(self, batch: Batch) -> None:
-        batch.time_us = self._time_of(batch.parts, retained=batch.retained)
 
     def _time_of(self, parts: Sequence[bytes | memoryview], *, retained: bool) -> int:
         """When a frame of ours was made; retained values in it get their versions by that."""
@@ -519,38 +367,6 @@ class DataPath:
         frame.publications = count
         frame.keys = route.keys
         self._send(frame, 0, route.sends, parts, size)
-
-    def _take_custody(self, batches: list[Batch]) -> bool:
-        """Log and send what ``batches`` hold; ``False`` when it must be tried again later."""
-        batches = [batch for batch in batches if batch.count]
-        for batch in batches:
-            self._date(batch)
-        if not self.custody.take(batches):
-            if self._retry is None:
-                self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._try_again)
-            return False
-        for batch in batches:
-            self.counters.publications_out += batch.count
-            batch.empty()
-        if not any(batch.acknowledged and batch.count for batch in self._open.filled):
-            self._acknowledge()
-        self.custody.finish()
-        return True
-
-    def _try_again(self) -> None:
-        self._retry = None
-        self.flush()
-
-    def _acknowledge(self) -> None:
-        source, packet_ids = self._source, self._unacknowledged
-        if source is not None and packet_ids:
-            source.acknowledge(packet_ids, session_number=self._unacknowledged_of)
-            self._unacknowledged = []
-
-    def _is_logged(self, packet: PublishPacket) -> bool:
-        """Whether a publication that comes again is in the log already."""
-        known = self._redelivered.get(packet.packet_id or 0)
-        return known is not None and (known.topic, known.payload) == (packet.topic, packet.payload)
 
     # Frames of others
 
@@ -636,7 +452,7 @@ class DataPath:
             return
         local = self.local
         if local is None:
-            self._open.keep()
+            pass
         elif frame.acknowledged:
             for start, end, id_at, qos in places:
                 taken += local.publish_packet(bytearray(run[start:end]), id_at - start, qos)

@@ -105,6 +105,54 @@ async def test_members_behind_a_relay_are_served_and_nothing_is_lost_when_its_ag
         assert (await near.status())["share"]["lost"] == 0
 
 
+async def test_what_is_published_while_no_member_is_in_reach_is_served_when_one_is_again(plain):
+    brokers = [await plain.broker() for _ in range(3)]
+    near = await plain.agent(1, brokers[0])
+    relay = await plain.agent(2, brokers[1], brokers[0].url, brokers[2].url)
+    far = await plain.agent(3, brokers[2])
+    for agent, others in ((near, [2]), (relay, [1, 3]), (far, [2])):
+        await eventually(agent, linked(*others), f"links to {others}")
+    members = [member(brokers[2], "far")]
+    burst = Burst(brokers[0].port, "jobs/1", client_id="pub")
+    async with running(*members, burst):
+        await warm_up(burst, members)
+        relay.kill9()
+        await eventually(near, out_of_reach, "its group is out of reach")
+        await publish(range(1_500), burst)
+        await eventually(near, lambda status: status["share"]["owed"] >= 1_500, "all is kept")
+
+        await relay.restart()
+        await all_came(members, 1_500)
+
+        assert set(together(members).values()) == {1}
+
+
+def out_of_reach(status):
+    return status["share"]["groups_total"] == 0 and status["links"][0]["state"] != "up"
+
+
+async def test_an_agent_that_restarts_takes_what_its_broker_kept_for_groups_elsewhere(plain):
+    brokers, agents = await triangle(plain)
+    members = [member(brokers[i], i) for i in (1, 2)]
+    burst = Burst(brokers[0].port, "jobs/1", client_id="pub")
+    async with running(*members, burst):
+        await knows(agents[0], {2: 1, 3: 1})
+        await warm_up(burst, members)
+        listed = agents[0].state_dir / "shared_groups.json"
+        await until(lambda: b"jobs/#" in read_if_there(listed), "the group is listed")
+
+        agents[0].kill9()
+        await publish(range(800), burst)  # fewer than a broker queues by default
+        await agents[0].restart()
+        await all_came(members, 800)
+
+        assert set(together(members).values()) == {1}
+
+
+def read_if_there(path):
+    return path.read_bytes() if path.exists() else b""
+
+
 async def test_a_broker_that_comes_back_gets_its_share_again(plain):
     brokers, agents = await triangle(plain)
     members = [member(broker, number) for number, broker in enumerate(brokers)]

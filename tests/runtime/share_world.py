@@ -92,12 +92,13 @@ class Agent:
         )
         self.know(*members)
 
-    def know(self, *members, gone=()):
+    def know(self, *members, gone=(), orphans=()):
         """There are so many members at these brokers."""
         membership = Membership()
         for broker, count in members:
             membership.add(MemberRecord(broker, count, False, *JOBS))
-        self.assignment.update(membership)
+            membership.reach(broker)
+        self.assignment.update(membership, orphans=frozenset(orphans))
         self.origin.on_members(gone)
 
     def parcel(self, number, *packets, origin=N2, epoch=EPOCH):

@@ -230,12 +230,12 @@ async def test_a_clogged_neighbour_alone_gets_no_more_under_custody_while_someth
     slow, quick = agent.links[N2], agent.links[N3]
     slow.open = slow.idle = False
     agent.read(packet("a", b"refused", qos=1))
-    agent.path.flush()
+    agent.path.intake.flush()
     slow.open = True
 
     for qos in (1, 0):
         agent.read(packet("a", qos=qos))
-        agent.path.flush()
+        agent.path.intake.flush()
 
     assert [frame.acknowledged for frame in slow.frames] == [False]
     assert [frame.acknowledged for frame in quick.frames] == [True, True, False]
@@ -264,7 +264,7 @@ async def test_our_broker_is_told_that_a_publication_is_ours_when_it_is_in_the_l
 
     assert bytes(log.read(1).body) == packet("a/1", qos=1)
     source = Source()
-    agent.path.acknowledge(source, [(5, 1)])
+    agent.path.intake.acknowledge(source, [(5, 1)])
     assert source.acknowledged == [(5, 1)]
 
 
@@ -287,11 +287,11 @@ async def test_what_the_log_has_no_room_for_is_kept_and_taken_later_in_frames_of
     with no_file_grows(), capture_logs() as complaints:
         for at in range(0, len(run), 4):
             agent.read(*run[at : at + 4])
-            agent.path.acknowledge(source, [(5, 1)] * 4)
+            agent.path.intake.acknowledge(source, [(5, 1)] * 4)
     assert not agent.links[N2].frames
     assert not source.acknowledged
     assert [each["event"] for each in complaints] == ["custody.log_failed"]
-    agent.path.flush()
+    agent.path.intake.flush()
 
     bodies = [bytes(frame.body) for frame in agent.links[N2].frames]
     assert b"".join(bodies) == b"".join(run)
@@ -510,7 +510,7 @@ async def test_what_is_gathered_stays_within_a_frame():
 
     for n in range(2_000):
         agent.read(packet(f"{'ab'[n % 2]}/1", b"x" * 100))
-        assert sum(len(part) for batch in agent.path._open.filled for part in batch.parts) <= 1_000
+        assert sum(len(part) for batch in agent.path.intake.filled for part in batch.parts) <= 1_000
 
 
 async def test_leaving_sends_what_was_gathered():
@@ -518,11 +518,11 @@ async def test_leaving_sends_what_was_gathered():
     for _ in range(100):
         agent.read(packet("a/1"))
 
-    agent.path.flush()
+    agent.path.intake.flush()
 
     assert sum(frame.publications for frame in agent.links[N2].frames) == 100
     assert len(agent.links[N2].frames) < 100
-    assert not list(agent.path._open.filled)
+    assert not list(agent.path.intake.filled)
 
 
 def test_a_frame_of_a_stranger_changes_nothing():

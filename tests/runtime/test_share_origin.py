@@ -2,7 +2,7 @@
 
 from federator.protocol.sharing import Confirmation
 from tests.real.polling import until
-from tests.runtime.share_world import EPOCH, N2, N3, US, Agent, inbound, packet, payloads
+from tests.runtime.share_world import EPOCH, JOBS, N2, N3, US, Agent, inbound, packet, payloads
 
 
 def told(agent):
@@ -81,7 +81,7 @@ async def test_what_a_broker_owed_goes_to_others_or_waits_for_some():
     agent = Agent((N2, 1))
     agent.origin.on_publishes(*inbound(packet(b"a"), packet(b"b")))
 
-    agent.know(gone=[N2])
+    agent.know(gone=[N2], orphans=[JOBS])
     assert agent.origin.owed == 2
     agent.know((N3, 1))
 
@@ -93,10 +93,30 @@ async def test_what_nobody_takes_in_time_is_lost_and_said():
     agent = Agent((N2, 1), keep_ms=30)
     agent.origin.on_publishes(*inbound(packet(b"a")))
 
-    agent.know(gone=[N2])
+    agent.know(gone=[N2], orphans=[JOBS])
     await until(lambda: agent.counters.lost == 1, "it is given up")
 
     assert agent.origin.owed == 0
+
+
+async def test_what_is_published_while_nobody_is_in_reach_waits_for_members_but_not_at_qos_0():
+    agent = Agent()
+    agent.know(orphans=[JOBS])
+    agent.origin.on_publishes(*inbound(packet(b"a", retain=True), packet(b"b", qos=0)))
+    assert (agent.sent, agent.origin.owed) == ([], 1)
+
+    agent.know((N3, 1))
+
+    assert told(agent) == [(N3, 1, [b"a"])]
+
+
+async def test_what_was_for_a_group_that_everybody_left_is_nobodys():
+    agent = Agent((N2, 1))
+    agent.origin.on_publishes(*inbound(packet(b"a")))
+
+    agent.know(gone=[N2])
+
+    assert (agent.origin.owed, agent.counters.lost) == (0, 0)
 
 
 async def test_without_room_publications_are_dropped_and_counted():

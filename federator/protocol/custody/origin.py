@@ -72,7 +72,7 @@ class Gathered(Protocol):
 
     @property
     def time_us(self) -> int:
-        """When the first of them came, in microseconds since 1970."""
+        """When they became a frame, in microseconds since 1970."""
 
 
 class OriginOutlet(Protocol):
