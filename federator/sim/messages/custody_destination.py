@@ -152,8 +152,10 @@ class DestinationSide:
         waited = self._up_ms is not None and now_ms >= self._up_ms + MARKER_WAIT_MS
         if self._marker is None and journal.last and not waited:
             return False
+        if self._disk.full_for:
+            return False
         self._started = True
-        self.receiver.restore(journal.positions(self._marker), {}, now_ms=now_ms)
+        self.receiver.restore(journal.resume(self._marker), {}, now_ms=now_ms)
         self.on_local_up(now_ms)
         return True
 

@@ -98,11 +98,17 @@ class Ledger:
                 self.excuse(item.number, "log lost")
                 self.tolerate(item.number)
 
-    def trust_all(self) -> None:
-        """The federation stands again: what it promises now is said anew."""
+    def trust_all(self) -> bool:
+        """The federation stands again: what it promises now is said anew.
+
+        Returns:
+            Whether some agent had lost its log.
+        """
+        distrusted = bool(self._distrusted)
         self._promised.clear()
         self._distrusted.clear()
         self._waived.clear()
+        return distrusted
 
     def withdraw(self, client: str, filters: Collection[str] | None = None) -> None:
         """Subscriptions ended; ``None``: all, with the session."""

@@ -19,7 +19,7 @@ from federator.protocol.forwarding import Sends
 from federator.protocol.frames import REPAIR_FLAG, TAIL_FLAG, Frame, mask_bytes, unpack
 from federator.protocol.messages import Message as ControlMessage
 from federator.protocol.messages import RepairRequest
-from federator.protocol.types import BrokerId, Epoch
+from federator.protocol.types import BrokerId
 from federator.sim.agents import Agent
 from federator.sim.data import Passage, publications_of
 from federator.sim.messages.brokers import BrokerPlan, MessageBroker
@@ -279,12 +279,6 @@ class MessageWorld(World):
         assert host is not None, "routes change when somebody wants something, after the start"
         effective = host.custodian.on_route(filter, route, lost=lost)
         super()._set_route(agent, filter, effective, lost)
-
-    def _renew_epoch(self, agent: Agent, epoch: Epoch) -> None:
-        super()._renew_epoch(agent, epoch)
-        host = self._host_of(agent)
-        if host is not None:
-            host.custodian.renew(int(epoch))
 
     def _reach_changed(self, agent: Agent, neighbour: BrokerId) -> None:
         super()._reach_changed(agent, neighbour)
