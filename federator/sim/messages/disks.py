@@ -7,7 +7,7 @@ Source: docs/protocol.md section 11; ``FrameArchive`` is what the protocol asks 
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from federator.protocol.frames import KEY_BYTES
@@ -158,6 +158,15 @@ class Journal:
         if marker is not None:
             self.entries[marker:] = [replace(each, keys=b"") for each in self.entries[marker:]]
         return positions
+
+    def keep_only(self, chains: Collection[tuple[BrokerId, bytes]]) -> None:
+        """Forget where other chains were."""
+        self.entries = [
+            replace(
+                each, keys=b"".join(k for k in keys_in(each.keys) if (each.origin, k) in chains)
+            )
+            for each in self.entries
+        ]
 
     def marker(self) -> bytes:
         """What to leave at our broker behind the last entry."""
