@@ -15,6 +15,7 @@ from federator.config.sections import (
     LinkSettings,
     LogSettings,
     MeshSettings,
+    RetainedSettings,
     RoutingSettings,
     ShareSettings,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "MeshSettings",
     "NeighbourSettings",
     "RenameSettings",
+    "RetainedSettings",
     "RoutingSettings",
     "RulesSettings",
     "Settings",

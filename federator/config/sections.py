@@ -270,6 +270,40 @@ class ShareSettings(Section):
     )
 
 
+class RetainedSettings(Section):
+    """Retained messages: a new subscriber gets the value wherever it was set."""
+
+    enabled: _Bool = Field(
+        default=True,
+        description="Whether to fetch, give and order values; otherwise only live ones travel.",
+    )
+    topics_max: WholeNumber = Field(
+        default=100_000,
+        ge=1,
+        le=2**24,
+        description="Topics whose version is known, deleted ones included; others take what comes.",
+    )
+    tombstone_keep_s: WholeNumber = Field(
+        default=604_800,
+        ge=60,
+        le=2**31,
+        description="How long a delete is remembered: longer than brokers are apart from each "
+        "other, or what was deleted meanwhile comes back.",
+    )
+    values_per_s: WholeNumber = Field(
+        default=4_000,
+        ge=1,
+        le=1_000_000,
+        description="Values fetched from others at most, so that live traffic is not delayed.",
+    )
+    resync_s: WholeNumber = Field(
+        default=60,
+        ge=1,
+        le=86_400,
+        description="About so often everything is compared without another reason.",
+    )
+
+
 class HttpSettings(Section):
     """The listener of /metrics, /healthz, /readyz, /status, /routes and /explain."""
 

@@ -25,6 +25,7 @@ from federator.config.sections import (
     LinkSettings,
     LogSettings,
     MeshSettings,
+    RetainedSettings,
     RoutingSettings,
     ShareSettings,
 )
@@ -60,6 +61,7 @@ class Settings(Section):
     share: ShareSettings = ShareSettings()
     rules: RulesSettings = RulesSettings()
     loops: LoopSettings = LoopSettings()
+    retained: RetainedSettings = RetainedSettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
 

@@ -150,6 +150,11 @@ class Forwarder:
         """How many topics have a cached route."""
         return len(self._topics)
 
+    def wants(self, filter: str) -> bool:
+        """Whether others want ``filter``."""
+        route = self._routes.get(filter)
+        return route is not None and route.wanted
+
     def set_route(self, filter: str, route: FilterRoute | None) -> tuple[str, ...]:
         """Replace the route of ``filter``, which may travel; ``None`` forgets it.
 

@@ -3,7 +3,8 @@
 A frame's body is nobody's business on its way, so a link without rules is not touched. On one with
 rules frames are opened, like a parcel at the customs, and publications that may not cross are
 taken out. The label stays, for it still is that frame: of one under custody it crosses even when
-nothing is left, or the receiver would ask for it again and again.
+nothing is left, or the receiver would ask for it again and again. So does a parcel that is to be
+confirmed, or the origin would send it again and again.
 
 Source: docs/rules.md.
 """
@@ -76,8 +77,8 @@ class LinkGates:
         rules = self.rules_of(neighbour)
         if rules.stops_nothing or not frame.publications:
             return frame
-        sifted = _sift(frame, memoryview(b"".join(parts)), self._lets_out[rules])
-        self.withheld_out += frame.publications - (sifted.publications if sifted else 0)
+        sifted, withheld = _sift(frame, memoryview(b"".join(parts)), self._lets_out[rules])
+        self.withheld_out += withheld
         return sifted
 
     def incoming(self, frame: Frame) -> Frame | None:
@@ -85,27 +86,33 @@ class LinkGates:
         rules = self.rules_of(frame.sender)
         if rules.stops_nothing or not frame.publications:
             return frame
-        sifted = _sift(frame, frame.body, self._lets_in[rules])
-        self.withheld_in += frame.publications - (sifted.publications if sifted else 0)
+        sifted, withheld = _sift(frame, frame.body, self._lets_in[rules])
+        self.withheld_in += withheld
         return sifted
 
 
-def _sift(frame: Frame, body: memoryview, may_cross: _MayCross) -> Frame | None:
-    """``frame`` without publications that may not cross. A body that cannot be read has none."""
-    head = 0
+def _sift(frame: Frame, body: memoryview, may_cross: _MayCross) -> tuple[Frame | None, int]:
+    """``frame`` without publications that may not cross, and how many those are.
+
+    A body that cannot be read has none that may.
+    """
+    head, missed = 0, frame.flags != 0
     try:
         if is_inbox_key(frame.keys):
-            if isinstance(unpack_parcel(body), Confirmation):
-                return frame
-            head = PARCEL_HEADER_BYTES
+            parcel = unpack_parcel(body)
+            if isinstance(parcel, Confirmation):
+                return frame, 0
+            head, missed = PARCEL_HEADER_BYTES, parcel.number > 0
         run = body[head:]
         packets = topics_of(run)
     except DecodeError:
-        return None
+        return None, frame.publications
     kept = [run[start:end] for start, end, topic in packets if may_cross(topic)]
-    if len(kept) == len(packets):
-        return frame
-    if not kept and not frame.flags:
-        return None
+    withheld = len(packets) - len(kept)
+    if not withheld:
+        return frame, 0
+    if not kept and not missed:
+        return None, withheld
     sifted = memoryview(b"".join((body[:head], *kept)))
-    return msgspec.structs.replace(frame, publications=len(kept), body=sifted)
+    count = len(kept) or (1 if head else 0)  # a frame without flags has at least 1
+    return msgspec.structs.replace(frame, publications=count, body=sifted), withheld

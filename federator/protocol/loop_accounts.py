@@ -5,7 +5,7 @@ new. What is let in, or delivered here, is expected back within a while; a publi
 expected is a copy and is not let in again. Equal publications are interchangeable, so it does not
 matter which of two is taken for the copy.
 
-Source: docs/rules.md.
+Source: docs/rules.md, section 4.
 """
 
 from collections import OrderedDict

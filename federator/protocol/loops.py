@@ -19,7 +19,7 @@ when we let it go. So a topic on which the same publication keeps coming quickly
 Of an established loop ``LoopAccounts`` stop the copies. It is put to the same test now and then.
 Nothing is dropped before a loop is established, and nothing is held where no bridge is known.
 
-Source: docs/rules.md. The test is the "randomised intervention" of causal
+Source: docs/rules.md, section 3. The test is the "randomised intervention" of causal
 inference (J. Pearl, Causality, 2009, chapter 3): act at random, and see whether the effect follows.
 """
 
@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from federator.protocol.loop_accounts import Digest, LoopAccounts
+from federator.protocol.loop_suspicions import Suspicions
 from federator.protocol.types import Millis
 
 ROUNDS = 5
@@ -52,14 +53,8 @@ FAILED_RETESTS_MAX = 2
 RETEST_MS = 30_000
 """Between tests of established loops, half as much more or less."""
 
-CLEARED_MS_MIN, CLEARED_MS_MAX = 1_000, 3_600_000
-"""For how long a cleared topic is not suspected again; doubles."""
-
-SIGHTS_MAX = 65_536
-"""Publications remembered at a time."""
-
-SUSPECTS_MAX, CLEARED_MAX, LOOPS_MAX = 8_192, 8_192, 65_536
-"""Topics. Suspicions beyond wait, the rest forgets the oldest."""
+SUSPECTS_MAX, LOOPS_MAX = 8_192, 65_536
+"""Topics. Suspects beyond wait; of loops the oldest is forgotten."""
 
 
 class Fate(Enum):
@@ -100,13 +95,6 @@ class LoopsOver:
 
 
 LoopEffect = Release | LoopFound | LoopsOver
-
-
-@dataclass(slots=True)
-class _Sight:
-    at_ms: Millis
-    repeats: int = 0
-    gap_ms: int = 0  # the longest within ``repeats``
 
 
 @dataclass(slots=True)
@@ -152,10 +140,11 @@ class LoopDetector:
         self._chance = chance
         self._trusted = trusted
         self._accounts = LoopAccounts(window_ms=parameters.window_ms)
-        self._sights: OrderedDict[Digest, _Sight] = OrderedDict()
+        self._suspicions = Suspicions(
+            gap_ms_max=parameters.turnaround_ms_max, repeats_min=parameters.repeats_min
+        )
         self._suspects: dict[str, _Trial] = {}
         self._loops: OrderedDict[str, _Trial] = OrderedDict()
-        self._cleared: OrderedDict[str, tuple[Millis, int]] = OrderedDict()  # until, for how long
         self._phase = _Phase.IDLE
         self._phase_ends_ms = Millis(0)
         self._tested: dict[str, _Trial] = {}
@@ -222,7 +211,7 @@ class LoopDetector:
         """No more can be held: the test was too short to tell anything."""
         for topic in self._tested:
             if self._suspects.pop(topic, None) is not None:
-                self._clear(topic, now_ms)
+                self._suspicions.clear(topic, now_ms=now_ms)
         return self._end_test()
 
     def forget_all(self) -> list[LoopEffect]:
@@ -233,8 +222,7 @@ class LoopDetector:
         self._loops.clear()
         self._suspects.clear()
         self._accounts.clear()
-        self._cleared.clear()
-        self._sights.clear()
+        self._suspicions.forget()
         return effects
 
     def on_deadline(self, *, now_ms: Millis) -> list[LoopEffect]:
@@ -253,29 +241,11 @@ class LoopDetector:
     # Within
 
     def _look(self, topic: str, digest: Digest, now_ms: Millis) -> None:
-        """Suspect ``topic`` when the same publication keeps coming quickly."""
-        sight = self._sights.get(digest)
-        if sight is None:
-            self._sights[digest] = _Sight(now_ms)
-            if len(self._sights) > SIGHTS_MAX:
-                self._sights.popitem(last=False)
-            return
-        self._sights.move_to_end(digest)
-        gap_ms, sight.at_ms = now_ms - sight.at_ms, now_ms
-        if gap_ms > self._parameters.turnaround_ms_max:
-            sight.repeats = sight.gap_ms = 0
-            return
-        sight.repeats += 1
-        sight.gap_ms = max(sight.gap_ms, gap_ms)
-        if sight.repeats < self._parameters.repeats_min:
-            return
-        way_ms = max(2 * sight.gap_ms, WAY_MS_MIN)
-        sight.repeats = sight.gap_ms = 0
-        cleared_until_ms, _ = self._cleared.get(topic, (Millis(0), 0))
-        if topic in self._suspects or now_ms < cleared_until_ms or self._trusted(topic):
+        gap_ms = self._suspicions.see(topic, digest, now_ms=now_ms)
+        if gap_ms is None or topic in self._suspects or self._trusted(topic):
             return
         if len(self._suspects) < SUSPECTS_MAX:
-            self._suspects[topic] = _Trial(way_ms)
+            self._suspects[topic] = _Trial(max(2 * gap_ms, WAY_MS_MIN))
 
     def _begin_test(self, now_ms: Millis) -> None:
         self._tested = dict(self._suspects)
@@ -319,7 +289,7 @@ class LoopDetector:
     ) -> list[LoopEffect]:
         if not returned:
             del self._suspects[topic]
-            self._clear(topic, now_ms)
+            self._suspicions.clear(topic, now_ms=now_ms)
             return []
         trial.passed += 1
         if trial.passed < (ROUNDS_AGAIN if self._loops else ROUNDS):
@@ -340,13 +310,6 @@ class LoopDetector:
             return []
         del self._loops[topic]
         return [] if self._loops else [LoopsOver(self.dropped)]
-
-    def _clear(self, topic: str, now_ms: Millis) -> None:
-        _, span_ms = self._cleared.pop(topic, (Millis(0), CLEARED_MS_MIN // 2))
-        span_ms = min(2 * span_ms, CLEARED_MS_MAX)
-        self._cleared[topic] = Millis(now_ms + span_ms), span_ms
-        if len(self._cleared) > CLEARED_MAX:
-            self._cleared.popitem(last=False)
 
 
 def without_repetition(topic: str) -> str:

@@ -32,9 +32,14 @@ _BINARY = 0x09  # correlation data
 
 
 class RunChecker:
-    """Checks runs, and remembers up to ``known_topics_max`` topics that were in order."""
+    """Checks runs, and remembers up to ``known_topics_max`` topics that were in order.
+
+    Attributes:
+        retained: Some publication of the last run is retained.
+    """
 
     def __init__(self, *, known_topics_max: int = KNOWN_TOPICS_MAX) -> None:
+        self.retained = False
         self._known_topics_max = known_topics_max
         self._known: set[bytes] = set()
 
@@ -52,12 +57,14 @@ class RunChecker:
         known, qos_of = self._known, _QOS_OF
         qos_min, qos_max = (1, 2) if acknowledged else (0, 0)
         places: list[Place] = []
-        at, size, count = 0, len(run), 0
+        at, size, count, first_bytes = 0, len(run), 0, 0
         try:
             while at < size:
-                qos = qos_of[run[at]]
+                first_byte = run[at]
+                first_bytes |= first_byte
+                qos = qos_of[first_byte]
                 if not qos_min <= qos <= qos_max:
-                    raise DecodeError(f"run: a packet begins with {run[at]:#04x}")
+                    raise DecodeError(f"run: a packet begins with {first_byte:#04x}")
                 length, head = run[at + 1], at + 2
                 if length > 127:
                     length, head = read_variable_byte_integer(run, at + 1)
@@ -79,6 +86,7 @@ class RunChecker:
             raise DecodeError("run: ends inside a packet") from error
         if count != publications:
             raise DecodeError(f"run: {count} publications, {publications} wanted")
+        self.retained = first_bytes & 1 > 0
         return places
 
     def _check_topic(self, topic: bytes) -> None:

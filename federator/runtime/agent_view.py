@@ -8,6 +8,7 @@ from prometheus_client.core import Metric
 
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.agent import Agent, loop_now_ms
+from federator.runtime.custody import counts
 from federator.runtime.metrics import families
 
 LISTED_MAX = 1_000
@@ -101,9 +102,10 @@ class LiveView:
             "meshes_total": len(states),
             "discovery": agent.discovery.snapshot(),
             "rules": self._rules(),
+            "retained": self._retained(),
             "loops": self._loops(),
             "share": {"scope": agent.settings.share.scope, **agent.sharing.snapshot()},
-            "custody": agent.data_path.custody.counts(),
+            "custody": counts(agent.data_path.custody, agent.data_path.custody_log),
             "counters": self._counters(),
         }
 
@@ -128,6 +130,7 @@ class LiveView:
                 {**self._mesh(m.filter), "wanted": m.route.wanted, "why": m.why}
                 for m in explanation.filters
             ],
+            "groups": self._agent.sharing.explain(topic),
         }
 
     def routes(self) -> Iterable[Answer]:
@@ -226,6 +229,20 @@ class LiveView:
             "dropped": watch.detector.dropped,
         }
 
+    def _retained(self) -> Answer | None:
+        retained = self._agent.retained
+        if retained is None:
+            return None
+        store, counters = retained.store, retained.counters
+        return {
+            "topics": len(store) - store.tombstones,
+            "tombstones": store.tombstones,
+            "refused": store.refused,
+            "looks": retained.looks.count,
+            "looks_incomplete": retained.looks.incomplete,
+            **{name: getattr(counters, name) for name in counters.__slots__},
+        }
+
     def _counters(self) -> Answer:
         traffic = self._agent.traffic
         data = self._agent.data_path.counters
@@ -242,7 +259,7 @@ class LiveView:
     def _agent_values(self) -> Mapping[str, int | float]:
         agent, discovery = self._agent, self._agent.discovery.snapshot()
         traffic, data = agent.traffic, agent.data_path.counters
-        custody = agent.data_path.custody.counts()
+        custody = counts(agent.data_path.custody, agent.data_path.custody_log)
         links = [link for n in agent.neighbours.all for link in n.links]
         local = (agent.control_link, agent.data_link)
         return {
@@ -278,6 +295,7 @@ class LiveView:
             "log_lines_malformed": discovery["unreadable"],
             "client_drops": discovery["broker_drops"],
             "http_refused": self.http_refused(),
+            **self._retained_values(),
             "rules_withheld": agent.gates.withheld_in + agent.gates.withheld_out,
             "bridges": len(agent.loops.bridges),
             "bridge_loops": agent.loops.detector.loop_count,
@@ -288,6 +306,20 @@ class LiveView:
             "frames_hop_limit": data.hop_limit_exceeded,
             "reconnects": sum(max(0, link.counters.connects - 1) for link in (*links, *local)),
             **{f"custody_{name}": count for name, count in custody.items()},
+            **{f"share_{name}": count for name, count in agent.sharing.counts().items()},
+        }
+
+    def _retained_values(self) -> dict[str, int]:
+        retained = self._agent.retained
+        if retained is None:
+            return {}
+        return {
+            "retained_topics": len(retained.store) - retained.store.tombstones,
+            "retained_tombstones": retained.store.tombstones,
+            "retained_fetched": retained.counters.values_fetched,
+            "retained_given": retained.counters.values_given,
+            "retained_outdated": retained.counters.outdated,
+            "retained_failed": retained.counters.failed,
         }
 
     def _link_values(self) -> dict[int, Mapping[str, int | float]]:

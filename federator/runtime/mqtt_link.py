@@ -234,6 +234,17 @@ class MqttLink:
         return self._pipe.queued_bytes if self._pipe is not None else 0
 
     @property
+    def idle(self) -> bool:
+        """Nothing waits, in our queues or beyond: the kernel took everything."""
+        pipe = self._pipe
+        return pipe is None or not (pipe.queued_bytes or pipe.backlog_bytes)
+
+    @property
+    def urgent_bytes(self) -> int:
+        """Those of them that are urgent."""
+        return self._pipe.urgent_bytes if self._pipe is not None else 0
+
+    @property
     def unacknowledged(self) -> int:
         """QoS 1 and 2 messages taken and not yet acknowledged by the broker."""
         return self._session.window.in_flight + self._session.window.waiting

@@ -33,7 +33,12 @@ from federator.protocol.events import (
     LocalFiltersChanged,
     Received,
 )
-from federator.protocol.messages import Message, RepairRequest
+from federator.protocol.messages import (
+    Message,
+    RepairRequest,
+    RetainedLetter,
+    RetainedRequest,
+)
 from federator.protocol.node import Identity, Node
 from federator.protocol.parameters import Parameters
 from federator.protocol.types import BrokerId, Cost, Epoch, Millis
@@ -468,7 +473,8 @@ class World:
         self.watcher.link_changed(agent, neighbour)
 
     def _hear(self, agent: Agent, message: Message) -> None:
-        if not isinstance(message, RepairRequest):  # of custody, which this world has not
+        # Neither custody nor retained values are in this world.
+        if not isinstance(message, RepairRequest | RetainedRequest | RetainedLetter):
             self._tell(agent, Received(message))
 
     def _cover_changed(self, agent: Agent) -> None:

@@ -130,3 +130,18 @@ def test_parcels_for_shared_groups_obey_rules_and_confirmations_pass():
     assert bytes(crossed.body) == pack_parcel(Epoch(1), 7) + passes
     assert crossed.publications == 1
     assert guard.outgoing(GUARDED, confirmation, [confirmation.body]) is confirmation
+
+
+def test_a_parcel_that_must_be_confirmed_crosses_empty_and_one_of_qos_0_does_not():
+    guard = gates()
+    owed = frame(pack_parcel(Epoch(1), 7) + packet("secret", qos=1))
+    plain = frame(pack_parcel(Epoch(1), 0) + packet("secret"))
+    owed.keys = plain.keys = inbox_key(BrokerId(5))
+
+    crossed = guard.outgoing(GUARDED, owed, [owed.body])
+
+    assert crossed is not None
+    assert bytes(crossed.body) == pack_parcel(Epoch(1), 7)
+    assert unpack(pack(crossed)) == crossed
+    assert guard.outgoing(GUARDED, plain, [plain.body]) is None
+    assert guard.withheld_out == 2

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from federator.protocol.loop_suspicions import CLEARED_MS_MIN
 from federator.protocol.loops import (
-    CLEARED_MS_MIN,
     RETEST_MS,
     ROUNDS,
-    SIGHTS_MAX,
     Fate,
     LoopDetector,
     LoopFound,
@@ -311,14 +310,6 @@ def test_what_was_delivered_here_is_not_let_in_when_a_bridge_brings_it():
     fates = [world.detector.on_intake("t", ("t", "n"), now_ms=3_001) for _ in range(2)]
 
     assert fates == [Fate.DROP, Fate.PASS]
-
-
-def test_memory_of_publications_is_bounded():
-    detector = LoopDetector(PARAMETERS, chance=lambda: 0.5)
-    for number in range(SIGHTS_MAX + 10):
-        detector.on_intake("t", number, now_ms=0)
-
-    assert len(detector._sights) == SIGHTS_MAX
 
 
 @pytest.mark.parametrize(

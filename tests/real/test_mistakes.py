@@ -145,7 +145,7 @@ async def test_a_broker_that_is_not_there_yet_is_waited_for(plain, tmp_path):
     await asyncio.sleep(2)  # some more attempts
 
     assert not status["ready"]
-    assert tally(agent)["connection.refused"] == 2  # one line for each of the two connections
+    assert tally(agent)["connection.refused"] == 3  # one line for each of the three connections
     async with BrokerProcess(tmp_path / "late", port=port, extra_config=QUICK):
         await eventually(agent, lambda s: s["ready"], "ready once it is there")
         await agent.stop()
@@ -204,4 +204,4 @@ async def test_our_own_broker_among_the_neighbours_is_hung_up_for_good(plain):
 
     assert len(named(agent, "neighbour.is_own_broker")) == 1
     assert (await agent.status())["links"] == status["links"] == []
-    assert tally(agent)["connection.up"] == 4  # two to our broker, two to "the neighbour"
+    assert tally(agent)["connection.up"] == 5  # three to our broker, two to "the neighbour"

@@ -11,9 +11,10 @@ from urllib.request import urlopen
 
 import mqtt5
 import pytest
-from mqtt5 import PublishPacket
+from mqtt5 import PublishPacket, QoS
 
 from federator.runtime.mqtt_link import Endpoint, MqttLink
+from federator.runtime.mqtt_wire import packet_id_at
 from tests.real.flow import running
 from tests.real.plain_agents import Plain, eventually, linked
 from tests.real.polling import DEADLINE_S, until
@@ -46,6 +47,11 @@ class Client:
     def publish(self, *topics, qos=0):
         for topic in topics:
             self.link.publish(topic, topic.encode(), qos=qos)
+
+    def retain(self, topic):
+        packet = PublishPacket(topic, topic.encode(), qos=QoS(1), packet_id=1, retain=True)
+        wire = bytearray(packet.write())
+        self.link.publish_packet(wire, packet_id_at(wire), 1)
 
     def on_up(self, link, session_present): ...
 
@@ -278,3 +284,65 @@ async def test_explain_says_which_rule_stops_a_topic(tmp_path):
             assert (stopped["next_hops"], stopped["stopped_by_rules"]) == ([], [2])
             assert (free["next_hops"], free["stopped_by_rules"]) == ([2], [])
             assert "deny" in denied["why"]
+
+
+async def test_a_late_joiner_gets_retained_values_by_their_names_here_and_no_denied_ones(tmp_path):
+    async with Plain(tmp_path) as plain:
+        plant, headquarters = await plain.broker(), await plain.broker()
+        more = rules(rename=RENAME) + neighbour(headquarters, 2, deny=["+/+/secret"])
+        agents = [await plain.agent(1, plant, more=more)]
+        agents.append(await plain.agent(2, headquarters, plant.url))
+        await settled({agents[0]: (2,), agents[1]: (1,)})
+        machine, desk = Client(plant, "machine"), Client(headquarters, "desk")
+        async with clients(machine, desk):
+            for topic in ("plant7/secret", "plant7/state"):
+                machine.retain(topic)
+            for topic in ("eu/plant7/secret", "eu/plant7/target", "plant7/other"):
+                desk.retain(topic)
+            for client in (machine, desk):
+                await until(lambda c=client: c.link.unacknowledged == 0, "values are set")
+            late_machine = Client(plant, "late machine", "plant7/+")
+            late_desk = Client(headquarters, "late desk", "eu/#")
+
+            async with clients(late_machine, late_desk):
+                await until(lambda: len(set(late_desk.came)) == 3, "the desk has the state")
+                await until(lambda: len(set(late_machine.came)) == 3, "the machine has its target")
+
+                own = ("plant7/secret", b"plant7/secret")
+                state = ("plant7/state", b"plant7/state")
+                assert set(late_machine.came) == {
+                    own,
+                    state,
+                    ("plant7/target", b"eu/plant7/target"),
+                }
+                assert set(late_desk.came) == {
+                    ("eu/plant7/secret", b"eu/plant7/secret"),
+                    ("eu/plant7/state", b"plant7/state"),
+                    ("eu/plant7/target", b"eu/plant7/target"),
+                }
+
+
+async def test_a_shared_group_at_a_renaming_broker_is_served_for_itself(tmp_path):
+    async with Plain(tmp_path) as plain:
+        plant, headquarters = await plain.broker(), await plain.broker()
+        agents = [await plain.agent(1, plant, more=rules(rename=RENAME))]
+        agents.append(await plain.agent(2, headquarters, plant.url))
+        await settled({agents[0]: (2,), agents[1]: (1,)})
+        machines = [Client(plant, f"machine-{n}", "$share/g/plant7/+") for n in range(2)]
+        desk = Client(headquarters, "desk")
+        async with clients(*machines, desk):
+            await eventually(agents[1], knows("eu/plant7/+"), "the group is known")
+            async with asyncio.timeout(DEADLINE_S):
+                while not any(machine.probed for machine in machines):
+                    desk.link.publish("eu/plant7/probe", PROBE)
+                    await asyncio.sleep(0.02)
+
+            topics = [f"eu/plant7/{number}" for number in range(50)]
+            desk.publish(*topics, qos=1)
+
+            def came():
+                return sorted(payload.decode() for m in machines for _, payload in m.came)
+
+            await until(lambda: len(came()) >= 50, "all arrive")
+            assert came() == sorted(topics)
+            assert all(machine.came for machine in machines)

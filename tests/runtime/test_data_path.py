@@ -34,8 +34,11 @@ class RecordedLink:
         self.runs: list[bytes] = []
         self.packets: list[tuple[bytes, int, int]] = []
         self.open = True
+        self.idle = True
 
-    def write_packets(self, parts: Sequence[bytes | memoryview], count: int) -> bool:
+    def write_packets(
+        self, parts: Sequence[bytes | memoryview], count: int, *, urgent: bool = False
+    ) -> bool:
         if self.open:
             self.runs.append(b"".join(parts))
         return self.open
@@ -51,6 +54,10 @@ class RecordedLink:
 
     @property
     def queued_bytes(self) -> int:
+        return 0
+
+    @property
+    def urgent_bytes(self) -> int:
         return 0
 
     @property
@@ -218,6 +225,23 @@ def test_what_nobody_wants_is_cut_out_of_the_middle_of_a_read():
     assert frame.publications == 3
 
 
+async def test_a_clogged_neighbour_alone_gets_no_more_under_custody_while_something_waits():
+    agent = Agent({"a": to(N2, N3)})
+    slow, quick = agent.links[N2], agent.links[N3]
+    slow.open = slow.idle = False
+    agent.read(packet("a", b"refused", qos=1))
+    agent.path.intake.flush()
+    slow.open = True
+
+    for qos in (1, 0):
+        agent.read(packet("a", qos=qos))
+        agent.path.intake.flush()
+
+    assert [frame.acknowledged for frame in slow.frames] == [False]
+    assert [frame.acknowledged for frame in quick.frames] == [True, True, False]
+    assert (agent.counters.deferred, agent.counters.dropped) == (2, 0)
+
+
 async def test_frames_under_custody_say_what_came_before_them_on_each_filter():
     agent = Agent({"a/+": to(N2), "+/1": to(N2)})
 
@@ -234,13 +258,13 @@ async def test_frames_under_custody_say_what_came_before_them_on_each_filter():
 
 async def test_our_broker_is_told_that_a_publication_is_ours_when_it_is_in_the_log():
     agent = Agent({"a/+": to(N2)})
-    log = agent.path.custody.origin.log
+    log = agent.path.custody_log
 
     agent.read(packet("a/1", qos=1))
 
     assert bytes(log.read(1).body) == packet("a/1", qos=1)
     source = Source()
-    agent.path.acknowledge(source, [(5, 1)])
+    agent.path.intake.acknowledge(source, [(5, 1)])
     assert source.acknowledged == [(5, 1)]
 
 
@@ -263,11 +287,11 @@ async def test_what_the_log_has_no_room_for_is_kept_and_taken_later_in_frames_of
     with no_file_grows(), capture_logs() as complaints:
         for at in range(0, len(run), 4):
             agent.read(*run[at : at + 4])
-            agent.path.acknowledge(source, [(5, 1)] * 4)
+            agent.path.intake.acknowledge(source, [(5, 1)] * 4)
     assert not agent.links[N2].frames
     assert not source.acknowledged
     assert [each["event"] for each in complaints] == ["custody.log_failed"]
-    agent.path.flush()
+    agent.path.intake.flush()
 
     bodies = [bytes(frame.body) for frame in agent.links[N2].frames]
     assert b"".join(bodies) == b"".join(run)
@@ -486,7 +510,7 @@ async def test_what_is_gathered_stays_within_a_frame():
 
     for n in range(2_000):
         agent.read(packet(f"{'ab'[n % 2]}/1", b"x" * 100))
-        assert sum(len(part) for batch in agent.path._open.filled for part in batch.parts) <= 1_000
+        assert sum(len(part) for batch in agent.path.intake.filled for part in batch.parts) <= 1_000
 
 
 async def test_leaving_sends_what_was_gathered():
@@ -494,11 +518,11 @@ async def test_leaving_sends_what_was_gathered():
     for _ in range(100):
         agent.read(packet("a/1"))
 
-    agent.path.flush()
+    agent.path.intake.flush()
 
     assert sum(frame.publications for frame in agent.links[N2].frames) == 100
     assert len(agent.links[N2].frames) < 100
-    assert not list(agent.path._open.filled)
+    assert not list(agent.path.intake.filled)
 
 
 def test_a_frame_of_a_stranger_changes_nothing():

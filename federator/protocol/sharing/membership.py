@@ -30,6 +30,7 @@ class Membership:
 
     def __init__(self) -> None:
         self._records: dict[GroupKey, dict[BrokerId, set[MemberRecord]]] = {}
+        self._in_reach: set[BrokerId] = set()
 
     def add(self, record: MemberRecord) -> None:
         """Somebody announces ``record``."""
@@ -47,6 +48,10 @@ class Membership:
         if not brokers:
             self._records.pop(key, None)
 
+    def reach(self, broker: BrokerId, in_reach: bool = True) -> None:
+        """Whether anything can be sent to ``broker``."""
+        (self._in_reach.add if in_reach else self._in_reach.discard)(broker)
+
     @property
     def groups(self) -> list[GroupKey]:
         """Every group that has members, in order."""
@@ -55,13 +60,18 @@ class Membership:
     def __len__(self) -> int:
         return len(self._records)
 
+    def has_records(self, key: GroupKey) -> bool:
+        """Whether anybody announces members of ``key``."""
+        return key in self._records
+
     def brokers(self, key: GroupKey) -> dict[BrokerId, Members]:
-        """Where ``key`` has members, by id, ascending."""
+        """Where in reach ``key`` has members, by id, ascending."""
         return {
             broker: Members(
                 max(record.members for record in records), any(r.crossed for r in records)
             )
             for broker, records in sorted(self._records.get(key, {}).items())
+            if broker in self._in_reach
         }
 
     def why_inexact(self, key: GroupKey) -> str | None:
@@ -88,7 +98,7 @@ class Membership:
         return not any(
             other != key
             and overlaps(other[1], key[1])
-            and not mine.keys().isdisjoint(self._records[other])
+            and not mine.keys().isdisjoint(self.brokers(other))
             for other in self._records
         )
 
