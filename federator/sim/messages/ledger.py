@@ -88,7 +88,7 @@ class Ledger:
             self._may_repeat.update((client, number) for number in range(len(self.published)))
 
     def distrust(self, broker: BrokerId) -> None:
-        """The agent of ``broker`` lost its log: what was published there may be lost, or repeated.
+        """The agent of ``broker`` lost its log or its sense of time: what is there may be lost.
 
         So may what is published there, until the federation stands again.
         """

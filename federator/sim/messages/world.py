@@ -146,6 +146,12 @@ class MessageWorld(World):
         self.ledger.distrust(id)
         self.ledger.withdraw_at(id)
 
+    def set_clock(self, id: BrokerId, by_ms: int) -> None:
+        """Change a host's wall clock; forward, what is owed and logged there looks too old."""
+        self.host_disks[id].wall_offset_ms += by_ms
+        if by_ms > 0:
+            self.ledger.distrust(id)
+
     def fill_disk(self, id: BrokerId) -> None:
         """Nothing can be written on the agent's disk any more."""
         self.host_disks[id].custody.full_for += 1
@@ -272,6 +278,7 @@ class MessageWorld(World):
         super()._local_lost(agent)
         host = self._host_of(agent)
         if host is not None:
+            host.outlet.outbox.cut()
             self.run(agent, host.disconnect)
 
     def _set_route(self, agent: Agent, filter: str, route: FilterRoute | None, lost: bool) -> None:
