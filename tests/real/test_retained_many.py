@@ -103,5 +103,31 @@ async def test_ten_thousand_values_come_within_ten_seconds_and_do_not_delay_live
             record_property("p99_ms", (before_ms, during_ms))
             figures = f"{done_s - asked_s:.2f} s, p99 {before_ms:.1f} -> {during_ms:.1f} ms"
             assert len(late.latest) == len(late.came) == TOPICS
+            for agent in grid.agents.values():  # our own subscriptions are no clients'
+                assert agent.log_path.read_text().count("discovery.untrusted") == 1
             assert done_s - asked_s < SYNCHRONISED_S, figures
             assert during_ms < before_ms + LATER_MS, figures
+
+
+async def test_values_that_a_broker_drops_on_the_way_to_us_are_not_taken_for_deleted(tmp_path):
+    often = {"retained": {"resync_s": 1}}
+    grid = RunningGrid(
+        Grid(1, 2, 0), tmp_path, link_delay_ms=1, broker_options=QUICK, agent_options=often
+    )
+    async with grid, client(grid.brokers[0], "setter") as setter:
+        for number in range(5_000):  # more than 1,000 packets and what sockets hold
+            setter.send(f"big/{number}", bytes(8_000))
+            if number % 50 == 0:
+                await until(lambda: setter.link.unacknowledged < 50, "the broker keeps up")
+        await until(lambda: not setter.link.unacknowledged, "the broker has all values")
+
+        async with client(grid.brokers[1], "late", "big/#"):
+            statuses = await grid.until(known_incomplete)
+
+        assert statuses[0]["retained"]["tombstones"] == 0
+        assert "retained.look_incomplete" in grid.agents[0].log_path.read_text()
+
+
+def known_incomplete(statuses):
+    looks = statuses[0]["retained"]["looks_incomplete"]
+    return None if looks > 1 else f"{looks} looks are known to be incomplete"

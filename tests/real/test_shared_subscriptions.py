@@ -52,8 +52,14 @@ async def test_each_publication_reaches_one_of_three_members_and_all_get_their_s
         assert max(shares) <= 0.4, shares
 
 
-@pytest.mark.parametrize("victim", ["broker", "agent"])
-@pytest.mark.parametrize("publisher", ["beside a member", "where nobody is a member"])
+@pytest.mark.parametrize(
+    ("victim", "publisher"),
+    [
+        ("broker", "beside a member"),
+        ("broker", "where nobody is a member"),
+        ("agent", "beside a member"),
+    ],
+)
 async def test_nothing_acknowledged_is_lost_when_a_members_broker_or_agent_is_killed(
     plain, publisher, victim
 ):

@@ -103,8 +103,6 @@ class _Origin(Generic[F]):
     waiting: dict[tuple[bytes, int], int] = field(default_factory=dict)
     former: dict[bytes, int] = field(default_factory=dict)  # chains not wanted now: the last number
     retry_ms: int = RETRY_MIN_MS
-    patience_ms: int = RETRY_MIN_MS  # twice what the last answer took to come
-    asked_ms: Millis | None = None  # when first, since anything came
 
 
 class Receiver(Generic[F]):
@@ -323,8 +321,6 @@ class Receiver(Generic[F]):
             chains.sort(key=lambda asked: asked.after)
             asks.append(Ask(origin, known.epoch, tuple(chains[:CHAINS_PER_ASK_MAX])))
             self.asked += 1
-            if known.asked_ms is None:
-                known.asked_ms = now_ms
             self._timers.set(origin, Millis(now_ms + known.retry_ms))
             known.retry_ms = min(2 * known.retry_ms, RETRY_MAX_MS)
         return asks
@@ -469,12 +465,9 @@ class Receiver(Generic[F]):
                 due.sort(key=lambda waiting: -waiting[0])
             for key in [key for key, _ in links if key in gaps]:
                 self._close_gap(origin, known, key)
-        if known.asked_ms is not None:
-            took_ms, known.asked_ms = now_ms - known.asked_ms, None
-            known.patience_ms = max(RETRY_MIN_MS, min(2 * took_ms, RETRY_MAX_MS))
         if gaps:
-            known.retry_ms = known.patience_ms
-            self._timers.set(origin, Millis(now_ms + known.patience_ms))
+            known.retry_ms = RETRY_MIN_MS
+            self._timers.set(origin, Millis(now_ms + RETRY_MIN_MS))
         return done
 
     def _followers(
@@ -500,7 +493,7 @@ class Receiver(Generic[F]):
             return
         if chain.last is None or chain.last < chain.target:
             if not known.gaps:
-                known.retry_ms = known.patience_ms
+                known.retry_ms = RETRY_MIN_MS
                 soon_ms = FIRST_ASK_MS if chain.last is not None else 0
                 self._timers.set(origin, Millis(now_ms + soon_ms))
             known.gaps[key] = None

@@ -30,11 +30,17 @@ class Membership:
 
     def __init__(self) -> None:
         self._records: dict[GroupKey, dict[BrokerId, set[MemberRecord]]] = {}
+        self._beside: dict[GroupKey, set[GroupKey]] = {}  # others with overlapping filters
         self._in_reach: set[BrokerId] = set()
 
     def add(self, record: MemberRecord) -> None:
         """Somebody announces ``record``."""
-        brokers = self._records.setdefault((record.group, record.filter), {})
+        key = (record.group, record.filter)
+        if key not in self._records:
+            self._beside[key] = {o for o in self._records if overlaps(o[1], key[1])}
+            for other in self._beside[key]:
+                self._beside[other].add(key)
+        brokers = self._records.setdefault(key, {})
         brokers.setdefault(record.broker, set()).add(record)
 
     def discard(self, record: MemberRecord) -> None:
@@ -45,8 +51,9 @@ class Membership:
         records.discard(record)
         if not records:
             brokers.pop(record.broker, None)
-        if not brokers:
-            self._records.pop(key, None)
+        if not brokers and self._records.pop(key, None) is not None:
+            for other in self._beside.pop(key):
+                self._beside[other].discard(key)
 
     def reach(self, broker: BrokerId, in_reach: bool = True) -> None:
         """Whether anything can be sent to ``broker``."""
@@ -82,9 +89,7 @@ class Membership:
         crossed = [broker for broker, members in mine.items() if members.crossed]
         if crossed:
             return f"ordinary subscribers beside members on broker {_named(crossed)}"
-        for other in self.groups:
-            if other == key or not overlaps(other[1], key[1]):
-                continue
+        for other in sorted(self._beside[key]):
             there = self.brokers(other).keys()
             if there != mine.keys() and not there.isdisjoint(mine):
                 return f"$share/{other[0]}/{other[1]} has members on some of the same brokers"
@@ -95,12 +100,7 @@ class Membership:
         mine = self.brokers(key)
         if any(members.crossed for members in mine.values()):
             return False
-        return not any(
-            other != key
-            and overlaps(other[1], key[1])
-            and not mine.keys().isdisjoint(self.brokers(other))
-            for other in self._records
-        )
+        return all(mine.keys().isdisjoint(self.brokers(other)) for other in self._beside[key])
 
 
 def _named(brokers: list[BrokerId]) -> str:

@@ -209,6 +209,21 @@ def test_every_group_is_served_and_once_when_nothing_is_said_against_it(records,
         assert count[key] == 1 or known.why_inexact(key) is not None
 
 
+@given(records, records)
+def test_groups_that_went_leave_no_trace(stay, go):
+    known = membership(*stay, *go)
+    for broker, members, (group, filter) in go:
+        if (broker, members, (group, filter)) not in stay:
+            known.discard(MemberRecord(broker, members, False, group, filter))
+    fresh = membership(*stay)
+
+    assert known.groups == fresh.groups
+    for key in fresh.groups:
+        assert known.brokers(key) == fresh.brokers(key)
+        assert known.is_alone(key) == fresh.is_alone(key)
+        assert known.why_inexact(key) == fresh.why_inexact(key)
+
+
 @given(records, st.integers(1, 6), st.sampled_from(TOPICS), st.integers(1, 4))
 def test_a_broker_never_sends_a_publication_to_itself_nor_to_one_without_members(
     records, here, topic, turns
