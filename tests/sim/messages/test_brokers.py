@@ -1,4 +1,4 @@
-"""The simulated broker behaves as Mosquitto was measured to, and the ledger sees what goes wrong."""
+"""The simulated broker behaves as Mosquitto was measured to; the ledger sees what goes wrong."""
 
 import pytest
 
