@@ -239,15 +239,15 @@ class Discovery:
     def _probe(self, subscribe: bool) -> None:
         if self._link is None:
             return
-        self._probing = subscribe
-        if subscribe:
+        known, self._probing = self._probing, subscribe
+        if subscribe or not known:  # an earlier process may have left them: see drop_probe
             self._link.subscribe(
                 TopicFilter(
                     topic, max_qos=QoS.AT_MOST_ONCE, retain_handling=RetainHandling.SEND_NEVER
                 )
                 for topic in self._probes
             )
-        else:
+        if not subscribe:
             self._link.unsubscribe(self._probes)
 
     def _arm(self) -> None:

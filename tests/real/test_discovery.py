@@ -477,6 +477,23 @@ async def test_a_killed_agent_trusts_its_table_only_after_the_counts(
     client.leave()
 
 
+async def test_probes_that_a_killed_agent_left_in_its_session_are_cleared_away(
+    counting: BrokerProcess, tmp_path: Path
+):
+    async with running(counting, tmp_path / "state") as first:
+        await first.settles()
+    probe = "$fed/fed/probe"
+    killed = await connect(counting, OWN_ID, packets="v5", clean=False, expiry_s=60)
+    await killed.subscribe(probe, f"$share/federator/{probe}")
+    killed.vanish()
+
+    async with running(counting, tmp_path / "state") as second:
+        ticks = "$SYS/broker/uptime"
+        await until(lambda: [t for t, _ in second.heard].count(ticks) > 3, "counted")
+        await second.settles()
+        await second.wants()
+
+
 async def test_a_corrupt_file_is_set_aside(counting: BrokerProcess, tmp_path: Path):
     state = tmp_path / "state"
     state.mkdir()

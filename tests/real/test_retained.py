@@ -1,5 +1,6 @@
 """Retained values across real brokers. docs/protocol.md, section 13."""
 
+import asyncio
 import time
 
 import pytest
@@ -221,3 +222,26 @@ async def test_values_travel_under_their_names_in_the_federation_and_denied_ones
                 await other.set("eu/plant/x", b"")
                 await until(lambda: ("plant/x", b"") in near.came, "the delete comes")
                 assert "plant/x" not in await kept_by(here, "plant/#")
+
+
+async def test_values_that_cross_on_their_way_end_the_same_on_both_brokers(line):
+    first, _, last = line.brokers.values()
+    async with (
+        client(first, "one", "cross/#") as one,
+        client(last, "two", "cross/#") as two,
+    ):
+        await one.set("cross/0", b"begin")
+        await until(lambda: two.came, "the mesh stands")
+        for number in range(100):
+            one.send(f"cross/{number % 5}", b"one %d" % number, qos=number % 2)
+            two.send(f"cross/{number % 5}", b"two %d" % number, qos=number % 2)
+            await asyncio.sleep(0.002)
+
+        async def agree():
+            held = [await kept_by(broker, "cross/#") for broker in (first, last)]
+            return held[0] == held[1] == one.latest == two.latest
+
+        end_s = time.monotonic() + 20
+        while not await agree():
+            assert time.monotonic() < end_s, (one.latest, two.latest)
+            await asyncio.sleep(0.1)
