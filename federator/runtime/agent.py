@@ -43,7 +43,7 @@ from federator.runtime.control_traffic import ControlTraffic
 from federator.runtime.cover_subscriber import CoverSubscriber
 from federator.runtime.custody import CustodyStores
 from federator.runtime.data_path import DataPath
-from federator.runtime.discovery import Discovery
+from federator.runtime.discovery import Discovery, held_filters
 from federator.runtime.drops import LOOK_S, DropReports
 from federator.runtime.loop_watch import LoopWatch
 from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
@@ -423,15 +423,15 @@ class Agent:
         return filters
 
     def _own_filters(self) -> dict[str, list[str]]:
-        """What our own two connections subscribe, by client id."""
-        filters = {
+        """What our own connections to our broker subscribe now, by client id."""
+        links = [self.data_link]
+        if self.retained is not None and self.retained.looks.link is not None:
+            links.append(self.retained.looks.link)
+        return {
             self._client_id("ctl"): [f.pattern for f in self._control_subscriptions()],
-            self._client_id("data"): self.data_link.wanted_filters,
+            **held_filters(links),
             **self.sharing.stand_in_filters,
         }
-        if self.retained is not None and self.retained.looks.link is not None:
-            filters[self._client_id("looks")] = self.retained.looks.link.wanted_filters
-        return filters
 
     def _client_id(self, role: str) -> str:
         return f"federator-{self.settings.broker.id}-{role}"

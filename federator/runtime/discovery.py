@@ -49,6 +49,15 @@ class SavedDiscovery(msgspec.Struct, array_like=True, frozen=True):
     record: bytes
 
 
+def held_filters(links: Iterable[MqttLink]) -> dict[str, list[str]]:
+    """What ``links`` of ours subscribe now, by client id.
+
+    One that is away counts for nothing: its broker may have forgotten it, and a count that lacks it
+    would be made up by clients of whom no line was heard.
+    """
+    return {link.client_id: link.wanted_filters if link.connected else [] for link in links}
+
+
 class Discovery:
     """Learns what the clients of our own broker subscribe to.
 
