@@ -300,7 +300,7 @@ class RetainedSettings(Section):
         default=60,
         ge=1,
         le=86_400,
-        description="About so often everything is compared without another reason.",
+        description="About so often 64 filters are compared without another reason, in turns.",
     )
 
 

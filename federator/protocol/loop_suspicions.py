@@ -5,6 +5,10 @@ second. So this only raises a hand; ``loops`` puts the topic to the test. A topi
 is left alone for a while, for longer each time, as a teacher learns whose raised hand means
 nothing.
 
+A way round that is slow, or whose brokers are overloaded by the very storm, is longer than what is
+quick. But then copies pile up until repetitions come by the thousand; in such a **storm** longer
+gaps count as quick as well.
+
 Source: docs/rules.md, section 3.
 """
 
@@ -16,6 +20,12 @@ from federator.protocol.types import Millis
 
 SIGHTS_MAX = 65_536
 """Publications remembered at a time; the oldest give way."""
+
+STORM_REPEATS = 2_000
+"""Repetitions within a second, of all topics, that are a storm for the next second."""
+
+STORM_GAP_MS = 1_000
+"""What counts as quick then."""
 
 CLEARED_MAX = 8_192
 """Topics that were cleared and are remembered; the oldest give way."""
@@ -42,6 +52,9 @@ class Suspicions:
     def __init__(self, *, gap_ms_max: int, repeats_min: int) -> None:
         self._gap_ms_max = gap_ms_max
         self._repeats_min = repeats_min
+        self._second = 0
+        self._repeats = 0  # in that second
+        self._gap_ms_now = gap_ms_max
         self._sights: OrderedDict[Digest, _Sight] = OrderedDict()
         self._cleared: OrderedDict[str, tuple[Millis, int]] = OrderedDict()  # until, for how long
 
@@ -63,7 +76,7 @@ class Suspicions:
             return None
         self._sights.move_to_end(digest)
         gap_ms, sight.at_ms = now_ms - sight.at_ms, now_ms
-        if gap_ms > self._gap_ms_max:
+        if gap_ms > self._patience_ms(gap_ms, now_ms):
             sight.repeats = sight.gap_ms = 0
             return None
         sight.repeats += 1
@@ -74,6 +87,16 @@ class Suspicions:
         sight.repeats = sight.gap_ms = 0
         until_ms, _ = self._cleared.get(topic, (Millis(0), 0))
         return None if now_ms < until_ms else gap_ms
+
+    def _patience_ms(self, gap_ms: int, now_ms: Millis) -> int:
+        """The longest gap that is quick, as things are; one of ``gap_ms`` has just been seen."""
+        second = now_ms // 1_000
+        if second != self._second:
+            storm = second == self._second + 1 and self._repeats >= STORM_REPEATS
+            self._gap_ms_now = max(self._gap_ms_max, STORM_GAP_MS if storm else 0)
+            self._second, self._repeats = second, 0
+        self._repeats += gap_ms <= STORM_GAP_MS
+        return self._gap_ms_now
 
     def clear(self, topic: str, *, now_ms: Millis) -> None:
         """``topic`` was tested, and is no loop."""

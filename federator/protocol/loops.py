@@ -16,7 +16,8 @@ when we let it go. So a topic on which the same publication keeps coming quickly
 3. Do so again: a client whose bursts happen to fall into the one short moment that chance chose
    will not do it ``ROUNDS`` times in a row. One failure clears the topic, for longer each time.
 
-Of an established loop ``LoopAccounts`` stop the copies. It is put to the same test now and then.
+Of an established loop ``LoopAccounts`` stop the copies. When nobody would tell of its end it is put
+to the same test now and then.
 Nothing is dropped before a loop is established, and nothing is held where no bridge is known.
 
 Source: docs/rules.md, section 3. The test is the "randomised intervention" of causal
@@ -67,11 +68,16 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LoopParameters:
-    """See ``[loops]`` in docs/configuration.md."""
+    """See ``[loops]`` in docs/configuration.md.
+
+    Attributes:
+        retest: Nobody will tell when a loop is over: test it now and then.
+    """
 
     turnaround_ms_max: int = 250
     repeats_min: int = 8
     window_ms: int = 2_000
+    retest: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +155,7 @@ class LoopDetector:
         self._phase_ends_ms = Millis(0)
         self._tested: dict[str, _Trial] = {}
         self._way_ms = 0
-        self._next_retest_ms = Millis(0)
+        self._next_retest_ms: Millis | None = None
 
     @property
     def loops(self) -> dict[str, int]:
@@ -172,7 +178,7 @@ class LoopDetector:
             return self._phase_ends_ms
         if self._suspects:
             return Millis(0)
-        return self._next_retest_ms if self._loops else None
+        return self._next_retest_ms
 
     def on_intake(self, topic: str, digest: Digest, *, now_ms: Millis) -> Fate:
         """A client of ours, or a bridge, published."""
@@ -220,6 +226,7 @@ class LoopDetector:
         if self._loops:
             effects.append(LoopsOver(self.dropped))
         self._loops.clear()
+        self._next_retest_ms = None
         self._suspects.clear()
         self._accounts.clear()
         self._suspicions.forget()
@@ -249,7 +256,7 @@ class LoopDetector:
 
     def _begin_test(self, now_ms: Millis) -> None:
         self._tested = dict(self._suspects)
-        if self._loops and now_ms >= self._next_retest_ms:
+        if self._next_retest_ms is not None and now_ms >= self._next_retest_ms:
             self._plan_retest(now_ms)
             self._tested |= self._loops
         if not self._tested:
@@ -264,7 +271,9 @@ class LoopDetector:
 
     def _plan_retest(self, now_ms: Millis) -> None:
         """Not in step with any client."""
-        self._next_retest_ms = Millis(now_ms + int(RETEST_MS * (0.5 + self._chance())))
+        self._next_retest_ms = None
+        if self._parameters.retest and self._loops:
+            self._next_retest_ms = Millis(now_ms + int(RETEST_MS * (0.5 + self._chance())))
 
     def _end_test(self) -> list[LoopEffect]:
         held = self._phase is _Phase.HOLDING
@@ -297,12 +306,14 @@ class LoopDetector:
         del self._suspects[topic]
         is_first = not self._loops
         self._loops[topic] = trial
+        found = LoopFound(topic, trial.way_ms)
+        trial.way_ms = min(trial.way_ms, 2 * self._parameters.turnaround_ms_max)  # calm, from now
         if len(self._loops) > LOOPS_MAX:
             self._loops.popitem(last=False)
         if not is_first:
             return []
         self._plan_retest(now_ms)
-        return [LoopFound(topic, trial.way_ms)]
+        return [found]
 
     def _judge_loop(self, topic: str, trial: _Trial, *, returned: bool) -> list[LoopEffect]:
         trial.failed = 0 if returned else trial.failed + 1

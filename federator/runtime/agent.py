@@ -37,11 +37,13 @@ from federator.protocol.placed_priority import PlacedPriority
 from federator.protocol.renames import Renames
 from federator.protocol.rules import Denied, EdgeRules
 from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis
+from federator.runtime.cohabitants import Agent as Cohabitant
+from federator.runtime.cohabitants import Cohabitants
 from federator.runtime.control_traffic import ControlTraffic
 from federator.runtime.cover_subscriber import CoverSubscriber
 from federator.runtime.custody import CustodyStores
 from federator.runtime.data_path import DataPath
-from federator.runtime.discovery import Discovery
+from federator.runtime.discovery import Discovery, held_filters
 from federator.runtime.drops import LOOK_S, DropReports
 from federator.runtime.loop_watch import LoopWatch
 from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
@@ -132,6 +134,13 @@ class Agent:
         self.neighbours = NeighbourLinks(tasks, will_for=self._will, tell=self.handle)
         self.control_link = self._local_link("ctl", _ControlHandler(self))
         self.data_link = self._local_link("data", _DataHandler(self))
+        self._cohabitants = Cohabitants(
+            Cohabitant(self.epoch, settings.broker_id),
+            federation=settings.federation,
+            url=settings.broker.url,
+            link=self.control_link,
+            give_way=self._end_with,
+        )
         self.data_path.local = self.data_link
         self.data_path.custody_outlet.ask = self._ask
         receiver = self.data_path.custody.destination.receiver
@@ -318,6 +327,7 @@ class Agent:
             self.local_up = up
             self.handle(LocalBrokerUp() if up else LocalBrokerDown())
             if up:
+                self._cohabitants.on_local_up(loop_now_ms())
                 self.data_path.custody.on_local_up()
                 self._told_taken_over = False
 
@@ -336,6 +346,12 @@ class Agent:
                     other.give_way()
         self.local_changed()
 
+    def _end_with(self, error: Exception) -> None:
+        async def fail() -> None:
+            raise error
+
+        self._tasks.create_task(fail(), name="give way")
+
     def on_control(self, publishes: Iterable[Inbound]) -> None:
         """Control messages, and what our broker tells of itself."""
         for packet, _, _ in publishes:
@@ -349,6 +365,8 @@ class Agent:
                 self.handle(Received(message))
             elif packet.topic == self.data_path.custody_outlet.marker_topic:
                 self.data_path.custody.destination.on_marker(packet.payload)
+            elif packet.topic == self._cohabitants.topic:
+                self._cohabitants.on_word(packet.payload, loop_now_ms())
             elif packet.topic.startswith("$"):
                 self._rivals.on_log(packet.topic, packet.payload)
                 self.loops.on_publish(packet)
@@ -397,6 +415,7 @@ class Agent:
             *self.discovery.subscriptions(),
             *self.loops.subscriptions(),
             *self.traffic.subscriptions(),
+            self._cohabitants.subscription(),
             marker,
         ]
         if self.retained is not None:
@@ -404,15 +423,15 @@ class Agent:
         return filters
 
     def _own_filters(self) -> dict[str, list[str]]:
-        """What our own two connections subscribe, by client id."""
-        filters = {
+        """What our own connections to our broker subscribe now, by client id."""
+        links = [self.data_link]
+        if self.retained is not None and self.retained.looks.link is not None:
+            links.append(self.retained.looks.link)
+        return {
             self._client_id("ctl"): [f.pattern for f in self._control_subscriptions()],
-            self._client_id("data"): self.data_link.wanted_filters,
+            **held_filters(links),
             **self.sharing.stand_in_filters,
         }
-        if self.retained is not None and self.retained.looks.link is not None:
-            filters[self._client_id("looks")] = self.retained.looks.link.wanted_filters
-        return filters
 
     def _client_id(self, role: str) -> str:
         return f"federator-{self.settings.broker.id}-{role}"

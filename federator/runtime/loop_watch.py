@@ -33,7 +33,7 @@ from federator.protocol.types import Millis
 from federator.runtime.mqtt_wire import Inbound
 
 BRIDGES_MAX = 64
-HELD_BYTES_MAX = 8 * 1024 * 1024
+HELD_BYTES_MAX = 16 * 1024 * 1024
 TOPICS_MAX = 16_384
 """Topics whose short form is remembered."""
 
@@ -71,6 +71,7 @@ class LoopWatch:
                 turnaround_ms_max=settings.turnaround_ms_max,
                 repeats_min=settings.repeats_min,
                 window_ms=settings.window_ms,
+                retest=settings.watch == "always",
             ),
             chance=random.Random().random,
             trusted=lambda topic: any(matches(each, topic) for each in settings.trust),

@@ -10,6 +10,7 @@ Source: docs/protocol.md, section 13.
 import asyncio
 import random
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from federator.protocol.border import Border
 from federator.protocol.filters import FilterTrie
 from federator.protocol.link_gates import LinkGates
 from federator.protocol.messages import (
+    RETAINED_WANTS_MAX,
     RetainedAsk,
     RetainedBody,
     RetainedLetter,
@@ -143,7 +145,6 @@ class Retained:
         self._local = FilterTrie()
         self._number = 0
         self._resynced_s = -RESYNC_GAP_S
-        self._resync_at_s = float("inf")
         self._resync_timer: asyncio.TimerHandle | None = None
         self._recheck: set[str] = set()
         self._overtaken: set[str] = set()
@@ -160,6 +161,7 @@ class Retained:
             tasks.create_task(self._rounds.run(), name="retained comparisons")
             tasks.create_task(self._answers.run(), name="retained answers")
             tasks.create_task(self._file.save_for_ever(), name="retained versions")
+            tasks.create_task(self._patrol(), name="retained patrol")
 
     # -- the data path ----------------------------------------------------------------------------
 
@@ -292,21 +294,26 @@ class Retained:
         """Compare all our filters: soon, but not again within ``RESYNC_GAP_S``."""
         now_s = asyncio.get_running_loop().time()
         soon_s = now_s + RESYNC_DELAY_S + random.uniform(0, JITTER_S)
-        self._plan_resync(max(soon_s, self._resynced_s + RESYNC_GAP_S))
-
-    def _plan_resync(self, at_s: float) -> None:
-        """At ``at_s``, unless it is planned for earlier."""
-        if at_s < self._resync_at_s:
-            if self._resync_timer is not None:
-                self._resync_timer.cancel()
-            self._resync_at_s = at_s
+        if self._resync_timer is None:
+            at_s = max(soon_s, self._resynced_s + RESYNC_GAP_S)
             self._resync_timer = asyncio.get_running_loop().call_at(at_s, self._resync)
 
     def _resync(self) -> None:
         self._resynced_s = asyncio.get_running_loop().time()
-        self._resync_at_s = float("inf")
+        self._resync_timer = None
         self._rounds.compare(sorted(self._local))
-        self._plan_resync(self._resynced_s + self.settings.resync_s * random.uniform(0.8, 1.2))
+
+    async def _patrol(self) -> None:
+        """Compare without a reason, a bounded number of filters at a time, in turns."""
+        last = ""
+        while True:
+            await asyncio.sleep(self.settings.resync_s * random.uniform(0.8, 1.2))
+            filters = sorted(self._local)
+            at = bisect_right(filters, last)
+            some = filters[at : at + RETAINED_WANTS_MAX] or filters[:RETAINED_WANTS_MAX]
+            if some:
+                last = some[-1]
+                self._rounds.compare(some)
 
     def _is_wanted(self, topic: str) -> bool:
         """Whether our broker must have it: for its clients, or because it holds one that ages."""

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import structlog
 
@@ -30,20 +29,13 @@ from federator.runtime.retained_rounds import Write
 COVERED_POLL_S = 0.01
 COVERED_POLLS_MAX = 100
 QUESTIONS_WAITING_MAX = 256
+REQUESTS_AT_ONCE_MAX = 16
 LOOK_KEPT_S = 20.0
 LETTER_BYTES_MAX = 65_536
 VALUE_BYTES_MAX = 1_500_000
 """Longer ones stay where they are: Mosquitto 2.1 takes no packet of 2,000,000."""
 
 _log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """Somebody's request or ask that needs a look."""
-
-    way: Way
-    about: RetainedRequest | RetainedAsk
 
 
 class RetainedAnswers:
@@ -71,12 +63,14 @@ class RetainedAnswers:
         self._covered = covered
         self._write = write
         self._counters = counters
-        self._questions: deque[_Question] = deque(maxlen=QUESTIONS_WAITING_MAX)
+        self._questions: deque[tuple[Way, RetainedRequest | RetainedAsk]] = deque(
+            maxlen=QUESTIONS_WAITING_MAX
+        )
         self._asked = asyncio.Event()
 
     def ask(self, way: Way, about: RetainedRequest | RetainedAsk) -> None:
         """Answer this, when its turn comes."""
-        self._questions.append(_Question(way, about))
+        self._questions.append((way, about))
         self._asked.set()
 
     async def run(self) -> None:
@@ -89,25 +83,39 @@ class RetainedAnswers:
                         await self._asked.wait()
                 self._broker.forget_look(older_than_s=LOOK_KEPT_S)
                 continue
-            question = self._questions.popleft()
             try:
-                if isinstance(question.about, RetainedRequest):
-                    await self._answer_request(question.way, question.about)
+                if requests := self._next_requests():
+                    await self._answer_requests(requests)
                 else:
-                    await self._answer_ask(question.way, question.about)
+                    way, about = self._questions.popleft()
+                    assert isinstance(about, RetainedAsk), "requests come first"
+                    await self._answer_ask(way, about)
             except LinkError as error:
                 self._counters.failed += 1
                 _log.warning("retained.failed", reason=str(error))
 
-    async def _answer_request(self, way: Way, request: RetainedRequest) -> None:
+    def _next_requests(self) -> list[tuple[Way, RetainedRequest]]:
+        """Requests that one look can answer."""
+        requests: list[tuple[Way, RetainedRequest]] = []
+        questions = self._questions
+        while questions and len(requests) < REQUESTS_AT_ONCE_MAX:
+            way, about = questions[0]
+            if isinstance(about, RetainedAsk):
+                break
+            requests.append((way, about))
+            questions.popleft()
+        return requests
+
+    async def _answer_requests(self, requests: list[tuple[Way, RetainedRequest]]) -> None:
         """Offer what differs."""
-        filters = [want.filter for want in request.wants]
+        wants = [(way, want) for way, request in requests for want in request.wants]
+        filters = sorted({want.filter for _, want in wants})
         for _ in range(COVERED_POLLS_MAX):
             if all(map(self._covered, filters)):
                 break
             await asyncio.sleep(COVERED_POLL_S)
         await self._broker.recent_look(filters)
-        for want in request.wants:
+        for way, want in wants:
             buckets = self._store.buckets(want.filter)
             if buckets and digest_of_buckets(buckets) != want.digest:
                 self._write(way, make_offer(want.filter, buckets))

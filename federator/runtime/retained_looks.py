@@ -8,8 +8,9 @@ few values came it asks again at QoS 2, to learn the QoS they are stored with.
 
 Two marks fence a look. One goes through the data connection before: what we published there is
 stored by the time it comes. The other follows the values and says that these were all. When there
-are more bytes of them than the socket takes, Mosquitto drops even QoS 0, and says so in its log. So
-that mark is awaited on the control connection, too: behind any such line.
+are more bytes of them than the socket takes, Mosquitto drops even QoS 0, and says so in its log,
+once per connection. So that mark is awaited on the control connection, too, behind any such line,
+and the connection is renewed after one.
 
 Source: docs/protocol.md, section 13.
 """
@@ -130,7 +131,8 @@ class RetainedLooks:
         self._busy = asyncio.Lock()
         self._number = 0
         self._mark: _Mark | None = None
-        self._dropped = False
+        self._dropped = False  # on this connection
+        self._renewing = False
         self._complained_at_s = -COMPLAINT_GAP_S
         self._subscribed = asyncio.Event()
         self._broke = False
@@ -163,7 +165,7 @@ class RetainedLooks:
             assert link is not None, "not started"
             assert data_link is not None, "not started"
             filters = sorted({name for filter in filters for name in self._here(filter)})
-            self._found, self._keep, self._bytes, self._dropped = {}, keep, 0, False
+            self._found, self._keep, self._bytes = {}, keep, 0
             try:
                 async with asyncio.timeout(STEP_TIMEOUT_S):
                     await self._ready.wait()
@@ -175,9 +177,13 @@ class RetainedLooks:
                     self._bytes = 0
                     await self._pass(link, filters, QoS.EXACTLY_ONCE)
                 self.count += 1
-                if self._dropped:
+                complete = not self._dropped and (few or self._hears_log)
+                if not complete:
                     self._complain(len(self._found))
-                return Look(self._found, few, not self._dropped)
+                if self._dropped:  # Mosquitto says it once per connection
+                    self._renewing = True
+                    link.reconnect("our broker drops values")
+                return Look(self._found, few, complete)
             except TimeoutError as error:
                 raise LinkError("our broker did not tell what it retains in time") from error
             finally:
@@ -242,7 +248,7 @@ class RetainedLooks:
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
         """Wait for the broker's uptime before looking at anything."""
-        self._judged = False
+        self._judged = self._dropped = False
         loop = asyncio.get_running_loop()
         self._judging = loop.call_later(UPTIME_TIMEOUT_S, self._judge, None)
 
@@ -307,4 +313,6 @@ class RetainedLooks:
         same = uptime_s is not None and now_s - uptime_s < self.last_contact_s
         self.last_contact_s = now_s
         self._ready.set()
-        self._came_up(same)
+        expected, self._renewing = self._renewing, False
+        if not (same and expected):
+            self._came_up(same)

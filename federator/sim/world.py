@@ -459,7 +459,8 @@ class World:
                     self._hang_up(agent, conn)
                 case RenewEpoch(epoch):
                     self.fired["renew_epoch"] += 1
-                    self._renew_epoch(agent, Epoch(epoch))
+                    self.disks[agent.id].epoch = Epoch(epoch)
+                    agent.data.renew(Epoch(epoch))
                 case Notice(name):
                     self.fired[f"notice {name}"] += 1
         if routes_changed:
@@ -467,10 +468,6 @@ class World:
 
     def _set_route(self, agent: Agent, filter: str, route: FilterRoute | None, lost: bool) -> None:
         agent.data.forwarder.set_route(filter, route)
-
-    def _renew_epoch(self, agent: Agent, epoch: Epoch) -> None:
-        self.disks[agent.id].epoch = epoch
-        agent.data.renew(epoch)
 
     def _reach_changed(self, agent: Agent, neighbour: BrokerId) -> None:
         self.watcher.link_changed(agent, neighbour)

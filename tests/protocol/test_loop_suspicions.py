@@ -1,7 +1,12 @@
 import pytest
 
 from federator.protocol import loop_suspicions
-from federator.protocol.loop_suspicions import CLEARED_MS_MAX, CLEARED_MS_MIN, Suspicions
+from federator.protocol.loop_suspicions import (
+    CLEARED_MS_MAX,
+    CLEARED_MS_MIN,
+    STORM_REPEATS,
+    Suspicions,
+)
 
 
 def suspicions():
@@ -60,3 +65,30 @@ def test_after_forgetting_nothing_was_seen():
     them.forget()
 
     assert seen(them, 3, 4, 5, 6) == [None, None, None, 1]
+
+
+def storm(them, second, repetitions):
+    """So many repetitions within one second, none of them suspicious by itself."""
+    for number in range(repetitions // 2):
+        for at_ms in (0, 400, 800):
+            them.see("s", number, now_ms=1_000 * second + at_ms)
+
+
+@pytest.mark.parametrize(("repetitions", "suspicious"), [(STORM_REPEATS, True), (1_000, False)])
+def test_in_a_storm_longer_gaps_are_quick(repetitions, suspicious):
+    them = suspicions()
+    storm(them, 10, repetitions)
+
+    found = seen(them, 10_900, 11_400, 11_900, 12_400)
+
+    assert found[-1] is None, "the storm is over, and so is patience"
+    storm(them, 13, repetitions)
+    found = seen(them, 13_990, 14_300, 14_600, 14_900)
+    assert (found[-1] == 310) == suspicious
+
+
+def test_a_second_without_repetitions_ends_a_storm():
+    them = suspicions()
+    storm(them, 10, STORM_REPEATS)
+
+    assert seen(them, 12_000, 12_300, 12_600, 12_900) == [None] * 4

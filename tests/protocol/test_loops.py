@@ -2,6 +2,7 @@
 
 import heapq
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -34,9 +35,18 @@ class World:
         longest_hold_ms: How late a publication of a client was let in, at most.
     """
 
-    def __init__(self, *, seed=1, way_ms=lambda chance: 12, looping=lambda topic: True, **options):
+    def __init__(
+        self,
+        *,
+        seed=1,
+        way_ms=lambda chance: 12,
+        looping=lambda topic: True,
+        retest=True,
+        **options,
+    ):
         self.chance = random.Random(seed)
-        self.detector = LoopDetector(PARAMETERS, chance=self.chance.random, **options)
+        parameters = replace(PARAMETERS, retest=retest)
+        self.detector = LoopDetector(parameters, chance=self.chance.random, **options)
         self.way_ms = way_ms
         self.looping = looping
         self.now_ms = 0
@@ -160,6 +170,29 @@ def test_loops_on_many_topics_are_told_once_and_all_broken():
     assert len(world.effects) == 1
     assert world.detector.loop_count == 300
     assert len(world.passed) == before
+
+
+def test_a_storm_that_makes_the_way_round_long_is_broken_too():
+    world = World(way_ms=lambda chance: 600 + chance.randint(0, 100))
+    for number in range(1_500):
+        world.publish(f"t/{number}", "m", at_ms=number // 5)
+
+    world.run(60_000)
+    before = len(world.passed)
+    world.run(100_000)
+
+    assert world.detector.loop_count == 1_500
+    assert len(world.passed) == before
+
+
+def test_where_the_end_of_a_loop_is_told_it_is_not_tested_again():
+    world = World(retest=False)
+    world.publish("t", "m", at_ms=0)
+
+    world.run(3_000)
+
+    assert world.detector.loop_count == 1
+    assert world.detector.next_deadline_ms() is None
 
 
 def test_only_topics_that_the_bridge_carries_are_broken():

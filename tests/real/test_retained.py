@@ -1,5 +1,6 @@
 """Retained values across real brokers. docs/protocol.md, section 13."""
 
+import asyncio
 import time
 
 import pytest
@@ -7,7 +8,7 @@ import pytest_asyncio
 
 from federator.grid.running import RunningGrid
 from federator.grid.topology import Grid, Link
-from tests.real.plain_agents import QUICK
+from tests.real.plain_agents import QUICK, Plain, eventually, linked
 from tests.real.polling import until
 from tests.real.retained_clients import client, kept_by
 
@@ -39,10 +40,10 @@ async def agreed(line, topic_filter, wanted, *ids):
             held = await kept_by(line.brokers[here], topic_filter)
 
 
-async def passed(listener, publisher, topic):
+async def passed(listener, publisher, topic, *, as_=None):
     """Wait until something that is published now came: whatever was under way before is here."""
     publisher.send(topic, b"passed")
-    await until(lambda: (topic, b"passed") in listener.came, "the last one comes")
+    await until(lambda: (as_ or topic, b"passed") in listener.came, "the last one comes")
 
 
 async def test_a_late_subscriber_gets_each_value_once_with_its_qos_wherever_it_was_set(line):
@@ -173,6 +174,7 @@ async def test_a_broker_that_comes_up_with_an_old_file_does_not_bring_old_values
                 await until(lambda: len(near.latest) == 2, "values everywhere")
                 await saving.restart()  # saves
                 await grid.until(grid.links_up)
+                await until(lambda: other.link.subscribed, "the client is back, too")
                 await setter.set("file/changed", b"new")
                 await setter.set("file/deleted", b"")
                 await until(lambda: other.latest == {"file/changed": b"new"}, "changes come")
@@ -186,3 +188,60 @@ async def test_a_broker_that_comes_up_with_an_old_file_does_not_bring_old_values
             await agreed(grid, "file/#", {"file/changed": b"new"}, 0, 1)
             assert near.latest.get("file/changed", b"new") == b"new"
             assert "file/deleted" not in dict(near.came)
+
+
+async def test_values_travel_under_their_names_in_the_federation_and_denied_ones_do_not(tmp_path):
+    rules = """
+        [rules]
+        rename = [{local = "plant/", federation = "eu/plant/"}]
+        deny = ["eu/plant/secret"]
+    """
+    async with Plain(tmp_path) as plain:
+        here, there = await plain.broker(), await plain.broker()
+        one = await plain.agent(1, here, more=rules)
+        two = await plain.agent(2, there, (here.url, 1))
+        await eventually(one, linked(2), "linked")
+        await eventually(two, linked(1), "linked")
+        async with client(here, "setter") as setter, client(there, "other") as other:
+            await setter.set("plant/x", b"1")
+            await setter.set("plant/secret", b"2")
+            await other.set("eu/plant/y", b"3")
+            await other.set("eu/plant/secret", b"4")
+
+            async with (
+                client(there, "far", "eu/#") as far,
+                client(here, "near", "plant/#") as near,
+            ):
+                await until(lambda: ("eu/plant/x", b"1") in far.came, "the value comes")
+                await until(lambda: ("plant/y", b"3") in near.came, "the other comes")
+                await passed(far, setter, "plant/end", as_="eu/plant/end")
+
+                assert "eu/plant/secret" in dict(far.came)  # its own broker's
+                assert ("eu/plant/secret", b"2") not in far.came
+                assert ("plant/secret", b"4") not in near.came
+                await other.set("eu/plant/x", b"")
+                await until(lambda: ("plant/x", b"") in near.came, "the delete comes")
+                assert "plant/x" not in await kept_by(here, "plant/#")
+
+
+async def test_values_that_cross_on_their_way_end_the_same_on_both_brokers(line):
+    first, _, last = line.brokers.values()
+    async with (
+        client(first, "one", "cross/#") as one,
+        client(last, "two", "cross/#") as two,
+    ):
+        await one.set("cross/0", b"begin")
+        await until(lambda: two.came, "the mesh stands")
+        for number in range(100):
+            one.send(f"cross/{number % 5}", b"one %d" % number, qos=number % 2)
+            two.send(f"cross/{number % 5}", b"two %d" % number, qos=number % 2)
+            await asyncio.sleep(0.002)
+
+        async def agree():
+            held = [await kept_by(broker, "cross/#") for broker in (first, last)]
+            return held[0] == held[1] == one.latest == two.latest
+
+        end_s = time.monotonic() + 20
+        while not await agree():
+            assert time.monotonic() < end_s, (one.latest, two.latest)
+            await asyncio.sleep(0.1)

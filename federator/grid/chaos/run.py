@@ -58,6 +58,8 @@ class Plan:
             is away, rate times seconds, must fit, or Mosquitto drops it.
         sys_interval_s: Of every broker: how often it counts its subscriptions.
         recovery_timeout_s: After healing.
+        keep_s: The agents' ``custody.keep_s``, instead of its default. Logs and their memory fill
+            for as long.
         rounds: End after so many, instead of after ``minutes``.
         hold_s: How long every fault lasts, instead of a span of its class.
     """
@@ -75,6 +77,7 @@ class Plan:
     sys_interval_s: int = 10
     recovery_timeout_s: float = 30.0
     fail_fast: bool = False
+    keep_s: int | None = None
     rounds: int | None = None
     hold_s: float | None = None
 
@@ -215,6 +218,7 @@ class ChaosRun:
                 redundancy=plan.redundancy,
                 broker_options=lines,
                 persistent=self._persistent,
+                agent_options={} if plan.keep_s is None else {"custody": {"keep_s": plan.keep_s}},
                 progress=lambda what: self._progress(f"starting {what}", 0.0),
             )
             async with grid:

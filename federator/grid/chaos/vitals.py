@@ -27,6 +27,9 @@ SETTLED_S: Final = 20 * 60.0
 FILES_SLACK: Final = 8
 """Connections that are being made again, and a log segment that is being turned over."""
 
+POINTS_MAX: Final = 200
+"""Of a series in the report."""
+
 LINES_PER_S_MAX: Final = 1.0
 LINES_SLACK: Final = 60
 """For starts and goodbyes, which fill a short run's log."""
@@ -56,6 +59,7 @@ class Vital:
     agent: BrokerId
     resident_kib_second_quarter: float
     resident_kib_last_quarter: float
+    resident_kib: list[int]
     files_second_quarter: float
     files_last_quarter: float
     log_lines: int
@@ -111,6 +115,7 @@ class Vitals:
             agent=here,
             resident_kib_second_quarter=second,
             resident_kib_last_quarter=last,
+            resident_kib=series.resident_kib[:: 1 + len(series.resident_kib) // POINTS_MAX],
             files_second_quarter=files_second,
             files_last_quarter=files_last,
             log_lines=len(new),

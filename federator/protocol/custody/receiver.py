@@ -35,6 +35,9 @@ RETRY_MIN_MS = 250
 RETRY_MAX_MS = 5_000
 CHAINS_PER_ASK_MAX = 64
 CHAINS_MAX = 1_048_576
+FORMER_MAX = 4_096
+"""Chains of one origin remembered that our clients gave up."""
+
 HELD_BYTES_MAX = 8 * 1024 * 1024
 HELD_MAX = 65_536
 
@@ -98,9 +101,8 @@ class _Origin(Generic[F]):
     gaps: dict[bytes, None] = field(default_factory=dict)
     held: dict[int, _Held[F]] = field(default_factory=dict)
     waiting: dict[tuple[bytes, int], int] = field(default_factory=dict)
+    former: dict[bytes, int] = field(default_factory=dict)  # chains not wanted now: the last number
     retry_ms: int = RETRY_MIN_MS
-    patience_ms: int = RETRY_MIN_MS  # twice what the last answer took to come
-    asked_ms: Millis | None = None  # when first, since anything came
 
 
 class Receiver(Generic[F]):
@@ -160,8 +162,10 @@ class Receiver(Generic[F]):
         """They no longer do."""
         self._since_us.pop(key, None)
         for origin in self._origins.values():
-            if origin.chains.pop(key, None) is not None:
+            chain = origin.chains.pop(key, None)
+            if chain is not None:
                 self._chains -= 1
+                self._remember(origin, key, chain)
                 origin.gaps.pop(key, None)
                 self._drop_held(origin, key)
 
@@ -229,7 +233,7 @@ class Receiver(Generic[F]):
                 chain.target = seq
         if not concerned and all(key in chains for key, _ in links):
             self.duplicates += 1
-            return []
+            return self._pass(origin, known, seq, links, now_ms)
         if next_everywhere:
             return self._deliver(origin, known, seq, links, frame, now_ms)
         for key, _ in links:
@@ -274,7 +278,7 @@ class Receiver(Generic[F]):
         if chain.last is not None:
             self.voids += 1
         else:
-            chain.begun = through
+            chain.begun = through = max(through, chain.begun)
         chain.last = through
         chain.target = max(chain.target, through)
         self._close_gap(origin, known, key)
@@ -317,8 +321,6 @@ class Receiver(Generic[F]):
             chains.sort(key=lambda asked: asked.after)
             asks.append(Ask(origin, known.epoch, tuple(chains[:CHAINS_PER_ASK_MAX])))
             self.asked += 1
-            if known.asked_ms is None:
-                known.asked_ms = now_ms
             self._timers.set(origin, Millis(now_ms + known.retry_ms))
             known.retry_ms = min(2 * known.retry_ms, RETRY_MAX_MS)
         return asks
@@ -384,6 +386,13 @@ class Receiver(Generic[F]):
         self._timers.clear(origin)
         del self._origins[origin]
 
+    def _remember(self, known: _Origin[F], key: bytes, chain: _Chain) -> None:
+        """Our clients may want the chain again; clocks alone do not tell what they had."""
+        last = chain.begun if chain.last is None else chain.last
+        if len(known.former) >= FORMER_MAX:
+            del known.former[next(iter(known.former))]
+        known.former[key] = last
+
     def _begin(self, known: _Origin[F], key: bytes, prev: int, made_us: int, now_us: int) -> _Chain:
         self._chains += 1
         age_us = now_us - self._since_us.get(key, now_us)
@@ -391,8 +400,9 @@ class Receiver(Generic[F]):
             age_us = self._keep_ms * 1_000
         known_beginning = prev == 0 or age_us < FRESH_US
         chain = _Chain(prev if known_beginning else None, prev, max(1, made_us - age_us))
+        chain.begun = known.former.pop(key, 0)
         if known_beginning:
-            chain.begun = prev
+            chain.begun = max(prev, chain.begun)
         known.chains[key] = chain
         return chain
 
@@ -455,12 +465,9 @@ class Receiver(Generic[F]):
                 due.sort(key=lambda waiting: -waiting[0])
             for key in [key for key, _ in links if key in gaps]:
                 self._close_gap(origin, known, key)
-        if known.asked_ms is not None:
-            took_ms, known.asked_ms = now_ms - known.asked_ms, None
-            known.patience_ms = max(RETRY_MIN_MS, min(2 * took_ms, RETRY_MAX_MS))
         if gaps:
-            known.retry_ms = known.patience_ms
-            self._timers.set(origin, Millis(now_ms + known.patience_ms))
+            known.retry_ms = RETRY_MIN_MS
+            self._timers.set(origin, Millis(now_ms + RETRY_MIN_MS))
         return done
 
     def _followers(
@@ -486,7 +493,7 @@ class Receiver(Generic[F]):
             return
         if chain.last is None or chain.last < chain.target:
             if not known.gaps:
-                known.retry_ms = known.patience_ms
+                known.retry_ms = RETRY_MIN_MS
                 soon_ms = FIRST_ASK_MS if chain.last is not None else 0
                 self._timers.set(origin, Millis(now_ms + soon_ms))
             known.gaps[key] = None

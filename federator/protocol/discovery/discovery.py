@@ -365,6 +365,7 @@ class Discovery:
             uptime_s=self._hearing.uptime_s,
             registered=self._regular.remaining_ms(now_ms=now_ms),
             clients=list(self._table.records()),
+            guesses=self._table.guessed(),
         )
 
     def load(
@@ -382,7 +383,8 @@ class Discovery:
                 client
                 for client in record.clients
                 if client.id == self._own_id or not client.id.startswith(OWN_PREFIX)
-            ]
+            ],
+            record.guesses,
         )
         self._table.complete = record.complete
         self._regular.load(record.registered, now_ms=now_ms)

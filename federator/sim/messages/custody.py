@@ -12,10 +12,10 @@ from typing import Protocol
 
 from federator.protocol.custody import Owed
 from federator.protocol.effects import FilterRoute
-from federator.protocol.filters import filter_key
 from federator.protocol.forwarding import Forwarder, FrameRoute
 from federator.protocol.frames import KEY_BYTES, LAST_FLAG, TAIL_FLAG, VOID_FLAG, Frame
 from federator.protocol.messages import REPAIR_PATH_MAX, RepairRequest
+from federator.protocol.sharing import frame_key
 from federator.protocol.timers import earliest
 from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.sim.messages.custody_destination import DestinationOutlet, DestinationSide
@@ -66,7 +66,6 @@ class Custodian:
         now_ms: Callable[[], Millis],
         now_us: Callable[[], int],
     ) -> None:
-        self._began_log = disk.log is None
         self.origin = OriginSide(
             self_id=self_id,
             disk=disk,
@@ -90,12 +89,6 @@ class Custodian:
         self._armed_ms: Millis | None = None
         self._retry_ms: Millis | None = None
 
-    def renew(self, epoch: int) -> None:
-        """We are known under a newer epoch than we thought: so may our numbering be."""
-        if self._began_log and epoch > self.origin.log.epoch:
-            self._disk.log = None
-            self.origin.renew(self._disk.open(epoch))
-
     # Filters
 
     def resume(self) -> None:
@@ -112,7 +105,7 @@ class Custodian:
     def on_route(self, filter: str, route: FilterRoute | None, *, lost: bool) -> FilterRoute | None:
         """What the data plane is to do with ``filter``."""
         now_ms = self._now_ms()
-        key = filter_key(filter).to_bytes(KEY_BYTES, "big")
+        key = frame_key(filter).to_bytes(KEY_BYTES, "big")
         local = route is not None and route.local
         if local != self.destination.receiver.wants(key):
             if local:

@@ -141,8 +141,12 @@ class DestinationSide:
 
     def save(self) -> None:
         """Write down since when our clients want what."""
-        if not self._disk.full_for:
-            self._disk.journal.since_us = self._former_since_us | dict(self.receiver.since_us)
+        since_us = self._former_since_us | dict(self.receiver.since_us)
+        if self._disk.full_for or since_us == self._disk.journal.since_us:
+            return
+        self._disk.journal.since_us = since_us
+        if self._started:
+            self._disk.journal.keep_only(self.receiver.positions())
 
     def _start(self, now_ms: Millis) -> bool:
         """With the first frame after the marker has come, or had time to; whether it has."""
@@ -152,8 +156,10 @@ class DestinationSide:
         waited = self._up_ms is not None and now_ms >= self._up_ms + MARKER_WAIT_MS
         if self._marker is None and journal.last and not waited:
             return False
+        if self._disk.full_for:
+            return False
         self._started = True
-        self.receiver.restore(journal.positions(self._marker), {}, now_ms=now_ms)
+        self.receiver.restore(journal.resume(self._marker), {}, now_ms=now_ms)
         self.on_local_up(now_ms)
         return True
 

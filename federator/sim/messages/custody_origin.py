@@ -96,7 +96,6 @@ class OriginSide:
         self._self_id = self_id
         self._disk = disk
         self._forwarder = forwarder
-        self._keep_ms = keep_ms
         self._outlet = outlet
         self._now_us = now_us
         self._unacknowledged: list[tuple[int, int]] = []
@@ -106,11 +105,6 @@ class OriginSide:
         """Repeat the heads of the chains of an earlier life."""
         for key, head in self.log.chains():
             self.tails.made(key, head, now_ms)
-
-    def renew(self, log: FrameLog) -> None:
-        """Number from the start in a newer epoch: ours was known already, from before."""
-        self.log = log
-        self.tails = Tails(keep_ms=self._keep_ms)
 
     # Our clients' publications
 

@@ -7,8 +7,8 @@ Source: docs/protocol.md section 11; ``FrameArchive`` is what the protocol asks 
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from federator.protocol.frames import KEY_BYTES
 from federator.protocol.types import BrokerId
@@ -151,6 +151,22 @@ class Journal:
                 chain = entry.origin, key
                 found[chain] = max(found.get(chain, (0, 0)), (entry.epoch, entry.seq))
         return found
+
+    def resume(self, marker: int | None) -> dict[tuple[BrokerId, bytes], tuple[int, int]]:
+        """Begin again behind ``marker``: entries after it are struck out, their numbers are not."""
+        positions = self.positions(marker)
+        if marker is not None:
+            self.entries[marker:] = [replace(each, keys=b"") for each in self.entries[marker:]]
+        return positions
+
+    def keep_only(self, chains: Collection[tuple[BrokerId, bytes]]) -> None:
+        """Forget where other chains were."""
+        self.entries = [
+            replace(
+                each, keys=b"".join(k for k in keys_in(each.keys) if (each.origin, k) in chains)
+            )
+            for each in self.entries
+        ]
 
     def marker(self) -> bytes:
         """What to leave at our broker behind the last entry."""

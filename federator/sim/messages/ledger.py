@@ -88,7 +88,7 @@ class Ledger:
             self._may_repeat.update((client, number) for number in range(len(self.published)))
 
     def distrust(self, broker: BrokerId) -> None:
-        """The agent of ``broker`` lost its log: what was published there may be lost, or repeated.
+        """The agent of ``broker`` lost its log or its sense of time: what is there may be lost.
 
         So may what is published there, until the federation stands again.
         """
@@ -98,11 +98,17 @@ class Ledger:
                 self.excuse(item.number, "log lost")
                 self.tolerate(item.number)
 
-    def trust_all(self) -> None:
-        """The federation stands again: what it promises now is said anew."""
+    def trust_all(self) -> bool:
+        """The federation stands again: what it promises now is said anew.
+
+        Returns:
+            Whether some agent had lost its log.
+        """
+        distrusted = bool(self._distrusted)
         self._promised.clear()
         self._distrusted.clear()
         self._waived.clear()
+        return distrusted
 
     def withdraw(self, client: str, filters: Collection[str] | None = None) -> None:
         """Subscriptions ended; ``None``: all, with the session."""

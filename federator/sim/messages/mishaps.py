@@ -127,7 +127,7 @@ def _begin_at_node(world: MessageWorld, mishap: Mishap, id: BrokerId) -> None:
             world.stop_broker(id, orderly=True)
             agenda.at(until_ms, world.start_broker, id)
         case MishapKind.CLOCK_JUMP:
-            world.host_disks[id].wall_offset_ms += CLOCK_JUMP_MS if until_ms % 2 else -CLOCK_JUMP_MS
+            world.set_clock(id, CLOCK_JUMP_MS if until_ms % 2 else -CLOCK_JUMP_MS)
         case MishapKind.DISK_FULL:
             world.fill_disk(id)
             agenda.at(until_ms, world.make_room, id)

@@ -43,6 +43,7 @@ class Outbox:
         self._agenda = agenda
         self._ledger = ledger
         self._run = run
+        self._life = 0  # of the broker that we are connected to
         self._queue: deque[Message] = deque()
         self._in_flight: deque[Message] = deque()
         self._unmarked: list[int] = []  # sent to the broker behind the last marker
@@ -64,8 +65,12 @@ class Outbox:
 
     def up(self) -> None:
         """The connection is up: go on."""
-        self.connected = True
+        self.connected, self._life = True, self._broker.life
         self._fill()
+
+    def cut(self) -> None:
+        """The connection is dead, though the process may not have noticed."""
+        self._life = -1
 
     def down(self) -> None:
         """The connection is gone; what waits, waits, and what was not acknowledged goes again."""
@@ -101,7 +106,7 @@ class Outbox:
             else:
                 self._unmarked.clear()
             when_ms = self._agenda.now_ms + LOCAL_MS
-            self._agenda.at(when_ms, self._arrive, self._broker.life, message)
+            self._agenda.at(when_ms, self._arrive, self._life, message)
 
     def _arrive(self, life: int, message: Message) -> None:
         if self._broker.life == life:

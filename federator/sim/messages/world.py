@@ -19,7 +19,7 @@ from federator.protocol.forwarding import Sends
 from federator.protocol.frames import REPAIR_FLAG, TAIL_FLAG, Frame, mask_bytes, unpack
 from federator.protocol.messages import Message as ControlMessage
 from federator.protocol.messages import RepairRequest
-from federator.protocol.types import BrokerId, Epoch
+from federator.protocol.types import BrokerId
 from federator.sim.agents import Agent
 from federator.sim.data import Passage, publications_of
 from federator.sim.messages.brokers import BrokerPlan, MessageBroker
@@ -145,6 +145,12 @@ class MessageWorld(World):
         self.host_disks[id].lose()
         self.ledger.distrust(id)
         self.ledger.withdraw_at(id)
+
+    def set_clock(self, id: BrokerId, by_ms: int) -> None:
+        """Change a host's wall clock; forward, what is owed and logged there looks too old."""
+        self.host_disks[id].wall_offset_ms += by_ms
+        if by_ms > 0:
+            self.ledger.distrust(id)
 
     def fill_disk(self, id: BrokerId) -> None:
         """Nothing can be written on the agent's disk any more."""
@@ -272,6 +278,7 @@ class MessageWorld(World):
         super()._local_lost(agent)
         host = self._host_of(agent)
         if host is not None:
+            host.outlet.outbox.cut()
             self.run(agent, host.disconnect)
 
     def _set_route(self, agent: Agent, filter: str, route: FilterRoute | None, lost: bool) -> None:
@@ -279,12 +286,6 @@ class MessageWorld(World):
         assert host is not None, "routes change when somebody wants something, after the start"
         effective = host.custodian.on_route(filter, route, lost=lost)
         super()._set_route(agent, filter, effective, lost)
-
-    def _renew_epoch(self, agent: Agent, epoch: Epoch) -> None:
-        super()._renew_epoch(agent, epoch)
-        host = self._host_of(agent)
-        if host is not None:
-            host.custodian.renew(int(epoch))
 
     def _reach_changed(self, agent: Agent, neighbour: BrokerId) -> None:
         super()._reach_changed(agent, neighbour)

@@ -60,3 +60,19 @@ def test_after_a_restart_too_a_frame_of_two_chains_comes_once() -> None:
     reader.settle()
     assert before.delivered + reader.delivered == [1, 2, 3]
     assert reader.receiver.positions()[ORIGIN, B] == (EPOCH, 3)
+
+
+def test_what_was_delivered_before_a_filter_was_given_up_does_not_come_again_with_it() -> None:
+    archive = Archive()
+    for _ in range(3):
+        archive.make((A,))
+    reader = Reader(archive, A)
+    for frame in archive.frames:
+        reader.take(frame)
+    reader.receiver.unwant(A)
+    missed = archive.make((A,))
+    reader.receiver.want(A, since_us=0)  # and the origin's clock was set back: all looks new
+    reader.take(archive.make((A,)))
+
+    reader.settle()
+    assert reader.delivered == [1, 2, 3, missed.seq, missed.seq + 1]
