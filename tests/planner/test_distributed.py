@@ -6,26 +6,25 @@ import pytest
 
 from federator.planner import generators, lagrangian
 from federator.planner.distributed.world import Conditions, World, solve
+from federator.planner.studies import CENTRAL
 from federator.planner.watch import UNWATCHED
-
-CENTRAL = lagrangian.Effort(40, 10, 20, combinations=1, pricings=2, shuffles=10)
 
 
 @pytest.mark.slow
 def test_brokers_come_to_rest_near_the_centralised_answer():
-    instance = generators.geometric(50, topics=40, fan_out=4, seed=2)
+    instance = generators.geometric(50, topics=40, fan_out=4, seed=3)
     central = lagrangian.solve(instance, effort=CENTRAL)
-    world = World(instance, Conditions(), seed=2)
+    world = World(instance, Conditions(), seed=3)
 
     world.run(UNWATCHED)
 
-    late = world.records[50:]
+    late = world.records[-20:]
     assert len(world.records) == 100
     assert world.lost > 0.01 * world.messages
     assert late[-1].unmet == 0
     assert late[-1].overload == 0
-    assert late[-1].cost <= 1.05 * central.cost
-    assert sum(record.moves for record in late) <= 10
+    assert late[-1].cost <= 1.05 * central.cost  # 1.12 when places are not sold
+    assert sum(record.moves for record in late) <= 5
     assert all(abs(a.cost - b.cost) <= 0.02 * a.cost for a, b in pairwise(late))
 
 

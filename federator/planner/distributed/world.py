@@ -165,9 +165,11 @@ class World:
                 broker.measure(topic, float(self.instance.rate[topic]) * (1 + off))
         for broker in self.brokers:
             broker.begin_round(round_)
-            turn = {t for t in broker.published if round_ == 0 or (t + round_) % TURNS == 0}
-            for topic in sorted(turn):
-                slot = int(SPREAD_MS * (topic // TURNS * GOLDEN % 1.0))
+            for topic in sorted(broker.published):
+                turn = round_ == 0 or (topic + round_) % TURNS == 0
+                if not broker.due(topic, turn=turn):
+                    continue
+                slot = int(SPREAD_MS * (topic * GOLDEN % 1.0))
                 self._at(self.now_ms + slot, self._number, broker, topic)
             self._at(self.now_ms + ASK_MS + self.rng.randrange(50), self._repeat, broker)
 
