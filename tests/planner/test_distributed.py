@@ -1,11 +1,14 @@
 """Brokers that price their own links, in a world with delays and losses."""
 
+import random
 from itertools import pairwise
+from statistics import fmean
 
 import pytest
 
 from federator.planner import generators, lagrangian
-from federator.planner.distributed.world import Conditions, World, solve
+from federator.planner.distributed.broker import Broker
+from federator.planner.distributed.world import SLACK_OF_NOISE, Conditions, World, solve
 from federator.planner.studies import CENTRAL
 from federator.planner.watch import UNWATCHED
 
@@ -26,6 +29,20 @@ def test_brokers_come_to_rest_near_the_centralised_answer():
     assert late[-1].cost <= 1.05 * central.cost  # 1.12 when places are not sold
     assert sum(record.moves for record in late) <= 5
     assert all(abs(a.cost - b.cost) <= 0.02 * a.cost for a, b in pairwise(late))
+
+
+def test_what_averaging_leaves_of_noise_is_within_the_slack_of_links():
+    rng = random.Random(7)
+    broker = Broker(id=0)
+    known = []
+
+    for _ in range(400):
+        broker.measure(3, 4.0 * (1 + rng.uniform(-0.1, 0.1)))
+        known.append(broker.rates[3])
+
+    off = [abs(rate / 4.0 - 1) for rate in known[20:]]
+    assert fmean(off) < SLACK_OF_NOISE * 0.1 / 2
+    assert max(off) < 2 * SLACK_OF_NOISE * 0.1
 
 
 def test_the_same_seed_gives_the_same_world():

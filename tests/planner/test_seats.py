@@ -71,7 +71,7 @@ def test_of_too_many_only_the_cheapest_is_asked_to_leave_and_may_stay_for_the_ne
 
 
 def test_nobody_sits_on_a_link_for_good_whose_overload_lasts():
-    channel = Channel(4.0, 0.0, margin=0.1)
+    channel = Channel(4.0, 0.0, margin=0.1, present=100.0)
     rates = {1: 3.0, 2: 3.0}
     asked = []
     for round_ in range(40):
@@ -96,12 +96,13 @@ def test_those_below_who_know_a_cheaper_way_go_it_alone():
     assert asked.over == {5, 6, 8}
 
 
-def test_a_way_over_the_parent_is_no_way_when_the_parent_is_gone():
+@pytest.mark.parametrize(("here", "loss"), [(0, 1.0), (1, 3.0)])
+def test_a_way_over_the_parent_is_no_way_when_the_parent_is_gone(here, loss):
     below = [Want(1, 1.0, apart=1.0, over=frozenset({4}))]
 
-    asked = want([Detour(2.0, (4, 6))], below, parent=4, here=1, hurry=False)
+    asked = want([Detour(2.0, (4, 6))], below, parent=4, here=here, hurry=False)
 
-    assert asked.loss == pytest.approx(3.0)
+    assert asked.loss == pytest.approx(loss)
     assert asked.apart == math.inf
 
 

@@ -23,8 +23,8 @@ LOYALTY = 0.02
 LOYALTY_GROWTH = 1.1
 """By each move: whoever has moved often moves only when it must."""
 LOYALTY_MAX = 0.5
-SMOOTHING = 0.15
-"""Weight of the newest measurement of a rate."""
+SMOOTHING = 0.05
+"""Least weight of the newest measurement of a rate; the first ones are averaged."""
 NO_PRICE = Price(0.0, 0.0, 0.0)
 
 
@@ -88,6 +88,7 @@ class Broker:
     published: Topics published here.
     subscribed: Topics that local clients want.
     rates: Of topics, as measured here or else as announced.
+    measured: How often the rate of each topic was measured here.
     """
 
     id: int
@@ -99,13 +100,16 @@ class Broker:
     prices: dict[int, Price] = field(default_factory=dict)
     topics: dict[int, TopicState] = field(default_factory=dict)
     rates: dict[int, float] = field(default_factory=dict)
+    measured: dict[int, int] = field(default_factory=dict)
     round: int = 0
     moves: int = 0
 
     def measure(self, topic: int, rate: float) -> None:
         """Take in what was counted of ``topic``, which passes through here, in the last round."""
+        times = self.measured.get(topic, 0) + 1
+        self.measured[topic] = times
         before = self.rates.get(topic, rate)
-        self.rates[topic] = before + SMOOTHING * (rate - before)
+        self.rates[topic] = before + max(SMOOTHING, 1 / times) * (rate - before)
 
     def carried(self) -> list[int]:
         """Topics that pass through here."""

@@ -39,6 +39,8 @@ GOLDEN = 0.6180339887
 """Multiples of it, modulo one, lie evenly: topics choose one after the other, not together."""
 ASK_MS = 4_800
 """Into a round, when everybody repeats what it needs."""
+SLACK_OF_NOISE = 0.25
+"""Links bear to be overfull by this share of the noise, which is what averaging leaves of it."""
 TURNS = 6
 """Rounds from one turn of a topic to its next."""
 
@@ -117,7 +119,7 @@ class World:
         self._unsent: dict[int, set[int]] = {}
         self._latest: dict[tuple[int, int], int] = {}
         self._choosing: set[tuple[int, int]] = set()
-        slack = 0.5 * conditions.noise
+        slack = SLACK_OF_NOISE * conditions.noise
         self.brokers = _brokers(instance, slack)
 
     def run(self, watch: Watch) -> str:
