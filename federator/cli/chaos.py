@@ -75,6 +75,7 @@ def _classes(context: click.Context, option: click.Parameter, text: str | None) 
     show_default=True,
     help="After healing; longer is a violation.",
 )
+@click.option("--keep-s", type=click.IntRange(1, 604_800), help="The agents' custody.keep_s.")
 @click.option("--rounds", type=click.IntRange(1), help="Of all classes, instead of --minutes.")
 @click.option("--hold-s", type=click.FloatRange(0, 86_400), help="How long every fault lasts.")
 @click.option(

@@ -24,7 +24,7 @@ def command(topic: str, config: Path | None, url: str | None, as_json: bool) -> 
 
 
 def as_text(answer: Mapping[str, Any]) -> list[str]:
-    """The answer first, then each matching filter with its route."""
+    """The answer first, then each matching filter with its route, and each group."""
     hops = answer.get("next_hops", [])
     where = f"to {shown(hops)}" if hops else "nowhere"
     lines = [f"{shown(answer.get('topic'))}: {where}: {answer.get('why', '')}"]
@@ -35,4 +35,14 @@ def as_text(answer: Mapping[str, Any]) -> list[str]:
         lines.append("    " + ", ".join(told))
     if not answer.get("filters"):
         lines.append("  no filter matches")
+    for group in answer.get("groups", []):
+        members = [f"{n} on broker {broker}" for broker, n in group.get("members", {}).items()]
+        lines.append(
+            f"  $share/{shown(group.get('group'))}/{shown(group.get('filter'))}: "
+            + (
+                f"to one member of {', '.join(members)}"
+                if members
+                else "kept: members out of reach"
+            )
+        )
     return lines

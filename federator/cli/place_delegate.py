@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from federator.cli.options import columns
-from federator.config.sections import CONFIGURED_FILTERS_MAX
+from federator.config.topics import CONFIGURED_FILTERS_MAX
 from federator.errors import ConfigError
 from federator.planner.delegation import Policy
 from federator.planner.delegation_file import parse

@@ -1,38 +1,49 @@
 """``federator sim``: the protocol in a simulated world, one story per seed.
 
-Prints the first seed before anything else, so that a crash can be replayed too. Exit codes: 0 when
-every invariant held and every seed converged, 1 otherwise.
+Prints the first seed before anything else, so that a crash can be replayed too. With ``--messages``
+a failing story is made as short as it gets, and written to a file that ``--replay`` tells again.
+Exit codes: 0 when every invariant held and every seed converged, 1 otherwise.
 """
 
 import gc
 import json
 import os
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from itertools import repeat
+from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from federator.cli.options import columns
+from federator.errors import DecodeError
 from federator.sim import scenario, topologies
 from federator.sim.campaign import SeedResult, run_scenario
+from federator.sim.messages import story as stories
+from federator.sim.messages.campaign import run_story
+from federator.sim.shrink import Shrinker
 
 VIOLATED = 1
 NODES_MAX = 1_000
+NODES = 25
+NIGHTLY_SEEDS = 10_000
 VIOLATIONS_SHOWN_MAX = 3
 LAST_EVENT_CHARS_MAX = 160
 
 
-def _run(seed: int, nodes: int, topology: str, faulty: bool) -> SeedResult:
+def _run(seed: int, nodes: int | None, topology: str, faulty: bool, messages: bool) -> SeedResult:
     """One seed, in a worker. Its garbage is collected once, at its end."""
     gc.disable()
     try:
-        story = scenario.draw(seed, nodes=nodes, topology=topology, faulty=faulty)
+        if messages:
+            return run_story(stories.draw(seed, nodes=nodes, topology=topology, faulty=faulty))
+        story = scenario.draw(seed, nodes=nodes or NODES, topology=topology, faulty=faulty)
         return run_scenario(story)
     finally:
         gc.enable()
@@ -40,8 +51,11 @@ def _run(seed: int, nodes: int, topology: str, faulty: bool) -> SeedResult:
 
 
 @click.command(name="sim")
-@click.option("--nodes", type=click.IntRange(2, NODES_MAX), default=25, show_default=True)
+@click.option(
+    "--nodes", type=click.IntRange(2, NODES_MAX), help="[25; with --messages 2 to 9, by the seed]"
+)
 @click.option("--seeds", type=click.IntRange(1), default=200, show_default=True, help="How many.")
+@click.option("--nightly", is_flag=True, help=f"{NIGHTLY_SEEDS} seeds.")
 @click.option("--seed", "first", type=click.IntRange(0), default=0, help="The first. [0]")
 @click.option(
     "--topology",
@@ -49,24 +63,42 @@ def _run(seed: int, nodes: int, topology: str, faulty: bool) -> SeedResult:
     default=topologies.ANY,
     show_default=True,
 )
+@click.option(
+    "--messages", is_flag=True, help="With clients and custody: who must get what, how often."
+)
+@click.option(
+    "--replay",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Tell the story in this file instead.",
+)
 @click.option("--faults/--no-faults", "faulty", default=True, help="Let things go wrong. [yes]")
 @click.option("--workers", type=click.IntRange(1), help="Processes. [one per core]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per seed, and a summary.")
 def command(
-    nodes: int,
+    nodes: int | None,
     seeds: int,
+    nightly: bool,
     first: int,
     topology: str,
+    messages: bool,
+    replay: Path | None,
     faulty: bool,
     workers: int | None,
     as_json: bool,
 ) -> None:
     """Run the protocol in a simulated world, checking every invariant after every event."""
+    if replay is not None:
+        _replay(replay)
+        return
+    seeds = NIGHTLY_SEEDS if nightly else seeds
     if not as_json:
-        click.echo(f"seed {first} and the {seeds - 1} after it, {nodes} nodes, {topology}")
+        size = f"{nodes or NODES} nodes" if nodes or not messages else "few nodes"
+        what = ", with clients" if messages else ""
+        click.echo(f"seed {first} and the {seeds - 1} after it, {size}, {topology}{what}")
     sys.stdout.flush()
     results: list[SeedResult] = []
-    for result in _results(range(first, first + seeds), nodes, topology, faulty, workers):
+    arguments = (nodes, topology, faulty, messages)
+    for result in _results(range(first, first + seeds), arguments, workers):
         if as_json:
             click.echo(json.dumps(asdict(result)))
         results.append(result)
@@ -76,7 +108,10 @@ def command(
     else:
         _print_table(results)
         for result in violated[:VIOLATIONS_SHOWN_MAX]:
-            _print_violation(result, topology, faulty)
+            if messages:
+                _print_shortest(result, nodes, topology, faulty)
+            else:
+                _print_violation(result, topology, faulty)
         if len(violated) > VIOLATIONS_SHOWN_MAX:
             click.echo(f"{len(violated)} seeds violated something: {[r.seed for r in violated]}")
     if violated:
@@ -84,7 +119,7 @@ def command(
 
 
 def _results(
-    seeds: Sequence[int], nodes: int, topology: str, faulty: bool, workers: int | None
+    seeds: Sequence[int], each: tuple[int | None, str, bool, bool], workers: int | None
 ) -> Iterator[SeedResult]:
     workers = min(workers or os.cpu_count() or 1, len(seeds))
     progress = Progress(
@@ -96,7 +131,7 @@ def _results(
         transient=True,
         disable=not sys.stderr.isatty(),
     )
-    arguments = (seeds, repeat(nodes), repeat(topology), repeat(faulty))
+    arguments = (seeds, *map(repeat, each))
     with progress:
         if workers == 1:
             yield from progress.track(map(_run, *arguments), total=len(seeds))
@@ -144,12 +179,49 @@ def _print_table(results: Sequence[SeedResult]) -> None:
 
 
 def _print_violation(result: SeedResult, topology: str, faulty: bool) -> None:
-    violation = result.violation
-    assert violation is not None
     again = f"federator sim --nodes {result.nodes} --topology {topology} --seed {result.seed}"
+    _print_what_happened(result)
+    click.echo(f"  again: {again} --seeds 1 --workers 1{'' if faulty else ' --no-faults'}")
+
+
+def _print_shortest(result: SeedResult, nodes: int | None, topology: str, faulty: bool) -> None:
+    """The shortest story that fails as the one of this seed does, and where it is kept."""
+    whole = stories.draw(result.seed, nodes=nodes, topology=topology, faulty=faulty)
+    shrinker = Shrinker(run_story, parts=stories.PARTS, simpler=stories.simpler)
+    shortest = shrinker.shrink(whole, result)
+    path = Path(tempfile.gettempdir()) / f"federator-sim-{result.seed}.json"
+    path.write_bytes(stories.encode(shortest.story))
+    _print_what_happened(shortest.result)
+    click.echo(f"  the shortest story found in {shortest.runs} runs:")
+    _print_story(shortest.story)
+    click.echo(f"  again: federator sim --replay {path}")
+
+
+def _replay(path: Path) -> None:
+    """Tell the story in a file."""
+    try:
+        story = stories.decode(path.read_bytes())
+    except DecodeError as error:
+        raise click.ClickException(f"{path}: {error}") from error
+    result = run_story(story)
+    _print_story(story)
+    if result.violation is None:
+        click.echo("nothing was violated")
+    else:
+        _print_what_happened(result)
+        sys.exit(VIOLATED)
+
+
+def _print_story(story: stories.MessageStory) -> None:
+    for line in stories.lines_of(story):
+        click.echo(f"    {line}")
+
+
+def _print_what_happened(result: SeedResult) -> None:
+    violation = result.violation
+    assert violation is not None, "called for violations only"
     click.echo("")
     click.echo(f"seed {result.seed} ({result.topology}) at {violation.at_ms} ms")
     click.echo(f"  {violation.invariant}: {violation.detail}")
     for event in violation.last_events:
         click.echo(f"  {event[:LAST_EVENT_CHARS_MAX]}")
-    click.echo(f"  again: {again} --seeds 1 --workers 1{'' if faulty else ' --no-faults'}")

@@ -11,6 +11,8 @@ from federator.cli.agent_pages import agent_url, get, url_option
 from federator.cli.options import columns, config_option
 
 MESHES_SHOWN = 20
+LOOPS_SHOWN = 3
+RULES_TOLD = ("import", "export", "deny", "rename")
 
 
 @click.command(name="status")
@@ -49,12 +51,29 @@ def as_text(status: Mapping[str, Any]) -> list[str]:
     more = f", the first {MESHES_SHOWN}" if total > MESHES_SHOWN else ""
     lines += ["", f"meshes: {total}{more}", *table(meshes[:MESHES_SHOWN])]
     rules = status.get("rules", {})
-    told = [f"{key} {shown(rules[key])}" for key in ("import", "export") if key in rules]
+    told = [f"{key} {shown(rules[key])}" for key in RULES_TOLD if rules.get(key)]
     kept, held = rules.get("keep_total", 0), rules.get("not_imported", 0)
     lines += ["", f"rules: {', '.join(told)}; {kept} kept here, {held} not imported"]
+    lines += _loops(status.get("loops", {}))
     for title in ("discovery", "counters"):
         pairs = [(k, shown(v)) for k, v in _flat(status.get(title, {})) if v]
         lines += ["", f"{title}:", *(columns(pairs, indent=2) if pairs else ["  nothing yet"])]
+    return lines
+
+
+def _loops(loops: Mapping[str, Any]) -> list[str]:
+    """What is known of bridges beside us, when there is any."""
+    bridges, broken = loops.get("bridges", []), loops.get("broken", {})
+    if not bridges and not broken:
+        return []
+    lines = ["", f"bridges beside us: {'; '.join(map(shown, bridges)) or 'none'}"]
+    if broken:
+        total, dropped = loops.get("broken_total", 0), loops.get("dropped", 0)
+        examples = ", ".join(map(shown, list(broken)[:LOOPS_SHOWN]))
+        lines.append(f"  LOOP BROKEN: {total} topics come back, such as {examples};")
+        lines.append(
+            f"  {dropped} copies stopped. Remove the bridge, or see events.md, bridge.loop"
+        )
     return lines
 
 

@@ -15,11 +15,12 @@ from federator.config.sections import (
     LinkSettings,
     LogSettings,
     MeshSettings,
+    RetainedSettings,
     RoutingSettings,
-    RulesSettings,
     ShareSettings,
 )
 from federator.config.settings import Settings
+from federator.config.topics import LoopSettings, RenameSettings, RulesSettings
 
 __all__ = [
     "Address",
@@ -31,8 +32,11 @@ __all__ = [
     "HttpSettings",
     "LinkSettings",
     "LogSettings",
+    "LoopSettings",
     "MeshSettings",
     "NeighbourSettings",
+    "RenameSettings",
+    "RetainedSettings",
     "RoutingSettings",
     "RulesSettings",
     "Settings",

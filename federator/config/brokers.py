@@ -11,8 +11,6 @@ from typing import Annotated, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     SecretStr,
     Strict,
@@ -22,20 +20,15 @@ from pydantic_core import PydanticCustomError
 
 from federator.config.address import Address
 from federator.config.certificates import client_context
+from federator.config.section import Section, WholeNumber, wrong
+from federator.config.topics import CONFIGURED_FILTERS_MAX, TopicFilter, check_conflict
+from federator.protocol.rules import EVERYTHING, LinkRules
 from federator.protocol.types import BROKER_ID_MAX
-
-WholeNumber = Annotated[int, Strict()]
-"""An integer and nothing that could be read as one."""
 
 PASSWORD_BYTES_MAX = 65_535  # MQTT's own bound
 USERNAME_CHARACTERS_MAX = 1_024
 
 _Id = Annotated[int, Strict(), Field(ge=0, le=BROKER_ID_MAX)]
-
-
-def wrong(at: str, what: str, mend: str) -> PydanticCustomError:
-    """An error about the key ``at``, relative to the model that raises it."""
-    return PydanticCustomError("rule", "{what}: {mend}", {"at": at, "what": what, "mend": mend})
 
 
 def _broker_url(text: str) -> str:
@@ -48,12 +41,6 @@ def _broker_url(text: str) -> str:
 
 
 Url = Annotated[str, AfterValidator(_broker_url)]
-
-
-class Section(BaseModel):
-    """One table of the configuration file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class Credentials(Section):
@@ -172,3 +159,36 @@ class NeighbourSettings(Connection):
     cost: WholeNumber = Field(
         default=1, ge=1, le=1_000_000, description="Cost of this link; 1 is a hop."
     )
+    imports: tuple[TopicFilter, ...] = Field(
+        default=EVERYTHING,
+        alias="import",
+        max_length=CONFIGURED_FILTERS_MAX,
+        description="Publications are taken from this neighbour when one of these matches,",
+    )
+    exports: tuple[TopicFilter, ...] = Field(
+        default=EVERYTHING,
+        alias="export",
+        max_length=CONFIGURED_FILTERS_MAX,
+        description="and handed to it when one of these does,",
+    )
+    deny: tuple[TopicFilter, ...] = Field(
+        default=(),
+        max_length=CONFIGURED_FILTERS_MAX,
+        description="and never, in either direction, when one of these does.",
+    )
+
+    @model_validator(mode="after")
+    def _no_rule_is_in_vain(self) -> Self:
+        check_conflict(self, "neighbour", self.deny, by="its deny")
+        for key, name in (("imports", "import"), ("exports", "export"), ("deny", "deny")):
+            if key in self.model_fields_set and self.id is None:
+                raise wrong(
+                    name,
+                    f"neighbour.{name} without neighbour.id",
+                    "add its id, by which it is known also when it calls us",
+                )
+        return self
+
+    def rules(self, denied: tuple[str, ...]) -> LinkRules:
+        """The rules of this link, with what is denied to the federation."""
+        return LinkRules(imports=self.imports, exports=self.exports, deny=(*self.deny, *denied))

@@ -100,6 +100,9 @@ def _keys_at(root: type[BaseModel], location: Location) -> list[str]:
     """Names of the keys of the table at ``location``."""
     model: Any = root
     for part in location:
-        is_item = isinstance(part, int)
-        model = get_args(model)[0] if is_item else model.model_fields[part].annotation
-    return list(model.model_fields)
+        if isinstance(part, int):
+            model = get_args(model)[0]
+        else:
+            fields = {info.alias or name: info for name, info in model.model_fields.items()}
+            model = fields[str(part)].annotation
+    return [info.alias or name for name, info in model.model_fields.items()]

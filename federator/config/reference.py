@@ -39,7 +39,7 @@ line what to mend: `federator: FILE[:LINE]: what: how to mend`. Exit codes are t
 | 73 | the state folder cannot be made or written |
 | 75 | another agent uses the state folder |
 | 77 | a file cannot be read, or others can read a secret; with `--fail-fast`: credentials refused |
-| 78 | the configuration, or with `--fail-fast` the broker's, must be mended |
+| 78 | the configuration, or with `--fail-fast` the broker's, must be mended; or it has an agent |
 
 By default `mqtt://` to other hosts is allowed, so that joining stays five lines; when a user name
 would travel in clear the agent warns at start (`config.credentials_in_clear`). Set
@@ -93,6 +93,8 @@ def _type(info: FieldInfo) -> str:
         "int": "integer",
         "str": "text",
     }
+    if "RenameSettings" in spelled:
+        return "list of tables"
     kind = next(word for key, word in names.items() if key in spelled)
     if kind == "one of a few":
         literals = spelled.partition("[")[2].rstrip("]").replace("'", "")

@@ -6,36 +6,17 @@ Field descriptions become ``docs/configuration.md``. Units are last in a key's n
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, Strict, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, Strict, model_validator
 
 from federator.config.address import is_loopback
-from federator.config.brokers import Credentials, Section, WholeNumber, wrong
-from federator.protocol.filters import validate_filter
-from federator.protocol.rules import EVERYTHING
+from federator.config.brokers import Credentials
+from federator.config.section import Section, WholeNumber, wrong
+from federator.config.topics import CONFIGURED_FILTERS_MAX, TopicFilter
 
 SPAN_MS_MAX = 86_400_000
-CONFIGURED_FILTERS_MAX = 8_192
 
 _Bool = Annotated[bool, Strict()]
 _Span = Annotated[int, Strict(), Field(ge=1, le=SPAN_MS_MAX)]
-
-
-def _topic_filter(text: str) -> str:
-    try:
-        valid = validate_filter(text)
-    except ValueError as error:
-        what = f"{text[:60]!r} is not a topic filter ({error})"
-        raise PydanticCustomError(
-            "rule", "{what}: {mend}", {"what": what, "mend": "write one like sensors/+/temp or a/#"}
-        ) from error
-    if valid.startswith("$"):
-        what = f"{text[:60]!r} starts with $, which never leaves a broker"
-        raise PydanticCustomError("rule", "{what}: {mend}", {"what": what, "mend": "remove it"})
-    return valid
-
-
-TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
 
 
 class LinkSettings(Credentials):
@@ -289,27 +270,37 @@ class ShareSettings(Section):
     )
 
 
-class RulesSettings(Section):
-    """The edge of this broker: what of it enters the federation. Written by hand, or by
-    ``federator place delegate``.
-    """
+class RetainedSettings(Section):
+    """Retained messages: a new subscriber gets the value wherever it was set."""
 
-    imports: tuple[TopicFilter, ...] = Field(
-        default=EVERYTHING,
-        alias="import",
-        max_length=CONFIGURED_FILTERS_MAX,
-        description="What clients subscribe to is announced when one of these contains it.",
+    enabled: _Bool = Field(
+        default=True,
+        description="Whether to fetch, give and order values; otherwise only live ones travel.",
     )
-    exports: tuple[TopicFilter, ...] = Field(
-        default=EVERYTHING,
-        alias="export",
-        max_length=CONFIGURED_FILTERS_MAX,
-        description="What clients publish may leave when one of these matches its topic,",
+    topics_max: WholeNumber = Field(
+        default=100_000,
+        ge=1,
+        le=2**24,
+        description="Topics whose version is known, deleted ones included; others take what comes.",
     )
-    keep: tuple[TopicFilter, ...] = Field(
-        default=(),
-        max_length=CONFIGURED_FILTERS_MAX,
-        description="and none of these does: topics this broker owns and nobody outside wants.",
+    tombstone_keep_s: WholeNumber = Field(
+        default=604_800,
+        ge=60,
+        le=2**31,
+        description="How long a delete is remembered: longer than brokers are apart from each "
+        "other, or what was deleted meanwhile comes back.",
+    )
+    values_per_s: WholeNumber = Field(
+        default=4_000,
+        ge=1,
+        le=1_000_000,
+        description="Values fetched from others at most, so that live traffic is not delayed.",
+    )
+    resync_s: WholeNumber = Field(
+        default=60,
+        ge=1,
+        le=86_400,
+        description="About so often 64 filters are compared without another reason, in turns.",
     )
 
 

@@ -15,9 +15,8 @@ from federator.config.brokers import (
     Connection,
     Credentials,
     NeighbourSettings,
-    Section,
-    wrong,
 )
+from federator.config.section import Section, wrong
 from federator.config.sections import (
     CustodySettings,
     DataSettings,
@@ -26,13 +25,15 @@ from federator.config.sections import (
     LinkSettings,
     LogSettings,
     MeshSettings,
+    RetainedSettings,
     RoutingSettings,
-    RulesSettings,
     ShareSettings,
 )
+from federator.config.topics import LoopSettings, RulesSettings, check_conflict
 from federator.protocol.effects import Notice
 from federator.protocol.messages import NEIGHBOURS_MAX
 from federator.protocol.parameters import Parameters
+from federator.protocol.rules import LinkRules
 from federator.protocol.sharing import LedgerParameters
 from federator.protocol.types import BrokerId, Millis
 
@@ -59,6 +60,8 @@ class Settings(Section):
     discovery: DiscoverySettings = DiscoverySettings()
     share: ShareSettings = ShareSettings()
     rules: RulesSettings = RulesSettings()
+    loops: LoopSettings = LoopSettings()
+    retained: RetainedSettings = RetainedSettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
 
@@ -92,6 +95,15 @@ class Settings(Section):
         return self
 
     @model_validator(mode="after")
+    def _no_link_asks_for_what_is_denied(self) -> Self:
+        for index, neighbour in enumerate(self.neighbours):
+            explicit = neighbour.model_fields_set & {"imports", "exports"}
+            if explicit and self.rules.deny:
+                at = f"neighbours.{index}"
+                check_conflict(neighbour, f"neighbours[{index}]", self.rules.deny, at=at)
+        return self
+
+    @model_validator(mode="after")
     def _plaintext_is_wanted(self) -> Self:
         if not self.links.allow_plaintext:
             for at, connection in self.connections():
@@ -115,7 +127,7 @@ class Settings(Section):
 
     def neighbour_connection(self, neighbour: NeighbourSettings) -> NeighbourSettings:
         """``neighbour`` with the credentials of ``[links]`` where it names none of its own."""
-        own = neighbour.model_dump(exclude_none=True)
+        own = neighbour.model_dump(exclude_none=True, exclude_unset=True, by_alias=True)
         names: list[str] = []
         if neighbour.username is None:
             names += ["username", "password", "password_file"]
@@ -169,6 +181,19 @@ class Settings(Section):
     def broker_id(self) -> BrokerId:
         """This broker's id, typed."""
         return BrokerId(self.broker.id)
+
+    @property
+    def groups_span_brokers(self) -> bool:
+        """Whether members here share with members elsewhere. Groups know nothing of renames."""
+        return self.share.scope == "federation" and not self.rules.rename
+
+    def link_rules(self) -> tuple[dict[BrokerId, LinkRules], LinkRules]:
+        """The rules of links by neighbour, and those of links to any other neighbour."""
+        denied = self.rules.deny
+        by_id = {
+            BrokerId(each.id): each.rules(denied) for each in self.neighbours if each.id is not None
+        }
+        return by_id, LinkRules(deny=denied)
 
     def notices(self) -> tuple[Notice, ...]:
         """What an operator should hear at start: credentials that travel in clear."""

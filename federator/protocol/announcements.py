@@ -305,6 +305,7 @@ class Announcements:
             removed=removed,
             digest=heard.digest,
             count=heard.count,
+            gave_up=heard.gave_up,
         )
 
     def _flood(self, route: CoreRoute, *, tell_teacher: bool) -> list[Step]:

@@ -6,7 +6,7 @@ Source: docs/protocol.md section 3.
 import msgspec
 
 from federator.errors import DecodeError
-from federator.protocol.filters import may_travel, validate_filter
+from federator.protocol.filters import may_travel, validate_filter, validate_topic
 from federator.protocol.messages import (
     Bye,
     CoreAnn,
@@ -16,6 +16,12 @@ from federator.protocol.messages import (
     MeshMembAnn,
     Message,
     RepairRequest,
+    RetainedAsk,
+    RetainedLetter,
+    RetainedNews,
+    RetainedPage,
+    RetainedRequest,
+    RetainedValues,
     Solicit,
 )
 from federator.protocol.sharing.records import is_record
@@ -34,9 +40,11 @@ _KIND_OF: dict[type, str] = {
     FilterListPage: "ctl",
     Solicit: "ctl",
     RepairRequest: "repair",
+    RetainedRequest: "retained",
+    RetainedLetter: "retained",
 }
 
-CONTROL_KINDS = ("hello", "core_ann", "mesh_memb_ann", "ctl", "repair")
+CONTROL_KINDS = ("hello", "core_ann", "mesh_memb_ann", "ctl", "repair", "retained")
 """Last topic level of each control topic."""
 
 
@@ -66,6 +74,8 @@ def decode(kind: str, payload: bytes) -> Message:
         raise DecodeError(f"{kind}: carries a {type(message).__name__}")
     for filter_ in _filters_in(message):
         _check_filter(kind, filter_)
+    for topic in _topics_in(message):
+        _check_topic(kind, topic)
     return message
 
 
@@ -75,8 +85,31 @@ def _filters_in(message: Message) -> tuple[str, ...]:
             return message.added + message.removed
         case FilterListPage():
             return message.filters
+        case RetainedRequest():
+            return tuple(want.filter for want in message.wants)
+        case RetainedLetter():
+            return (message.body.filter,)
         case _:
             return ()
+
+
+def _topics_in(message: Message) -> tuple[str, ...]:
+    if isinstance(message, RetainedLetter):
+        body = message.body
+        if isinstance(body, RetainedPage | RetainedNews | RetainedValues):
+            return tuple(entry.topic for entry in body.entries)
+        if isinstance(body, RetainedAsk):
+            return body.topics
+    return ()
+
+
+def _check_topic(kind: str, topic: str) -> None:
+    try:
+        validate_topic(topic)
+    except ValueError as error:
+        raise DecodeError(f"{kind}: {error}") from error
+    if topic.startswith("$"):
+        raise DecodeError(f"{kind}: {topic[:80]!r} must not travel")
 
 
 def _check_filter(kind: str, filter_: str) -> None:

@@ -60,7 +60,7 @@ class CoreLists:
         changed = route.announced.offer(ann.added, ann.removed, digest=ann.digest)
         steps = self._ask(route, now_ms) + self._answer(route)
         if changed:
-            steps.append(AnnouncedFiltersChanged(route.core, changed))
+            steps.append(AnnouncedFiltersChanged(route.core, changed, ann.gave_up))
         return steps
 
     def on_request(self, request: FilterListRequest) -> list[Step]:

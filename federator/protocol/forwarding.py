@@ -20,6 +20,7 @@ from itertools import islice
 from federator.protocol.effects import FilterRoute
 from federator.protocol.filters import Cover, CoverChange, FilterTrie, may_travel
 from federator.protocol.frames import FRAME_FILTERS_MAX, KEY_BYTES, mask_bytes
+from federator.protocol.renames import Translate, TranslatedFilters
 from federator.protocol.sharing import frame_key
 from federator.protocol.types import BrokerId
 
@@ -93,6 +94,7 @@ class Forwarder:
         frame_cache_max: Kinds of frames (keys, mask, sender, origin) whose route is remembered.
         key_of: The key of a filter, in 0..2**64-1. All agents must use the same.
         lets_out: Whether what our clients publish on a topic may leave our broker.
+        here: What a filter is called on our broker, where names differ there.
 
     Attributes:
         searches: Topics whose route was not remembered.
@@ -106,11 +108,13 @@ class Forwarder:
         frame_cache_max: int = FRAME_CACHE_MAX,
         key_of: Callable[[str], int] = frame_key,
         lets_out: Callable[[str], bool] = lambda topic: True,
+        here: Translate | None = None,
     ) -> None:
         self.searches = 0
         self.collisions = 0
         self._key_of = key_of
         self._lets_out = lets_out
+        self._here = None if here is None else TranslatedFilters(here)
         self._topic_cache_max = topic_cache_max
         self._frame_cache_max = frame_cache_max
         self._routes: dict[str, FilterRoute] = {}
@@ -145,6 +149,11 @@ class Forwarder:
     def topics_cached(self) -> int:
         """How many topics have a cached route."""
         return len(self._topics)
+
+    def wants(self, filter: str) -> bool:
+        """Whether others want ``filter``."""
+        route = self._routes.get(filter)
+        return route is not None and route.wanted
 
     def set_route(self, filter: str, route: FilterRoute | None) -> tuple[str, ...]:
         """Replace the route of ``filter``, which may travel; ``None`` forgets it.
@@ -189,6 +198,8 @@ class Forwarder:
             wanted = self._is_wanted(filter)
             if wanted != was_wanted:
                 (added if wanted else removed).append(filter)
+        if self._here is not None:
+            return self._cover.update(*map(sorted, self._here.change(added, removed)))
         return self._cover.update(added, removed)
 
     @property

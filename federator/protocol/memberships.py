@@ -23,13 +23,17 @@ from federator.protocol.types import BrokerId, Millis
 
 @dataclass(slots=True)
 class Membership:
-    """What we want from the meshes of one core, and which parents know."""
+    """What we want from the meshes of one core, and which parents know.
+
+    ``lost``: some of ``removed`` went out of reach.
+    """
 
     filters: DigestedSet = field(default_factory=DigestedSet)
     added: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
     informed: set[BrokerId] = field(default_factory=set)
     sent_at_ms: Millis | None = None
+    lost: bool = False
 
 
 class Memberships:
@@ -56,8 +60,11 @@ class Memberships:
         membership = self.by_core.get(core)
         return membership.filters.filters if membership is not None else frozenset()
 
-    def set(self, core: BrokerId, filter_: str, *, member: bool) -> None:
-        """Belong to the filter's mesh around ``core``, or not. ``flush`` tells the parents."""
+    def set(self, core: BrokerId, filter_: str, *, member: bool, lost: bool = False) -> None:
+        """Belong to the filter's mesh around ``core``, or not. ``flush`` tells the parents.
+
+        ``lost``: not because it is given up, but because who wanted it went out of reach.
+        """
         membership = self.by_core.get(core)
         if membership is None:
             if not member:
@@ -70,6 +77,7 @@ class Memberships:
             membership.filters.apply(added=(filter_,))
         else:
             membership.filters.apply(removed=(filter_,))
+            membership.lost = membership.lost or lost
             came, went = went, came
         if filter_ in went:
             went.discard(filter_)
@@ -150,13 +158,6 @@ class Memberships:
             for step in self._links.send(request.sender, page)
         ]
 
-    def leave_all(self) -> list[Step]:
-        """Tell every parent that we want nothing any more."""
-        steps: list[Step] = []
-        for core, membership in sorted(self.by_core.items()):
-            steps += self._leave(core, membership, set(membership.informed))
-        return steps
-
     def _mark_in_mesh(self, core: BrokerId) -> None:
         route = self._announcements.routes.get(core)
         if route is not None:
@@ -167,10 +168,11 @@ class Memberships:
         route = self._announcements.routes.get(core)
         added, removed = as_delta(membership.added, membership.removed)
         membership.added, membership.removed = set(), set()
+        gave_up, membership.lost = not membership.lost, False
         membership.sent_at_ms = now_ms
         self._timers.clear(core)
         if not len(membership.filters):
-            steps = self._leave(core, membership, set(membership.informed))
+            steps = self._leave(core, membership, set(membership.informed), gave_up=gave_up)
             del self.by_core[core]
             return steps
         if route is None or not route.reachable:
@@ -178,7 +180,7 @@ class Memberships:
         steps = []
         for parent in route.parents:
             if parent in membership.informed:
-                message = self._message(route, membership, added, removed)
+                message = self._message(route, membership, added, removed, gave_up=gave_up)
             else:
                 whole, _ = as_delta(membership.filters.filters, ())
                 message = self._message(route, membership, whole, ())
@@ -192,6 +194,8 @@ class Memberships:
         membership: Membership,
         added: tuple[str, ...],
         removed: tuple[str, ...],
+        *,
+        gave_up: bool = False,
     ) -> MeshMembAnn:
         return MeshMembAnn(
             sender=self._links.self_id,
@@ -202,14 +206,20 @@ class Memberships:
             removed=removed,
             digest=membership.filters.digest,
             count=len(membership.filters),
+            gave_up=gave_up,
         )
 
     def _leave(
-        self, core: BrokerId, membership: Membership, parents: AbstractSet[BrokerId]
+        self,
+        core: BrokerId,
+        membership: Membership,
+        parents: AbstractSet[BrokerId],
+        *,
+        gave_up: bool = False,
     ) -> list[Step]:
         route = self._announcements.routes.get(core)
         membership.informed -= parents
         if route is None:
             return []
-        nothing = self._message(route, Membership(), (), ())
+        nothing = self._message(route, Membership(), (), (), gave_up=gave_up)
         return [step for p in sorted(parents) for step in self._links.send(p, nothing)]

@@ -134,12 +134,11 @@ class Meshes:
         return self._settle(touched, now_ms)
 
     def on_announced(
-        self, core: BrokerId, filters: frozenset[str], *, now_ms: Millis
+        self, core: BrokerId, filters: frozenset[str], *, lost: bool, now_ms: Millis
     ) -> list[Step]:
-        """``core`` announces ``filters``, or no longer does."""
+        """``core`` announces ``filters``, or no longer does; ``lost``: not as they are given up."""
         route = self._announcements.routes.get(core)
         announced = route.announced.filters if route is not None else ()
-        lost = route is None or not route.reachable
         for filter_ in filters:
             if filter_ in announced:
                 state = self._state(filter_)
@@ -186,10 +185,10 @@ class Meshes:
         self._index_child(core, changed)
         if message.count == 0:
             changed |= self._drop_child(core, child)
-            return self._settle(changed, now_ms)
+            return self._settle(changed, now_ms, lost=not message.gave_up)
         expires_ms = Millis(now_ms + self._announcements.lifetime_ms)
         self._timers.set((core, child), expires_ms)
-        steps = self._settle(changed, now_ms)
+        steps = self._settle(changed, now_ms, lost=not message.gave_up)
         gap_ms = self._parameters.list_request_gap_ms
         if list_.may_ask(now_ms=now_ms, gap_ms=gap_ms):
             request = FilterListRequest(self._links.self_id, ListKind.MEMBERSHIP, core)
@@ -203,7 +202,7 @@ class Meshes:
             return []
         changed = list_.on_page(page)
         self._index_child(page.core, changed)
-        return self._settle(changed, now_ms)
+        return self._settle(changed, now_ms, lost=True)  # who knows why, a message was lost
 
     def _knows(self, core: BrokerId, message: MeshMembAnn) -> bool:
         if core == self._links.self_id:
@@ -255,7 +254,7 @@ class Meshes:
         steps: list[Step] = [*changes.routes]
         if changes.own_added or changes.own_removed:
             own = (frozenset(changes.own_added), frozenset(changes.own_removed))
-            steps.append(OwnFiltersChanged(*own))
+            steps.append(OwnFiltersChanged(*own, lost=lost))
         if self._refused:
             details: dict[str, int | str] = {"filters": self._refused}
             details["filters_max"] = self._parameters.filters_max
@@ -268,7 +267,7 @@ class Meshes:
         core = self._elect(state)
         if core != before:
             self._change_core(filter_, state, core, changes, now_ms)
-        self._belong(filter_, state)
+        self._belong(filter_, state, lost=changes.lost)
         self._direct(filter_, state, changes)
         if state.route is NO_ROUTE and core is None and not state.announcers:
             del self.states[filter_]
@@ -286,14 +285,14 @@ class Meshes:
             state.route = route
             changes.routes.append(SetRoute(filter_, None if route is NO_ROUTE else route, lost))
 
-    def _belong(self, filter_: str, state: FilterState) -> None:
+    def _belong(self, filter_: str, state: FilterState, *, lost: bool) -> None:
         """Join and leave meshes, as clients and children want."""
         candidates = {state.core, state.previous, *state.child_cores} - {None, self._links.self_id}
         member_of = tuple(
             sorted(c for c in candidates if c is not None and self._is_member(state, c))
         )
         for core in {*member_of, *state.member_of}:
-            self.memberships.set(core, filter_, member=core in member_of)
+            self.memberships.set(core, filter_, member=core in member_of, lost=lost)
         state.member_of = member_of
 
     def _elect(self, state: FilterState) -> BrokerId | None:

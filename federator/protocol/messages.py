@@ -25,6 +25,9 @@ FILTER_BYTES_MAX = 65_535
 FILTERS_PER_MESSAGE_MAX = 8_192
 NEIGHBOURS_MAX = 1_024
 SOLICIT_HOPS_MAX = 255
+PATH_MAX = 64
+RETAINED_WANTS_MAX = 64
+RETAINED_ENTRIES_MAX = 512
 
 _Id = Annotated[BrokerId, msgspec.Meta(ge=0, le=BROKER_ID_MAX)]
 _Epoch = Annotated[Epoch, msgspec.Meta(ge=0, le=EPOCH_MAX)]
@@ -35,6 +38,8 @@ _Priority = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 _Digest = Annotated[int, msgspec.Meta(ge=0)]  # MessagePack itself ends at 2**64 - 1
 _Filter = Annotated[str, msgspec.Meta(min_length=1, max_length=FILTER_BYTES_MAX)]
 _Filters = Annotated[tuple[_Filter, ...], msgspec.Meta(max_length=FILTERS_PER_MESSAGE_MAX)]
+_Path = Annotated[tuple[_Id, ...], msgspec.Meta(min_length=1, max_length=PATH_MAX)]
+_Bucket = Annotated[int, msgspec.Meta(ge=0, lt=64)]
 _Address = Annotated[str, msgspec.Meta(max_length=512)]
 
 
@@ -86,6 +91,8 @@ class CoreAnn(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
     ``cost`` of ``UNREACHABLE`` takes the sender's route back. ``in_mesh`` says that the sender
     belongs to a mesh of this core: a non-member prefers it as the one parent it relays to.
+    ``gave_up``: nobody in the core's meshes wants what is removed; otherwise it moved elsewhere or
+    went out of reach.
     """
 
     sender: _Id
@@ -99,10 +106,15 @@ class CoreAnn(msgspec.Struct, frozen=True, array_like=True, tag=3):
     removed: _Filters
     digest: _Digest
     count: _Natural
+    gave_up: bool = False
 
 
 class MeshMembAnn(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """The sender is our child in the core's meshes for a set of filters (as in ``CoreAnn``)."""
+    """The sender is our child in the core's meshes for a set of filters (as in ``CoreAnn``).
+
+    ``gave_up``: nobody behind the sender wants what is removed; otherwise it moved elsewhere or
+    went out of reach.
+    """
 
     sender: _Id
     core: _Id
@@ -112,6 +124,7 @@ class MeshMembAnn(msgspec.Struct, frozen=True, array_like=True, tag=4):
     removed: _Filters
     digest: _Digest
     count: _Natural
+    gave_up: bool = False
 
 
 class ListKind(IntEnum):
@@ -187,7 +200,110 @@ class RepairRequest(msgspec.Struct, frozen=True, array_like=True, tag=8):
     ]
 
 
+class RetainedWant(msgspec.Struct, frozen=True, array_like=True):
+    """A filter whose retained values are wanted, and the digest of those known."""
+
+    filter: _Filter
+    digest: _Digest
+
+
+class RetainedRequest(msgspec.Struct, frozen=True, array_like=True, tag=20):
+    """Who knows other retained values than we? Passed on to everyone, once.
+
+    ``path`` begins with who asks and ends with the sender: answers go back along it. ``rally`` asks
+    everyone to compare: two parts of the federation may just have met.
+    """
+
+    sender: _Id
+    epoch: _Epoch
+    number: _Natural
+    path: _Path
+    rally: bool
+    wants: Annotated[tuple[RetainedWant, ...], msgspec.Meta(max_length=RETAINED_WANTS_MAX)]
+
+
+class RetainedOffer(msgspec.Struct, frozen=True, array_like=True, tag="offer"):
+    """What I know below ``filter`` differs; these are the digests of my buckets."""
+
+    filter: _Filter
+    buckets: Annotated[tuple[tuple[_Bucket, _Digest], ...], msgspec.Meta(max_length=64)]
+
+
+class RetainedPull(msgspec.Struct, frozen=True, array_like=True, tag="pull"):
+    """Send me the entries of the buckets in ``mask`` whose topics come after ``after``."""
+
+    filter: _Filter
+    mask: _Digest
+    after: str
+
+
+class RetainedEntry(msgspec.Struct, frozen=True, array_like=True):
+    """The version of one topic."""
+
+    topic: _Filter
+    time_us: _Natural
+    number: _Natural
+    origin: _Id
+    digest: _Digest
+    deleted: bool
+
+
+_Entries = Annotated[tuple[RetainedEntry, ...], msgspec.Meta(max_length=RETAINED_ENTRIES_MAX)]
+
+
+class RetainedPage(msgspec.Struct, frozen=True, array_like=True, tag="page"):
+    """Entries, ascending by topic.
+
+    They are all of those behind ``after``, as far as ``upto``; ``last``: no more are behind these.
+    Rules of links may have taken some out.
+    """
+
+    filter: _Filter
+    after: str
+    upto: str
+    last: bool
+    entries: _Entries
+
+
+class RetainedNews(msgspec.Struct, frozen=True, array_like=True, tag="news"):
+    """Of these, below ``filter``, you have older versions."""
+
+    filter: _Filter
+    entries: _Entries
+
+
+class RetainedAsk(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
+    """Send me the values of these topics, all below ``filter``."""
+
+    filter: _Filter
+    topics: Annotated[tuple[_Filter, ...], msgspec.Meta(max_length=RETAINED_ENTRIES_MAX)]
+
+
+class RetainedValues(msgspec.Struct, frozen=True, array_like=True, tag="values"):
+    """As many of the values asked for as fit: whole PUBLISH packets."""
+
+    filter: _Filter
+    entries: _Entries
+    packets: Annotated[tuple[bytes, ...], msgspec.Meta(max_length=RETAINED_ENTRIES_MAX)]
+
+
+RetainedBody = (
+    RetainedOffer | RetainedPull | RetainedPage | RetainedNews | RetainedAsk | RetainedValues
+)
+
+
+class RetainedLetter(msgspec.Struct, frozen=True, array_like=True, tag=21):
+    """One agent to another along ``route``, which both are ends of; the sender is at ``at``."""
+
+    sender: _Id
+    route: _Path
+    at: Annotated[int, msgspec.Meta(ge=0, lt=PATH_MAX)]
+    body: RetainedBody
+
+
+RetainedMessage = RetainedRequest | RetainedLetter
+
 NodeMessage = Hello | Bye | CoreAnn | MeshMembAnn | FilterListRequest | FilterListPage | Solicit
 """What the control plane hears and says."""
 
-Message = NodeMessage | RepairRequest
+Message = NodeMessage | RepairRequest | RetainedMessage

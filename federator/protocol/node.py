@@ -140,7 +140,7 @@ class Node:
                 return self.links.on_local_down(now_ms=now_ms)
             case LeaveRequested():
                 self._left = True
-                return [*self.meshes.memberships.leave_all(), *self.links.farewell()]
+                return self.links.farewell()
             case _:
                 assert_never(event)
 
@@ -185,10 +185,10 @@ class Node:
                 return self.meshes.on_core_moved(core, now_ms=now_ms)
             case s.CoreRefreshed(core):
                 return self.meshes.memberships.on_core_refreshed(core, now_ms=now_ms)
-            case s.AnnouncedFiltersChanged(core, filters):
-                return self.meshes.on_announced(core, filters, now_ms=now_ms)
-            case s.OwnFiltersChanged(added, removed):
-                return self.announcements.own.change(added, removed, now_ms=now_ms)
+            case s.AnnouncedFiltersChanged(core, filters, gave_up):
+                return self.meshes.on_announced(core, filters, lost=not gave_up, now_ms=now_ms)
+            case s.OwnFiltersChanged(added, removed, lost):
+                return self.announcements.own.change(added, removed, lost=lost, now_ms=now_ms)
             case s.OwnIdHeard(epoch):
                 return self._on_own_id(epoch, now_ms)
             case _:

@@ -37,6 +37,7 @@ class OwnCore:
         self._parameters = parameters
         self._added: set[str] = set()
         self._removed: set[str] = set()
+        self._lost = False  # some of these went out of reach
 
     @property
     def number(self) -> Number:
@@ -49,9 +50,13 @@ class OwnCore:
         return len(self.filters) > 0
 
     def change(
-        self, added: frozenset[str], removed: frozenset[str], *, now_ms: Millis
+        self, added: frozenset[str], removed: frozenset[str], *, lost: bool, now_ms: Millis
     ) -> list[Step]:
-        """Announce other filters: at once after a quiet time."""
+        """Announce other filters: at once after a quiet time.
+
+        ``lost``: who wanted the removed ones went out of reach.
+        """
+        self._lost = self._lost or (lost and bool(removed))
         self.filters.apply(added, removed)
         self._added = (self._added | added) - removed
         self._removed = (self._removed | removed) - added
@@ -85,13 +90,17 @@ class OwnCore:
     def _announce(self, now_ms: Millis) -> list[Step]:
         self.seq += 1
         self.announced_at_ms = now_ms
-        message = self._compose(*as_delta(self._added, self._removed))
-        self._added, self._removed = set(), set()
+        message = self._compose(
+            *as_delta(self._added, self._removed), gave_up=bool(self._removed) and not self._lost
+        )
+        self._added, self._removed, self._lost = set(), set(), False
         next_ms = Millis(now_ms + self._parameters.core_ann_interval_ms)
         self.due_ms = next_ms if self.announces else None
         return [step for n in self._links.up for step in self._links.send(n, message)]
 
-    def _compose(self, added: tuple[str, ...], removed: tuple[str, ...]) -> CoreAnn:
+    def _compose(
+        self, added: tuple[str, ...], removed: tuple[str, ...], *, gave_up: bool = False
+    ) -> CoreAnn:
         return CoreAnn(
             sender=self._links.self_id,
             core=self._links.self_id,
@@ -104,4 +113,5 @@ class OwnCore:
             removed=removed,
             digest=self.filters.digest,
             count=len(self.filters),
+            gave_up=gave_up,
         )

@@ -32,9 +32,14 @@ _BINARY = 0x09  # correlation data
 
 
 class RunChecker:
-    """Checks runs, and remembers up to ``known_topics_max`` topics that were in order."""
+    """Checks runs, and remembers up to ``known_topics_max`` topics that were in order.
+
+    Attributes:
+        retained: Some publication of the last run is retained.
+    """
 
     def __init__(self, *, known_topics_max: int = KNOWN_TOPICS_MAX) -> None:
+        self.retained = False
         self._known_topics_max = known_topics_max
         self._known: set[bytes] = set()
 
@@ -52,12 +57,14 @@ class RunChecker:
         known, qos_of = self._known, _QOS_OF
         qos_min, qos_max = (1, 2) if acknowledged else (0, 0)
         places: list[Place] = []
-        at, size, count = 0, len(run), 0
+        at, size, count, first_bytes = 0, len(run), 0, 0
         try:
             while at < size:
-                qos = qos_of[run[at]]
+                first_byte = run[at]
+                first_bytes |= first_byte
+                qos = qos_of[first_byte]
                 if not qos_min <= qos <= qos_max:
-                    raise DecodeError(f"run: a packet begins with {run[at]:#04x}")
+                    raise DecodeError(f"run: a packet begins with {first_byte:#04x}")
                 length, head = run[at + 1], at + 2
                 if length > 127:
                     length, head = read_variable_byte_integer(run, at + 1)
@@ -79,6 +86,7 @@ class RunChecker:
             raise DecodeError("run: ends inside a packet") from error
         if count != publications:
             raise DecodeError(f"run: {count} publications, {publications} wanted")
+        self.retained = first_bytes & 1 > 0
         return places
 
     def _check_topic(self, topic: bytes) -> None:
@@ -93,6 +101,30 @@ class RunChecker:
             self._known.add(topic)
 
 
+def topics_of(run: bytes | memoryview) -> list[tuple[int, int, bytes]]:
+    """Where each packet of ``run`` begins and ends, and its topic. Nothing else is looked at.
+
+    Raises:
+        DecodeError: When ``run`` is no run of PUBLISH packets.
+    """
+    found: list[tuple[int, int, bytes]] = []
+    at, size = 0, len(run)
+    try:
+        while at < size:
+            if _QOS_OF[run[at]] == _NO_PUBLISH:
+                raise DecodeError(f"run: a packet begins with {run[at]:#04x}")
+            length, head = read_variable_byte_integer(run, at + 1)
+            end = head + length
+            topic_end = head + 2 + (run[head] << 8 | run[head + 1])
+            if topic_end >= end or end > size:
+                raise DecodeError("run: a packet is too short for its topic")
+            found.append((at, end, bytes(run[head + 2 : topic_end])))
+            at = end
+    except IndexError as error:
+        raise DecodeError("run: ends inside a packet") from error
+    return found
+
+
 def variable_byte_integer(value: int) -> bytes:
     """The wire form of a length below 2**28."""
     if 127 < value < 16_384:
@@ -105,7 +137,7 @@ def variable_byte_integer(value: int) -> bytes:
     return bytes(encoded)
 
 
-def read_variable_byte_integer(run: bytes | bytearray, at: int) -> tuple[int, int]:
+def read_variable_byte_integer(run: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
     """A variable byte integer and where it ends.
 
     Raises:

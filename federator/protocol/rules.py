@@ -1,22 +1,37 @@
-"""The rules at the edge of one broker: what of it enters the federation, either way.
+"""Which topics may cross which border: of one broker, of one link, of the federation.
 
 A broker that owns a topic keeps its publications at home; a broker that must not learn of
-something does not ask for it. Rules are the operator's, or written by a planner; an agent obeys
-them where publications of its own clients set out, and where its clients' filters are announced.
-Publications that pass through from other brokers are nobody's business here.
+something does not ask for it. Rules are the operator's, or written by a planner. There are three
+borders:
 
-Source: papers/distributed-broker-placement.txt, section 3.2; docs/placement.md, section 4.
+- the **edge** of our broker: where publications of its own clients set out, and where its clients'
+  filters are announced;
+- a **link**: what we hand to one neighbour and what we take from it, whoever published it;
+- what is **denied** to the federation: it crosses no border of ours in either direction.
+
+A rule is a list of filters and asks about topics. Announcements name filters for the whole
+federation, and all agents share their digests, so a link's rules hide no filter: they stop
+publications.
+
+Source: papers/distributed-broker-placement.txt, section 3.2; docs/placement.md, section 4;
+docs/rules.md.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from federator.protocol.filters import FilterTrie, contains
 
 EVERYTHING = ("#",)
 
+REMEMBERED_MAX = 65_536
+"""Topics whose answer a link remembers."""
+
+REMEMBERED_BYTES_MAX = 256
+"""Longer topics are looked up every time."""
+
 
 class EdgeRules:
-    """The rules of one broker.
+    """The rules of one broker. Topics and filters are the broker's own, before any renaming.
 
     Args:
         imports: Filters of clients are announced when one of these contains them.
@@ -44,6 +59,115 @@ class EdgeRules:
     def lets_out(self, topic: str) -> bool:
         """Whether what our clients publish on ``topic`` may leave."""
         return bool(self._exports.match(topic)) and not self._keep.match(topic)
+
+
+class Denied:
+    """What crosses no border of ours.
+
+    Args:
+        filters: Topics that one of these matches neither leave nor arrive nor pass.
+    """
+
+    def __init__(self, filters: Sequence[str] = ()) -> None:
+        self.filters = tuple(filters)
+        self._trie = _trie(filters)
+
+    def topic(self, topic: str) -> bool:
+        """Whether publications on ``topic`` are denied."""
+        return bool(self.filters) and bool(self._trie.match(topic))
+
+    def filter(self, filter: str) -> bool:
+        """Whether everything that ``filter`` asks for is denied by one of ours."""
+        return any(contains(denied, filter) for denied in self.filters)
+
+
+class LinkRules:
+    """The rules of the link to one neighbour. Topics are those of the federation.
+
+    Args:
+        imports: Publications are taken from the neighbour when one of these matches,
+        exports: and handed to it when one of these does,
+        deny: and never, in either direction, when one of these does.
+    """
+
+    def __init__(
+        self,
+        *,
+        imports: Sequence[str] = EVERYTHING,
+        exports: Sequence[str] = EVERYTHING,
+        deny: Sequence[str] = (),
+    ) -> None:
+        self.imports = tuple(imports)
+        self.exports = tuple(exports)
+        self.deny = tuple(deny)
+        self._denied = _trie(deny)
+        self._in = _trie(imports)
+        self._out = _trie(exports)
+
+    @property
+    def stops_nothing(self) -> bool:
+        """Whether everything may cross: nobody needs to look."""
+        return not self.deny and "#" in self.imports and "#" in self.exports
+
+    def lets_in(self, topic: str) -> bool:
+        """Whether a publication on ``topic`` may come from the neighbour."""
+        return bool(self._in.match(topic)) and not self._denied.match(topic)
+
+    def lets_out(self, topic: str) -> bool:
+        """Whether a publication on ``topic`` may go to the neighbour."""
+        return bool(self._out.match(topic)) and not self._denied.match(topic)
+
+
+class Remembered:
+    """Answers about topics as they stand on the wire, remembered.
+
+    Args:
+        ask: The question, about a topic in text.
+        topics_max: Answers remembered; when there are more, all are forgotten.
+    """
+
+    def __init__(self, ask: Callable[[str], bool], *, topics_max: int = REMEMBERED_MAX) -> None:
+        self._ask = ask
+        self._topics_max = topics_max
+        self._answers: dict[bytes, bool] = {}
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def __call__(self, topic: bytes) -> bool:
+        """The answer about ``topic``; ``False`` when it is not UTF-8."""
+        answer = self._answers.get(topic)
+        if answer is None:
+            try:
+                answer = self._ask(topic.decode())
+            except UnicodeDecodeError:
+                answer = False
+            if len(topic) <= REMEMBERED_BYTES_MAX:
+                if len(self._answers) >= self._topics_max:
+                    self._answers.clear()
+                self._answers[topic] = answer
+        return answer
+
+
+def conflict(
+    *, imports: Sequence[str], exports: Sequence[str], against: Sequence[str]
+) -> tuple[str, int, str] | None:
+    """The first rule that can never apply, because another one always forbids what it allows.
+
+    Args:
+        imports: What may come in.
+        exports: What may go out.
+        against: What may do neither.
+
+    Returns:
+        ``"import"`` or ``"export"``, the place of the rule in its list, and what forbids it.
+    """
+    for name, rules in (("import", imports), ("export", exports)):
+        for at, rule in enumerate(rules):
+            for other in against:
+                if contains(other, rule):
+                    return name, at, other
+    return None
 
 
 def _trie(filters: Iterable[str]) -> FilterTrie:

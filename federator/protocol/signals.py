@@ -44,18 +44,26 @@ class CoreRefreshed:
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedFiltersChanged:
-    """``core`` announces other filters than before."""
+    """``core`` announces other filters than before.
+
+    ``gave_up``: nobody wants those that are missing now; otherwise they may be out of reach.
+    """
 
     core: BrokerId
     filters: frozenset[str]
+    gave_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class OwnFiltersChanged:
-    """The filters whose core we are changed."""
+    """The filters whose core we are changed.
+
+    ``lost``: who wanted the removed ones went out of reach.
+    """
 
     added: frozenset[str]
     removed: frozenset[str]
+    lost: bool = False
 
 
 Signal = (

@@ -6,7 +6,7 @@ effects are performed before the next event is looked at.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import assert_never
 
@@ -15,6 +15,7 @@ from mqtt5 import QoS, RetainHandling, TopicFilter, Will
 
 from federator.config import Connection, Settings
 from federator.protocol import effects as e
+from federator.protocol.border import Border
 from federator.protocol.codec import encode, kind_of
 from federator.protocol.discovery import MembersChanged
 from federator.protocol.duplicates import DuplicateLog
@@ -29,21 +30,29 @@ from federator.protocol.events import (
     Received,
 )
 from federator.protocol.forwarding import Forwarder
-from federator.protocol.messages import Bye, RepairRequest
+from federator.protocol.link_gates import LinkGates
+from federator.protocol.messages import Bye, RepairRequest, RetainedLetter, RetainedRequest
 from federator.protocol.node import Identity, Node
 from federator.protocol.placed_priority import PlacedPriority
-from federator.protocol.rules import EdgeRules
+from federator.protocol.renames import Renames
+from federator.protocol.rules import Denied, EdgeRules
 from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis
+from federator.runtime.cohabitants import Agent as Cohabitant
+from federator.runtime.cohabitants import Cohabitants
 from federator.runtime.control_traffic import ControlTraffic
 from federator.runtime.cover_subscriber import CoverSubscriber
 from federator.runtime.custody import CustodyStores
 from federator.runtime.data_path import DataPath
-from federator.runtime.discovery import Discovery
+from federator.runtime.discovery import Discovery, held_filters
 from federator.runtime.drops import LOOK_S, DropReports
+from federator.runtime.loop_watch import LoopWatch
 from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
 from federator.runtime.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, NeighbourLinks
 from federator.runtime.priority_file import PriorityFile
+from federator.runtime.renaming import Renaming
+from federator.runtime.retained import Retained
 from federator.runtime.rivals import Rivals
+from federator.runtime.share_file import ShareFile
 from federator.runtime.sharing import Sharing
 from federator.runtime.state_dir import StateDir
 
@@ -52,6 +61,8 @@ CONTROL_SESSION_EXPIRY_S = 60
 
 LEAVE_SECONDS_MAX = 1.0
 TEND_S = 1.0
+HELD_SHARE = 4
+"""Of the queue to our broker, the part that frames may take which all come loose at once."""
 
 _log = structlog.get_logger()
 
@@ -75,14 +86,18 @@ class Agent:
         self.epoch = state.next_epoch()
         self.traffic = ControlTraffic(settings.federation)
         data = settings.data
-        rules = settings.rules
-        self.rules = EdgeRules(imports=rules.imports, exports=rules.exports, keep=rules.keep)
+        self.border = _border(settings)
+        renames = self.border.renames
         self.forwarder = Forwarder(
-            topic_cache_max=data.topic_cache_max, lets_out=self.rules.lets_out
+            topic_cache_max=data.topic_cache_max,
+            lets_out=self.border.lets_out,
+            here=renames.filter_inward if renames else None,
         )
         duplicates = DuplicateLog(
             window_bits=data.duplicate_window_bits, origins_max=data.origins_max
         )
+        self.gates = LinkGates(*settings.link_rules())
+        self.retained = self._retained(state) if settings.retained.enabled else None
         custody = settings.custody
         self._stores = CustodyStores.open(
             state.path / "custody",
@@ -97,8 +112,11 @@ class Agent:
             federation=settings.federation,
             forwarder=self.forwarder,
             duplicates=duplicates,
+            gates=self.gates,
+            land=self._land,
             frame_bytes_max=data.frame_bytes_max,
             hop_limit=data.hop_limit,
+            retained=self.retained,
         )
         identity = Identity(
             settings.broker_id, self.epoch, settings.broker.advertised, settings.broker.priority
@@ -110,14 +128,27 @@ class Agent:
             own_id=self._client_id("ctl"),
             state_dir=state.path,
             interest_changed=self._interest_changed,
-            members_changed=self._members_changed if settings.share.scope == "federation" else None,
+            members_changed=self._members_changed if settings.groups_span_brokers else None,
             own_filters=self._own_filters,
         )
         self.neighbours = NeighbourLinks(tasks, will_for=self._will, tell=self.handle)
         self.control_link = self._local_link("ctl", _ControlHandler(self))
         self.data_link = self._local_link("data", _DataHandler(self))
+        self._cohabitants = Cohabitants(
+            Cohabitant(self.epoch, settings.broker_id),
+            federation=settings.federation,
+            url=settings.broker.url,
+            link=self.control_link,
+            give_way=self._end_with,
+        )
         self.data_path.local = self.data_link
-        self.data_path.custody.ask = self._ask
+        self.data_path.custody_outlet.ask = self._ask
+        receiver = self.data_path.custody.destination.receiver
+        queue_bytes_max = settings.links.send_queue_bytes_max
+        receiver.held_bytes_max = min(receiver.held_bytes_max, queue_bytes_max // HELD_SHARE)
+        topic = self.data_path.data_topic
+        self.loops = LoopWatch(settings.loops, data_topic=topic, pass_on=self._enter)
+        self.renaming = Renaming(renames, topic) if renames else None
         self.cover = CoverSubscriber(self.data_link, settings.federation)
         self.sharing = Sharing(
             self_id=settings.broker_id,
@@ -126,9 +157,10 @@ class Agent:
             data_link=self.data_link,
             make_link=self._stand_in,
             announce=lambda added, removed: self.handle(LocalFiltersChanged(added, removed)),
-            announces=self.rules.announces,
-            lets_out=self.rules.lets_out,
+            announces=lambda filter_: bool(self.border.asked_for(filter_)),
+            lets_out=self.border.lets_out,
             parameters=settings.ledger(),
+            file=ShareFile(state.path),
             stand_ins_max=settings.share.stand_ins_max,
         )
         self.local_up = False
@@ -144,11 +176,14 @@ class Agent:
         self.data_link.subscribe([self._frames_subscription()])
         self.cover.start()
         self.data_path.custody.resume()
+        self.sharing.resume()
         self.cover.change(self.forwarder.cover_change())
         self._tasks.create_task(self._tend_custody(), name="custody")
         self._tasks.create_task(self.discovery.run(), name="discovery")
         self._tasks.create_task(self.control_link.run(), name="control connection")
         self._tasks.create_task(self.data_link.run(), name="data connection")
+        if self.retained is not None:
+            self._start_retained(self.retained)
         self._tasks.create_task(self._report_drops(), name="drop reports")
         for neighbour in self.settings.neighbours:
             expected = BrokerId(neighbour.id) if neighbour.id is not None else None
@@ -156,6 +191,35 @@ class Agent:
             self._dial(link, self.settings.neighbour_connection(neighbour))
         if self.settings.mesh.core == "placed":
             self._tasks.create_task(self._follow_placement(), name="core placement")
+
+    def _retained(self, state: StateDir) -> Retained:
+        return Retained(
+            self.settings.retained,
+            self_id=self.settings.broker_id,
+            epoch=lambda: self.epoch,
+            federation=self.settings.federation,
+            folder=state.path,
+            looks_id=self._client_id("looks"),
+            hears_log=self.settings.discovery.log_topics,
+            border=self.border,
+            land=self._land,
+            gates=self.gates,
+            covered=self._covered,
+            send=self.traffic.send,
+        )
+
+    def _start_retained(self, retained: Retained) -> None:
+        retained.load()
+        link = self._local_link("looks", retained.looks)
+        retained.looks.start(link, self.data_link)
+        retained.looks.outgoing = self.renaming.outgoing if self.renaming is not None else None
+        retained.broker.local = self.data_link
+        self._tasks.create_task(link.run(), name="retained connection")
+        self._tasks.create_task(retained.run(), name="retained values")
+
+    def _covered(self, filter_: str) -> bool:
+        """Whether what our clients publish below a filter that others want comes to us."""
+        return self.forwarder.wants(filter_) and self.data_link.subscribed
 
     async def _follow_placement(self) -> None:
         mesh = self.settings.mesh
@@ -190,8 +254,9 @@ class Agent:
 
     async def leave(self) -> None:
         """Tell the neighbours, and let that out of the door."""
-        self.data_path.flush()
-        self.data_path.custody.destination.save(leaving=True)
+        self.loops.stop()
+        self.data_path.intake.flush()
+        self.data_path.custody.leave()
         self.handle(LeaveRequested())
         links = [link for n in self.neighbours.all for link in n.links]
         async with asyncio.timeout(LEAVE_SECONDS_MAX):
@@ -206,8 +271,7 @@ class Agent:
         for effect in self.node.handle(event, now_ms=now_ms):
             routes_changed |= isinstance(effect, e.SetRoute)
             self._perform(effect)
-        self.sharing.on_routes_set()
-        if routes_changed:
+        if self.sharing.on_routes_set() or routes_changed:
             self.cover.change(self.forwarder.cover_change())
         self._arm(now_ms)
 
@@ -220,10 +284,12 @@ class Agent:
             case e.SetRoute(filter_, route, lost):
                 self.data_path.set_route(filter_, route, lost=lost)
                 if filter_.startswith("$"):
-                    self.sharing.on_route(filter_, route)
+                    self.sharing.on_route(filter_, route, lost=lost)
             case e.ReachNeighbour(neighbour, conn):
                 link = self.neighbours.data_of(conn) if conn is not None else None
                 self.data_path.reach(neighbour, link)
+                if self.retained is not None:
+                    self.retained.on_neighbour(neighbour, link)
             case e.Dial(neighbour, address):
                 self._dial_back(neighbour, address)
             case e.HangUp(conn):
@@ -261,7 +327,8 @@ class Agent:
             self.local_up = up
             self.handle(LocalBrokerUp() if up else LocalBrokerDown())
             if up:
-                self.data_path.custody.destination.on_local_up(self.data_path.custody.now_ms())
+                self._cohabitants.on_local_up(loop_now_ms())
+                self.data_path.custody.on_local_up()
                 self._told_taken_over = False
 
     def local_lost(self, link: MqttLink) -> None:
@@ -273,10 +340,17 @@ class Agent:
             url = self.settings.broker.url
             _log.error("id.taken_over", id=self.settings.broker.id, broker=url)
         if link.taken_over:  # and so is the other place: with one each we would serve nobody
-            for other in (self.control_link, self.data_link):
-                if not other.taken_over:
+            looks = self.retained.looks.link if self.retained is not None else None
+            for other in (self.control_link, self.data_link, looks):
+                if other is not None and not other.taken_over:
                     other.give_way()
         self.local_changed()
+
+    def _end_with(self, error: Exception) -> None:
+        async def fail() -> None:
+            raise error
+
+        self._tasks.create_task(fail(), name="give way")
 
     def on_control(self, publishes: Iterable[Inbound]) -> None:
         """Control messages, and what our broker tells of itself."""
@@ -284,19 +358,50 @@ class Agent:
             message = self.traffic.receive(packet)
             if isinstance(message, RepairRequest):
                 self.data_path.custody.on_request(message)
+            elif isinstance(message, RetainedRequest | RetainedLetter):
+                if self.retained is not None:
+                    self.retained.on_message(message)
             elif message is not None:
                 self.handle(Received(message))
-            elif packet.topic == self.data_path.custody.destination.marker_topic:
+            elif packet.topic == self.data_path.custody_outlet.marker_topic:
                 self.data_path.custody.destination.on_marker(packet.payload)
+            elif packet.topic == self._cohabitants.topic:
+                self._cohabitants.on_word(packet.payload, loop_now_ms())
             elif packet.topic.startswith("$"):
                 self._rivals.on_log(packet.topic, packet.payload)
+                self.loops.on_publish(packet)
+                if self.retained is not None:
+                    self.retained.looks.on_control(packet.topic, packet.payload)
                 self.discovery.on_publish(packet)
+
+    def on_data(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
+        """Publications of our clients, and frames of other agents."""
+        if self.cover.sorting:
+            chunk, publishes = self.cover.once(chunk, publishes)
+        if self.loops.watching:
+            chunk, publishes = self.loops.sift(chunk, publishes)
+        self._enter(chunk, publishes)
+
+    def _enter(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
+        if self.renaming is not None:
+            chunk, publishes = self.renaming.outgoing(chunk, publishes)
+        if publishes:
+            self.data_path.on_publishes(self.data_link, chunk, publishes)
+
+    def _land(self, run: bytes) -> bytes:
+        """What is published on our broker instead of ``run``, which arrived."""
+        if self.renaming is not None:
+            run = self.renaming.inward(run)
+        self.loops.note(run)
+        return run
 
     def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
         self.forwarder.widened = self.discovery.widened
-        announced = frozenset(filter(self.rules.announces, added))
-        self.handle(LocalFiltersChanged(announced, removed))
-        self.sharing.on_interest(announced, removed)
+        added, removed = self.border.change(added, removed)
+        self.handle(LocalFiltersChanged(added, removed))
+        self.sharing.on_interest(added, removed)
+        if self.retained is not None:
+            self.retained.on_interest(added, removed, widened=self.discovery.widened)
 
     def _members_changed(self, changed: MembersChanged) -> None:
         self.sharing.on_members(changed.members, watched=changed.watched)
@@ -305,14 +410,26 @@ class Agent:
 
     def _control_subscriptions(self) -> list[TopicFilter]:
         """The log comes first: it then reports the rest."""
-        marker = TopicFilter(self.data_path.custody.destination.marker_topic)
-        return [*self.discovery.subscriptions(), *self.traffic.subscriptions(), marker]
+        marker = TopicFilter(self.data_path.custody_outlet.marker_topic)
+        filters = [
+            *self.discovery.subscriptions(),
+            *self.loops.subscriptions(),
+            *self.traffic.subscriptions(),
+            self._cohabitants.subscription(),
+            marker,
+        ]
+        if self.retained is not None:
+            filters.append(self.retained.looks.mark_filter())
+        return filters
 
     def _own_filters(self) -> dict[str, list[str]]:
-        """What our own two connections subscribe, by client id."""
+        """What our own connections to our broker subscribe now, by client id."""
+        links = [self.data_link]
+        if self.retained is not None and self.retained.looks.link is not None:
+            links.append(self.retained.looks.link)
         return {
             self._client_id("ctl"): [f.pattern for f in self._control_subscriptions()],
-            self._client_id("data"): self.data_link.wanted_filters,
+            **held_filters(links),
             **self.sharing.stand_in_filters,
         }
 
@@ -332,15 +449,14 @@ class Agent:
         return Will(f"$fed/{self.settings.federation}/{kind_of(bye)}", payload=encode(bye))
 
     def _local_link(self, role: str, handler: LinkHandler) -> MqttLink:
+        expiry_s = {"ctl": CONTROL_SESSION_EXPIRY_S, "data": self.settings.custody.keep_s}
         return MqttLink(
             _endpoint(self.settings.broker),
             handler,
             client_id=self._client_id(role),
-            clean_start=role == "data" and self._stores.owed.is_new,
-            session_expiry_s=(
-                CONTROL_SESSION_EXPIRY_S if role == "ctl" else self.settings.custody.keep_s
-            ),
-            acknowledge=role == "ctl",
+            clean_start=role == "looks" or (role == "data" and self._stores.owed.is_new),
+            session_expiry_s=expiry_s.get(role, 0),
+            acknowledge=role != "data",
             reconnect_min_ms=self.settings.links.reconnect_min_ms,
             reconnect_max_ms=self.settings.links.reconnect_max_ms,
             send_queue_bytes_max=self.settings.links.send_queue_bytes_max,
@@ -383,6 +499,8 @@ class Agent:
         except ValueError as error:
             _log.warning("neighbour.not_dialled", neighbour=neighbour, reason=str(error))
             return
+        if any(connection.address == each.address for each in self.settings.neighbours):
+            return  # it is tried already, for ever
         self.neighbours.hang_up_dialled(neighbour)
         if not self.neighbours.make_room():
             reason = f"{DIALLED_BACK_MAX} brokers are dialled back already"
@@ -390,6 +508,12 @@ class Agent:
             return
         link = NeighbourLink(address, neighbour, Cost(1), dialled_for=neighbour)
         self._dial(link, connection)
+
+
+def _border(settings: Settings) -> Border:
+    rules = settings.rules
+    edge = EdgeRules(imports=rules.imports, exports=rules.exports, keep=rules.keep)
+    return Border(edge, Denied(rules.deny), Renames(rules.pairs))
 
 
 def _endpoint(connection: Connection) -> Endpoint:
@@ -411,6 +535,8 @@ class _ControlHandler:
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
         self._agent.discovery.on_up(link, session_present=session_present)
+        if not session_present:
+            self._agent.loops.on_new_session()
 
     def on_subscribed(self, link: MqttLink) -> None:
         self._agent.local_changed()
@@ -431,21 +557,20 @@ class _DataHandler:
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
         self._agent.cover.on_up()
-        self._agent.data_path.on_local_up(session_present=session_present)
+        self._agent.data_path.intake.on_local_up(session_present=session_present)
 
     def on_subscribed(self, link: MqttLink) -> None:
         self._agent.local_changed()
 
     def on_down(self, link: MqttLink, reason: str) -> None:
         self._agent.cover.on_down()
-        self._agent.data_path.on_local_down()
+        self._agent.data_path.intake.on_local_down()
+        if self._agent.retained is not None:
+            self._agent.retained.on_data_down()
         self._agent.local_lost(link)
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        data_path = self._agent.data_path
         packet_ids = [(p.packet_id, int(p.qos)) for p, _, _ in publishes if p.packet_id is not None]
-        if self._agent.cover.sorting:
-            chunk, publishes = self._agent.cover.once(chunk, publishes)
-        data_path.on_publishes(link, chunk, publishes)
+        self._agent.on_data(chunk, publishes)
         if packet_ids:
-            data_path.acknowledge(link, packet_ids)
+            self._agent.data_path.intake.acknowledge(link, packet_ids)

@@ -8,6 +8,7 @@ from prometheus_client.core import Metric
 
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.agent import Agent, loop_now_ms
+from federator.runtime.custody import counts
 from federator.runtime.metrics import families
 
 LISTED_MAX = 1_000
@@ -101,22 +102,35 @@ class LiveView:
             "meshes_total": len(states),
             "discovery": agent.discovery.snapshot(),
             "rules": self._rules(),
+            "retained": self._retained(),
+            "loops": self._loops(),
             "share": {"scope": agent.settings.share.scope, **agent.sharing.snapshot()},
-            "custody": agent.data_path.custody.counts(),
+            "custody": counts(agent.data_path.custody, agent.data_path.custody_log),
             "counters": self._counters(),
         }
 
     def explain(self, topic: str) -> Answer:
-        """Where a publication on ``topic`` would go, and why."""
-        explanation = self._agent.forwarder.explain(topic)
+        """Where a publication on our broker's ``topic`` would go, and why."""
+        agent = self._agent
+        name = agent.border.renames.outward(topic)
+        explanation = agent.forwarder.explain(topic if name is None else name)
+        why = agent.border.why_not(topic) or explanation.why
+        hops = explanation.next_hops if agent.border.why_not(topic) is None else ()
+        stopped = [h for h in hops if not agent.gates.rules_of(h).lets_out(explanation.topic)]
+        if stopped:
+            word = "neighbour" if len(stopped) == 1 else "neighbours"
+            why += f"; the rules of {word} {', '.join(map(str, stopped))} stop it there"
         return {
             "topic": topic,
-            "next_hops": list(explanation.next_hops),
-            "why": explanation.why,
+            "name_in_federation": name,
+            "next_hops": [hop for hop in hops if hop not in stopped],
+            "stopped_by_rules": stopped,
+            "why": why,
             "filters": [
                 {**self._mesh(m.filter), "wanted": m.route.wanted, "why": m.why}
                 for m in explanation.filters
             ],
+            "groups": self._agent.sharing.explain(topic),
         }
 
     def routes(self) -> Iterable[Answer]:
@@ -184,13 +198,49 @@ class LiveView:
         }
 
     def _rules(self) -> Answer:
-        rules = self._agent.rules
-        wanted = self._agent.discovery.wanted
-        told = {"import": rules.imports, "export": rules.exports, "keep": rules.keep}
+        border, gates = self._agent.border, self._agent.gates
+        rules, wanted, renaming = border.edge, self._agent.discovery.wanted, self._agent.renaming
+        told = {
+            "import": rules.imports,
+            "export": rules.exports,
+            "keep": rules.keep,
+            "deny": border.denied.filters,
+            "rename": tuple(f"{here} -> {there}" for here, there in border.renames.pairs),
+        }
         return {
             **{name: list(filters[:LISTED_MAX]) for name, filters in told.items()},
             "keep_total": len(rules.keep),
-            "not_imported": sum(not rules.announces(filter_) for filter_ in wanted),
+            "not_imported": sum(not border.asked_for(filter_) for filter_ in wanted),
+            "withheld_from_neighbours": gates.withheld_out,
+            "withheld_of_neighbours": gates.withheld_in,
+            "without_name_there": renaming.kept if renaming else 0,
+            "without_name_here": renaming.hidden if renaming else 0,
+        }
+
+    def _loops(self) -> Answer:
+        watch = self._agent.loops
+        loops = watch.detector.loops
+        return {
+            "watching": watch.watching,
+            "bridges": watch.named_bridges(),
+            "suspects": watch.detector.suspects,
+            "broken": dict(islice(loops.items(), LISTED_MAX)),
+            "broken_total": watch.detector.loop_count,
+            "dropped": watch.detector.dropped,
+        }
+
+    def _retained(self) -> Answer | None:
+        retained = self._agent.retained
+        if retained is None:
+            return None
+        store, counters = retained.store, retained.counters
+        return {
+            "topics": len(store) - store.tombstones,
+            "tombstones": store.tombstones,
+            "refused": store.refused,
+            "looks": retained.looks.count,
+            "looks_incomplete": retained.looks.incomplete,
+            **{name: getattr(counters, name) for name in counters.__slots__},
         }
 
     def _counters(self) -> Answer:
@@ -209,7 +259,7 @@ class LiveView:
     def _agent_values(self) -> Mapping[str, int | float]:
         agent, discovery = self._agent, self._agent.discovery.snapshot()
         traffic, data = agent.traffic, agent.data_path.counters
-        custody = agent.data_path.custody.counts()
+        custody = counts(agent.data_path.custody, agent.data_path.custody_log)
         links = [link for n in agent.neighbours.all for link in n.links]
         local = (agent.control_link, agent.data_link)
         return {
@@ -245,12 +295,31 @@ class LiveView:
             "log_lines_malformed": discovery["unreadable"],
             "client_drops": discovery["broker_drops"],
             "http_refused": self.http_refused(),
+            **self._retained_values(),
+            "rules_withheld": agent.gates.withheld_in + agent.gates.withheld_out,
+            "bridges": len(agent.loops.bridges),
+            "bridge_loops": agent.loops.detector.loop_count,
+            "bridge_loop_drops": agent.loops.detector.dropped,
             "copies_dropped": agent.cover.duplicates_dropped,
             "frames_duplicate": data.duplicate_frames,
             "frames_malformed": data.malformed_frames,
             "frames_hop_limit": data.hop_limit_exceeded,
             "reconnects": sum(max(0, link.counters.connects - 1) for link in (*links, *local)),
             **{f"custody_{name}": count for name, count in custody.items()},
+            **{f"share_{name}": count for name, count in agent.sharing.counts().items()},
+        }
+
+    def _retained_values(self) -> dict[str, int]:
+        retained = self._agent.retained
+        if retained is None:
+            return {}
+        return {
+            "retained_topics": len(retained.store) - retained.store.tombstones,
+            "retained_tombstones": retained.store.tombstones,
+            "retained_fetched": retained.counters.values_fetched,
+            "retained_given": retained.counters.values_given,
+            "retained_outdated": retained.counters.outdated,
+            "retained_failed": retained.counters.failed,
         }
 
     def _link_values(self) -> dict[int, Mapping[str, int | float]]:

@@ -54,10 +54,12 @@ class ControlTraffic:
         return self._topic_of[kind_of(message)], self._encoded[1]
 
     def send(self, link: MqttLink, message: Message) -> None:
-        """Publish ``message`` before any waiting data."""
+        """Publish ``message`` before any waiting data, unless it is about retained values: those
+        are data, and wait their turn.
+        """
         topic, payload = self.address(message)
         kind = self._kind_of[topic]
-        if link.publish(topic, payload, urgent=True):
+        if link.publish(topic, payload, urgent=kind != "retained"):
             self.sent[kind] += 1
             self.sent_bytes[kind] += len(payload)
         else:

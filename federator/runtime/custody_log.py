@@ -21,9 +21,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from federator.protocol.custody import Record
 from federator.runtime.custody_chains import Chains, HeadsFile
 from federator.runtime.custody_segment import (
-    Record,
     Segment,
     decode,
     encode,

@@ -16,8 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from zlib import crc32
 
-import msgspec
-
+from federator.protocol.custody import Record
 from federator.runtime.durable import BOOT_BYTES
 
 KEY_BYTES = 8
@@ -37,28 +36,6 @@ _RECORD_BYTES_MIN = LABEL_BYTES + _CRC.size
 _NAME = re.compile(r"([0-9]{1,15})-([0-9]{20})\.log")
 _SEQ_MAX = 2**63
 _TIME_MAX = 2**32 - 1
-
-
-class Record(msgspec.Struct, frozen=True, gc=False):
-    """A frame made of QoS 1 and 2 publications, as the origin keeps it.
-
-    Attributes:
-        seq: Its number: consecutive, from 1 in an epoch, but for leaps at starts (``CustodyLog``).
-        time_us: The wall clock when it was made, in microseconds.
-        publications: How many PUBLISH packets the body holds.
-        keys: Filter keys of 8 bytes, ascending.
-        prevs: For each key the number of the previous record with that key, 0 for none.
-        body: The run of PUBLISH packets.
-        packet_ids: The identifiers under which our broker gave them to us.
-    """
-
-    seq: int
-    time_us: int
-    publications: int
-    keys: bytes
-    prevs: tuple[int, ...]
-    body: bytes
-    packet_ids: tuple[int, ...] = ()
 
 
 def encode(record: Record) -> bytes:

@@ -37,7 +37,7 @@ class DataCounters:
         malformed_frames: Frames that do not decode or that no broker would take.
         frames_of_strangers: Frames whose sender has no link to us; dropped.
         dropped: Refused by a connection: it is down, or its queue is full. Lost.
-        deferred: As ``dropped``, but under custody: whoever misses them asks for them.
+        deferred: As ``dropped`` or kept out of a full queue, but under custody: to be asked for.
         redelivered: Sent again by our broker, and in our log already.
     """
 

@@ -8,11 +8,9 @@ a new label. What decides is in ``protocol``; what counts here is to touch bytes
 Source: design section 3.4; docs/protocol.md section 8.
 """
 
-import asyncio
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 import structlog
 from mqtt5 import PublishPacket
@@ -30,13 +28,21 @@ from federator.protocol.frames import (
     pack_label,
     unpack,
 )
-from federator.protocol.publications import RunChecker, variable_byte_integer
+from federator.protocol.link_gates import LinkGates
+from federator.protocol.publications import RunChecker, topics_of, variable_byte_integer
 from federator.protocol.sharing import inbox_key, is_inbox_key
 from federator.protocol.types import BrokerId, Epoch
-from federator.runtime.custody import REPAIR_BACKLOG_BYTES_MAX, Custody, CustodyStores
+from federator.runtime.clogged import Clogged
+from federator.runtime.custody import (
+    REPAIR_BACKLOG_BYTES_MAX,
+    CustodyOutlet,
+    CustodyStores,
+    custodian,
+)
 from federator.runtime.data_counters import DataCounters, Delays
-from federator.runtime.gathering import GAP_S, Batch, OpenBatches, Pace, RouteBatches
-from federator.runtime.mqtt_wire import Inbound, packets_of
+from federator.runtime.data_ports import DataLink, RetainedFlow, Shared
+from federator.runtime.gathering import Batch, Pace, RouteBatches
+from federator.runtime.intake import Intake
 
 FRAME_BYTES_MAX = 262_144
 HOP_LIMIT = 64
@@ -44,59 +50,11 @@ COMPLAINT_GAP_S = 60.0
 SENDER_LINGER_S = 10.0
 """How long frames of a neighbour are taken after its link went down: they may be on their way."""
 
-RETRY_S = 1.0
-"""Until the log is tried again that could not be written."""
-
-REDELIVERED_MAX = 2_000
-"""Records in which a publication is looked for that our broker sends again."""
-
 _QOS_BITS = 0x06
+_RETAIN = 0x01
 _DUP = 0x08
 
 _log = structlog.get_logger()
-
-
-class DataLink(Protocol):
-    """What the data path needs of a connection to a broker. Methods tell whether it was taken."""
-
-    def write_packets(self, parts: Sequence[bytes | memoryview], count: int) -> bool:
-        """Write a run of ready-made QoS 0 PUBLISH packets."""
-
-    def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
-        """Publish a ready-made QoS 1 or 2 packet."""
-
-    @property
-    def room(self) -> bool:
-        """Whether it can take a good deal more."""
-
-    @property
-    def queued_bytes(self) -> int:
-        """What waits to be sent."""
-
-    @property
-    def unacknowledged(self) -> int:
-        """QoS 1 and 2 messages that the broker has not acknowledged yet."""
-
-
-class AcknowledgingLink(Protocol):
-    """What the data path needs of the connection that publications come from."""
-
-    @property
-    def session_number(self) -> int:
-        """Names the broker's session."""
-
-    def acknowledge(self, packet_ids: Iterable[tuple[int, int]], *, session_number: int) -> None:
-        """Acknowledge publications, as (packet id, QoS)."""
-
-
-class Shared(Protocol):
-    """Who cares for shared groups that span brokers."""
-
-    def on_publishes(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
-        """Publications of our clients, frames among them."""
-
-    def on_parcel(self, frame: Frame) -> None:
-        """The first copy of a frame for our inbox."""
 
 
 class DataPath:
@@ -109,13 +67,19 @@ class DataPath:
         forwarder: Where publications go. The control plane changes it.
         stores: What custody keeps on disk.
         duplicates: Which frames were here before.
+        gates: What may cross the link to a neighbour.
+        land: What is published on our broker instead of a run that arrived.
         frame_bytes_max: Longest body of a frame we make; one longer publication travels alone.
         hop_limit: Links a frame of ours may travel, 1 to 255.
         wall_clock_us: Microseconds since 1970.
+        retained: Orders retained values; ``None`` lets them pass as they come.
 
     Attributes:
         local: The data connection to our own broker, which is also where ``on_publishes`` comes
             from. ``None`` until the application has made it.
+        intake: What our clients published and is not on its way yet.
+        custody: Cares for what is published at QoS 1 and 2.
+        custody_log, custody_outlet: What it works with.
         shared: Sees what our clients publish, and gets the frames for our inbox, if anybody does.
     """
 
@@ -128,9 +92,12 @@ class DataPath:
         forwarder: Forwarder,
         stores: CustodyStores,
         duplicates: DuplicateLog | None = None,
+        gates: LinkGates | None = None,
+        land: Callable[[bytes], bytes] = lambda run: run,
         frame_bytes_max: int = FRAME_BYTES_MAX,
         hop_limit: int = HOP_LIMIT,
         wall_clock_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
+        retained: RetainedFlow | None = None,
     ) -> None:
         if not 1 <= hop_limit <= 255:
             raise ValueError(f"hop_limit must be 1 to 255, got {hop_limit}")
@@ -159,28 +126,34 @@ class DataPath:
         )
         self._duplicates = DuplicateLog() if duplicates is None else duplicates
         self._custody_duplicates = DuplicateLog()  # those under custody have other numbers
-        self.custody = Custody(
-            self,
+        self.custody_log = stores.log
+        self.custody_outlet = CustodyOutlet(self, self_id=self_id, federation=federation)
+        self.custody = custodian(
+            self.custody_outlet,
             stores,
             self_id=self_id,
-            federation=federation,
             forwarder=forwarder,
             hop_limit=hop_limit,
             wall_clock_us=wall_clock_us,
         )
-        self._unacknowledged: list[tuple[int, int]] = []  # (packet id, QoS) of our broker
-        self._unacknowledged_of = 0  # the session they belong to
-        self._source: AcknowledgingLink | None = None
-        self._redelivered: dict[int, PublishPacket] = {}  # in the log, by packet id
-        self._retry: asyncio.TimerHandle | None = None
+        self.intake = Intake(
+            custody=self.custody,
+            log=stores.log,
+            make_frame=self._make_frame,
+            time_of=self._time_of,
+            frame_bytes_max=frame_bytes_max,
+            counters=self.counters,
+        )
         self._unfinished = False  # custody has something to publish at the end of this read
+        self._gates = gates or LinkGates()
+        self._land = land
         self._frame_bytes_max = frame_bytes_max
         self._wall_clock_us = wall_clock_us
+        self._retained = retained
         self._links: dict[BrokerId, DataLink] = {}
+        self._clogged = Clogged()
         self._heard_until_s: dict[BrokerId, float] = {}  # whose frames are taken; monotonic
-        self._open = OpenBatches()
         self._pace = Pace()
-        self._gap: asyncio.TimerHandle | None = None
         self._checker = RunChecker()
         topic = self.data_topic.encode()
         self._topic_field = len(topic).to_bytes(2, "big") + topic
@@ -243,7 +216,7 @@ class DataPath:
         if self.shared is not None:
             self.shared.on_publishes(chunk, publishes)
         data_topic = self.data_topic
-        if len(publishes) == 1 and not self._open.filled:
+        if len(publishes) == 1 and not self.intake.filled:
             packet, start, end = publishes[0]
             if packet.topic == data_topic:
                 self._on_frame(packet.payload)
@@ -256,7 +229,7 @@ class DataPath:
         frame_bytes_max = self._frame_bytes_max
         seen: dict[str, RouteBatches | None] = {}
         batch: Batch | None = None
-        run_start = run_end = run_count = 0
+        run_start = run_end = run_count = first_bytes = 0
         for packet, start, end in publishes:
             topic = packet.topic
             if topic in seen:
@@ -266,78 +239,32 @@ class DataPath:
                 continue
             else:
                 route = self.forwarder.route_topic(topic)
-                batches = seen[topic] = None if route is None else self._open.of(route)
+                batches = seen[topic] = None if route is None else self.intake.of(route)
             if batches is None:
                 self.counters.unwanted += 1
                 continue
             first_byte = chunk[start]
             into = batches.acknowledged if first_byte & _QOS_BITS else batches.plain
-            if first_byte & _DUP and self._is_logged(packet):
+            if first_byte & _DUP and self.intake.is_logged(packet):
                 self.counters.redelivered += 1
                 continue
             if into is batch and start == run_end and end - run_start <= frame_bytes_max:
                 run_end = end
                 run_count += 1
+                first_bytes |= first_byte
                 continue
             if batch is not None:
-                self._add(batch, chunk[run_start:run_end], run_count)
-            batch, run_start, run_end, run_count = into, start, end, 1
+                self.intake.add(batch, chunk[run_start:run_end], run_count, first_bytes)
+            batch, run_start, run_end, run_count, first_bytes = into, start, end, 1, first_byte
         if batch is not None:
-            self._add(batch, chunk[run_start:run_end], run_count)
-            self._flush_or_gather(self._pace.is_busy(time.monotonic()))
+            self.intake.add(batch, chunk[run_start:run_end], run_count, first_bytes)
+            self.intake.end_read(self._pace.is_busy(time.monotonic()))
         if self._unfinished:
             self._finish_custody()
 
     def _finish_custody(self) -> None:
         self._unfinished = False
         self.custody.finish()
-
-    def flush(self) -> None:
-        """Send what waits for more to come. To be called before the agent leaves."""
-        if self._gap is not None:
-            self._gap.cancel()
-            self._gap = None
-        under_custody = [batch for batch in self._open.filled if batch.acknowledged]
-        for batch in self._open.filled:
-            if not batch.acknowledged:
-                self._flush(batch)
-        self._open.clear()
-        if under_custody and not self._take_custody(under_custody):
-            for batch in under_custody:
-                self._open.filled[batch] = None
-
-    def acknowledge(self, link: AcknowledgingLink, packet_ids: list[tuple[int, int]]) -> None:
-        """Acknowledge publications of our broker, given as (packet id, QoS), once they are ours.
-
-        To be called after ``on_publishes``, for all that came with a packet id.
-        """
-        if self._unacknowledged_of != link.session_number:
-            self._unacknowledged_of = link.session_number
-            self._unacknowledged.clear()
-        self._unacknowledged += packet_ids
-        self._source = link
-        if not any(batch.acknowledged for batch in self._open.filled):
-            self._acknowledge()
-
-    def on_local_up(self, *, session_present: bool) -> None:
-        """The data connection is up; with its session, the broker sends again what was on its way.
-
-        It may be in the log already, in which case only the acknowledgement is missing.
-        """
-        self._redelivered.clear()
-        if session_present:
-            for record in self.custody.origin.log.recent(REDELIVERED_MAX):
-                for publication in packets_of(record.body):
-                    if publication.packet_id is not None:
-                        self._redelivered.setdefault(publication.packet_id, publication)
-
-    def on_local_down(self) -> None:
-        """It is gone: log what we have, and forget what could not be logged. It comes again."""
-        self.flush()
-        for batch in self._open.filled:
-            batch.empty()
-        self._open.clear()
-        self._unacknowledged.clear()
 
     # What custody asks for
 
@@ -350,12 +277,16 @@ class DataPath:
         return self._send(frame, 0, sends, (body,), len(body))
 
     def send_repair(self, neighbour: BrokerId, frame: Frame) -> bool:
-        """Send a repair to a neighbour, unless much else waits to be sent there."""
+        """Send a repair to a neighbour, unless many wait to be sent there already."""
         link = self._links.get(neighbour)
-        if link is None or link.queued_bytes > REPAIR_BACKLOG_BYTES_MAX:
+        if link is None or link.urgent_bytes > REPAIR_BACKLOG_BYTES_MAX:
             return False
         sends = ((neighbour, mask_bytes(frame.mask, frame.k)),)
-        return self._send(frame, frame.hops, sends, (frame.body,), len(frame.body)) > 0
+        parts, size = (frame.body,), len(frame.body)
+        self._clogged.repaired(neighbour, now_s=time.monotonic())
+        before = self.counters.frames_out
+        self._send(frame, frame.hops, sends, parts, size, urgent=True)
+        return self.counters.frames_out > before
 
     def deliver(self, frame: Frame) -> None:
         """Publish the body of ``frame`` on our own broker."""
@@ -403,37 +334,26 @@ class DataPath:
         if route is None:
             self.counters.unwanted += 1
         elif self._pace.is_busy(time.monotonic()):
-            self._add(self._open.of(route).plain, packet, 1)
-            self._flush_or_gather(True)
+            self.intake.add(self.intake.of(route).plain, packet, 1, packet[0])
+            self.intake.end_read(True)
         else:
             self.counters.publications_in += 1
-            self._make_frame(route, (packet,), len(packet), 1)
+            time_us = self._time_of((packet,), retained=packet[0] & _RETAIN > 0)
+            self._make_frame(route, (packet,), len(packet), 1, time_us)
 
-    def _flush_or_gather(self, busy: bool) -> None:
-        """End a read: flush at once when idle, within ``GAP_S`` when reads come thick and fast."""
-        if (self._gap is None and not busy) or self._open.keep() > self._frame_bytes_max:
-            self.flush()
-        elif self._gap is None:
-            self._gap = asyncio.get_running_loop().call_later(GAP_S, self.flush)
-
-    def _add(self, batch: Batch, run: memoryview, count: int) -> None:
-        """Add a run to a batch, which becomes a frame first when there is no room."""
-        self.counters.publications_in += count
-        if batch.count and batch.size + len(run) > self._frame_bytes_max:
-            if not batch.acknowledged:
-                self._flush(batch)
-            else:
-                self._take_custody([batch])
-        self._open.add(batch, run, count)
-
-    def _flush(self, batch: Batch) -> None:
-        """Send what ``batch`` holds as one frame, and empty it."""
-        if batch.count:
-            self._make_frame(batch.route, batch.parts, batch.size, batch.count)
-        batch.empty()
+    def _time_of(self, parts: Sequence[bytes | memoryview], *, retained: bool) -> int:
+        """When a frame of ours was made; retained values in it get their versions by that."""
+        if retained and self._retained is not None:
+            return self._retained.leave(b"".join(parts))
+        return self._wall_clock_us()
 
     def _make_frame(
-        self, route: TopicRoute, parts: Sequence[bytes | memoryview], size: int, count: int
+        self,
+        route: TopicRoute,
+        parts: Sequence[bytes | memoryview],
+        size: int,
+        count: int,
+        time_us: int,
     ) -> None:
         """Send ``count`` QoS 0 publications, ``size`` bytes in all, as one frame."""
         if not route.sends:
@@ -443,40 +363,10 @@ class DataPath:
         self.counters.publications_out += count
         frame = self._own
         frame.seq = self._seq
-        frame.origin_time_us = self._wall_clock_us()
+        frame.origin_time_us = time_us
         frame.publications = count
         frame.keys = route.keys
         self._send(frame, 0, route.sends, parts, size)
-
-    def _take_custody(self, batches: list[Batch]) -> bool:
-        """Log and send what ``batches`` hold; ``False`` when it must be tried again later."""
-        batches = [batch for batch in batches if batch.count]
-        if not self.custody.origin.take(batches, self.custody.now_ms()):
-            if self._retry is None:
-                self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._try_again)
-            return False
-        for batch in batches:
-            self.counters.publications_out += batch.count
-            batch.empty()
-        if not any(batch.acknowledged and batch.count for batch in self._open.filled):
-            self._acknowledge()
-        self.custody.finish()
-        return True
-
-    def _try_again(self) -> None:
-        self._retry = None
-        self.flush()
-
-    def _acknowledge(self) -> None:
-        source, packet_ids = self._source, self._unacknowledged
-        if source is not None and packet_ids:
-            source.acknowledge(packet_ids, session_number=self._unacknowledged_of)
-            self._unacknowledged = []
-
-    def _is_logged(self, packet: PublishPacket) -> bool:
-        """Whether a publication that comes again is in the log already."""
-        known = self._redelivered.get(packet.packet_id or 0)
-        return known is not None and (known.topic, known.payload) == (packet.topic, packet.payload)
 
     # Frames of others
 
@@ -494,6 +384,11 @@ class DataPath:
         if heard_until_s != math.inf and heard_until_s <= time.monotonic():
             counters.frames_of_strangers += 1
             return
+        if self._gates.active:
+            let_in = self._gates.incoming(frame)
+            if let_in is None:
+                return
+            frame = let_in
         if frame.flags & REPAIR_FLAG:
             self.custody.on_repair(frame)
             self._unfinished = True
@@ -541,6 +436,17 @@ class DataPath:
         run, count, taken = bytes(frame.body), frame.publications, 0
         try:
             places = self._checker.check(run, acknowledged=frame.acknowledged, publications=count)
+            retained = self._retained if self._checker.retained else None
+            here = run
+            if retained is not None:
+                here = retained.arrive(run, time_us=frame.origin_time_us, origin=frame.origin)
+            if (landed := self._land(here)) is not run:
+                run, count = landed, len(topics_of(landed))
+                places = self._checker.check(
+                    run, acknowledged=frame.acknowledged, publications=count
+                )
+                if not count:
+                    return
         except DecodeError as error:
             self._complain(error)
             return
@@ -552,15 +458,32 @@ class DataPath:
                 taken += local.publish_packet(bytearray(run[start:end]), id_at - start, qos)
         elif local.write_packets([run], count):
             taken = count
+        if taken < count and retained is not None:
+            retained.missed(bytes(frame.body))
         self.counters.delivered_publications += taken
         self.counters.dropped += count - taken
 
     def _send(
-        self, frame: Frame, hops: int, sends: Sends, parts: Sequence[bytes | memoryview], size: int
+        self,
+        frame: Frame,
+        hops: int,
+        sends: Sends,
+        parts: Sequence[bytes | memoryview],
+        size: int,
+        *,
+        urgent: bool = False,
     ) -> int:
         """Send copies of ``frame`` to the next hops; return publications sent, of all copies."""
-        sent, count = 0, frame.publications
+        sent, count, whole = 0, frame.publications, (frame, parts, size)
         for hop, mask in sends:
+            if self._gates.active:
+                frame, parts, size = whole
+                let_out = self._gates.outgoing(hop, frame, parts)
+                if let_out is None:
+                    continue
+                if let_out is not frame:
+                    frame, parts, size = let_out, (let_out.body,), len(let_out.body)
+                count = frame.publications
             link = self._links.get(hop)
             if link is None:
                 self._note_unsent(frame)
@@ -568,12 +491,21 @@ class DataPath:
             label = pack_label(frame, hops=hops, sender=self._self_id, mask=mask)
             field = self._topic_field
             length = variable_byte_integer(len(field) + 1 + len(label) + size)
-            if link.write_packets((b"\x30", length, field, b"\0", label, *parts), 1):
+            packet = (b"\x30", length, field, b"\0", label, *parts)
+            if (
+                self._clogged
+                and frame.acknowledged
+                and not urgent
+                and self._clogged.keeps_out(hop, idle=link.idle, now_s=time.monotonic())
+            ):
+                self._note_unsent(frame)
+            elif link.write_packets(packet, 1, urgent=urgent):
                 sent += count
                 self.counters.frames_out += 1
                 self.counters.frame_bytes_out += len(label) + size
             else:
                 self._note_unsent(frame)
+                self._clogged.refused(hop, now_s=time.monotonic())
         return sent
 
     def _note_unsent(self, frame: Frame) -> None:

@@ -174,6 +174,14 @@ class DeliveryJournal:
         """
         return _state(self._read())
 
+    def since_us(self) -> dict[bytes, int]:
+        """Since when our clients want what, as of the last snapshot.
+
+        Raises:
+            OSError: The disk is broken.
+        """
+        return dict(self.load().since_us)
+
     def positions(self, marker: int | None) -> Positions:
         """Where each chain is when entries up to ``marker`` were delivered; ``None``: all were.
 

@@ -49,6 +49,15 @@ class SavedDiscovery(msgspec.Struct, array_like=True, frozen=True):
     record: bytes
 
 
+def held_filters(links: Iterable[MqttLink]) -> dict[str, list[str]]:
+    """What ``links`` of ours subscribe now, by client id.
+
+    One that is away counts for nothing: its broker may have forgotten it, and a count that lacks it
+    would be made up by clients of whom no line was heard.
+    """
+    return {link.client_id: link.wanted_filters if link.connected else [] for link in links}
+
+
 class Discovery:
     """Learns what the clients of our own broker subscribe to.
 
@@ -230,15 +239,15 @@ class Discovery:
     def _probe(self, subscribe: bool) -> None:
         if self._link is None:
             return
-        self._probing = subscribe
-        if subscribe:
+        known, self._probing = self._probing, subscribe
+        if subscribe or not known:  # an earlier process may have left them: see drop_probe
             self._link.subscribe(
                 TopicFilter(
                     topic, max_qos=QoS.AT_MOST_ONCE, retain_handling=RetainHandling.SEND_NEVER
                 )
                 for topic in self._probes
             )
-        else:
+        if not subscribe:
             self._link.unsubscribe(self._probes)
 
     def _arm(self) -> None:

@@ -143,6 +143,7 @@ async def _try_data_topics(probe: BrokerProbe, settings: Settings) -> dict[str, 
     told = {
         f"{root}/data": _frame_of_a_stranger(settings),
         f"{root}/cover": b"federator doctor",
+        f"{root}/retained_mark": b"federator doctor",
         f"{root}/delivered/{settings.broker.id}": b"federator doctor",
     }
     answers = {}

@@ -21,9 +21,14 @@ ROUTES_KEPT_MAX = 1_024
 
 
 class Batch:
-    """Runs of packets that will be one frame: QoS 0 only, or QoS 1 and 2 only."""
+    """Runs of packets that will be one frame: QoS 0 only, or QoS 1 and 2 only.
 
-    __slots__ = ("acknowledged", "count", "parts", "route", "size")
+    Attributes:
+        retained: Some publication is.
+        time_us: When it became a frame.
+    """
+
+    __slots__ = ("acknowledged", "count", "parts", "retained", "route", "size", "time_us")
 
     def __init__(self, route: TopicRoute, *, acknowledged: bool) -> None:
         self.route = route
@@ -31,11 +36,14 @@ class Batch:
         self.parts: list[bytes | memoryview] = []
         self.size = 0
         self.count = 0
+        self.retained = False
+        self.time_us = 0
 
     def empty(self) -> None:
         """Hold nothing any more."""
         self.parts = []
         self.size = self.count = 0
+        self.retained = False
 
 
 class RouteBatches:
@@ -70,13 +78,21 @@ class OpenBatches:
             batches = self._by_route[route] = RouteBatches(route)
         return batches
 
-    def add(self, batch: Batch, run: memoryview, count: int) -> None:
+    def after(self, full: Batch) -> Batch:
+        """The batch that follows ``full``, one under custody that must wait as it is."""
+        batches = self.of(full.route)
+        if batches.acknowledged is full:
+            batches.acknowledged = Batch(full.route, acknowledged=True)
+        return batches.acknowledged
+
+    def add(self, batch: Batch, run: memoryview, count: int, *, retained: bool) -> None:
         """Append a run of ``count`` packets to ``batch``, one of ours."""
         if not batch.parts:
             self.filled[batch] = None
         batch.parts.append(run)
         batch.size += len(run)
         batch.count += count
+        batch.retained |= retained
 
     def keep(self) -> int:
         """Copy what still lies in a socket's buffer; return the bytes held in all."""

@@ -52,6 +52,7 @@ from federator.runtime.mqtt_wire import (
     read_packets,
     split_run,
 )
+from federator.runtime.session_wipe import wipe_session
 
 PACKET_BYTES_MAX = 16 * 1024 * 1024
 SEND_QUEUE_BYTES_MAX = 16 * 1024 * 1024
@@ -133,7 +134,8 @@ class MqttLink:
         handler: Told what happens.
         client_id: Ours at that broker.
         clean_start: The first connection of ``run`` starts a new session. Later ones resume it when
-            ``session_expiry_s`` is positive, and start a new one otherwise.
+            ``session_expiry_s`` is positive, and start a new one otherwise. A session to be resumed
+            is wiped first, and begun without a clean start: see ``session_wipe``.
         session_expiry_s: How long the broker keeps the session after a connection.
         keep_alive_s: A silent broker is given up after this long at the latest (half of it without
             a sign of life, after a PINGREQ).
@@ -178,6 +180,7 @@ class MqttLink:
         self._handler = handler
         self._clean_start = clean_start
         self._session_expiry_s = session_expiry_s
+        self._must_wipe = clean_start and session_expiry_s > 0
         self._keep_alive_s = keep_alive_s
         self._will = will
         self._send_queue_bytes_max = send_queue_bytes_max
@@ -229,6 +232,17 @@ class MqttLink:
     def queued_bytes(self) -> int:
         """Bytes that wait in the send queues, beside those the transport holds."""
         return self._pipe.queued_bytes if self._pipe is not None else 0
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits, in our queues or beyond: the kernel took everything."""
+        pipe = self._pipe
+        return pipe is None or not (pipe.queued_bytes or pipe.backlog_bytes)
+
+    @property
+    def urgent_bytes(self) -> int:
+        """Those of them that are urgent."""
+        return self._pipe.urgent_bytes if self._pipe is not None else 0
 
     @property
     def unacknowledged(self) -> int:
@@ -472,6 +486,11 @@ class MqttLink:
                     async with asyncio.timeout(self._resume_at_s - time.monotonic()):
                         await self._stopping.wait()
 
+    def reconnect(self, reason: str) -> None:
+        """End the connection, and make another as after any loss."""
+        if self._pipe is not None:
+            self._pipe.abort(LinkError(reason))
+
     def give_way(self) -> None:
         """Behave as if the session had been taken over: its owner learnt that elsewhere."""
         self.taken_over = True
@@ -528,6 +547,13 @@ class MqttLink:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_timeout_s):
+                if self._must_wipe:
+                    self._must_wipe = not await wipe_session(
+                        endpoint.host,
+                        endpoint.port,
+                        tls=endpoint.tls,
+                        connect=self._connect_packet(wiping=True),
+                    )
                 await loop.create_connection(
                     lambda: pipe, endpoint.host, endpoint.port, ssl=endpoint.tls
                 )
@@ -537,16 +563,15 @@ class MqttLink:
         except TimeoutError as error:
             raise LinkError(f"no answer within {self._connect_timeout_s:g} s") from error
 
-    def _connect_packet(self) -> bytes:
-        resuming = self._session.number > 0 and self._session_expiry_s > 0
+    def _connect_packet(self, *, wiping: bool = False) -> bytes:
         return ConnectPacket(
             self.client_id,
             username=self.endpoint.username,
             password=self.endpoint.password,
-            clean_start=self._clean_start and not resuming,
-            will=self._will() if callable(self._will) else self._will,
+            clean_start=wiping or (self._clean_start and self._session_expiry_s == 0),
+            will=None if wiping else self._will() if callable(self._will) else self._will,
             keep_alive=self._keep_alive_s,
-            session_expiry_interval=self._session_expiry_s,
+            session_expiry_interval=0 if wiping else self._session_expiry_s,
             receive_max=RECEIVE_MAX,
             max_packet_size=self._packet_bytes_max,
         ).write()

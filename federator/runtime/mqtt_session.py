@@ -20,12 +20,24 @@ from mqtt5 import (
 
 from federator.errors import LinkError
 from federator.runtime.mqtt_subscriptions import Subscriptions
-from federator.runtime.mqtt_window import OutboundWindow, PacketIds
-from federator.runtime.mqtt_wire import PUBACK, PUBCOMP, PUBREC, Inbound, Out, acknowledgement
+from federator.runtime.mqtt_window import PACKET_ID_USUAL, OutboundWindow, PacketIds
+from federator.runtime.mqtt_wire import (
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    PUBREL,
+    Inbound,
+    Out,
+    acknowledgement,
+)
 
 MQTT_PACKET_BYTES_MAX = 268_435_460
 RECEIVE_MAX = 65_535
 """QoS 1 and 2 messages we let the broker send unacknowledged: as many as there are identifiers."""
+
+_RELEASE_ALL = b"".join([acknowledgement(PUBREL, n + 1) for n in range(PACKET_ID_USUAL)])
+"""What a killed predecessor sent with QoS 2 and did not release would never reach anybody, and
+would take its place in the broker's Receive Maximum for as long as the session lasts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +68,7 @@ class Session:
         self.number = 0
         """Grows when the broker starts a new session: identifiers of older ones mean nothing."""
         self._acknowledge = acknowledge
+        self._known = False  # we were connected before
         self._received: set[int] = set()  # QoS 2 publications acknowledged, not released yet
 
     def resume(self, ack: ConnAckPacket, out: Out) -> BrokerLimits:
@@ -72,6 +85,9 @@ class Session:
         if not ack.session_present:
             self._received.clear()
             self.number += 1
+        elif not self._known:
+            out.append(_RELEASE_ALL)
+        self._known = True
         self.subscriptions.resume(session_present=ack.session_present, out=out)
         self.window.resume(
             receive_max=limits.receive_max,
@@ -121,8 +137,10 @@ class Session:
             LinkError: When a broker must not send this packet.
         """
         match packet:
-            case PubAckPacket() | PubCompPacket():
-                self.window.on_acknowledged(packet.packet_id, int(packet.reason_code), out)
+            case PubAckPacket():
+                self.window.on_acknowledged(packet.packet_id, int(packet.reason_code), out, qos=1)
+            case PubCompPacket():
+                self.window.on_acknowledged(packet.packet_id, int(packet.reason_code), out, qos=2)
             case PubRecPacket():
                 self.window.on_received(packet.packet_id, int(packet.reason_code), out)
             case PubRelPacket():

@@ -4,6 +4,11 @@ Changes queue per filter, the last one wins, and leave in packets of bounded siz
 number of them unanswered: Mosquitto drops even acknowledgements once 1,000 packets wait on one
 socket.
 
+**A session may go back in time.** Mosquitto writes sessions to disk when it stops in order, and
+every half hour: after a kill it comes back with those of then, and calls them present. So each
+connection asks again for everything wanted, which costs a packet for a thousand filters, and drops
+again what the session once had and should have no more: overlapping subscriptions bring two copies.
+
 Pure: packets are appended to ``out``.
 
 Source: OASIS MQTT 5.0, sections 3.8 to 3.11; mosquitto.md, "Queues and limits".
@@ -20,6 +25,8 @@ from federator.runtime.mqtt_wire import Out
 SUBSCRIBE_FILTERS_MAX = 1_000
 SUBSCRIBE_BYTES_MAX = 65_536
 UNANSWERED_MAX = 16
+FORMER_MAX = 4_096
+"""Patterns remembered that the session once had; the oldest are forgotten."""
 
 _HEADER_BYTES = 16  # fixed header, packet identifier, properties: at most 13
 _ERROR = 0x80
@@ -40,6 +47,7 @@ class Subscriptions:
         self._ids = ids
         self._wanted: dict[str, _Asked] = {}
         self._granted: dict[str, _Asked] = {}
+        self._former: dict[str, None] = {}  # no longer wanted, the oldest first
         self._changes: dict[str, _Asked | None] = {}  # not sent yet; None unsubscribes
         self._unanswered: dict[int, list[_Asked] | list[str]] = {}
         self._connected = False
@@ -76,6 +84,7 @@ class Subscriptions:
             if self._wanted.get(filter.pattern) == wanted:
                 continue
             self._wanted[filter.pattern] = wanted
+            self._former.pop(filter.pattern, None)
             self._change(filter.pattern, wanted)
         self._send(out)
 
@@ -84,18 +93,20 @@ class Subscriptions:
         for pattern in patterns:
             if self._wanted.pop(pattern, None) is not None:
                 self.refused.pop(pattern, None)
+                self._retire(pattern)
                 self._change(pattern, None)
         self._send(out)
 
     def resume(self, *, session_present: bool, out: Out) -> None:
-        """A connection is up: ask for what the broker's session lacks."""
+        """A connection is up: ask for everything wanted, and drop what the session may have."""
         self._connected = True
         if not session_present:
+            self._former.clear()
             self._granted.clear()
-        self._changes = {pattern: None for pattern in self._granted if pattern not in self._wanted}
-        for pattern, wanted in self._wanted.items():
-            if self._granted.get(pattern) != wanted:
-                self._changes[pattern] = wanted
+        stale = [*self._former, *self._granted]
+        self._granted.clear()
+        self._changes = {pattern: None for pattern in stale if pattern not in self._wanted}
+        self._changes.update(self._wanted)
         self._send(out)
 
     def suspend(self) -> None:
@@ -141,6 +152,11 @@ class Subscriptions:
             return []
         self._ids.release(packet_id)
         return asked
+
+    def _retire(self, pattern: str) -> None:
+        self._former[pattern] = None
+        if len(self._former) > FORMER_MAX:
+            del self._former[next(iter(self._former))]
 
     def _change(self, pattern: str, wanted: _Asked | None) -> None:
         if self._connected:

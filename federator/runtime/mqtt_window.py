@@ -25,6 +25,9 @@ from federator.runtime.mqtt_wire import (
 )
 
 PACKET_ID_MAX = 65_535
+PACKET_ID_USUAL = 2_048
+"""While few are in use, identifiers stay below: a successor of ours can release them all."""
+
 IN_FLIGHT_MAX = 65_000
 """Leaves identifiers for SUBSCRIBE and UNSUBSCRIBE, whatever the broker's Receive Maximum is."""
 
@@ -41,8 +44,10 @@ class PacketIds:
     def take(self) -> int:
         """A free identifier, the least recently used first."""
         assert len(self._used) < PACKET_ID_MAX, "no packet identifier is free"
+        few = 2 * len(self._used) < PACKET_ID_USUAL
+        top = PACKET_ID_USUAL if few else PACKET_ID_MAX
         while True:
-            self._last = self._last % PACKET_ID_MAX + 1
+            self._last = self._last % top + 1
             if self._last not in self._used:
                 self._used.add(self._last)
                 return self._last
@@ -116,10 +121,10 @@ class OutboundWindow:
         self._fill(out)
         return True
 
-    def on_acknowledged(self, packet_id: int, reason: int, out: Out) -> None:
-        """PUBACK or PUBCOMP: the broker has the message. An unknown identifier is ignored."""
+    def on_acknowledged(self, packet_id: int, reason: int, out: Out, *, qos: int) -> None:
+        """PUBACK (``qos`` 1) or PUBCOMP (2): the broker has the message. Others are ignored."""
         message = self._in_flight.get(packet_id)
-        if message is None or message.released != (message.qos == 2):
+        if message is None or message.qos != qos or message.released != (qos == 2):
             return
         self._finish(packet_id, message, reason)
         self._fill(out)

@@ -37,7 +37,6 @@ WAITING_MAX: Final = 4_096
 """Parcels that wait for room in our connection; the origin sends again what does not fit."""
 
 SETTLE_S: Final = 5.0
-"""After this long, everybody knows that ordinary subscribers here want a filter."""
 
 _QOS_BITS: Final = 0x06
 _RETAIN: Final = 0x01
@@ -87,6 +86,7 @@ class ShareDestination:
         counters: Counted into.
         send_to: Sends confirmations.
         pass_on: Takes a topic and a packet for members that have left; false when there are none.
+        settle_s: After this long, everybody knows that ordinary subscribers here want a filter.
     """
 
     def __init__(
@@ -97,12 +97,14 @@ class ShareDestination:
         counters: ShareCounters,
         send_to: SendTo,
         pass_on: Callable[[str, bytes], bool],
+        settle_s: float = SETTLE_S,
     ) -> None:
         self._assignment = assignment
         self._data_link = data_link
         self._counters = counters
         self._send_to = send_to
         self._pass_on = pass_on
+        self._settle_s = settle_s
         self._arrivals = Arrivals()
         self._returns = Returns()
         self._checker = RunChecker()
@@ -121,14 +123,15 @@ class ShareDestination:
             else:
                 timer.cancel()
         for filter in added:
-            self._settling[filter] = loop.call_later(SETTLE_S, self._on_settled, filter)
+            self._settling[filter] = loop.call_later(self._settle_s, self._on_settled, filter)
 
     def on_parcel(self, frame: Frame, parcel: Parcel) -> None:
         """A parcel for our members."""
         run = bytes(parcel.run)
         numbered = parcel.number > 0
+        count = frame.publications if run else 0
         try:
-            self._checker.check(run, acknowledged=numbered, publications=frame.publications)
+            self._checker.check(run, acknowledged=numbered, publications=count)
         except DecodeError:
             self._counters.malformed += 1
             return

@@ -7,7 +7,6 @@ Source: docs/protocol.md section 12.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -17,6 +16,7 @@ from federator.protocol.sharing import (
     Assignment,
     Confirmation,
     GroupKey,
+    Held,
     Ledger,
     LedgerParameters,
     Lost,
@@ -70,19 +70,17 @@ class ShareOrigin:
         self._self_id = self_id
         self._epoch = epoch
         self._assignment = assignment
-        self._parameters = parameters
         self._counters = counters
         self._send_to = send_to
         self._publish_here = publish_here
         self._lets_out = lets_out
         self._want_inbox = want_inbox
-        self._homeless: deque[Owed] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def owed(self) -> int:
         """Publications that no broker has confirmed yet."""
-        return len(self.ledger) + sum(owed.count for owed in self._homeless)
+        return len(self.ledger)
 
     def renew_epoch(self, epoch: Epoch) -> None:
         """Our epoch is another one. What is on its way keeps its number: it may come twice."""
@@ -93,9 +91,11 @@ class ShareOrigin:
         runs = _Runs()
         for packet, start, end in publishes:
             share = self._assignment.share(packet.topic)
-            if share.picks and self._lets_out(packet.topic):
+            if (share.picks or share.orphans) and self._lets_out(packet.topic):
                 for pick in share.picks:
                     runs.add(pick, chunk[start:end])
+                if share.orphans:
+                    runs.hold(share.orphans, chunk[start:end])
         self._send_runs(runs)
 
     def on_taken(self, taken: Iterable[tuple[str, memoryview, bool]]) -> None:
@@ -141,15 +141,17 @@ class ShareOrigin:
             count = sum(owed.count for owed in again)
             self._counters.reassigned += count
             _log.warning("share.reassigned", brokers=gone, publications=count)
-        again, self._homeless = [*self._homeless, *again], deque()
-        for owed in again:
-            self._reassign(owed)
+        homeless: list[Owed | Held] = [*self.ledger.take_held(), *again]
+        for each in homeless:
+            self._reassign(each)
         self._arm()
 
     def _send_runs(self, runs: "_Runs") -> None:
-        if not runs.parts:
+        if not runs.parts and not runs.held:
             return
         now_ms = loop_ms()
+        for orphans, parts in runs.held.items():
+            self._hold(Held(orphans, b"".join(parts), len(parts), now_ms), now_ms)
         for (broker, groups, acknowledged), parts in runs.parts.items():
             run = b"".join(parts)
             self._send(broker, groups, run, len(parts), acknowledged, now_ms, now_ms)
@@ -180,10 +182,10 @@ class ShareOrigin:
 
     def _resend(self, steps: Iterable[Resend | Lost]) -> None:
         for step in steps:
-            owed = step.owed
             if isinstance(step, Lost):
-                self._lose(owed.count, "nobody confirmed it in time")
+                self._lose(step.owed.count, "nobody confirmed it in time")
             else:
+                owed = step.owed
                 self._counters.resent += owed.count if owed.tries > 1 else 0
                 self._send_parcel(owed.to, owed.number, owed.run, owed.count)
 
@@ -192,14 +194,20 @@ class ShareOrigin:
         if not self._send_to(broker, (head, run), len(head) + len(run), count):
             self._counters.no_way += count
 
-    def _reassign(self, owed: Owed) -> None:
-        """Somebody else must serve what a broker that is gone should have."""
+    def _reassign(self, owed: Owed | Held) -> None:
+        """Somebody else must serve what a broker that is gone should have, or nobody could."""
         now_ms = loop_ms()
         picks = self._assignment.again(owed.groups)
         for pick in picks:
             self._send(pick.next(), pick.serves, owed.run, owed.count, True, owed.since_ms, now_ms)
-        if not picks:
-            self._homeless.append(owed)
+        served = {key for pick in picks for key in pick.serves}
+        rest = [k for k in owed.groups if k not in served and self._assignment.knows(k)]
+        if rest:  # the others were given up
+            self._hold(Held(tuple(rest), owed.run, owed.count, owed.since_ms), now_ms)
+
+    def _hold(self, held: Held, now_ms: Millis) -> None:
+        if not self.ledger.hold(held, now_ms=now_ms):
+            self._lose(held.count, "no room")
 
     def _lose(self, count: int, reason: str) -> None:
         self._counters.lost += count
@@ -207,9 +215,6 @@ class ShareOrigin:
 
     def _arm(self) -> None:
         at_ms = self.ledger.next_deadline_ms()
-        if self._homeless:
-            too_old_ms = Millis(self._homeless[0].since_ms + self._parameters.keep_ms)
-            at_ms = too_old_ms if at_ms is None else min(at_ms, too_old_ms)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -221,9 +226,6 @@ class ShareOrigin:
         self._timer = None
         now_ms = loop_ms()
         self._resend(self.ledger.on_deadline(now_ms=now_ms))
-        keep_ms = self._parameters.keep_ms
-        while self._homeless and self._homeless[0].since_ms + keep_ms <= now_ms:
-            self._lose(self._homeless.popleft().count, "no members are left")
         self._arm()
 
 
@@ -233,14 +235,24 @@ class _Runs:
     def __init__(self) -> None:
         self.parts: dict[tuple[BrokerId, tuple[GroupKey, ...], bool], list[bytes | memoryview]] = {}
 
+        self.held: dict[tuple[GroupKey, ...], list[bytes | memoryview]] = {}
+
     def add(self, pick: Pick, packet: memoryview) -> None:
-        """``packet`` is for the next one of ``pick``; no broker keeps it for later subscribers."""
+        """``packet`` is for the next one of ``pick``."""
         key = (pick.next(), pick.serves, packet[0] & _QOS_BITS != 0)
-        into = self.parts.setdefault(key, [])
-        if packet[0] & _RETAIN:
-            into.append(bytes((packet[0] & ~_RETAIN,)) + bytes(packet[1:]))
-        else:
-            into.append(packet)
+        self.parts.setdefault(key, []).append(_not_retained(packet))
+
+    def hold(self, orphans: tuple[GroupKey, ...], packet: memoryview) -> None:
+        """``packet`` is for these groups, once they have members; QoS 0 does not wait."""
+        if packet[0] & _QOS_BITS:
+            self.held.setdefault(orphans, []).append(_not_retained(packet))
+
+
+def _not_retained(packet: memoryview) -> bytes | memoryview:
+    """``packet`` so that no broker keeps it for later subscribers."""
+    if packet[0] & _RETAIN:
+        return bytes((packet[0] & ~_RETAIN,)) + bytes(packet[1:])
+    return packet
 
 
 def loop_ms() -> Millis:

@@ -26,6 +26,7 @@ from federator.protocol.sharing import (
     LedgerParameters,
     MemberRecord,
     Membership,
+    Orphans,
     inbox_filter,
     inbox_of,
     parse_record,
@@ -36,7 +37,8 @@ from federator.runtime.data_path import DataPath
 from federator.runtime.mqtt_link import Inbound, LinkHandler, MqttLink
 from federator.runtime.share_counters import ShareCounters
 from federator.runtime.share_destination import Returned, ShareDestination
-from federator.runtime.share_origin import ShareOrigin
+from federator.runtime.share_file import ShareFile
+from federator.runtime.share_origin import ShareOrigin, loop_ms
 from federator.runtime.stand_ins import StandIns
 
 LISTED_MAX: Final = 1_000
@@ -63,6 +65,7 @@ class Sharing:
         announces: Whether the federation may hear that our clients want a filter.
         lets_out: Whether what our clients publish on a topic may leave.
         parameters: Bounds of what we owe.
+        file: Where groups are listed across restarts.
         stand_ins_max: Stand-ins in one group.
     """
 
@@ -78,9 +81,11 @@ class Sharing:
         announces: Callable[[str], bool],
         lets_out: Callable[[str], bool],
         parameters: LedgerParameters,
+        file: ShareFile,
         stand_ins_max: int,
     ) -> None:
         self.membership = Membership()
+        self.membership.reach(self_id)
         self.assignment = Assignment(self_id, stand_ins_max=stand_ins_max)
         self.counters = ShareCounters()
         self._self_id = self_id
@@ -94,6 +99,9 @@ class Sharing:
         self._announced: frozenset[str] = frozenset()
         self._needs_inbox = False
         self._gone: list[BrokerId] = []
+        self._file = file
+        self._orphans = Orphans(keep_ms=parameters.keep_ms)
+        self._orphans_timer: asyncio.TimerHandle | None = None
         self._changed = False
         self._told_inexact: dict[GroupKey, str] = {}
         self._stand_ins = StandIns(make_link, taken=self._on_taken)
@@ -116,6 +124,13 @@ class Sharing:
             pass_on=self.origin.pass_on,
         )
 
+    def resume(self) -> None:
+        """Go on with the groups known before a restart."""
+        for key in self._file.load():
+            self._orphans.lose(key, now_ms=loop_ms())
+        self._changed = True
+        self.on_routes_set()
+
     # What is known
 
     @property
@@ -125,26 +140,35 @@ class Sharing:
 
     def snapshot(self) -> dict[str, object]:
         """What an operator sees, as JSON."""
-        groups: list[dict[str, object]] = []
-        for key in islice(self.membership.groups, LISTED_MAX):
-            brokers = self.membership.brokers(key)
-            groups.append(
-                {
-                    "group": key[0],
-                    "filter": key[1],
-                    "members": {str(broker): each.count for broker, each in brokers.items()},
-                    "crossed": [broker for broker, each in brokers.items() if each.crossed],
-                    "stand_ins": self.assignment.stand_ins.get(key, 0),
-                    "inexact": self.membership.why_inexact(key),
-                }
-            )
         return {
-            "groups": groups,
+            **self.counts(),
+            "groups": [self._told(key) for key in islice(self.membership.groups, LISTED_MAX)],
             "groups_total": len(self.membership),
             "stand_ins_standing": self._stand_ins.standing,
-            "owed": self.origin.owed,
             "owed_bytes": self.origin.ledger.bytes,
+        }
+
+    def counts(self) -> dict[str, int]:
+        """What is counted, for ``/metrics``."""
+        return {
+            "groups": len(self.membership),
+            "owed": self.origin.owed,
             **asdict(self.counters),
+        }
+
+    def explain(self, topic: str) -> list[dict[str, object]]:
+        """The groups one member of which gets a publication on ``topic``."""
+        return [self._told(key) for key in self.assignment.groups_of(topic)[:LISTED_MAX]]
+
+    def _told(self, key: GroupKey) -> dict[str, object]:
+        brokers = self.membership.brokers(key)
+        return {
+            "group": key[0],
+            "filter": key[1],
+            "members": {str(broker): each.count for broker, each in brokers.items()},
+            "crossed": [broker for broker, each in brokers.items() if each.crossed],
+            "stand_ins": self.assignment.stand_ins.get(key, 0),
+            "inexact": self.membership.why_inexact(key),
         }
 
     # What changes
@@ -179,29 +203,61 @@ class Sharing:
             self._crossings[key] -= sum(overlaps(key[1], filter) for filter in removed)
         self._say_what_we_have()
 
-    def on_route(self, filter: str, route: FilterRoute | None) -> None:
-        """A filter beginning with ``$`` has another route, or none any more."""
+    def on_route(self, filter: str, route: FilterRoute | None, *, lost: bool) -> None:
+        """A filter beginning with ``$`` has another route, or none any more; see ``SetRoute``."""
         record = parse_record(filter)
         if record is not None and record.broker != self._self_id:
-            (self.membership.discard if route is None else self.membership.add)(record)
-            self._changed = True
+            self._on_record(record, present=route is not None, lost=lost)
         inbox = inbox_of(filter)
-        if inbox is not None and inbox != self._self_id and route is None:
-            self._gone.append(inbox)
+        if inbox is not None and inbox != self._self_id:
+            self.membership.reach(inbox, route is not None)
+            if route is None:
+                self._gone.append(inbox)
             self._changed = True
 
-    def on_routes_set(self) -> None:
-        """All changes of one event have been told: act on them."""
+    def _on_record(self, record: MemberRecord, *, present: bool, lost: bool) -> None:
+        key = (record.group, record.filter)
+        if present:
+            self.membership.add(record)
+            self._orphans.find([key])
+        else:
+            self.membership.discard(record)
+            if lost and not self.membership.has_records(key):
+                self._orphans.lose(key, now_ms=loop_ms())
+        self._changed = True
+
+    def on_routes_set(self) -> bool:
+        """All changes of one event have been told: act on them; whether there were any."""
         if not self._changed:
-            return
+            return False
         self._changed = False
-        self.assignment.update(self.membership, watched=self._watched)
+        orphans = self._orphans.groups
+        self.assignment.update(self.membership, watched=self._watched, orphans=orphans)
+        self._file.save(orphans.union(self.membership.groups))
         self._data_path.share(self.assignment.wanted)
         self._stand_ins.want(self.assignment.stand_ins)
         self._data_path.shared = self if self.assignment.wanted or self._announced else None
         self._tell_inexact()
         gone, self._gone = self._gone, []
         self.origin.on_members(gone)
+        self._arm_orphans()
+        return True
+
+    def _arm_orphans(self) -> None:
+        if self._orphans_timer is not None:
+            self._orphans_timer.cancel()
+            self._orphans_timer = None
+        at_ms = self._orphans.next_deadline_ms()
+        if at_ms is not None:
+            delay_s = max(0, at_ms - loop_ms()) / 1000
+            loop = asyncio.get_running_loop()
+            self._orphans_timer = loop.call_later(delay_s, self._on_orphans_old)
+
+    def _on_orphans_old(self) -> None:
+        self._orphans_timer = None
+        self._changed |= self._orphans.expire(now_ms=loop_ms())
+        self._announce(frozenset(), frozenset())  # with which the change is acted on
+        self._arm_orphans()
 
     def renew_epoch(self, epoch: Epoch) -> None:
         """Our epoch is another one."""

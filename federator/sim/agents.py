@@ -5,6 +5,7 @@ cannot inherit by accident what a real one would have lost.
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from federator.protocol.events import Event
@@ -37,7 +38,7 @@ class Agent:
         clock_offset_ms: Its monotonic clock minus the world's.
         subscribed: It is connected to its own broker: what neighbours publish there reaches it.
         pauses: Faults that keep it stopped (SIGSTOP).
-        inbox: What waits for a paused agent, in order: events, and frames as bytes.
+        inbox: What waits for a paused agent, in order: events, frames as bytes, and calls.
         armed_at_ms: The world's instant of the earliest wake-up already on the agenda.
         reach: The connection that the data plane uses for each neighbour.
     """
@@ -50,7 +51,7 @@ class Agent:
     subscribed: bool = False
     pauses: int = 0
     pause_ticket: int = 0
-    inbox: deque[Event | bytes] = field(default_factory=deque)
+    inbox: deque[Event | bytes | Callable[[], None]] = field(default_factory=deque)
     armed_at_ms: Millis | None = None
     connections: dict[ConnId, tuple[Connection, Dialler]] = field(default_factory=dict)
     diallers: dict[str, Dialler] = field(default_factory=dict)

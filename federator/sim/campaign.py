@@ -14,15 +14,16 @@ from dataclasses import dataclass, field
 from federator.protocol.types import BrokerId
 from federator.sim import convergence
 from federator.sim.agenda import RunawayError
+from federator.sim.convergence import demand
 from federator.sim.faults import schedule
-from federator.sim.invariants import Invariants, topic_matches
+from federator.sim.invariants import Invariants
 from federator.sim.scenario import TOPICS, Scenario
+from federator.sim.topics import topic_matches
 from federator.sim.watcher import InvariantError
 from federator.sim.world import World
 
 CHECK_EVERY_MS = 250
 NEW_FILTER = "fresh/+/filter"
-COMPLAINTS_SHOWN_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +71,9 @@ def run_scenario(scenario: Scenario) -> SeedResult:
         _subscribe_anew(world, scenario)
         if scenario.stays:
             world.run_until(scenario.heal_ms + bound_ms)
-            _demand_convergence(world, "stays_converged")
-    except InvariantError as error:
-        violation = _violation(world, error.invariant, error.detail)
-    except RunawayError as error:
-        violation = _violation(world, "no_storm", str(error))
+            demand("stays_converged", convergence.complaints(world))
     except Exception as error:  # Whatever the protocol raises is a finding, not the end.
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        detail = f"{error!r} at {where.filename}:{where.lineno} in {where.name}"
-        violation = _violation(world, "nothing_raises", detail)
+        violation = violation_of(world, error)
     return SeedResult(
         seed=scenario.seed,
         topology=scenario.topology,
@@ -113,7 +108,7 @@ def _converge(world: World, heal_ms: int, bound_ms: int) -> int:
     while True:
         late = world.now_ms >= heal_ms + bound_ms
         if late:
-            _demand_convergence(world, "converges", shortest=shortest)
+            demand("converges", convergence.complaints(world, shortest=shortest))
         if next(convergence.complaints(world, shortest=shortest), None) is None:
             converged_ms = world.now_ms - heal_ms
             missed = _probe(world)
@@ -122,16 +117,6 @@ def _converge(world: World, heal_ms: int, bound_ms: int) -> int:
             if late:
                 raise InvariantError("probe_reaches_each_once", missed)
         world.run_until(world.now_ms + CHECK_EVERY_MS)
-
-
-def _demand_convergence(world: World, invariant: str, *, shortest: bool = False) -> None:
-    found = []
-    for complaint in convergence.complaints(world, shortest=shortest):
-        found.append(complaint)
-        if len(found) == COMPLAINTS_SHOWN_MAX:
-            break
-    if found:
-        raise InvariantError(invariant, "; ".join(found))
 
 
 def _subscribe_anew(world: World, scenario: Scenario) -> None:
@@ -144,7 +129,7 @@ def _subscribe_anew(world: World, scenario: Scenario) -> None:
         late_ms = world.now_ms + convergence.calm_bound_ms(scenario.plan)
         while next(convergence.complaints(world), None) is not None:
             if world.now_ms >= late_ms:
-                _demand_convergence(world, "triggered_updates")
+                demand("triggered_updates", convergence.complaints(world))
             world.run_until(world.now_ms + CHECK_EVERY_MS)
 
 
@@ -185,6 +170,15 @@ def _fired(world: World) -> dict[str, int]:
     return dict(sorted(Counter(world.fired).items()))
 
 
-def _violation(world: World, invariant: str, detail: str) -> Violation:
+def violation_of(world: World, error: Exception) -> Violation:
+    """What ``error`` says about the world."""
+    if isinstance(error, InvariantError):
+        invariant, detail = error.invariant, error.detail
+    elif isinstance(error, RunawayError):
+        invariant, detail = "no_storm", str(error)
+    else:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        invariant = "nothing_raises"
+        detail = f"{error!r} at {where.filename}:{where.lineno} in {where.name}"
     events = tuple(f"{at_ms:>8} ms  {id:>4}  {what}" for at_ms, id, what in world.trace)
     return Violation(invariant, detail, world.now_ms, events)

@@ -8,15 +8,19 @@ Source: testing.md, "The simulator", LIVENESS; papers/federator.txt, Theorem 2.
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from federator.protocol.types import UNREACHABLE, BrokerId
 from federator.sim.agents import Agent
 from federator.sim.network import Link
 from federator.sim.topologies import connected_parts
+from federator.sim.watcher import InvariantError
 from federator.sim.wires import BROKER_PATIENCE_MS
 from federator.sim.world import World, WorldPlan
+
+COMPLAINTS_SHOWN_MAX = 8
 
 
 def bound_ms(plan: WorldPlan) -> int:
@@ -89,6 +93,13 @@ def parts_of(world: World) -> list[Part]:
         subscribers = {filter: frozenset(who) for filter, who in sorted(wanted.items())}
         parts.append(Part(frozenset(ids), subscribers))
     return parts
+
+
+def demand(invariant: str, found: Iterable[str]) -> None:
+    """Raise ``InvariantError`` when there are complaints, with the first few."""
+    first = list(islice(found, COMPLAINTS_SHOWN_MAX))
+    if first:
+        raise InvariantError(invariant, "; ".join(first))
 
 
 def complaints(world: World, *, shortest: bool = False) -> Iterator[str]:

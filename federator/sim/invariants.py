@@ -17,6 +17,7 @@ from federator.protocol.messages import Bye, CoreAnn, FilterListPage, Hello, Mes
 from federator.protocol.types import UNREACHABLE, BrokerId, Cost
 from federator.sim.agents import Agent
 from federator.sim.data import Passage
+from federator.sim.topics import topic_matches
 from federator.sim.watcher import InvariantError, Watcher
 from federator.sim.world import World
 
@@ -25,17 +26,8 @@ CALM_MS = 1_000
 """An announcement's cost is held to its bound when no link changed since this long before it."""
 
 
-def topic_matches(filter: str, topic: str) -> bool:
-    """MQTT 5, section 4.7, level by level."""
-    if topic.startswith("$") and not filter.startswith("$"):
-        return False
-    wanted, levels = filter.split("/"), topic.split("/")
-    for at, level in enumerate(wanted):
-        if level == "#":
-            return True
-        if at >= len(levels) or level not in ("+", levels[at]):
-            return False
-    return len(wanted) == len(levels)
+_Number = tuple[BrokerId, int, int, bool]
+"""Origin, epoch and number of a frame; those under custody are numbered apart."""
 
 
 @dataclass(slots=True)
@@ -54,8 +46,8 @@ class Invariants(Watcher):
         self._world: World | None = None
         self._bound = 0
         self._starts = 0
-        self._starts_before: dict[tuple[BrokerId, int, int], int] = {}
-        self._sent_masks: dict[tuple[BrokerId, int, BrokerId, BrokerId, int, int], int] = {}
+        self._starts_before: dict[_Number, int] = {}
+        self._sent_masks: dict[tuple[BrokerId, int, BrokerId, _Number], int] = {}
         self._delivered: set[tuple[BrokerId, int, int]] = set()
         self._known_filters: dict[BrokerId, frozenset[str]] = {}
         self._checked: dict[tuple[BrokerId, BrokerId], tuple[Number, Cost, tuple[BrokerId, ...]]]
@@ -187,20 +179,21 @@ class Invariants(Watcher):
     def frame_sent(self, agent: Agent, target: BrokerId, passage: Passage, mask: int) -> None:
         """No filter's copy crosses a link twice from one side; no frame walks in circles."""
         frame = passage.frame
-        key = (agent.id, agent.life, target, frame.origin, int(frame.epoch), frame.seq)
+        number: _Number = (frame.origin, int(frame.epoch), frame.seq, frame.acknowledged)
+        key = (agent.id, agent.life, target, number)
         before = self._sent_masks.get(key, 0)
         if before & mask:
             raise InvariantError(
                 "once_per_link",
-                f"{agent.id} sends {target} frame {key[3:]} for {mask:#b} after {before:#b}",
+                f"{agent.id} sends {target} frame {number} for {mask:#b} after {before:#b}",
             )
         self._sent_masks[key] = before | mask
         # An agent that restarted forgot which frames it had: each can let one go round once more.
-        restarts = self._starts - self._starts_before.setdefault(key[3:], self._starts)
+        restarts = self._starts - self._starts_before.setdefault(number, self._starts)
         hops_max = len(self.world.plan.ids) - 1 + restarts
-        if passage.hops >= hops_max:
+        if passage.hops > hops_max:
             raise InvariantError(
-                "hops", f"frame {key[3:]} goes its hop {passage.hops + 1} of at most {hops_max}"
+                "hops", f"{agent.id} takes frame {number} after {passage.hops} of {hops_max} hops"
             )
 
     def delivered(self, agent: Agent, publication: int, topic: str) -> None:

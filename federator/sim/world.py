@@ -16,6 +16,7 @@ from federator.protocol import codec
 from federator.protocol.effects import (
     Dial,
     Effect,
+    FilterRoute,
     HangUp,
     Notice,
     ReachNeighbour,
@@ -32,7 +33,12 @@ from federator.protocol.events import (
     LocalFiltersChanged,
     Received,
 )
-from federator.protocol.messages import RepairRequest
+from federator.protocol.messages import (
+    Message,
+    RepairRequest,
+    RetainedLetter,
+    RetainedRequest,
+)
 from federator.protocol.node import Identity, Node
 from federator.protocol.parameters import Parameters
 from federator.protocol.types import BrokerId, Cost, Epoch, Millis
@@ -186,8 +192,7 @@ class World:
             except DecodeError:
                 self.fired["undecodable"] += 1
             else:
-                if not isinstance(message, RepairRequest):  # nobody asks yet: no custody here
-                    self._tell(agent, Received(message))
+                self._hear(agent, message)
         elif agent.pauses:
             agent.inbox.append(payload)
         else:
@@ -275,6 +280,8 @@ class World:
             waiting = agent.inbox.popleft()
             if isinstance(waiting, bytes):
                 self._on_frame(agent, waiting)
+            elif callable(waiting):
+                waiting()
             else:
                 self._handle(agent, waiting)
         self._wake(agent)
@@ -437,15 +444,15 @@ class World:
                         encoded = (message, codec.encode(message))
                     self.watcher.sent(agent, held[0].path.target, effect)
                     self.wires.transmit(held[0], codec.kind_of(message), encoded[1])
-                case SetRoute(filter, route):
-                    agent.data.forwarder.set_route(filter, route)
+                case SetRoute(filter, route, lost):
+                    self._set_route(agent, filter, route, lost)
                     routes_changed = True
                 case ReachNeighbour(neighbour, reached):
                     if reached is None:
                         agent.reach.pop(neighbour, None)
                     else:
                         agent.reach[neighbour] = reached
-                    self.watcher.link_changed(agent, neighbour)
+                    self._reach_changed(agent, neighbour)
                 case Dial(_, address):
                     self._dial_back(agent, address)
                 case HangUp(conn):
@@ -457,7 +464,21 @@ class World:
                 case Notice(name):
                     self.fired[f"notice {name}"] += 1
         if routes_changed:
-            agent.data.routes_changed()
+            self._cover_changed(agent)
+
+    def _set_route(self, agent: Agent, filter: str, route: FilterRoute | None, lost: bool) -> None:
+        agent.data.forwarder.set_route(filter, route)
+
+    def _reach_changed(self, agent: Agent, neighbour: BrokerId) -> None:
+        self.watcher.link_changed(agent, neighbour)
+
+    def _hear(self, agent: Agent, message: Message) -> None:
+        # Neither custody nor retained values are in this world.
+        if not isinstance(message, RepairRequest | RetainedRequest | RetainedLetter):
+            self._tell(agent, Received(message))
+
+    def _cover_changed(self, agent: Agent) -> None:
+        agent.data.routes_changed()
 
     def _dial_back(self, agent: Agent, address: str) -> None:
         self.fired["dial_back"] += 1
@@ -511,10 +532,13 @@ class World:
             self.fired["duplicate_suppressed"] += 1
             return
         if passage.deliver:
-            for number, topic in publications_of(passage.frame):
-                self.delivered[number][agent.id] += 1
-                self.watcher.delivered(agent, number, topic)
+            self._deliver(agent, passage)
         self._forward(agent, passage)
+
+    def _deliver(self, agent: Agent, passage: Passage) -> None:
+        for number, topic, _ in publications_of(passage.frame):
+            self.delivered[number][agent.id] += 1
+            self.watcher.delivered(agent, number, topic)
 
     def _forward(self, agent: Agent, passage: Passage) -> None:
         for neighbour, mask in passage.sends:

@@ -71,6 +71,82 @@ SPOILT = {
         8,
         "starts with $",
     ),
+    "an import that is no filter": (
+        ("", 'id = 2\nimport = ["a/#/b"]\n'),
+        78,
+        8,
+        "neighbours[0].import[0] = 'a/#/b' is not a topic filter",
+    ),
+    "rules for a neighbour without an id": (
+        ("", 'export = ["a/#"]\n'),
+        78,
+        7,
+        "neighbour.export without neighbour.id: add its id",
+    ),
+    "an import that its deny forbids": (
+        ("", 'id = 2\nimport = ["a/b"]\ndeny = ["a/#"]\n'),
+        78,
+        8,
+        "import[0] = 'a/b' lets nothing cross, for its deny has 'a/#': remove one of the two",
+    ),
+    "an export that the federation's deny forbids": (
+        ("", 'id = 2\nexport = ["x/y"]\n[rules]\ndeny = ["x/#"]\n'),
+        78,
+        8,
+        "neighbours[0].export[0] = 'x/y' lets nothing cross, for rules.deny has 'x/#'",
+    ),
+    "an export that is kept": (
+        ("", '[rules]\nexport = ["a/b"]\nkeep = ["a/#"]\n'),
+        78,
+        8,
+        "rules.export[0] = 'a/b' lets nothing cross, for rules.keep has 'a/#'",
+    ),
+    "an import that is denied": (
+        ("", '[rules]\nimport = ["a/b"]\ndeny = ["a/#"]\n'),
+        78,
+        8,
+        "rules.import[0] = 'a/b' lets nothing cross, for rules.deny has 'a/#'",
+    ),
+    "a prefix without its end": (
+        ("", '[rules]\nrename = [{local = "a", federation = "b/"}]\n'),
+        78,
+        8,
+        "rules.rename[0].local = 'a' does not end with / after a name: write one like plant7/",
+    ),
+    "renames of one topic": (
+        (
+            "",
+            '[rules]\nrename = [{local = "a/", federation = "b/"}, '
+            '{local = "b/c/", federation = "d/"}]\n',
+        ),
+        78,
+        8,
+        "rules.rename[1].local = 'b/c/' overlaps 'b/' of rename[0]: give every topic one rename",
+    ),
+    "half a rename": (
+        ("", '[rules]\nrename = [{local = "a/"}]\n'),
+        78,
+        8,
+        "rules.rename[0].federation is missing",
+    ),
+    "a misspelt rename": (
+        ("", '[rules]\nrename = [{local = "a/", federatio = "b/"}]\n'),
+        78,
+        8,
+        "unknown key 'rules.rename[0].federatio': did you mean federation",
+    ),
+    "a word for a watch": (
+        ("", '[loops]\nwatch = "sometimes"\n'),
+        78,
+        8,
+        "loops.watch = 'sometimes': it should be 'auto', 'always' or 'never'",
+    ),
+    "a turnaround too short": (
+        ("", "[loops]\nturnaround_ms_max = 1\n"),
+        78,
+        8,
+        "loops.turnaround_ms_max = 1: it should be greater than or equal to 5",
+    ),
     "a timeout under its interval": (
         ("", "[links]\nhello_timeout_ms = 1000\n"),
         78,

@@ -39,6 +39,7 @@ class Network:
         self.sent = []  # (at_ms, sender, receiver, message)
         self.notices = []  # (at_ms, node, Notice)
         self.routes = {}  # (node, filter) -> FilterRoute
+        self.lost = []  # (node, filter) whose route went while others wanted it
         self._queue = []
         self._order = count()
         self._conns = {}  # (node, conn) -> neighbour
@@ -106,8 +107,10 @@ class Network:
                 pair = (node, neighbour)
                 delay_ms = self.delay_ms.get(pair, self.delay_ms.get(pair[::-1], 5))
                 self.at(self.now_ms + delay_ms, neighbour, Received(wire))
-            case SetRoute(filter_, route):
+            case SetRoute(filter_, route, lost):
                 self.routes[node, filter_] = route
+                if lost:
+                    self.lost.append((node, filter_))
             case Notice():
                 self.notices.append((self.now_ms, node, effect))
 

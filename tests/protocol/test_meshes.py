@@ -208,7 +208,7 @@ def test_broker_that_loses_its_own_broker_leaves_every_mesh():
     assert state(network, 1).core == 0
 
 
-def test_leaving_agent_tells_parents_and_neighbours_and_then_does_nothing():
+def test_leaving_agent_tells_its_neighbours_and_then_does_nothing():
     network = network_with(LINE, 0, 3)
 
     before = len(network.sent)
@@ -216,8 +216,21 @@ def test_leaving_agent_tells_parents_and_neighbours_and_then_does_nothing():
     network.run(0)
 
     said = [(r, type(m)) for _, s, r, m in network.sent[before:] if s == 2]
-    assert said == [(1, MeshMembAnn), (1, Bye), (3, Bye)]
+    assert said == [(1, Bye), (3, Bye)]
     assert network.nodes[2].handle(LocalBrokerDown(), now_ms=network.now_ms) == []
+
+
+def test_what_a_leaving_agent_wants_is_lost_and_what_its_clients_give_up_is_not():
+    network = network_with(LINE, 0, 3)
+
+    network.at(network.now_ms, 3, LeaveRequested())
+    network.run(100)
+    assert (0, "f") in network.lost
+
+    network = network_with(LINE, 0, 3)
+    network.unsubscribe(3, "f")
+    network.run(100)
+    assert network.lost == []
 
 
 def test_filters_beyond_the_bound_are_refused_and_reported_once():

@@ -2,7 +2,7 @@ import pytest
 
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding import Forwarder
-from federator.protocol.rules import EdgeRules
+from federator.protocol.rules import Denied, EdgeRules, LinkRules, Remembered, conflict
 
 ELSEWHERE = FilterRoute(local=False, wanted=True, next_hops=(2,))
 
@@ -48,3 +48,59 @@ def test_what_passes_through_from_others_is_not_kept():
     key = keys.route_topic("a/c").keys
 
     assert forwarder.route_frame(key, 1, sender=3, origin=3).sends == ((2, b"\x01"),)
+
+
+@pytest.mark.parametrize(
+    ("topic", "enters", "leaves"),
+    [
+        ("a/b", True, False),
+        ("b/c", False, True),
+        ("a/secret", False, False),
+        ("b/secret", False, False),
+    ],
+)
+def test_a_link_has_a_rule_for_each_direction_and_deny_for_both(topic, enters, leaves):
+    rules = LinkRules(imports=["a/#"], exports=["b/#"], deny=["+/secret"])
+
+    assert (rules.lets_in(topic), rules.lets_out(topic)) == (enters, leaves)
+    assert not rules.stops_nothing
+
+
+def test_a_link_without_rules_stops_nothing():
+    assert LinkRules().stops_nothing
+    assert LinkRules(imports=["a", "#"]).stops_nothing
+    assert not LinkRules(deny=["a"]).stops_nothing
+
+
+def test_what_is_denied_is_neither_routed_nor_asked_for():
+    denied = Denied(["secret/#"])
+
+    assert denied.topic("secret/x")
+    assert not denied.topic("public/x")
+    assert denied.filter("secret/+")
+    assert not denied.filter("+/x"), "part of it is allowed"
+
+
+def test_answers_about_topics_are_remembered_within_a_bound():
+    asked = []
+    remembered = Remembered(lambda topic: asked.append(topic) is None, topics_max=2)
+
+    answers = [remembered(topic) for topic in (b"a", b"a", b"b", b"c", b"a")]
+
+    assert all(answers)
+    assert asked == ["a", "b", "c", "a"]
+    assert len(remembered) <= 2
+    assert not remembered(b"\xff"), "no topic at all"
+
+
+@pytest.mark.parametrize(
+    ("imports", "exports", "found"),
+    [
+        (["#"], ["b/#", "+/b"], None),
+        (["a/b"], ["#"], ("import", 0, "a/#")),
+        (["#"], ["c", "a/+"], ("export", 1, "a/#")),
+        (["a"], ["#"], ("import", 0, "a/#")),
+    ],
+)
+def test_a_rule_that_can_never_apply_is_found(imports, exports, found):
+    assert conflict(imports=imports, exports=exports, against=["a/#"]) == found

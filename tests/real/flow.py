@@ -66,6 +66,11 @@ class Publisher:
         self._topic = topic
         self._gap_s = 1 / rate_hz
         self._qos = qos
+        self._paused = False
+
+    def pause(self):
+        """Publish no more."""
+        self._paused = True
 
     def on_up(self, link, session_present): ...
 
@@ -83,7 +88,7 @@ class Publisher:
         loop = asyncio.get_running_loop()
         due_s = loop.time()
         while True:
-            if self.link.connected:
+            if self.link.connected and not self._paused:
                 self.link.publish(self._topic, self.payload(self.sent), qos=self._qos)
                 self.sent += 1
             due_s += self._gap_s

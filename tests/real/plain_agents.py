@@ -24,6 +24,7 @@ class PlainConfig:
     neighbours: tuple[str | tuple[str, int], ...] = ()
     broker: dict[str, object] = field(default_factory=dict)
     links: dict[str, object] = field(default_factory=dict)
+    more: str = ""  # TOML of further sections
     share: dict[str, object] = field(default_factory=dict)
 
     def toml(self, state_dir):
@@ -38,7 +39,7 @@ class PlainConfig:
             lines += [f"id = {id_}"] if id_ is not None else []
         lines += ["[links]", *keys(self.links), "[share]", *keys(self.share)]
         lines += ["[http]", "port = 0", "[log]", 'format = "json"']
-        return "\n".join([*lines, ""])
+        return "\n".join([*lines, self.more, ""])
 
 
 class Plain:

@@ -71,7 +71,7 @@ class DataClient(Client):
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
         self.path.on_publishes(link, chunk, publishes)
         ids = [(p.packet_id, int(p.qos)) for p, _, _ in publishes if p.packet_id is not None]
-        self.path.acknowledge(link, ids)
+        self.path.intake.acknowledge(link, ids)
 
 
 @dataclass

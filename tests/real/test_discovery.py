@@ -9,6 +9,7 @@ from typing import Any
 
 import aiomqtt
 import pytest
+from mqtt5 import TopicFilter
 from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.properties import Properties
@@ -16,7 +17,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from federator.config import DiscoverySettings
 from federator.grid.broker_process import BrokerProcess
-from federator.runtime.discovery import FILE_NAME, Discovery
+from federator.runtime.discovery import FILE_NAME, Discovery, held_filters
 from federator.runtime.mqtt_link import Endpoint, Inbound, MqttLink
 from tests.real.conftest import StartBroker
 from tests.real.polling import until
@@ -35,6 +36,7 @@ class Agent:
 
     def __init__(self, broker: BrokerProcess, state_dir: Path, **settings: Any) -> None:
         state_dir.mkdir(exist_ok=True)
+        self.others: list[MqttLink] = []  # our other connections to the broker
         self.wanted: set[str] = set()
         self.ever_widened = False
         self.heard: list[tuple[str, bytes]] = []
@@ -44,7 +46,10 @@ class Agent:
             own_id=OWN_ID,
             state_dir=state_dir,
             interest_changed=self._changed,
-            own_filters=lambda: {OWN_ID: [each.pattern for each in self.discovery.subscriptions()]},
+            own_filters=lambda: {
+                OWN_ID: [each.pattern for each in self.discovery.subscriptions()],
+                **held_filters(self.others),
+            },
         )
         self.link = MqttLink(
             Endpoint(broker.host, broker.port),
@@ -72,6 +77,11 @@ class Agent:
         for packet, _, _ in publishes:
             assert self.discovery.on_publish(packet)
             self.heard.append((packet.topic, packet.payload))
+
+    @property
+    def ticks(self) -> int:
+        """How often the broker told its uptime, and so its counts."""
+        return sum(topic == "$SYS/broker/uptime" for topic, _ in self.heard)
 
     @property
     def trusted(self) -> bool:
@@ -197,6 +207,22 @@ async def test_a_fresh_agent_beside_a_fresh_broker_settles_with_its_own_subscrip
 
         assert agent.wanted == set()
         assert agent.discovery.snapshot()["ambiguous"] == 0
+
+
+async def test_a_connection_of_ours_that_is_away_does_not_stand_for_clients_nobody_heard_of(
+    counting: BrokerProcess, tmp_path: Path
+):
+    client = await connect(counting, "client")
+    await client.subscribe("a/1", "a/2")
+    async with running(counting, tmp_path / "state") as agent:
+        away = MqttLink(Endpoint(counting.host, 1), agent, client_id="federator-7-data")
+        away.subscribe([TopicFilter("b/1"), TopicFilter("b/2")])
+        agent.others.append(away)
+        await until(lambda: agent.ticks >= 4, "the broker has counted")
+
+        assert not agent.trusted
+        assert agent.wanted == {"#"}
+    client.leave()
 
 
 @pytest.mark.parametrize("packets", ["v3", "v5"])
@@ -449,6 +475,23 @@ async def test_a_killed_agent_trusts_its_table_only_after_the_counts(
         await second.settles()
         assert second.wanted == {"a/b"}
     client.leave()
+
+
+async def test_probes_that_a_killed_agent_left_in_its_session_are_cleared_away(
+    counting: BrokerProcess, tmp_path: Path
+):
+    async with running(counting, tmp_path / "state") as first:
+        await first.settles()
+    probe = "$fed/fed/probe"
+    killed = await connect(counting, OWN_ID, packets="v5", clean=False, expiry_s=60)
+    await killed.subscribe(probe, f"$share/federator/{probe}")
+    killed.vanish()
+
+    async with running(counting, tmp_path / "state") as second:
+        ticks = "$SYS/broker/uptime"
+        await until(lambda: [t for t, _ in second.heard].count(ticks) > 3, "counted")
+        await second.settles()
+        await second.wants()
 
 
 async def test_a_corrupt_file_is_set_aside(counting: BrokerProcess, tmp_path: Path):

@@ -123,13 +123,13 @@ async def test_topics_that_may_be_written_but_not_read_are_found(start_broker, t
     assert found.acl_lines == ("topic readwrite $fed/fed/#",)
 
 
-@pytest.mark.parametrize("hidden", ["data", "cover", "delivered/7"])
+@pytest.mark.parametrize("hidden", ["data", "cover", "retained_mark", "delivered/7"])
 @pytest.mark.parametrize("right", ["no right", "write"])
 async def test_each_topic_of_the_data_connection_must_be_allowed(
     hidden, right, start_broker, tmp_path
 ):
     acl = tmp_path / "acl"
-    topics = {"doctor/+", "data", "cover", "delivered/7"} - {hidden}
+    topics = {"doctor/+", "data", "cover", "retained_mark", "delivered/7"} - {hidden}
     lines = [f"topic readwrite $fed/fed/{topic}" for topic in sorted(topics)]
     lines += [f"topic write $fed/fed/{hidden}"] if right == "write" else []
     acl.write_text("\n".join((*lines, "topic readwrite #", "topic read $SYS/#", "")))

@@ -117,3 +117,19 @@ async def test_a_joining_broker_is_dialled_at_the_address_it_advertises(plain):
     status = await eventually(first, linked(2), "linked")
 
     assert [(k["address"], k["dialled_back"]) for k in status["links"]] == [(there, True)]
+
+
+async def test_a_configured_broker_that_restarts_is_called_by_one_connection_of_each_kind(plain):
+    first_broker, second_broker = await plain.broker(), await plain.broker()
+    first = await plain.agent(1, first_broker)
+    second = await plain.agent(2, second_broker, first_broker.url)
+    await eventually(first, linked(2), "linked")
+
+    await first_broker.restart()
+
+    for agent, other in ((first, 2), (second, 1)):
+        await eventually(agent, linked(other), "linked again")
+    async with both_ways(first_broker, second_broker) as streams:
+        for publisher, subscriber in streams:
+            await gets_through(publisher, subscriber)
+    assert "already connected" not in first_broker.log_path.read_text()

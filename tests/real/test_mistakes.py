@@ -13,7 +13,7 @@ import pytest
 from federator.grid.broker_process import BrokerProcess, free_ports
 from tests.real.agent_log import named, tally
 from tests.real.flow import Publisher, Subscriber, running
-from tests.real.plain_agents import QUICK, Plain, eventually, gets_through, linked
+from tests.real.plain_agents import QUICK, Plain, PlainConfig, eventually, gets_through, linked
 from tests.real.polling import until
 
 FUTURE_MS = 4_000_000_000_000  # an epoch of the year 2096
@@ -109,6 +109,29 @@ async def test_two_agents_with_one_id_at_one_broker_do_not_fight(plain):
     plain.assert_calm()
 
 
+async def test_a_second_agent_with_another_id_at_one_broker_says_so_and_leaves(plain, tmp_path):
+    one, two = [await plain.broker() for _ in range(2)]
+    first = await plain.agent(1, one)
+    await plain.agent(2, two, one.url)
+    await eventually(first, linked(2), "linked")
+    config = tmp_path / "second.toml"
+    config.write_text(PlainConfig(7, one.url).toml(tmp_path / "second"))
+    async with undisturbed(one, two):
+        command = ("-m", "federator", "run", "-c", config)
+        run = await asyncio.create_subprocess_exec(
+            sys.executable, *command, stderr=asyncio.subprocess.PIPE
+        )
+        _, told = await asyncio.wait_for(run.communicate(), 20)
+        await until(lambda: named(first, "broker.shared"), "the first one says so")
+
+    assert run.returncode == 78, told
+    assert told.splitlines()[-1].startswith(b"federator: broker.url: " + one.url.encode()), told
+    assert b"has an agent already, with id 1" in told
+    (line,) = named(first, "broker.shared")
+    assert (line["id"], line["other"]) == (1, 7)
+    plain.assert_calm()
+
+
 @pytest.mark.parametrize("state", ["kept", "deleted"])
 async def test_a_clock_that_was_set_back_heals_by_itself(plain, state):
     one, two, three = [await plain.broker() for _ in range(3)]
@@ -145,7 +168,7 @@ async def test_a_broker_that_is_not_there_yet_is_waited_for(plain, tmp_path):
     await asyncio.sleep(2)  # some more attempts
 
     assert not status["ready"]
-    assert tally(agent)["connection.refused"] == 2  # one line for each of the two connections
+    assert tally(agent)["connection.refused"] == 3  # one line for each of the three connections
     async with BrokerProcess(tmp_path / "late", port=port, extra_config=QUICK):
         await eventually(agent, lambda s: s["ready"], "ready once it is there")
         await agent.stop()
@@ -204,4 +227,4 @@ async def test_our_own_broker_among_the_neighbours_is_hung_up_for_good(plain):
 
     assert len(named(agent, "neighbour.is_own_broker")) == 1
     assert (await agent.status())["links"] == status["links"] == []
-    assert tally(agent)["connection.up"] == 4  # two to our broker, two to "the neighbour"
+    assert tally(agent)["connection.up"] == 5  # three to our broker, two to "the neighbour"

@@ -3,6 +3,7 @@
 Real brokers, real agents, and the clients that people use (paho). docs/protocol.md section 8.
 """
 
+import asyncio
 import contextlib
 import queue
 import socket
@@ -16,13 +17,15 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from federator.grid.running import RunningGrid
-from federator.grid.topology import Grid
+from federator.grid.topology import Grid, Link
+from federator.protocol.types import BrokerId
 from tests.real.polling import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 FIRST, LAST = 0, 3
 ARRIVES_S = 20.0
+WAITS_S = 3.0
 SILENCE_S = 0.5  # after which something that must not come is taken not to come
 
 
@@ -240,6 +243,30 @@ async def test_publications_of_one_client_stay_in_order(client, subscriber):
     far.nothing_more_comes()
 
 
+async def test_what_waits_for_a_cut_link_comes_out_as_old_as_it_is(line, client, subscriber):
+    topic = unique()
+    far = await subscriber(topic)
+    publisher = client(FIRST)
+    publisher.paho.publish(topic, b"before", qos=1)
+    assert far.get().payload == b"before"
+    last_link = Link(BrokerId(LAST - 1), BrokerId(LAST))
+    await line.cut(last_link)
+    for payload, expiry_s in ((b"long", 3_600), (b"short", 1), (b"for ever", None)):
+        properties = Properties(PacketTypes.PUBLISH)
+        if expiry_s is not None:
+            properties.MessageExpiryInterval = expiry_s
+        publisher.paho.publish(topic, payload, 1, properties=properties)
+    await asyncio.sleep(WAITS_S)
+    await line.heal(last_link)
+
+    aged, ageless = far.get(), far.get()
+
+    assert (aged.payload, ageless.payload) == (b"long", b"for ever")
+    assert 3_600 - ARRIVES_S <= aged.properties.MessageExpiryInterval <= 3_600 - int(WAITS_S)
+    assert not hasattr(ageless.properties, "MessageExpiryInterval")
+    far.nothing_more_comes()
+
+
 async def test_a_request_is_answered_from_another_broker(line, client, subscriber):
     service_topic, reply_topic = unique("service"), unique("reply")
     service = await subscriber(service_topic)
@@ -288,9 +315,12 @@ async def test_topic_aliases_end_at_the_first_broker(client, subscriber):
 async def test_dollar_topics_and_match_all_filters_stay_home(line, client):
     everything = client(LAST)
     everything.paho.subscribe([("#", 0), ("+/#", 0), ("$SYS/broker/uptime", 0), ("$fed/#", 0)])
+    everything.paho.subscribe("$odd/#", 0)
     topic = unique("secret")
 
-    client(FIRST).paho.publish(topic, b"x", qos=1)
+    publisher = client(FIRST)
+    publisher.paho.publish(topic, b"x", qos=1)
+    publisher.paho.publish("$odd/secret", b"x", qos=1)
 
     def kept_local(statuses):
         kept = statuses[LAST]["discovery"]["kept_local"]
@@ -301,4 +331,4 @@ async def test_dollar_topics_and_match_all_filters_stay_home(line, client):
     assert not [f for f in wanted if f.startswith(("$", "#", "+/#"))]
     with contextlib.suppress(queue.Empty):
         while True:
-            assert everything.inbox.get(timeout=SILENCE_S).topic != topic
+            assert everything.inbox.get(timeout=SILENCE_S).topic not in (topic, "$odd/secret")

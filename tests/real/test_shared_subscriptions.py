@@ -9,7 +9,7 @@ import pytest
 
 from tests.real.agent_log import named
 from tests.real.flow import Subscriber, running
-from tests.real.plain_agents import Plain
+from tests.real.plain_agents import Plain, eventually, linked
 from tests.real.polling import until
 from tests.real.shares import Burst, all_came, knows, member, together, triangle, warm_up
 
@@ -52,8 +52,17 @@ async def test_each_publication_reaches_one_of_three_members_and_all_get_their_s
         assert max(shares) <= 0.4, shares
 
 
-@pytest.mark.parametrize("publisher", ["beside a member", "where nobody is a member"])
-async def test_nothing_acknowledged_is_lost_when_a_members_broker_is_killed(plain, publisher):
+@pytest.mark.parametrize(
+    ("victim", "publisher"),
+    [
+        ("broker", "beside a member"),
+        ("broker", "where nobody is a member"),
+        ("agent", "beside a member"),
+    ],
+)
+async def test_nothing_acknowledged_is_lost_when_a_members_broker_or_agent_is_killed(
+    plain, publisher, victim
+):
     brokers, agents = await triangle(plain)
     at = [0, 1, 2] if publisher == "beside a member" else [0, 2]
     members = [member(brokers[i], i) for i in at]
@@ -62,18 +71,92 @@ async def test_nothing_acknowledged_is_lost_when_a_members_broker_is_killed(plai
         for agent in agents:
             await knows(agent, {i + 1: 1 for i in at})
         await warm_up(burst, members)
-        publishing = asyncio.create_task(burst.publish(range(6_000), rate_hz=1_000))
+        publishing = asyncio.create_task(burst.publish(range(4_000), rate_hz=1_000))
         await until(lambda: len(members[-1].came) > 500, "traffic at the member to be orphaned")
 
-        brokers[2].kill9()
+        (brokers if victim == "broker" else agents)[2].kill9()
         await publishing
-        await all_came(members, 6_000)
+        await all_came(members, 4_000)
 
-        assert sum(together(members).values()) <= 6_000 + LINGER_MESSAGES
+        assert sum(together(members).values()) <= 4_000 + LINGER_MESSAGES
         counted = (await agents[1].status())["share"]
         assert counted["reassigned"] > 0
         assert counted["lost"] == 0
         assert named(agents[1], "share.reassigned")
+
+
+async def test_members_behind_a_relay_are_served_and_nothing_is_lost_when_its_agent_restarts(plain):
+    brokers = [await plain.broker() for _ in range(3)]
+    near = await plain.agent(1, brokers[0])
+    relay = await plain.agent(2, brokers[1], brokers[0].url, brokers[2].url)
+    far = await plain.agent(3, brokers[2])
+    for agent, others in ((near, [2]), (relay, [1, 3]), (far, [2])):
+        await eventually(agent, linked(*others), f"links to {others}")
+    members = [member(brokers[0], "near"), member(brokers[2], "far")]
+    burst = Burst(brokers[0].port, "jobs/1", client_id="pub")
+    async with running(*members, burst):
+        await knows(near, {1: 1, 3: 1}, stand_ins=1)
+        await publish(range(1_000), burst)
+        await all_came(members, 1_000)
+        assert [len(m.came) for m in members] == [500, 500]
+        assert set(together(members).values()) == {1}
+
+        publishing = asyncio.create_task(burst.publish(range(1_000, 4_000), rate_hz=1_000))
+        await until(lambda: len(members[1].came) > 600, "traffic at the far member")
+        relay.kill9()
+        await relay.restart()
+        await publishing
+        await all_came(members, 4_000)
+
+        assert (await near.status())["share"]["lost"] == 0
+
+
+async def test_what_is_published_while_no_member_is_in_reach_is_served_when_one_is_again(plain):
+    brokers = [await plain.broker() for _ in range(3)]
+    near = await plain.agent(1, brokers[0])
+    relay = await plain.agent(2, brokers[1], brokers[0].url, brokers[2].url)
+    far = await plain.agent(3, brokers[2])
+    for agent, others in ((near, [2]), (relay, [1, 3]), (far, [2])):
+        await eventually(agent, linked(*others), f"links to {others}")
+    members = [member(brokers[2], "far")]
+    burst = Burst(brokers[0].port, "jobs/1", client_id="pub")
+    async with running(*members, burst):
+        await warm_up(burst, members)
+        relay.kill9()
+        await eventually(near, out_of_reach, "its group is out of reach")
+        await publish(range(1_500), burst)
+        await eventually(near, lambda status: status["share"]["owed"] >= 1_500, "all is kept")
+
+        await relay.restart()
+        await all_came(members, 1_500)
+
+        assert set(together(members).values()) == {1}
+
+
+def out_of_reach(status):
+    return status["share"]["groups_total"] == 0 and status["links"][0]["state"] != "up"
+
+
+async def test_an_agent_that_restarts_takes_what_its_broker_kept_for_groups_elsewhere(plain):
+    brokers, agents = await triangle(plain)
+    members = [member(brokers[i], i) for i in (1, 2)]
+    burst = Burst(brokers[0].port, "jobs/1", client_id="pub")
+    async with running(*members, burst):
+        await knows(agents[0], {2: 1, 3: 1})
+        await warm_up(burst, members)
+        listed = agents[0].state_dir / "shared_groups.json"
+        await until(lambda: b"jobs/#" in read_if_there(listed), "the group is listed")
+
+        agents[0].kill9()
+        await publish(range(800), burst)  # fewer than a broker queues by default
+        await agents[0].restart()
+        await all_came(members, 800)
+
+        assert set(together(members).values()) == {1}
+
+
+def read_if_there(path):
+    return path.read_bytes() if path.exists() else b""
 
 
 async def test_a_broker_that_comes_back_gets_its_share_again(plain):

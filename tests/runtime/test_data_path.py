@@ -1,17 +1,23 @@
 """The data path between recorded connections: what it sends where, and what it counts."""
 
+import contextlib
+import resource
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import mqtt5
 import pytest
 from mqtt5 import PublishPacket, QoS
+from structlog.testing import capture_logs
 
 from federator.protocol import frames
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding import Forwarder
 from federator.protocol.frames import CUSTODY_FLAG
+from federator.protocol.link_gates import LinkGates
+from federator.protocol.rules import LinkRules
 from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.custody import CustodyStores
 from federator.runtime.data_path import FRAME_BYTES_MAX, HOP_LIMIT, DataPath
@@ -28,8 +34,11 @@ class RecordedLink:
         self.runs: list[bytes] = []
         self.packets: list[tuple[bytes, int, int]] = []
         self.open = True
+        self.idle = True
 
-    def write_packets(self, parts: Sequence[bytes | memoryview], count: int) -> bool:
+    def write_packets(
+        self, parts: Sequence[bytes | memoryview], count: int, *, urgent: bool = False
+    ) -> bool:
         if self.open:
             self.runs.append(b"".join(parts))
         return self.open
@@ -45,6 +54,10 @@ class RecordedLink:
 
     @property
     def queued_bytes(self) -> int:
+        return 0
+
+    @property
+    def urgent_bytes(self) -> int:
         return 0
 
     @property
@@ -86,6 +99,7 @@ class Agent:
         *,
         frame_bytes_max: int = FRAME_BYTES_MAX,
         hop_limit: int = HOP_LIMIT,
+        **hooks: Any,
     ) -> None:
         self.forwarder = Forwarder()
         self.path = DataPath(
@@ -97,6 +111,7 @@ class Agent:
             wall_clock_us=lambda: NOW_US,
             frame_bytes_max=frame_bytes_max,
             hop_limit=hop_limit,
+            **hooks,
         )
         for filter, route in routes.items():
             self.path.set_route(filter, route)
@@ -210,6 +225,23 @@ def test_what_nobody_wants_is_cut_out_of_the_middle_of_a_read():
     assert frame.publications == 3
 
 
+async def test_a_clogged_neighbour_alone_gets_no_more_under_custody_while_something_waits():
+    agent = Agent({"a": to(N2, N3)})
+    slow, quick = agent.links[N2], agent.links[N3]
+    slow.open = slow.idle = False
+    agent.read(packet("a", b"refused", qos=1))
+    agent.path.intake.flush()
+    slow.open = True
+
+    for qos in (1, 0):
+        agent.read(packet("a", qos=qos))
+        agent.path.intake.flush()
+
+    assert [frame.acknowledged for frame in slow.frames] == [False]
+    assert [frame.acknowledged for frame in quick.frames] == [True, True, False]
+    assert (agent.counters.deferred, agent.counters.dropped) == (2, 0)
+
+
 async def test_frames_under_custody_say_what_came_before_them_on_each_filter():
     agent = Agent({"a/+": to(N2), "+/1": to(N2)})
 
@@ -226,14 +258,45 @@ async def test_frames_under_custody_say_what_came_before_them_on_each_filter():
 
 async def test_our_broker_is_told_that_a_publication_is_ours_when_it_is_in_the_log():
     agent = Agent({"a/+": to(N2)})
-    log = agent.path.custody.origin.log
+    log = agent.path.custody_log
 
     agent.read(packet("a/1", qos=1))
 
     assert bytes(log.read(1).body) == packet("a/1", qos=1)
     source = Source()
-    agent.path.acknowledge(source, [(5, 1)])
+    agent.path.intake.acknowledge(source, [(5, 1)])
     assert source.acknowledged == [(5, 1)]
+
+
+@contextlib.contextmanager
+def no_file_grows() -> Iterator[None]:
+    """As on a full disk: the system refuses to make any file longer."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_what_the_log_has_no_room_for_is_kept_and_taken_later_in_frames_of_the_usual_size():
+    agent = Agent({"a/+": to(N2)}, frame_bytes_max=1_000)
+    run = [packet("a/1", b"%100d" % n, qos=1) for n in range(40)]
+    source = Source()
+
+    with no_file_grows(), capture_logs() as complaints:
+        for at in range(0, len(run), 4):
+            agent.read(*run[at : at + 4])
+            agent.path.intake.acknowledge(source, [(5, 1)] * 4)
+    assert not agent.links[N2].frames
+    assert not source.acknowledged
+    assert [each["event"] for each in complaints] == ["custody.log_failed"]
+    agent.path.intake.flush()
+
+    bodies = [bytes(frame.body) for frame in agent.links[N2].frames]
+    assert b"".join(bodies) == b"".join(run)
+    assert all(len(body) <= 1_000 for body in bodies)
+    assert len(source.acknowledged) == 40
 
 
 def test_frames_stay_within_their_size_and_a_longer_publication_travels_alone():
@@ -447,7 +510,7 @@ async def test_what_is_gathered_stays_within_a_frame():
 
     for n in range(2_000):
         agent.read(packet(f"{'ab'[n % 2]}/1", b"x" * 100))
-        assert sum(len(part) for batch in agent.path._open.filled for part in batch.parts) <= 1_000
+        assert sum(len(part) for batch in agent.path.intake.filled for part in batch.parts) <= 1_000
 
 
 async def test_leaving_sends_what_was_gathered():
@@ -455,11 +518,11 @@ async def test_leaving_sends_what_was_gathered():
     for _ in range(100):
         agent.read(packet("a/1"))
 
-    agent.path.flush()
+    agent.path.intake.flush()
 
     assert sum(frame.publications for frame in agent.links[N2].frames) == 100
     assert len(agent.links[N2].frames) < 100
-    assert not list(agent.path._open.filled)
+    assert not list(agent.path.intake.filled)
 
 
 def test_a_frame_of_a_stranger_changes_nothing():
@@ -481,3 +544,45 @@ def test_a_frame_on_its_way_when_its_link_broke_still_arrives():
     agent.read(framed("a/b", body=packet("a/b"), seq=1))
 
     assert agent.counters.delivered_publications == 1
+
+
+async def test_rules_of_a_link_thin_the_copy_for_it_and_no_other():
+    gates = LinkGates({N2: LinkRules(exports=["a/#"])})
+    agent = Agent({"+/x": to(N2, N3)}, gates=gates)
+    a, b = packet("a/x"), packet("b/x")
+
+    agent.read(a, b, a)
+
+    (thinned,), (whole,) = agent.links[N2].frames, agent.links[N3].frames
+    assert (bytes(thinned.body), thinned.publications) == (a + a, 2)
+    assert (bytes(whole.body), whole.publications) == (a + b + a, 3)
+    assert thinned.seq == whole.seq
+    assert gates.withheld_out == 1
+
+
+async def test_a_frame_of_which_nothing_may_go_or_come_is_not_sent_or_delivered():
+    rules = LinkRules(imports=["a/x"], exports=["a/x"])
+    agent = Agent({"a/+": to(N2, N3, local=True)}, gates=LinkGates({N2: rules}))
+    stopped = packet("a/b")
+
+    agent.read(stopped)
+    agent.read(framed("a/+", body=stopped))
+
+    assert agent.links[N2].frames == []
+    assert [f.origin for f in agent.links[N3].frames] == [US], "and what came from N2 went nowhere"
+    assert agent.local.runs == []
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_what_lands_here_may_be_other_packets_or_none(qos):
+    arrived, other = packet("a/b", qos=qos), packet("here", qos=qos)
+    landing = iter([other + other, b""])
+    agent = Agent({"a/b": to(local=True)}, land=lambda run: next(landing))
+
+    for seq in (1, 2):
+        agent.read(framed("a/b", body=arrived, seq=seq, flags=CUSTODY_FLAG if qos else 0))
+
+    published = [written for written, _, _ in agent.local.packets]
+    landed = [p for p in published if "/delivered/" not in parse(p).topic] or agent.local.runs
+    assert b"".join(landed) == other + other
+    assert agent.counters.delivered_publications == 2

@@ -76,7 +76,9 @@ def started() -> tuple[Subscriptions, Table]:
 patterns = st.sampled_from(["a", "b/+", "c/#", "d", "no/1", "no/2"])
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["subscribe", "subscribe", "unsubscribe", "answer", "cut", "cut, new"]),
+        st.sampled_from(
+            ["subscribe", "subscribe", "unsubscribe", "answer", "cut", "cut, new", "cut, earlier"]
+        ),
         st.lists(patterns, max_size=4),
         st.booleans(),
     ),
@@ -88,9 +90,11 @@ steps = st.lists(
 def test_the_broker_ends_with_exactly_the_wanted_filters_it_grants(steps):
     subscriptions, table = started()
     wanted: dict[str, mqtt5.TopicFilter] = {}
+    earlier: list[dict[str, mqtt5.TopicFilter]] = []  # what this session has been
 
     for step, some, no_local in steps:
         out: Out = []
+        earlier.append(dict(table.filters))
         if step == "subscribe":
             filters = [mqtt5.TopicFilter(pattern, no_local=no_local) for pattern in some]
             wanted.update({each.pattern: each for each in filters})
@@ -106,7 +110,10 @@ def test_the_broker_ends_with_exactly_the_wanted_filters_it_grants(steps):
             table.incoming.clear()
             if step == "cut, new":
                 table.filters.clear()
-            subscriptions.resume(session_present=step == "cut", out=out)
+                earlier.clear()
+            elif step == "cut, earlier":  # the broker was killed, and had saved its sessions then
+                table.filters = earlier[len(some) * len(earlier) // 5]
+            subscriptions.resume(session_present=step != "cut, new", out=out)
         table.take(out)
     table.settle(subscriptions)
 
@@ -163,7 +170,7 @@ def test_a_refused_filter_is_reported_once_and_asked_for_again_after_a_reconnect
     assert subscriptions.refused == {"no/1": 0x87}
 
 
-def test_with_the_session_kept_nothing_granted_is_asked_again():
+def test_with_the_session_kept_what_is_wanted_is_asked_again_and_what_is_not_is_dropped():
     subscriptions, table = started()
     out: Out = []
     subscriptions.subscribe([mqtt5.TopicFilter("a"), mqtt5.TopicFilter("b")], out)
@@ -180,6 +187,29 @@ def test_with_the_session_kept_nothing_granted_is_asked_again():
 
     assert len(again) == 2
     assert set(table.filters) == {"b", "c"}
+
+
+def test_a_session_that_went_back_in_time_gets_what_is_wanted_now():
+    subscriptions, table = started()
+    out: Out = []
+    subscriptions.subscribe([mqtt5.TopicFilter("a/#"), mqtt5.TopicFilter("b")], out)
+    table.take(out)
+    table.settle(subscriptions)
+    saved = dict(table.filters)
+    change: Out = []
+    subscriptions.subscribe([mqtt5.TopicFilter("#")], change)
+    subscriptions.unsubscribe(["a/#", "b"], change)
+    table.take(change)
+    table.settle(subscriptions)
+
+    subscriptions.suspend()
+    table.filters = saved
+    again: Out = []
+    subscriptions.resume(session_present=True, out=again)
+    table.take(again)
+    table.settle(subscriptions)
+
+    assert set(table.filters) == {"#"}
 
 
 def test_an_identifier_is_asked_for_replaced_and_gone_after_a_reconnect():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federator.runtime.mqtt_transport import SendQueue
+from federator.runtime.mqtt_transport import FLUSH_BYTES, PacketTransport, SendQueue
 
 pieces = st.lists(st.tuples(st.binary(min_size=1, max_size=30), st.integers(0, 3)), max_size=30)
 
@@ -53,3 +53,36 @@ def test_one_piece_leaves_even_when_it_is_longer_than_a_batch(size):
     queue.push(b"x" * size, 0, refusable=True)
 
     assert len(queue.pop(10)) == size
+
+
+class Wide:
+    """Stands for the operating system: a transport that notes what is written."""
+
+    def __init__(self):
+        self.written = []
+
+    def write(self, data):
+        self.written.append(bytes(data[:1]))
+
+    def get_write_buffer_size(self):
+        return 0
+
+    def set_write_buffer_limits(self, **limits): ...
+
+    def get_extra_info(self, name):
+        return None
+
+
+async def test_what_is_urgent_and_what_is_not_take_turns():
+    kernel = Wide()
+    pipe = PacketTransport(len, packet_bytes_max=1, queue_bytes_max=10 * FLUSH_BYTES)
+    pipe.connection_made(kernel)
+    pipe.pause_writing()
+    for _ in range(4):
+        pipe.send(b"d" * FLUSH_BYTES)
+    for _ in range(2):
+        pipe.send(b"u" * FLUSH_BYTES, urgent=True)
+
+    pipe.resume_writing()
+
+    assert kernel.written == [b"u", b"d", b"u", b"d", b"d", b"d"]

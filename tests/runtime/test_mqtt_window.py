@@ -6,7 +6,7 @@ import mqtt5
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federator.runtime.mqtt_window import OutboundWindow, PacketIds
+from federator.runtime.mqtt_window import PACKET_ID_USUAL, OutboundWindow, PacketIds
 from federator.runtime.mqtt_wire import Out, packet_id_at
 
 PACKET_BYTES_MAX = 1_000
@@ -35,7 +35,7 @@ class Receiver:
             case mqtt5.PublishPacket(packet_id=packet_id) if packet.qos == 1:
                 assert packet_id is not None
                 self.delivered.append(packet.payload)
-                window.on_acknowledged(packet_id, 0, out)
+                window.on_acknowledged(packet_id, 0, out, qos=1)
             case mqtt5.PublishPacket(packet_id=packet_id):
                 assert packet_id is not None
                 self.unreleased[packet_id] = packet.payload
@@ -44,7 +44,7 @@ class Receiver:
             case mqtt5.PubRelPacket(packet_id=packet_id):
                 if packet_id in self.unreleased:
                     self.delivered.append(self.unreleased.pop(packet_id))
-                window.on_acknowledged(packet_id, 0, out)
+                window.on_acknowledged(packet_id, 0, out, qos=2)
             case _:
                 raise AssertionError(packet)
 
@@ -157,7 +157,7 @@ def test_what_exceeds_the_bound_is_refused_and_room_comes_back_with_acknowledgem
     connect(window, 20)
 
     taken = sum(window.offer(*message(number, 1), []) for number in range(20))
-    window.on_acknowledged(1, 0, [])
+    window.on_acknowledged(1, 0, [], qos=1)
 
     size = len(message(0, 1)[0])
     assert taken == 100 // size
@@ -217,7 +217,7 @@ def test_errors_of_the_broker_are_counted_and_the_first_one_is_told():
     window.offer(*message(1, 1), [])
     window.offer(*message(2, 2), [])
 
-    window.on_acknowledged(1, 0x87, [])
+    window.on_acknowledged(1, 0x87, [], qos=1)
     window.on_received(2, 0x97, [])
 
     assert window.rejected == 2
@@ -232,7 +232,7 @@ def test_no_matching_subscribers_is_a_success():
     window.offer(*message(2, 2), [])
     out: Out = []
 
-    window.on_acknowledged(1, 0x10, out)
+    window.on_acknowledged(1, 0x10, out, qos=1)
     window.on_received(2, 0x10, out)
 
     assert window.rejected == 0
@@ -245,8 +245,8 @@ def test_stray_acknowledgements_change_nothing():
     window.offer(*message(1, 2), [])
     out: Out = []
 
-    window.on_acknowledged(1, 0, out)  # PUBCOMP before PUBREC
-    window.on_acknowledged(500, 0, out)
+    window.on_acknowledged(1, 0, out, qos=2)  # PUBCOMP before PUBREC
+    window.on_acknowledged(500, 0, out, qos=1)
     window.on_received(500, 0, out)
 
     assert window.in_flight == 1
@@ -284,7 +284,7 @@ def test_a_broker_that_grants_qos_1_or_0_gets_no_more():
         assert (window.bytes > 0) == (granted > 0)
 
 
-def test_packet_identifiers_are_unique_wrap_and_skip_those_in_use():
+def test_packet_identifiers_are_unique_wrap_stay_low_and_skip_those_in_use():
     ids = PacketIds()
     kept = ids.take()
 
@@ -294,5 +294,21 @@ def test_packet_identifiers_are_unique_wrap_and_skip_those_in_use():
         seen.add(packet_id)
         ids.release(packet_id)
 
-    assert seen == set(range(2, 65_536))
+    assert seen == set(range(2, PACKET_ID_USUAL + 1))
     assert ids.take() not in {kept}
+
+
+def test_every_packet_identifier_is_used_when_many_are_needed():
+    ids = PacketIds()
+
+    assert {ids.take() for _ in range(65_535)} == set(range(1, 65_536))
+
+
+def test_a_pubcomp_does_not_settle_a_message_of_qos_1():
+    window, _ = new_window()
+    connect(window, 20)
+    window.offer(*message(1, 1), [])
+
+    window.on_acknowledged(1, 0, [], qos=2)
+
+    assert window.in_flight == 1

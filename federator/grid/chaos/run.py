@@ -29,6 +29,9 @@ from federator.grid.topology import Grid
 from federator.protocol.types import BrokerId
 
 WARM_UP_TIMEOUT_S: Final = 60.0
+SETTLE_S: Final = 3.0
+"""Before the first fault: what an agent learnt in its last second is not on its disk yet."""
+
 POLL_S: Final = 0.1
 IN_FLIGHT_S: Final = 0.5
 """Before a fault: what is under way when it strikes is counted under it."""
@@ -55,6 +58,8 @@ class Plan:
             is away, rate times seconds, must fit, or Mosquitto drops it.
         sys_interval_s: Of every broker: how often it counts its subscriptions.
         recovery_timeout_s: After healing.
+        keep_s: The agents' ``custody.keep_s``, instead of its default. Logs and their memory fill
+            for as long.
         rounds: End after so many, instead of after ``minutes``.
         hold_s: How long every fault lasts, instead of a span of its class.
     """
@@ -72,6 +77,7 @@ class Plan:
     sys_interval_s: int = 10
     recovery_timeout_s: float = 30.0
     fail_fast: bool = False
+    keep_s: int | None = None
     rounds: int | None = None
     hold_s: float | None = None
 
@@ -212,6 +218,7 @@ class ChaosRun:
                 redundancy=plan.redundancy,
                 broker_options=lines,
                 persistent=self._persistent,
+                agent_options={} if plan.keep_s is None else {"custody": {"keep_s": plan.keep_s}},
                 progress=lambda what: self._progress(f"starting {what}", 0.0),
             )
             async with grid:
@@ -233,6 +240,7 @@ class ChaosRun:
             if stage.now_s() > deadline_s:
                 raise LinkError(f"after {WARM_UP_TIMEOUT_S:g} s nothing came to {waiting[:3]}")
             await asyncio.sleep(POLL_S)
+        await asyncio.sleep(SETTLE_S)
         stage.ledger.begin()
 
     async def _watch(self, stage: Stage) -> None:

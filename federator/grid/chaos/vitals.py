@@ -27,7 +27,12 @@ SETTLED_S: Final = 20 * 60.0
 FILES_SLACK: Final = 8
 """Connections that are being made again, and a log segment that is being turned over."""
 
+POINTS_MAX: Final = 200
+"""Of a series in the report."""
+
 LINES_PER_S_MAX: Final = 1.0
+LINES_SLACK: Final = 60
+"""For starts and goodbyes, which fill a short run's log."""
 
 _TROUBLE: Final = ("Traceback", '"exception"')
 
@@ -54,6 +59,7 @@ class Vital:
     agent: BrokerId
     resident_kib_second_quarter: float
     resident_kib_last_quarter: float
+    resident_kib: list[int]
     files_second_quarter: float
     files_last_quarter: float
     log_lines: int
@@ -101,7 +107,7 @@ class Vitals:
             faults.append(f"memory grew from {second:.0f} to {last:.0f} KiB")
         if files_last > files_second + FILES_SLACK:
             faults.append(f"open files grew from {files_second:.0f} to {files_last:.0f}")
-        if rate > LINES_PER_S_MAX:
+        if len(new) > LINES_PER_S_MAX * elapsed_s + LINES_SLACK:
             faults.append(f"{rate:.1f} log lines a second")
         faults += [f"log: {line[:300]}" for line in new if any(word in line for word in _TROUBLE)]
         names = Counter(_event(line) for line in new)
@@ -109,6 +115,7 @@ class Vitals:
             agent=here,
             resident_kib_second_quarter=second,
             resident_kib_last_quarter=last,
+            resident_kib=series.resident_kib[:: 1 + len(series.resident_kib) // POINTS_MAX],
             files_second_quarter=files_second,
             files_last_quarter=files_last,
             log_lines=len(new),

@@ -12,8 +12,12 @@ Source: docs/protocol.md section 11; negative acknowledgements as in NORM (RFC 5
 (RFC 3208).
 """
 
+from federator.protocol.custody.custodian import Clocks, Custodian, Outlet, OwedList, Stores
+from federator.protocol.custody.destination import Destination, Journal
+from federator.protocol.custody.origin import Gathered, Log, Origin
 from federator.protocol.custody.owed import Owed
 from federator.protocol.custody.receiver import Ask, Chained, Delivery, Receiver
+from federator.protocol.custody.record import Record
 from federator.protocol.custody.repairs import ArchivedFrame, FrameArchive, Repair, answer
 from federator.protocol.custody.tails import Tails
 
@@ -21,11 +25,22 @@ __all__ = [
     "ArchivedFrame",
     "Ask",
     "Chained",
+    "Clocks",
+    "Custodian",
     "Delivery",
+    "Destination",
     "FrameArchive",
+    "Gathered",
+    "Journal",
+    "Log",
+    "Origin",
+    "Outlet",
     "Owed",
+    "OwedList",
     "Receiver",
+    "Record",
     "Repair",
+    "Stores",
     "Tails",
     "answer",
 ]

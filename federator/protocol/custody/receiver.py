@@ -35,6 +35,9 @@ RETRY_MIN_MS = 250
 RETRY_MAX_MS = 5_000
 CHAINS_PER_ASK_MAX = 64
 CHAINS_MAX = 1_048_576
+FORMER_MAX = 4_096
+"""Chains of one origin remembered that our clients gave up."""
+
 HELD_BYTES_MAX = 8 * 1024 * 1024
 HELD_MAX = 65_536
 
@@ -70,11 +73,17 @@ class Delivery(Generic[F]):
 
 @dataclass(slots=True)
 class _Chain:
-    """``last``: delivered up to here, ``None`` while the beginning is not known."""
+    """One chain.
+
+    Attributes:
+        last: Delivered up to here; ``None`` while the beginning is not known.
+        begun: Frames up to here were before our time: the chain says nothing about them.
+    """
 
     last: int | None
     target: int
     not_before_us: int = 0
+    begun: int = 0
 
 
 @dataclass(slots=True)
@@ -92,6 +101,7 @@ class _Origin(Generic[F]):
     gaps: dict[bytes, None] = field(default_factory=dict)
     held: dict[int, _Held[F]] = field(default_factory=dict)
     waiting: dict[tuple[bytes, int], int] = field(default_factory=dict)
+    former: dict[bytes, int] = field(default_factory=dict)  # chains not wanted now: the last number
     retry_ms: int = RETRY_MIN_MS
 
 
@@ -104,6 +114,7 @@ class Receiver(Generic[F]):
         held_bytes_max: Bytes of frames that wait for earlier ones; more are asked for again.
 
     Attributes:
+        held_bytes_max: As given.
         duplicates: Frames that were here before.
         held: Frames that had to wait.
         unheld: Frames that found no room to wait.
@@ -120,7 +131,7 @@ class Receiver(Generic[F]):
     ) -> None:
         self._keep_ms = keep_ms
         self._chains_max = chains_max
-        self._held_bytes_max = held_bytes_max
+        self.held_bytes_max = held_bytes_max
         self._origins: dict[BrokerId, _Origin[F]] = {}
         self._since_us: dict[bytes, int] = {}  # our wall clock when our clients came
         self._chains = 0
@@ -151,8 +162,10 @@ class Receiver(Generic[F]):
         """They no longer do."""
         self._since_us.pop(key, None)
         for origin in self._origins.values():
-            if origin.chains.pop(key, None) is not None:
+            chain = origin.chains.pop(key, None)
+            if chain is not None:
                 self._chains -= 1
+                self._remember(origin, key, chain)
                 origin.gaps.pop(key, None)
                 self._drop_held(origin, key)
 
@@ -200,7 +213,7 @@ class Receiver(Generic[F]):
             self.duplicates += 1
             return []
         chains = known.chains
-        next_everywhere = room
+        next_everywhere, concerned = room, False
         for key, prev in links:
             chain = chains.get(key)
             if chain is None:
@@ -208,13 +221,19 @@ class Receiver(Generic[F]):
                     continue  # not followed
                 chain = self._begin(known, key, prev, made_us, now_us)
             last = chain.last
+            if seq <= chain.begun:
+                continue
+            concerned = True
             if last is None or prev > last:
                 next_everywhere = False
             elif seq <= last:
                 self.duplicates += 1
-                return []
+                return self._pass(origin, known, seq, links, now_ms)
             if seq > chain.target:
                 chain.target = seq
+        if not concerned and all(key in chains for key, _ in links):
+            self.duplicates += 1
+            return self._pass(origin, known, seq, links, now_ms)
         if next_everywhere:
             return self._deliver(origin, known, seq, links, frame, now_ms)
         for key, _ in links:
@@ -258,6 +277,8 @@ class Receiver(Generic[F]):
             return []
         if chain.last is not None:
             self.voids += 1
+        else:
+            chain.begun = through = max(through, chain.begun)
         chain.last = through
         chain.target = max(chain.target, through)
         self._close_gap(origin, known, key)
@@ -268,7 +289,7 @@ class Receiver(Generic[F]):
                 continue
             if self._is_stale(known, seq, held.links):
                 self._unhold(known, seq)
-            elif self._is_next(known, held.links):
+            elif self._is_next(known, seq, held.links):
                 self._unhold(known, seq)
                 done += self._deliver(origin, known, seq, held.links, held.frame, now_ms)
         return done
@@ -365,24 +386,57 @@ class Receiver(Generic[F]):
         self._timers.clear(origin)
         del self._origins[origin]
 
+    def _remember(self, known: _Origin[F], key: bytes, chain: _Chain) -> None:
+        """Our clients may want the chain again; clocks alone do not tell what they had."""
+        last = chain.begun if chain.last is None else chain.last
+        if len(known.former) >= FORMER_MAX:
+            del known.former[next(iter(known.former))]
+        known.former[key] = last
+
     def _begin(self, known: _Origin[F], key: bytes, prev: int, made_us: int, now_us: int) -> _Chain:
         self._chains += 1
-        age_us = max(0, now_us - self._since_us.get(key, now_us))
+        age_us = now_us - self._since_us.get(key, now_us)
+        if age_us < 0:  # our clock was set back: as long ago as can be
+            age_us = self._keep_ms * 1_000
         known_beginning = prev == 0 or age_us < FRESH_US
         chain = _Chain(prev if known_beginning else None, prev, max(1, made_us - age_us))
+        chain.begun = known.former.pop(key, 0)
+        if known_beginning:
+            chain.begun = max(prev, chain.begun)
         known.chains[key] = chain
         return chain
 
-    def _is_next(self, known: _Origin[F], links: tuple[Chained, ...]) -> bool:
+    def _is_next(self, known: _Origin[F], seq: int, links: tuple[Chained, ...]) -> bool:
         for key, prev in links:
             chain = known.chains.get(key)
-            if chain is not None and (chain.last is None or prev > chain.last):
+            if chain is None or seq <= chain.begun:
+                continue
+            if chain.last is None or prev > chain.last:
                 return False
         return True
 
     def _is_stale(self, known: _Origin[F], seq: int, links: tuple[Chained, ...]) -> bool:
         chains = [known.chains.get(key) for key, _ in links]
-        return any(c is not None and c.last is not None and c.last >= seq for c in chains)
+        return any(c is not None and c.last is not None and c.begun < seq <= c.last for c in chains)
+
+    def _pass(
+        self,
+        origin: BrokerId,
+        known: _Origin[F],
+        seq: int,
+        links: tuple[Chained, ...],
+        now_ms: Millis,
+    ) -> list[Delivery[F]]:
+        """A frame was delivered before some of its chains were followed: go on behind it there."""
+        for key, prev in links:
+            chain = known.chains.get(key)
+            if chain is not None and chain.last is not None and prev <= chain.last < seq:
+                chain.last = seq
+                self._close_gap(origin, known, key)
+        done: list[Delivery[F]] = []
+        for following, its_links, frame in self._followers(known, seq, links):
+            done += self._deliver(origin, known, following, its_links, frame, now_ms)
+        return done
 
     def _deliver(
         self,
@@ -403,7 +457,7 @@ class Receiver(Generic[F]):
             done.append(Delivery(origin, known.epoch, seq, keys, frame))
             for key, _ in links:
                 chain = chains.get(key)
-                if chain is not None:
+                if chain is not None and (chain.last is None or chain.last < seq):
                     chain.last = seq
             if known.held:
                 self._unhold(known, seq)
@@ -424,7 +478,9 @@ class Receiver(Generic[F]):
         for key, _ in links:
             follower = known.waiting.pop((key, seq), None)
             held = known.held.get(follower) if follower is not None else None
-            if follower is not None and held is not None and self._is_next(known, held.links):
+            if follower is None or held is None:
+                continue
+            if self._is_next(known, follower, held.links):
                 self._unhold(known, follower)
                 found.append((follower, held.links, held.frame))
         return found
@@ -454,7 +510,7 @@ class Receiver(Generic[F]):
     ) -> None:
         if seq in known.held:
             return
-        if self.held_bytes + size > self._held_bytes_max or len(known.held) >= HELD_MAX:
+        if self.held_bytes + size > self.held_bytes_max or len(known.held) >= HELD_MAX:
             self.unheld += 1
             return
         self.held += 1

@@ -287,10 +287,11 @@ class Discovery:
                 forgotten = "" if session_present else ", and the broker forgot our session"
                 reason = f"the log was not heard for {away_ms} ms{forgotten}"
             self._reconciliation.distrust(reason, gap=True, now_ms=now_ms)
+        probes = [self._reconciliation.drop_probe()] if hearing.first and session_present else []
         hearing.first = False
         hearing.last_heard_ms = now_ms
         self._reconciliation.on_broker_up(now_ms=now_ms)
-        return self._finish([], now_ms=now_ms)
+        return self._finish(probes, now_ms=now_ms)
 
     def on_broker_down(self, *, now_ms: Millis) -> list[DiscoveryEffect]:
         """The connection that carries the log is gone."""
@@ -364,6 +365,7 @@ class Discovery:
             uptime_s=self._hearing.uptime_s,
             registered=self._regular.remaining_ms(now_ms=now_ms),
             clients=list(self._table.records()),
+            guesses=self._table.guessed(),
         )
 
     def load(
@@ -381,7 +383,8 @@ class Discovery:
                 client
                 for client in record.clients
                 if client.id == self._own_id or not client.id.startswith(OWN_PREFIX)
-            ]
+            ],
+            record.guesses,
         )
         self._table.complete = record.complete
         self._regular.load(record.registered, now_ms=now_ms)

@@ -184,6 +184,15 @@ class Reconciliation:
         self._up = True
         self._probe_at_ms = Millis(now_ms + FIRST_PROBE_MS)
 
+    def drop_probe(self) -> ProbeCounts:
+        """The session we resume may hold the probes of an earlier process: hold none.
+
+        Not the other way round: counts from before are on their way, and a subscription more of
+        ours would make up in them for one of a client.
+        """
+        self._probing = False
+        return ProbeCounts(subscribe=False)
+
     def on_broker_down(self) -> None:
         """Nothing can be asked."""
         self._up = False

@@ -23,6 +23,7 @@ class DiscoveryRecord(msgspec.Struct, array_like=True, frozen=True):
         uptime_s: The broker's uptime when last heard; tells whether it has restarted since.
         registered: Filters registered by clients, with the milliseconds each had left.
         clients: The table of subscriptions.
+        guesses: Of these, as (client, filter), readings of lines that have several.
     """
 
     version: Annotated[int, msgspec.Meta(ge=RECORD_VERSION, le=RECORD_VERSION)]
@@ -31,6 +32,7 @@ class DiscoveryRecord(msgspec.Struct, array_like=True, frozen=True):
     uptime_s: int
     registered: list[tuple[str, int]]
     clients: list[ClientRecord]
+    guesses: list[tuple[str, str]] = []
 
 
 _encoder = msgspec.msgpack.Encoder()

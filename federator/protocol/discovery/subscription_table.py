@@ -27,7 +27,7 @@ Our own agents' clients (prefix ``federator-``) count towards the broker's numbe
 Source: docs/protocol.md section 9; Mosquitto's ``connect__on_authorised`` and ``subs.c``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -343,7 +343,11 @@ class SubscriptionTable:
                 id, client.fate, client.connected, sorted(client.sure), sorted(client.doubtful)
             )
 
-    def load(self, records: list[ClientRecord]) -> None:
+    def guessed(self) -> list[tuple[str, str]]:
+        """What ``guesses`` counts, as (client, filter)."""
+        return sorted(self._guesses) if self.guesses else []
+
+    def load(self, records: list[ClientRecord], guesses: Iterable[tuple[str, str]] = ()) -> None:
         """Fill an empty table as it was when written."""
         assert not self._clients, "load is for an empty table"
         for record in records:
@@ -358,6 +362,7 @@ class SubscriptionTable:
                 if filter not in client.sure and self._store(record.id, client, filter):
                     client.doubtful.add(filter)
             self._set_connected(client, record.connected)
+        self._guesses = set(guesses)
 
     # Within
 

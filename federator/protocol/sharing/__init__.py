@@ -7,8 +7,9 @@ that is kept until that broker has it. docs/protocol.md section 12.
 
 from federator.protocol.sharing.arrivals import Arrivals
 from federator.protocol.sharing.assignment import Assignment, Pick, TopicShare
-from federator.protocol.sharing.ledger import Ledger, LedgerParameters, Lost, Owed, Resend
+from federator.protocol.sharing.ledger import Held, Ledger, LedgerParameters, Lost, Owed, Resend
 from federator.protocol.sharing.membership import GroupKey, Members, Membership
+from federator.protocol.sharing.orphans import ORPHANS_MAX, Orphans
 from federator.protocol.sharing.parcels import (
     PARCEL_HEADER_BYTES,
     Confirmation,
@@ -25,23 +26,28 @@ from federator.protocol.sharing.records import (
     inbox_of,
     is_inbox_key,
     is_record,
+    outside_inboxes,
     parse_record,
+    share_filter,
 )
 from federator.protocol.sharing.returns import TRIES_MAX, Returns, publication_name
 
 __all__ = [
+    "ORPHANS_MAX",
     "PARCEL_HEADER_BYTES",
     "TRIES_MAX",
     "Arrivals",
     "Assignment",
     "Confirmation",
     "GroupKey",
+    "Held",
     "Ledger",
     "LedgerParameters",
     "Lost",
     "MemberRecord",
     "Members",
     "Membership",
+    "Orphans",
     "Owed",
     "Parcel",
     "Pick",
@@ -54,9 +60,11 @@ __all__ = [
     "inbox_of",
     "is_inbox_key",
     "is_record",
+    "outside_inboxes",
     "pack_confirmation",
     "pack_parcel",
     "parse_record",
     "publication_name",
+    "share_filter",
     "unpack_parcel",
 ]

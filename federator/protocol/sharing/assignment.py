@@ -62,11 +62,13 @@ class TopicShare:
 
     Attributes:
         picks: Who must get what a client published here.
+        orphans: Groups that must get it once they have members again.
         served_here: Some group has members here.
         stood_in: Stand-ins of ours are among them.
     """
 
     picks: tuple[Pick, ...]
+    orphans: tuple[GroupKey, ...]
     served_here: bool
     stood_in: bool
 
@@ -91,16 +93,23 @@ class Assignment:
         self.stand_ins: dict[GroupKey, int] = {}
         self.wanted: frozenset[str] = frozenset()
 
-    def update(self, membership: Membership, *, watched: bool = False) -> None:
+    def update(
+        self,
+        membership: Membership,
+        *,
+        watched: bool = False,
+        orphans: frozenset[GroupKey] = frozenset(),
+    ) -> None:
         """Look at all groups anew.
 
         ``watched``: clients here see all that is published here, repetitions included, so nobody
-        stands in.
+        stands in. ``orphans``: groups without members that are wanted all the same.
 
         Afterwards ``stand_ins`` says how many must stand in each group here, and ``wanted`` which
         filters must be subscribed here for groups that have no member here.
         """
-        self._brokers = {key: membership.brokers(key) for key in membership.groups}
+        known = sorted(orphans.union(membership.groups))
+        self._brokers = {key: membership.brokers(key) for key in known}
         self._by_filter, self._trie = {}, FilterTrie()
         for key in self._brokers:
             if key[1] not in self._by_filter:
@@ -124,9 +133,11 @@ class Assignment:
         if share is None:
             groups = self.groups_of(topic)
             here = [key for key in groups if self._self_id in self._brokers[key]]
-            missing = [key for key in groups if self._self_id not in self._brokers[key]]
+            orphans = tuple(key for key in groups if not self._brokers[key])
+            missing = [key for key in groups if key not in here and key not in orphans]
             share = TopicShare(
                 picks=self._shared_picks(missing, here),
+                orphans=orphans,
                 served_here=bool(here),
                 stood_in=any(self.stand_ins.get(key) for key in here),
             )
@@ -150,7 +161,11 @@ class Assignment:
 
         Groups without any member now are left out.
         """
-        return self._shared_picks([key for key in groups if key in self._brokers], [])
+        return self._shared_picks([key for key in groups if self._brokers.get(key)], [])
+
+    def knows(self, key: GroupKey) -> bool:
+        """Whether ``key`` has members, or had some that went out of reach."""
+        return key in self._brokers
 
     def groups_of(self, topic: str) -> list[GroupKey]:
         """The groups that ``topic`` concerns, in order."""

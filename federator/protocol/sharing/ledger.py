@@ -6,12 +6,15 @@ members. So a confirmed parcel is kept a while. When the receiver is declared go
 members with everything it did not confirm, and with what it confirmed shortly before it was last
 heard. Members may get some of that twice; none of it is lost.
 
+What no broker within reach has members for is held until one has.
+
 Not more than ``window`` parcels per receiver are on their way; the others wait here, in order.
 Everything is bounded in bytes and age, and what falls out is said.
 
 Pure. Source: docs/protocol.md section 12.
 """
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -71,6 +74,16 @@ class Owed:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """Publications for groups that have no member within reach; see ``Owed``."""
+
+    groups: tuple[GroupKey, ...]
+    run: bytes
+    count: int
+    since_ms: Millis
+
+
+@dataclass(frozen=True, slots=True)
 class Resend:
     """Send ``owed``, for the first time or again."""
 
@@ -81,7 +94,7 @@ class Resend:
 class Lost:
     """``owed`` was given up."""
 
-    owed: Owed
+    owed: Owed | Held
 
 
 @dataclass(slots=True)
@@ -105,13 +118,30 @@ class Ledger:
     def __init__(self, parameters: LedgerParameters) -> None:
         self._parameters = parameters
         self._accounts: dict[BrokerId, _Account] = {}
+        self._held: deque[Held] = deque()
         self._retries: Timers[tuple[BrokerId, int]] = Timers()
         self._sweep_at_ms: Millis | None = None
         self.bytes = 0
 
     def __len__(self) -> int:
-        """Publications owed and not confirmed."""
-        return sum(o.count for a in self._accounts.values() for o in a.owed.values())
+        """Publications owed and not confirmed, and those held."""
+        owed = sum(o.count for a in self._accounts.values() for o in a.owed.values())
+        return owed + sum(held.count for held in self._held)
+
+    def hold(self, held: Held, *, now_ms: Millis) -> bool:
+        """Keep what nobody can be served with now; ``False`` when there is no room."""
+        if not self._make_room(len(held.run)):
+            return False
+        self.bytes += len(held.run)
+        self._held.append(held)
+        self._sweep_soon(now_ms)
+        return True
+
+    def take_held(self) -> list[Held]:
+        """What was held, oldest first; it is held no more."""
+        held, self._held = list(self._held), deque()
+        self.bytes -= sum(len(each.run) for each in held)
+        return held
 
     def owe(
         self,
@@ -124,7 +154,7 @@ class Ledger:
         now_ms: Millis,
     ) -> list[Resend] | None:
         """Take a parcel on; ``None`` when there is no room. The answer says what to send now."""
-        if self.bytes + len(run) > self._parameters.bytes_max and not self._make_room(len(run)):
+        if not self._make_room(len(run)):
             return None
         account = self._accounts.setdefault(to, _Account())
         account.last_number += 1
@@ -188,6 +218,9 @@ class Ledger:
             self._sweep_at_ms = None
             for account in self._accounts.values():
                 steps += self._sweep(account, now_ms)
+            while self._held and self._held[0].since_ms + self._parameters.keep_ms <= now_ms:
+                self.bytes -= len(self._held[0].run)
+                steps.append(Lost(self._held.popleft()))
             if self.bytes or len(self):
                 self._sweep_soon(now_ms)
         return steps

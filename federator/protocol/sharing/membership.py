@@ -30,10 +30,17 @@ class Membership:
 
     def __init__(self) -> None:
         self._records: dict[GroupKey, dict[BrokerId, set[MemberRecord]]] = {}
+        self._beside: dict[GroupKey, set[GroupKey]] = {}  # others with overlapping filters
+        self._in_reach: set[BrokerId] = set()
 
     def add(self, record: MemberRecord) -> None:
         """Somebody announces ``record``."""
-        brokers = self._records.setdefault((record.group, record.filter), {})
+        key = (record.group, record.filter)
+        if key not in self._records:
+            self._beside[key] = {o for o in self._records if overlaps(o[1], key[1])}
+            for other in self._beside[key]:
+                self._beside[other].add(key)
+        brokers = self._records.setdefault(key, {})
         brokers.setdefault(record.broker, set()).add(record)
 
     def discard(self, record: MemberRecord) -> None:
@@ -44,8 +51,13 @@ class Membership:
         records.discard(record)
         if not records:
             brokers.pop(record.broker, None)
-        if not brokers:
-            self._records.pop(key, None)
+        if not brokers and self._records.pop(key, None) is not None:
+            for other in self._beside.pop(key):
+                self._beside[other].discard(key)
+
+    def reach(self, broker: BrokerId, in_reach: bool = True) -> None:
+        """Whether anything can be sent to ``broker``."""
+        (self._in_reach.add if in_reach else self._in_reach.discard)(broker)
 
     @property
     def groups(self) -> list[GroupKey]:
@@ -55,13 +67,18 @@ class Membership:
     def __len__(self) -> int:
         return len(self._records)
 
+    def has_records(self, key: GroupKey) -> bool:
+        """Whether anybody announces members of ``key``."""
+        return key in self._records
+
     def brokers(self, key: GroupKey) -> dict[BrokerId, Members]:
-        """Where ``key`` has members, by id, ascending."""
+        """Where in reach ``key`` has members, by id, ascending."""
         return {
             broker: Members(
                 max(record.members for record in records), any(r.crossed for r in records)
             )
             for broker, records in sorted(self._records.get(key, {}).items())
+            if broker in self._in_reach
         }
 
     def why_inexact(self, key: GroupKey) -> str | None:
@@ -72,9 +89,7 @@ class Membership:
         crossed = [broker for broker, members in mine.items() if members.crossed]
         if crossed:
             return f"ordinary subscribers beside members on broker {_named(crossed)}"
-        for other in self.groups:
-            if other == key or not overlaps(other[1], key[1]):
-                continue
+        for other in sorted(self._beside[key]):
             there = self.brokers(other).keys()
             if there != mine.keys() and not there.isdisjoint(mine):
                 return f"$share/{other[0]}/{other[1]} has members on some of the same brokers"
@@ -85,12 +100,7 @@ class Membership:
         mine = self.brokers(key)
         if any(members.crossed for members in mine.values()):
             return False
-        return not any(
-            other != key
-            and overlaps(other[1], key[1])
-            and not mine.keys().isdisjoint(self._records[other])
-            for other in self._records
-        )
+        return all(mine.keys().isdisjoint(self.brokers(other)) for other in self._beside[key])
 
 
 def _named(brokers: list[BrokerId]) -> str:

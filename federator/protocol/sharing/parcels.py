@@ -31,7 +31,7 @@ class Parcel:
     Attributes:
         epoch: The origin's, in which it numbers.
         number: The origin's number for this receiver, from 1; 0 when no confirmation is wanted.
-        run: PUBLISH packets.
+        run: PUBLISH packets; none when rules of a link on the way took all of them out.
     """
 
     epoch: Epoch
@@ -66,7 +66,7 @@ def unpack_parcel(body: memoryview) -> Parcel | Confirmation:
         DecodeError: When it is neither.
     """
     kind = body[0] if len(body) else 0
-    if kind == _PARCEL and len(body) > PARCEL_HEADER_BYTES:
+    if kind == _PARCEL and len(body) >= PARCEL_HEADER_BYTES:
         _, epoch, number = _PARCEL_HEADER.unpack_from(body)
         return Parcel(epoch, number, body[PARCEL_HEADER_BYTES:])
     at = _CONFIRMATION_HEADER.size

@@ -79,7 +79,11 @@ def frame_key(filter: str) -> int:
     broker = inbox_of(filter)
     if broker is not None:
         return _INBOX_BASE + broker
-    key = filter_key(filter)
+    return outside_inboxes(filter_key(filter))
+
+
+def outside_inboxes(key: int) -> int:
+    """The key of a filter that is no inbox: one in 2^32 would look like an inbox's."""
     return key ^ 1 << 63 if key >> 32 == 0xFFFFFFFF else key
 
 
@@ -96,12 +100,23 @@ def parse_record(filter: str) -> MemberRecord | None:
     if not 1 <= int(members) <= MEMBERS_MAX:
         return None
     try:
-        validate_filter(f"$share/{group}/{shared}")
+        share_filter(group, shared)
     except ValueError:
         return None
-    if not may_travel(shared):
-        return None
     return MemberRecord(BrokerId(int(broker)), int(members), crossed == "1", group, shared)
+
+
+def share_filter(group: str, filter: str) -> str:
+    """What members of a group subscribe.
+
+    Raises:
+        ValueError: No client can be a member of such a group, or its topics stay home.
+    """
+    shared = f"$share/{group}/{filter}"
+    validate_filter(shared)
+    if not may_travel(filter):
+        raise ValueError(f"{filter!r} does not travel")
+    return shared
 
 
 def is_record(filter: str) -> bool:

@@ -652,6 +652,18 @@ def test_any_other_restart_wants_everything_until_the_counts_agree(
     assert agent.wanted == {"a", "b", "c", "registered"}
 
 
+def test_readings_of_one_line_are_still_guesses_after_a_restart():
+    agent = Driven()
+    agent.up()
+    agent.line(SUBSCRIBE_TOPIC, "1700000000: sp 0 ace 1 home/+")
+    guesses = agent.discovery.record(now_ms=agent.now_ms).guesses
+    assert guesses == [("sp", "ace 1 home/+"), ("sp 0 ace", "home/+")]
+
+    successor = restarted(agent, away_ms=None)
+
+    assert successor.discovery.record(now_ms=successor.now_ms).guesses == guesses
+
+
 def test_registrations_run_on_over_a_restart():
     agent = restarted(known_agent(), away_ms=2_000)
 

@@ -2,11 +2,11 @@
 
 from collections import Counter
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federator.protocol.filters import matches
-from federator.protocol.sharing import Assignment, MemberRecord, Membership
+from federator.protocol.sharing import Assignment, MemberRecord, Membership, Orphans
 
 JOBS = ("g", "jobs/#")
 TOPICS = ["a", "a/b", "b", "c"]
@@ -17,6 +17,7 @@ def membership(*records):
     made = Membership()
     for broker, members, (group, filter), *crossed in records:
         made.add(MemberRecord(broker, members, bool(crossed), group, filter))
+        made.reach(broker)
     return made
 
 
@@ -123,6 +124,38 @@ def test_while_two_records_of_a_broker_stand_the_larger_counts_and_it_is_there_u
     assert known.groups == []
 
 
+def test_what_is_for_groups_without_anybody_in_reach_is_kept_for_them():
+    known = membership((1, 1, JOBS))
+    known.reach(1, False)
+    lost = ("h", "jobs/7")
+    here = assignment(9, known, orphans=frozenset({lost}))
+
+    share = here.share("jobs/7")
+
+    assert (share.picks, share.orphans, share.served_here) == ((), (JOBS, lost), False)
+    assert here.wanted == {"jobs/#", "jobs/7"}
+    assert here.again([JOBS, lost]) == ()
+    assert here.knows(lost)
+    assert not here.knows(("x", "jobs/7"))
+
+
+def test_an_orphan_is_wanted_for_its_time_and_until_members_are_found():
+    orphans = Orphans(keep_ms=1_000, orphans_max=2)
+    orphans.lose(JOBS, now_ms=0)
+    orphans.lose(("h", "a"), now_ms=500)
+    orphans.lose(JOBS, now_ms=600)
+
+    assert orphans.next_deadline_ms() == 1_500
+    assert not orphans.expire(now_ms=1_499)
+    assert orphans.expire(now_ms=1_500)
+    assert orphans.groups == {JOBS}
+    orphans.find([JOBS])
+    assert orphans.next_deadline_ms() is None
+    for n in range(3):
+        orphans.lose(("g", str(n)), now_ms=0)
+    assert orphans.groups == {("g", "1"), ("g", "2")}
+
+
 # Against a stupid model: what is published at a broker reaches one member of each group there.
 
 records = st.lists(
@@ -154,6 +187,16 @@ def deliveries(known, here, topic):
     return count
 
 
+def test_of_groups_that_share_some_of_their_brokers_only_one_may_get_too_much_and_it_is_told():
+    g, h = ("g", "a"), ("h", "a")
+    known = membership((1, 1, g), (1, 1, h), (2, 1, h))
+
+    assert deliveries(known, 2, "a") == {g: 1, h: 2}
+    assert "$share/g/a" in known.why_inexact(h)
+    assert known.why_inexact(("elsewhere", "a")) is None
+
+
+@settings(max_examples=500)
 @given(records, st.integers(1, 6), st.sampled_from(TOPICS))
 def test_every_group_is_served_and_once_when_nothing_is_said_against_it(records, here, topic):
     known = membership(*records)
@@ -164,6 +207,21 @@ def test_every_group_is_served_and_once_when_nothing_is_said_against_it(records,
     assert set(count) == set(concerned)
     for key in concerned:
         assert count[key] == 1 or known.why_inexact(key) is not None
+
+
+@given(records, records)
+def test_groups_that_went_leave_no_trace(stay, go):
+    known = membership(*stay, *go)
+    for broker, members, (group, filter) in go:
+        if (broker, members, (group, filter)) not in stay:
+            known.discard(MemberRecord(broker, members, False, group, filter))
+    fresh = membership(*stay)
+
+    assert known.groups == fresh.groups
+    for key in fresh.groups:
+        assert known.brokers(key) == fresh.brokers(key)
+        assert known.is_alone(key) == fresh.is_alone(key)
+        assert known.why_inexact(key) == fresh.why_inexact(key)
 
 
 @given(records, st.integers(1, 6), st.sampled_from(TOPICS), st.integers(1, 4))

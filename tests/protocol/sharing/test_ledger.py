@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from federator.protocol.sharing import Ledger, LedgerParameters, Lost, Resend
+from federator.protocol.sharing import Held, Ledger, LedgerParameters, Lost, Resend
 
 GROUPS = (("g", "jobs/#"),)
 SPANS = LedgerParameters(
@@ -125,6 +125,20 @@ def test_without_room_confirmed_parcels_go_first_and_then_nothing_is_taken():
     assert owe(ledger, run=b"x" * 600, now_ms=20) is not None
     assert owe(ledger, run=b"x" * 600, now_ms=30) is None
     assert ledger.bytes == 600
+
+
+def test_what_is_held_counts_ages_and_is_given_back_in_order():
+    ledger = Ledger(SPANS)
+    for at_ms, run in ((0, b"a" * 400), (10_000, b"b" * 400)):
+        assert ledger.hold(Held(GROUPS, run, 2, at_ms), now_ms=at_ms)
+    assert not ledger.hold(Held(GROUPS, b"c" * 400, 2, 10_000), now_ms=10_000)
+    assert (len(ledger), ledger.bytes) == (4, 800)
+
+    lost = [step.owed.run[:1] for _, step in later(ledger, 65_000)]
+
+    assert lost == [b"a"]
+    assert [held.run[:1] for held in ledger.take_held()] == [b"b"]
+    assert (len(ledger), ledger.bytes) == (0, 0)
 
 
 def test_strange_confirmations_change_nothing():

@@ -18,6 +18,7 @@ from federator.protocol.sharing import (
     inbox_of,
     is_inbox_key,
     is_record,
+    outside_inboxes,
     pack_confirmation,
     pack_parcel,
     parse_record,
@@ -85,10 +86,17 @@ def test_inboxes_have_keys_of_their_own(broker, filter):
     assert frame_key(filter) & 2**63 - 1 == filter_key(filter) & 2**63 - 1
 
 
+def test_a_filter_whose_key_would_look_like_an_inbox_gets_another_one():
+    for number in (0, 7, 2**32 - 1):
+        key = outside_inboxes(0xFFFFFFFF << 32 | number)
+        assert not is_inbox_key(key.to_bytes(8, "big"))
+    assert outside_inboxes(0xFFFFFFFE << 32) == 0xFFFFFFFE << 32
+
+
 # Parcels
 
 
-@given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.binary(min_size=1))
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.binary())
 def test_a_parcel_arrives_as_it_was_packed(epoch, number, run):
     parcel = unpack_parcel(memoryview(pack_parcel(epoch, number) + run))
 
@@ -187,7 +195,13 @@ def test_other_publications_are_not_ours():
     returns = Returns()
     returns.note(publication_name("jobs/1", b"x"), 1, now_ms=0)
 
-    for other in (("jobs/1", b"y"), ("jobs/2", b"x"), ("jobs/", b"1\0x"), ("jobs", b"/1\0x")):
+    for other in (
+        ("jobs/1", b"y"),
+        ("jobs/2", b"x"),
+        ("jobs/", b"1\0x"),
+        ("jobs/1x", b""),
+        ("jobs/", b"1x"),
+    ):
         assert returns.take(publication_name(*other), now_ms=0) == 0
 
 

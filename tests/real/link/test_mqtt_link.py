@@ -193,11 +193,13 @@ async def test_after_kill_9_and_restart_of_the_broker_everything_is_subscribed_a
     assert link.counters.publishes_dropped == 1
 
 
-async def test_a_session_that_the_broker_persists_goes_on_after_its_restart(start_broker):
+@pytest.mark.parametrize("clean_start", [False, True])
+async def test_a_session_that_the_broker_persists_goes_on_after_its_restart(
+    start_broker, clean_start
+):
     broker = await start_broker(persistence=True)
     recorder = Recorder()
-    # Mosquitto 2.0 writes only the sessions of clients that connected without a clean start.
-    kept = {"clean_start": False, "session_expiry_s": 60}
+    kept = {"clean_start": clean_start, "session_expiry_s": 60}
     async with running(broker.port, recorder, "t", **kept) as link:
         await until(lambda: link.subscribed, "subscribed")
 
@@ -210,6 +212,53 @@ async def test_a_session_that_the_broker_persists_goes_on_after_its_restart(star
 
     assert recorder.payloads == numbered(50)
     assert recorder.ups == [False, True]
+
+
+async def test_what_a_killed_process_did_not_release_reaches_subscribers_and_takes_no_room(broker):
+    recorder = Recorder()
+    me = "federator-killed"
+    async with running(broker.port, recorder, "t") as subscriber:
+        await until(lambda: subscriber.subscribed, "subscribed")
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        writer.write(mqtt5.ConnectPacket(me, session_expiry_interval=60).write())
+        for number in range(20):  # as many as Mosquitto takes at a time
+            packet = mqtt5.PublishPacket(
+                "t", b"%d" % number, qos=mqtt5.QoS(2), packet_id=number + 1
+            )
+            writer.write(packet.write())
+        received = b""
+        while (
+            received.count(b"\x50\x02\x00") < 20
+        ):  # PUBREC: the broker has them, and waits for PUBREL
+            received += await reader.read(4_096)
+        writer.transport.abort()
+
+        kept = {"clean_start": False, "session_expiry_s": 60, "client_id": me}
+        async with running(broker.port, Recorder(), **kept) as link:
+            for number in range(20, 60):
+                assert link.publish("t", b"%d" % number, qos=2)
+            await until(lambda: link.connected and link.unacknowledged == 0, "all acknowledged")
+            rejected = link.counters.publishes_rejected
+        await until(lambda: len(recorder.packets) >= 60, "60 publications")
+
+    assert rejected == 0
+    assert recorder.payloads == [b"%d" % number for number in range(60)]
+
+
+async def test_a_clean_start_forgets_an_earlier_session_that_would_have_been_resumed(broker):
+    kept = {"session_expiry_s": 60, "client_id": "federator-again"}
+    async with running(broker.port, Recorder(), "old", **kept) as link:
+        await until(lambda: link.subscribed, "subscribed")
+    recorder = Recorder()
+
+    async with running(broker.port, recorder, "new", **kept) as link:
+        await until(lambda: link.subscribed, "subscribed")
+        for topic in ("old", "new"):
+            assert link.publish(topic, topic.encode(), qos=1)
+        await until(lambda: recorder.packets, "a publication")
+
+    assert recorder.ups == [False]
+    assert recorder.payloads == [b"new"]
 
 
 async def test_resets_in_the_middle_of_qos_2_traffic_cost_nothing_while_the_session_is_kept(broker):

@@ -7,14 +7,15 @@ Source: docs/protocol.md section 11.
 """
 
 import struct
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
-import structlog
-
-from federator.protocol.custody import ArchivedFrame, Tails, answer
+from federator.protocol import effects as e
+from federator.protocol.custody.record import Record
+from federator.protocol.custody.repairs import ArchivedFrame, FrameArchive, answer
+from federator.protocol.custody.tails import Tails
 from federator.protocol.expiry import age_expiry
-from federator.protocol.forwarding import Forwarder, Sends
+from federator.protocol.forwarding import Forwarder, Sends, TopicRoute
 from federator.protocol.frames import (
     CUSTODY_FLAG,
     KEY_BYTES,
@@ -26,30 +27,81 @@ from federator.protocol.frames import (
 )
 from federator.protocol.messages import RepairRequest
 from federator.protocol.publications import RunChecker
+from federator.protocol.repeats import Repeats
 from federator.protocol.types import BrokerId, Epoch, Millis
-from federator.runtime.custody_log import CustodyLog, Record
-from federator.runtime.gathering import Batch
 
 TAIL_CHAINS_MAX = 512  # in one frame
-COMPLAINT_GAP_S = 60.0
-
-SendCopies = Callable[[Frame, Sends, bytes], int]
-SendRepair = Callable[[BrokerId, Frame], bool]
-
-_log = structlog.get_logger()
+COMPLAINT_GAP_MS = Millis(60_000)
 
 
-class OriginCustody:
+class Log(FrameArchive, Protocol):
+    """What an origin needs of its log."""
+
+    @property
+    def epoch(self) -> int:
+        """Of the numbering."""
+
+    @property
+    def next_seq(self) -> int:
+        """The number of the next record."""
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Write ``records``, all or, with an ``OSError``, none."""
+
+    def chains(self) -> Iterator[tuple[bytes, int]]:
+        """The chains of which something is held, and their heads."""
+
+    def expire(self) -> int:
+        """Drop what is too old."""
+
+
+class Gathered(Protocol):
+    """Publications that become one frame."""
+
+    @property
+    def route(self) -> TopicRoute:
+        """Where they go."""
+
+    @property
+    def parts(self) -> Sequence[bytes | memoryview]:
+        """Their packets."""
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+
+    @property
+    def time_us(self) -> int:
+        """When they became a frame, in microseconds since 1970."""
+
+
+class OriginOutlet(Protocol):
+    """What an origin needs of the process around it."""
+
+    def send_copies(self, frame: Frame, sends: Sends, body: bytes) -> int:
+        """Send copies of a frame of ours to next hops."""
+
+    def send_repair(self, neighbour: BrokerId, frame: Frame) -> bool:
+        """Send a repair to a neighbour, unless much else waits to be sent there."""
+
+    def number(self) -> tuple[Epoch, int]:
+        """Epoch and number for a frame that is not under custody."""
+
+    def tell(self, notice: e.Notice) -> None:
+        """Tell the operator."""
+
+
+class Origin:
     """The frames that we are the origin of.
 
     Args:
         self_id: Our id.
         log: Where they are kept.
+        outlet: The process around.
         forwarder: Where they go.
         hop_limit: Links they may travel.
         keep_ms: How long the heads of their chains are repeated.
-        send: Sends copies to next hops.
-        send_repair: Sends one repair to a neighbour; whether it was taken.
+        wall_clock_us: Microseconds since 1970.
 
     Attributes:
         log: Where they are kept.
@@ -61,12 +113,11 @@ class OriginCustody:
         self,
         *,
         self_id: BrokerId,
-        log: CustodyLog,
+        log: Log,
+        outlet: OriginOutlet,
         forwarder: Forwarder,
         hop_limit: int,
         keep_ms: int,
-        send: SendCopies,
-        send_repair: SendRepair,
         wall_clock_us: Callable[[], int],
     ) -> None:
         self.log = log
@@ -76,20 +127,19 @@ class OriginCustody:
         self._self_id = self_id
         self._forwarder = forwarder
         self._hop_limit = hop_limit
-        self._send = send
-        self._send_repair = send_repair
+        self._outlet = outlet
         self._wall_clock_us = wall_clock_us
         self._checker = RunChecker()
-        self._complained_at_s = -COMPLAINT_GAP_S
+        self._complaints: Repeats[str] = Repeats(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
 
     def resume(self, now_ms: Millis) -> None:
         """Repeat the heads of the chains of an earlier life, too."""
         for key, head in self.log.chains():
             self.tails.made(key, head, now_ms)
 
-    def take(self, batches: Sequence[Batch], now_ms: Millis) -> bool:
+    def take(self, batches: Sequence[Gathered], now_ms: Millis) -> bool:
         """Log what ``batches`` hold and send it; ``False`` when the log cannot be written."""
-        records, time_us = [], self._wall_clock_us()
+        records = []
         seq = self.log.next_seq
         made: dict[bytes, int] = {}
         for batch in batches:
@@ -100,23 +150,22 @@ class OriginCustody:
                 prevs.append(made.get(key) or self.log.head(key))
                 made[key] = seq
             body = b"".join(batch.parts)
-            records.append(Record(seq, time_us, batch.count, keys, tuple(prevs), body))
+            records.append(Record(seq, batch.time_us, batch.count, keys, tuple(prevs), body))
             seq += 1
         try:
             self.log.append(records)
         except OSError as error:
-            self.failures += 1
-            self._complain(error)
+            self._complain(error, now_ms)
             return False
         for key, head in made.items():
             self.tails.made(key, head, now_ms)
         for batch, record in zip(batches, records, strict=True):
             if batch.route.sends:
-                self._send(self._frame(record), batch.route.sends, record.body)
+                self._outlet.send_copies(self._frame(record), batch.route.sends, record.body)
         return True
 
-    def send_tails(self, now_ms: Millis, number: Callable[[], tuple[Epoch, int]]) -> None:
-        """Repeat the heads that are due; ``number`` gives the epoch and number of a tail."""
+    def send_tails(self, now_ms: Millis) -> None:
+        """Repeat the heads that are due."""
         due = sorted(self.tails.due(now_ms))
         body = self.log.epoch.to_bytes(8, "big")
         for at in range(0, len(due), TAIL_CHAINS_MAX):
@@ -127,10 +176,10 @@ class OriginCustody:
             route = self._forwarder.route_frame(keys, mask, sender=me, origin=me)
             if not route.sends:
                 continue
-            epoch, seq = number()
+            epoch, seq = self._outlet.number()
             frame = self._label(TAIL_FLAG, epoch, seq, self._wall_clock_us(), 0, keys, body)
             frame.chain = struct.pack(f">{len(chains)}Q", *(head for _, head in chains))
-            self._send(frame, route.sends, body)
+            self._outlet.send_copies(frame, route.sends, body)
 
     def on_request(self, request: RepairRequest) -> None:
         """Send what somebody missed, back along the way the request came."""
@@ -150,7 +199,7 @@ class OriginCustody:
             if index == len(repairs):
                 frame.flags |= LAST_FLAG
             frame.route = tuple(rest)
-            if not self._send_repair(first, frame):
+            if not self._outlet.send_repair(first, frame):
                 return
             self.repairs += 1
 
@@ -205,8 +254,8 @@ class OriginCustody:
             body=memoryview(body),
         )
 
-    def _complain(self, error: OSError) -> None:
-        now_s = time.monotonic()
-        if now_s - self._complained_at_s >= COMPLAINT_GAP_S:
-            self._complained_at_s = now_s
-            _log.error("custody.log_failed", reason=error.strerror or str(error))
+    def _complain(self, error: OSError, now_ms: Millis) -> None:
+        self.failures += 1
+        if self._complaints.allow("log", now_ms):
+            reason = {"reason": error.strerror or str(error)}
+            self._outlet.tell(e.Notice("custody.log_failed", "error", {**reason}))

@@ -7,53 +7,90 @@ broker got, whatever we had time to write down.
 Source: docs/protocol.md section 11.
 """
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-import structlog
-from mqtt5 import PublishPacket, QoS
-
-from federator.protocol.custody import Chained, Delivery, Receiver
+from federator.protocol import effects as e
+from federator.protocol.custody.receiver import Chained, Delivery, Receiver
 from federator.protocol.frames import KEY_BYTES, Frame, chain_numbers
-from federator.protocol.types import Millis
-from federator.runtime.delivery_journal import DeliveryJournal
-from federator.runtime.mqtt_wire import packet_id_at
+from federator.protocol.repeats import Repeats
+from federator.protocol.types import BrokerId, Millis
 
-COMPLAINT_GAP_S = 60.0
-FORMER_S = 60.0
+COMPLAINT_GAP_MS = Millis(60_000)
+FORMER_MS = 60_000
 """How long after our start a filter of our clients counts as one of those before."""
 
 MARKER_WAIT_MS = 1_000
 """How long after our broker is up frames are refused, unless the marker comes; it may be lost."""
 
-_log = structlog.get_logger()
+Positions = Mapping[tuple[BrokerId, bytes], tuple[int, int]]
+"""By (origin, key): the epoch, and the number of the last frame delivered."""
 
 
-class MarkedBroker(Protocol):
-    """What marking needs of the connection to our broker."""
-
-    def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
-        """Publish a ready-made QoS 1 packet."""
+class Journal(Protocol):
+    """What was delivered, on disk. Methods that write raise ``OSError`` and leave it as it was."""
 
     @property
-    def unacknowledged(self) -> int:
-        """Messages that the broker has not acknowledged yet."""
+    def last(self) -> int:
+        """Number of the last entry; 0 without one."""
+
+    @property
+    def is_due(self) -> bool:
+        """It is time for a snapshot."""
+
+    def since_us(self) -> Mapping[bytes, int]:
+        """Since when our clients want what, as of the last snapshot."""
+
+    def append(self, deliveries: Sequence[tuple[BrokerId, int, int, bytes]]) -> int:
+        """Write down what is delivered next: origin, epoch, number and keys of each."""
+
+    def resume(self, marker: int | None) -> Positions:
+        """Where each chain is when entries up to ``marker`` were delivered; ``None``: all were.
+
+        Entries after it are struck out.
+        """
+
+    def snapshot(
+        self, positions: Positions | None, since_us: Mapping[bytes, int], *, folded_to: int
+    ) -> None:
+        """Replace entries up to ``folded_to`` by positions; ``None``: those that it knows."""
+
+    def marker(self) -> bytes:
+        """What to leave at our broker behind the last entry."""
+
+    def read_marker(self, payload: bytes) -> int | None:
+        """The entry that a marker of this journal names."""
 
 
-class DestinationCustody:
+class DestinationOutlet(Protocol):
+    """What a destination needs of the process around it."""
+
+    @property
+    def settled(self) -> bool:
+        """Our broker is connected, and has acknowledged all that we published."""
+
+    def deliver(self, frame: Frame) -> None:
+        """Publish a frame on our broker."""
+
+    def mark(self, marker: bytes) -> None:
+        """Have our broker keep ``marker`` behind all that we published."""
+
+    def tell(self, notice: e.Notice) -> None:
+        """Tell the operator."""
+
+
+class Destination:
     """The chains that our clients want.
 
     Args:
         receiver: What arrived and what is missing.
         journal: What was delivered.
-        marker_topic: Where our broker keeps the marker.
-        publish: Publishes a frame on our broker.
-        broker: The connection to our broker.
+        outlet: The process around.
         wall_clock_us: Microseconds since 1970.
+        now_ms: Our monotonic clock.
 
     Attributes:
-        marker_topic: As given.
+        receiver: As given.
         started: We know how far an earlier life of ours got. Until then every frame is refused.
         failures: Times that the journal could not be written.
     """
@@ -62,34 +99,31 @@ class DestinationCustody:
         self,
         *,
         receiver: Receiver[Frame],
-        journal: DeliveryJournal,
-        marker_topic: str,
-        publish: Callable[[Frame], None],
-        broker: Callable[[], MarkedBroker | None],
+        journal: Journal,
+        outlet: DestinationOutlet,
         wall_clock_us: Callable[[], int],
+        now_ms: Millis,
     ) -> None:
         self.receiver = receiver
-        self.marker_topic = marker_topic
         self.started = False
         self.failures = 0
         self._journal = journal
-        self._publish = publish
-        self._broker = broker
+        self._outlet = outlet
         self._wall_clock_us = wall_clock_us
-        self._former_since_us = dict(journal.load().since_us)
-        self._former_until_s = time.monotonic() + FORMER_S
+        self._former_since_us = dict(journal.since_us())
+        self._former_until_ms = now_ms + FORMER_MS
         self._marker: int | None = None
         self._up_ms: Millis | None = None
         self._marked = 0  # the last entry whose marker our broker is known to have
         self._wants = self._saved_wants = 0  # changes of what our clients want
         self._due: list[Delivery[Frame]] = []
-        self._complained_at_s = -COMPLAINT_GAP_S
+        self._complaints: Repeats[str] = Repeats(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
 
-    def want(self, key: bytes) -> None:
+    def want(self, key: bytes, now_ms: Millis) -> None:
         """Our clients subscribe to the filter with ``key``."""
         now_us = self._wall_clock_us()
         since_us = self._former_since_us.pop(key, now_us)
-        if time.monotonic() > self._former_until_s:
+        if now_ms > self._former_until_ms:
             self._former_since_us.clear()
             since_us = now_us
         self.receiver.want(key, since_us=since_us)
@@ -104,7 +138,7 @@ class DestinationCustody:
         """Our broker is up. It may have lost the marker, and none means: all was delivered."""
         self._up_ms = now_ms
         if self.started:
-            self._mark()
+            self._outlet.mark(self._journal.marker())
 
     def on_marker(self, payload: bytes) -> None:
         """Our broker tells how far we got in an earlier life."""
@@ -149,9 +183,10 @@ class DestinationCustody:
             frame.origin, frame.epoch, frame.keys[:KEY_BYTES], frame.seq, now_ms=now_ms
         )
         if self.receiver.voids > voids:
-            _log.warning("custody.gone", origin=frame.origin, so_far=self.receiver.voids)
+            details: dict[str, int | str] = {"origin": frame.origin, "so_far": self.receiver.voids}
+            self._outlet.tell(e.Notice("custody.gone", "warning", details))
 
-    def flush(self) -> None:
+    def flush(self, now_ms: Millis) -> None:
         """Publish everything whose turn came, between the journal and the marker."""
         due, self._due = self._due, []
         if not due:
@@ -159,21 +194,20 @@ class DestinationCustody:
         try:
             self._journal.append([(d.origin, d.epoch, d.seq, d.keys) for d in due])
         except OSError as error:
-            self.failures += 1
-            self._complain(error)
+            self._complain(error, now_ms)
         for delivery in due:
             if delivery.frame.publications:
-                self._publish(delivery.frame)
-        self._mark()
+                self._outlet.deliver(delivery.frame)
+        self._outlet.mark(self._journal.marker())
 
-    def save(self, *, leaving: bool = False) -> None:
+    def save(self, now_ms: Millis, *, leaving: bool = False) -> None:
         """Bound the journal, and write down since when our clients want what.
 
         Args:
+            now_ms: Our monotonic clock.
             leaving: Write it down in any case.
         """
-        broker = self._broker()
-        if self.started and broker is not None and not broker.unacknowledged:
+        if self.started and self._outlet.settled:
             self._marked = self._journal.last
         wants_changed = self._saved_wants != self._wants
         if not (leaving or wants_changed or self._journal.is_due):
@@ -183,8 +217,7 @@ class DestinationCustody:
         try:
             self._journal.snapshot(positions, since_us, folded_to=self._marked)
         except OSError as error:
-            self.failures += 1
-            self._complain(error)
+            self._complain(error, now_ms)
         else:
             self._saved_wants = self._wants
 
@@ -198,35 +231,18 @@ class DestinationCustody:
         try:
             positions = self._journal.resume(self._marker)
         except OSError as error:
-            self.failures += 1
-            self._complain(error)
+            self._complain(error, now_ms)
             return False
         self.started = True
         self.receiver.restore(positions, {}, now_ms=now_ms)
-        self._mark()
+        self._outlet.mark(self._journal.marker())
         return True
 
-    def _mark(self) -> None:
-        """Have our broker keep how far we got, behind all that we published."""
-        broker = self._broker()
-        if broker is None:
-            return
-        packet = bytearray(
-            PublishPacket(
-                self.marker_topic,
-                self._journal.marker(),
-                qos=QoS.AT_LEAST_ONCE,
-                retain=True,
-                packet_id=1,
-            ).write()
-        )
-        broker.publish_packet(packet, packet_id_at(packet), 1)
-
-    def _complain(self, error: OSError) -> None:
-        now_s = time.monotonic()
-        if now_s - self._complained_at_s >= COMPLAINT_GAP_S:
-            self._complained_at_s = now_s
-            _log.error("custody.journal_failed", reason=error.strerror or str(error))
+    def _complain(self, error: OSError, now_ms: Millis) -> None:
+        self.failures += 1
+        if self._complaints.allow("journal", now_ms):
+            reason = {"reason": error.strerror or str(error)}
+            self._outlet.tell(e.Notice("custody.journal_failed", "error", {**reason}))
 
 
 def _links(frame: Frame, local: tuple[int, ...]) -> tuple[Chained, ...]:

@@ -2,13 +2,12 @@
 
 from itertools import count
 
-import mqtt5
 import pytest
 
-from federator.protocol.custody import Receiver
+from federator.protocol.custody import Destination, Receiver
+from federator.protocol.custody.destination import MARKER_WAIT_MS
 from federator.protocol.frames import CUSTODY_FLAG, Frame
 from federator.protocol.types import BrokerId, Epoch, Millis
-from federator.runtime.custody_destination import MARKER_WAIT_MS, DestinationCustody
 from federator.runtime.delivery_journal import DeliveryJournal
 
 KEY = b"filter 1"
@@ -19,24 +18,23 @@ NOW_US = 1_000_000_000
 class Broker:
     """Keeps what is published while it is ``reached``; ``marker`` is the retained one."""
 
-    unacknowledged = 0
+    settled = True
 
     def __init__(self):
         self.reached = True
         self.came = []
         self.marker = None
 
-    def publish(self, frame):
+    def deliver(self, frame):
         if self.reached:
             self.came.append(frame.seq)
 
-    def publish_packet(self, packet, packet_id_at, qos):
-        parsed, _ = mqtt5.read(memoryview(packet))
-        assert parsed.retain
-        assert qos == 1
+    def mark(self, marker):
         if self.reached:
-            self.marker = parsed.payload
-        return True
+            self.marker = marker
+
+    def tell(self, notice):
+        raise AssertionError(notice)
 
 
 class Lives:
@@ -51,15 +49,14 @@ class Lives:
     def begin(self):
         self.journal = DeliveryJournal(self._folder)
         self.receiver = Receiver()
-        self.agent = DestinationCustody(
+        self.agent = Destination(
             receiver=self.receiver,
             journal=self.journal,
-            marker_topic="$fed/f/delivered/1",
-            publish=self.broker.publish,
-            broker=lambda: self.broker,
+            outlet=self.broker,
             wall_clock_us=lambda: next(self._now_us),
+            now_ms=START_MS,
         )
-        self.agent.want(KEY)
+        self.agent.want(KEY, START_MS)
         self.agent.on_local_up(START_MS)
 
     def kill(self):
@@ -88,7 +85,7 @@ class Lives:
         )
         self.agent.arrive(frame, (0,), now_ms, room=True)
         if flush:
-            self.agent.flush()
+            self.agent.flush(now_ms)
 
 
 @pytest.fixture
@@ -112,7 +109,7 @@ def test_what_was_in_the_journal_and_not_at_the_broker_is_delivered_after_all(li
     """Killed between the journal and the broker, with the very first frame."""
     lives.arrive(1, flush=False)
     lives.broker.reached = False
-    lives.agent.flush()
+    lives.agent.flush(START_MS)
     lives.broker.reached = True
 
     lives.kill()
@@ -157,11 +154,11 @@ def test_a_broker_that_came_back_without_the_marker_is_given_it_again(lives):
 
 def test_since_when_our_clients_want_what_is_known_after_a_kill_before_the_first_frame(lives):
     since_us = lives.receiver.since_us[KEY]
-    lives.agent.save()
+    lives.agent.save(START_MS)
 
     lives.kill()
     assert lives.receiver.since_us[KEY] == since_us
 
-    lives.agent.save()
+    lives.agent.save(START_MS)
     lives.kill()
     assert lives.receiver.since_us[KEY] == since_us

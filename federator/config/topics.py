@@ -1,0 +1,172 @@
+"""What the configuration says about topics: filters, rules, renames, and what a loop is."""
+
+from typing import Annotated, Literal, Protocol, Self
+
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from federator.config.section import Section, WholeNumber, wrong
+from federator.protocol.filters import validate_filter
+from federator.protocol.renames import check_pairs
+from federator.protocol.rules import EVERYTHING, conflict
+
+CONFIGURED_FILTERS_MAX = 8_192
+RENAMES_MAX = 64
+
+
+def _topic_filter(text: str) -> str:
+    try:
+        valid = validate_filter(text)
+    except ValueError as error:
+        what = f"{text[:60]!r} is not a topic filter ({error})"
+        raise PydanticCustomError(
+            "rule", "{what}: {mend}", {"what": what, "mend": "write one like sensors/+/temp or a/#"}
+        ) from error
+    if valid.startswith("$"):
+        what = f"{text[:60]!r} starts with $, which never leaves a broker"
+        raise PydanticCustomError("rule", "{what}: {mend}", {"what": what, "mend": "remove it"})
+    return valid
+
+
+TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
+
+
+class RenameSettings(Section):
+    """Topics that have another name in the federation. Both prefixes end with /."""
+
+    local: str = Field(description="Beginning of topics on this broker, such as plant7/.")
+    federation: str = Field(description="What it is replaced by elsewhere, such as eu/plant7/.")
+
+
+class RulesSettings(Section):
+    """The edge of this broker: what of it enters the federation. Written by hand, or by
+    ``federator place delegate``.
+    """
+
+    imports: tuple[TopicFilter, ...] = Field(
+        default=EVERYTHING,
+        alias="import",
+        max_length=CONFIGURED_FILTERS_MAX,
+        description="What clients subscribe to is announced when one of these contains it.",
+    )
+    exports: tuple[TopicFilter, ...] = Field(
+        default=EVERYTHING,
+        alias="export",
+        max_length=CONFIGURED_FILTERS_MAX,
+        description="What clients publish may leave when one of these matches its topic,",
+    )
+    keep: tuple[TopicFilter, ...] = Field(
+        default=(),
+        max_length=CONFIGURED_FILTERS_MAX,
+        description="and none of these does: topics this broker owns and nobody outside wants.",
+    )
+    deny: tuple[TopicFilter, ...] = Field(
+        default=(),
+        max_length=CONFIGURED_FILTERS_MAX,
+        description="Topics that neither leave this broker nor arrive nor pass, by their names in "
+        "the federation. Give all agents the same.",
+    )
+    rename: tuple[RenameSettings, ...] = Field(
+        default=(),
+        max_length=RENAMES_MAX,
+        description='Prefixes that are others in the federation: `[{local = "plant7/", federation '
+        '= "eu/plant7/"}]`. A rule here but deny speaks of local names.',
+    )
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The renames as pairs of prefixes."""
+        return tuple((each.local, each.federation) for each in self.rename)
+
+    @model_validator(mode="after")
+    def _renames_are_unambiguous(self) -> Self:
+        if (mistake := check_pairs(self.pairs)) is not None:
+            at, half, text = mistake
+            what, _, mend = text.rpartition(": ")
+            key = f"rename.{at}.{('local', 'federation')[half]}"
+            raise wrong(key, f"rules.rename[{at}].{('local', 'federation')[half]} = {what}", mend)
+        return self
+
+    @model_validator(mode="after")
+    def _no_rule_is_in_vain(self) -> Self:
+        check_conflict(self, "rules", self.keep, by="rules.keep", only_out=True)
+        if not self.rename:  # otherwise deny speaks of other names
+            check_conflict(self, "rules", self.deny)
+        return self
+
+
+class LoopSettings(Section):
+    """Publications that come back through a bridge beside the federation, and go round for ever."""
+
+    watch: Literal["auto", "always", "never"] = Field(
+        default="auto",
+        description='"auto" looks for loops while the broker says that a bridge is connected, '
+        '"always" also for bridges that do not say so.',
+    )
+    turnaround_ms_max: WholeNumber = Field(
+        default=250,
+        ge=5,
+        le=2_000,
+        description="Longest way round that is looked for. A topic under suspicion is delayed by "
+        "up to 8 times as much, a few times.",
+    )
+    repeats_min: WholeNumber = Field(
+        default=8,
+        ge=2,
+        le=1_000,
+        description="How often the same publication must come before it is suspected.",
+    )
+    window_ms: WholeNumber = Field(
+        default=2_000,
+        ge=100,
+        le=60_000,
+        description="How long a publication is expected back once a loop is established.",
+    )
+    trust: tuple[TopicFilter, ...] = Field(
+        default=(),
+        max_length=CONFIGURED_FILTERS_MAX,
+        description="Topics that are never suspected, by their names on this broker.",
+    )
+
+
+class Directions(Protocol):
+    """What may come and go."""
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """Filters of what may come in."""
+
+    @property
+    def exports(self) -> tuple[str, ...]:
+        """Filters of what may go out."""
+
+
+def check_conflict(
+    rules: Directions,
+    key: str,
+    forbidding: tuple[str, ...],
+    *,
+    by: str = "rules.deny",
+    only_out: bool = False,
+    at: str = "",
+) -> None:
+    """Refuse an import or export that can never apply, for something always forbids it.
+
+    Args:
+        rules: What may come in and go out.
+        key: Of their section, for people.
+        forbidding: What forbids.
+        by: Its key, for people.
+        only_out: It forbids to go out, not to come in.
+        at: The section relative to the model that is validated.
+    """
+    imports = () if only_out else rules.imports
+    found = conflict(imports=imports, exports=rules.exports, against=forbidding)
+    if found is not None:
+        side, index, other = found
+        rule = (imports if side == "import" else rules.exports)[index]
+        raise wrong(
+            f"{at}.{side}.{index}".removeprefix("."),
+            f"{key}.{side}[{index}] = {rule!r} lets nothing cross, for {by} has {other!r}",
+            "remove one of the two",
+        )

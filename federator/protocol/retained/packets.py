@@ -1,0 +1,79 @@
+"""Retained publications inside a run of PUBLISH packets, as bytes.
+
+Source: OASIS MQTT 5.0, section 3.3.
+"""
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import NamedTuple
+
+from federator.protocol.publications import read_variable_byte_integer, variable_byte_integer
+
+RETAIN_BIT = 0x01
+DIGEST_BYTES = 8
+
+_DUP_BIT = 0x08
+_QOS_BITS = 0x06
+
+
+class RetainedPacket(NamedTuple):
+    """One retained publication: its place in the run, counted in packets and in bytes."""
+
+    number: int
+    start: int
+    end: int
+    topic: str
+    digest: int
+    deletes: bool
+
+
+def payload_digest(payload: bytes | memoryview) -> int:
+    """A payload as a number below 2**64."""
+    return int.from_bytes(blake2b(payload, digest_size=DIGEST_BYTES).digest(), "big")
+
+
+def retained_in(run: bytes) -> Iterator[RetainedPacket]:
+    """The retained publications of ``run``, whole packets known to be well-formed."""
+    at = number = 0
+    while at < len(run):
+        remaining, head = read_variable_byte_integer(run, at + 1)
+        end = head + remaining
+        if run[at] & RETAIN_BIT:
+            topic_end = head + 2 + (run[head] << 8 | run[head + 1])
+            properties_at = topic_end + (2 if run[at] & _QOS_BITS else 0)
+            properties, payload_at = read_variable_byte_integer(run, properties_at)
+            payload = run[payload_at + properties : end]
+            topic = run[head + 2 : topic_end].decode()
+            yield RetainedPacket(number, at, end, topic, payload_digest(payload), not payload)
+        number += 1
+        at = end
+
+
+def as_stored(packet: bytes | memoryview) -> bytes:
+    """``packet`` as a broker stores it: retained, not a repetition."""
+    copy = bytearray(packet)
+    copy[0] = copy[0] & ~_DUP_BIT | RETAIN_BIT
+    return bytes(copy)
+
+
+def at_least_once(packet: bytes) -> bytes:
+    """A QoS 0 ``packet`` as one of QoS 1, for want of knowing its true QoS; others as they are."""
+    if packet[0] & _QOS_BITS:
+        return packet
+    remaining, head = read_variable_byte_integer(packet, 1)
+    topic_end = head + 2 + (packet[head] << 8 | packet[head + 1])
+    length = variable_byte_integer(remaining + 2)
+    return b"".join(
+        (
+            bytes((packet[0] | 0x02,)),
+            length,
+            packet[head:topic_end],
+            b"\0\1",
+            packet[topic_end:],
+        )
+    )
+
+
+def qos_of(packet: bytes) -> int:
+    """The QoS of a PUBLISH packet."""
+    return (packet[0] & _QOS_BITS) >> 1

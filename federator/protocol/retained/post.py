@@ -1,0 +1,105 @@
+"""How requests reach everyone once, and letters find their way back.
+
+A request is flooded: it collects the ids that it passes, so whoever answers has a way back without
+anybody on it having to remember anything (as in dynamic source routing). A letter lost on the way
+is asked for again by who misses it.
+
+Source: RFC 4728, section 3.1; docs/protocol.md, section 13.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from federator.protocol.messages import PATH_MAX, RetainedBody, RetainedLetter, RetainedRequest
+from federator.protocol.types import BrokerId, Millis
+
+SEEN_MAX = 4_096
+"""Requests remembered, to take each once."""
+
+FLOOD_GAP_MS = 5
+FLOOD_BURST = 200
+"""Requests of others passed on: so many at once, then one every ``FLOOD_GAP_MS``."""
+
+
+class RetainedPost:
+    """Floods and letters of one agent.
+
+    Args:
+        self_id: Our id.
+
+    Attributes:
+        withheld: Requests not passed on, because too many came.
+        lost: Letters that came by a way that is not theirs.
+    """
+
+    def __init__(self, self_id: BrokerId) -> None:
+        self.withheld = 0
+        self.lost = 0
+        self._self_id = self_id
+        self._seen: dict[tuple[BrokerId, int, int], None] = {}
+        self._room = float(FLOOD_BURST)
+        self._filled_ms = 0
+
+    def on_request(
+        self, request: RetainedRequest, neighbours: Iterable[BrokerId], *, now_ms: Millis
+    ) -> tuple[bool, RetainedRequest | None, list[BrokerId]]:
+        """Take a request from a live neighbour.
+
+        Returns:
+            Whether it is new, what to pass on (if anything), and to whom.
+        """
+        path = request.path
+        asker = path[0]
+        key = (asker, request.epoch, request.number)
+        if self._self_id in path or path[-1] != request.sender or key in self._seen:
+            return False, None, []
+        if len(self._seen) >= SEEN_MAX:
+            del self._seen[next(iter(self._seen))]
+        self._seen[key] = None
+        if len(path) + 1 >= PATH_MAX:
+            return True, None, []
+        if not self._may_flood(now_ms):
+            self.withheld += 1
+            return True, None, []
+        onward = msgspec.structs.replace(request, sender=self._self_id, path=(*path, self._self_id))
+        return True, onward, sorted(set(neighbours).difference(path))
+
+    def on_letter(self, letter: RetainedLetter) -> RetainedLetter | None:
+        """The letter to send on to ``route[at + 1]``; ``None`` when it is for us or astray."""
+        at, route = letter.at + 1, letter.route
+        if at >= len(route) or route[at] != self._self_id or route[letter.at] != letter.sender:
+            self.lost += 1
+            return None
+        if at == len(route) - 1:
+            return None
+        return msgspec.structs.replace(letter, sender=self._self_id, at=at)
+
+    def is_for_us(self, letter: RetainedLetter) -> bool:
+        """Whether a letter has arrived."""
+        route = letter.route
+        here = letter.at == len(route) - 2 and route[-1] == self._self_id
+        return here and route[letter.at] == letter.sender
+
+    def write(self, body: RetainedBody, way: tuple[BrokerId, ...]) -> RetainedLetter:
+        """A letter along ``way``, which begins with us."""
+        return RetainedLetter(self._self_id, way, 0, body)
+
+    def _may_flood(self, now_ms: Millis) -> bool:
+        grown = (now_ms - self._filled_ms) / FLOOD_GAP_MS
+        self._room = min(float(FLOOD_BURST), self._room + grown)
+        self._filled_ms = now_ms
+        if self._room < 1:
+            return False
+        self._room -= 1
+        return True
+
+
+def way_back(request: RetainedRequest, self_id: BrokerId) -> tuple[BrokerId, ...]:
+    """From us to who asked."""
+    return (self_id, *reversed(request.path))
+
+
+def way_to_sender(letter: RetainedLetter) -> tuple[BrokerId, ...]:
+    """From us, the addressee, to who wrote."""
+    return tuple(reversed(letter.route))

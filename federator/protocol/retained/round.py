@@ -1,0 +1,272 @@
+"""One comparison of retained values: hear offers, compare versions, ask for what is newer.
+
+Two librarians compare catalogues before anybody carries a book: first 64 digests per filter, then
+the entries of the buckets that differ, and only then the values that one of them lacks. Nothing is
+fetched before every catalogue was read, so that of several versions only the newest is delivered,
+once. At last a peer is told which of its entries are out of date.
+
+Source: docs/protocol.md, section 13; anti-entropy as in Demers et al., "Epidemic
+algorithms for replicated database maintenance", 1987.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from federator.protocol.filters import matches
+from federator.protocol.messages import (
+    RETAINED_ENTRIES_MAX,
+    RetainedAsk,
+    RetainedBody,
+    RetainedEntry,
+    RetainedNews,
+    RetainedOffer,
+    RetainedPage,
+    RetainedPull,
+    RetainedValues,
+)
+from federator.protocol.retained.store import Buckets, Entry, RetainedStore
+from federator.protocol.retained.versions import NEVER, Version
+from federator.protocol.types import BrokerId
+
+PULLS_AT_ONCE_MAX = 4
+ASK_TOPICS_MAX = 256
+LETTER_CHARS_MAX = 65_536
+
+Way = tuple[BrokerId, ...]
+"""From us to a peer, both included."""
+
+Post = list[tuple[Way, RetainedBody]]
+"""What to send to whom."""
+
+
+@dataclass(slots=True)
+class _Pull:
+    """Pages of one peer's entries below one filter."""
+
+    way: Way
+    filter: str
+    mask: int
+    after: str = ""
+
+
+@dataclass(slots=True)
+class _Newest:
+    """The newest entry heard of for a topic, and who has it."""
+
+    way: Way
+    filter: str
+    version: Version
+    digest: int
+    deleted: bool
+
+
+@dataclass(slots=True)
+class Decision:
+    """What to do after all catalogues were read.
+
+    Attributes:
+        erase: Topics to delete on our broker, with the version of the delete.
+        adopted: Versions taken over for values that we hold already.
+    """
+
+    erase: list[tuple[str, Version]] = field(default_factory=list)
+    adopted: int = 0
+
+
+class Round:
+    """One comparison.
+
+    Args:
+        store: What we know. Read, and in ``decide`` brought up to date.
+        wanted: Whether our broker should have a topic.
+    """
+
+    def __init__(self, store: RetainedStore, *, wanted: Callable[[str], bool]) -> None:
+        self._store = store
+        self._wanted = wanted
+        self._own: dict[str, Buckets] = {}
+        self._waiting: deque[_Pull] = deque()
+        self._pulls: dict[tuple[BrokerId, str], _Pull] = {}
+        self._newest: dict[str, _Newest] = {}
+        self._behind: dict[tuple[Way, str], dict[str, Version]] = {}  # what peers have
+        self._asks: deque[tuple[Way, str, list[str]]] = deque()
+        self._asked: tuple[Way, str, list[str]] | None = None
+
+    @property
+    def reading(self) -> bool:
+        """Pages are still to come."""
+        return bool(self._pulls or self._waiting)
+
+    def on_offer(self, way: Way, offer: RetainedOffer) -> Post:
+        """A peer knows something else."""
+        filter = offer.filter
+        own = self._own.get(filter)
+        if own is None:
+            own = self._own[filter] = self._store.buckets(filter)
+        mask = sum(1 << b for b, digest in dict(offer.buckets).items() if own.get(b) != digest)
+        if mask:
+            self._waiting.append(_Pull(way, filter, mask))
+        return self._start_pulls()
+
+    def on_page(self, way: Way, page: RetainedPage) -> Post:
+        """Entries of a peer."""
+        key = (way[-1], page.filter)
+        pull = self._pulls.get(key)
+        if pull is None or page.after != pull.after:
+            return []
+        for entry in page.entries:
+            self._weigh(pull.way, pull.filter, entry)
+        pull.after = page.upto
+        if page.last or page.upto <= page.after:
+            del self._pulls[key]
+            return self._start_pulls()
+        return [(pull.way, RetainedPull(pull.filter, pull.mask, pull.after))]
+
+    def on_news(self, way: Way, news: RetainedNews) -> None:
+        """A peer has newer versions of these."""
+        for entry in news.entries:
+            self._weigh(way, news.filter, entry)
+
+    def give_up_reading(self) -> int:
+        """No more pages come; return how many lists stay unread."""
+        unread = len(self._pulls) + len(self._waiting)
+        self._pulls.clear()
+        self._waiting.clear()
+        return unread
+
+    def decide(self, now_us: int) -> Decision:
+        """Take over versions, and find out what to delete here and what to ask for."""
+        decision = Decision()
+        store = self._store
+        asks: dict[tuple[Way, str], list[str]] = {}
+        for topic, found in sorted(self._newest.items()):
+            own = store.get(topic)
+            if own is not None and own.version >= found.version:
+                continue
+            if found.deleted and own is not None and not own.deleted:
+                decision.erase.append((topic, found.version))
+            elif found.deleted:
+                if own is not None or not store.is_expired(found.version, now_us):
+                    store.put(topic, found.version, 0, deleted=True, now_us=now_us)
+            elif own is not None and own.digest == found.digest and own.here and not own.deleted:
+                store.put(topic, found.version, found.digest, deleted=False, now_us=now_us)
+                decision.adopted += 1
+            else:
+                asks.setdefault((found.way, found.filter), []).append(topic)
+        for (way, filter), topics in asks.items():
+            for some in _parts(topics, ASK_TOPICS_MAX):
+                self._asks.append((way, filter, some))
+        return decision
+
+    def next_ask(self) -> tuple[Way, RetainedAsk] | None:
+        """Ask for a few values, after those asked for before have come."""
+        if not self._asks:
+            self._asked = None
+            return None
+        way, filter, topics = self._asked = self._asks.popleft()
+        return way, RetainedAsk(filter, tuple(topics))
+
+    def on_values(
+        self, way: Way, values: RetainedValues
+    ) -> list[tuple[RetainedEntry, bytes]] | None:
+        """The values that we asked for and still lack; ``None``: not an answer to our question.
+
+        What did not fit will be asked for next.
+        """
+        asked = self._asked
+        if asked is None or way[-1] != asked[0][-1] or values.filter != asked[1]:
+            return None
+        missing = dict.fromkeys(asked[2])
+        taken = []
+        for entry, packet in zip(values.entries, values.packets, strict=False):
+            if entry.topic in missing:
+                del missing[entry.topic]
+                taken.append((entry, packet))
+        if missing and taken:
+            self._asks.appendleft((asked[0], asked[1], list(missing)))
+        self._asked = None
+        return taken
+
+    def news(self) -> Post:
+        """What peers should hear of: entries of theirs that are out of date."""
+        post: Post = []
+        for (way, filter), theirs in self._behind.items():
+            for topics in _parts(theirs, RETAINED_ENTRIES_MAX):
+                newer = tuple(
+                    as_entry(topic, entry)
+                    for topic in topics
+                    if (entry := self._store.get(topic)) and entry.version > theirs[topic]
+                )
+                if newer:
+                    post.append((way, RetainedNews(filter, newer)))
+        return post
+
+    def _start_pulls(self) -> Post:
+        post: Post = []
+        while self._waiting and len(self._pulls) < PULLS_AT_ONCE_MAX:
+            pull = self._waiting.popleft()
+            key = (pull.way[-1], pull.filter)
+            if key not in self._pulls:
+                self._pulls[key] = pull
+                post.append((pull.way, RetainedPull(pull.filter, pull.mask, "")))
+        return post
+
+    def _weigh(self, way: Way, filter: str, entry: RetainedEntry) -> None:
+        topic, version = entry.topic, version_of(entry)
+        if not matches(filter, topic):
+            return
+        own = self._store.get(topic)
+        best = self._newest.get(topic)
+        known = max(
+            own.version if own is not None else NEVER, best.version if best is not None else NEVER
+        )
+        if version < known:
+            self._behind.setdefault((way, filter), {})[topic] = version
+        elif version > known and self._wanted(topic):
+            if best is not None:
+                self._behind.setdefault((best.way, best.filter), {})[topic] = best.version
+            self._newest[topic] = _Newest(way, filter, version, entry.digest, entry.deleted)
+
+
+def answer_pull(store: RetainedStore, pull: RetainedPull) -> RetainedPage:
+    """One page of our entries."""
+    found, last = store.page(
+        pull.filter,
+        mask=pull.mask,
+        after=pull.after,
+        count=RETAINED_ENTRIES_MAX,
+        chars=LETTER_CHARS_MAX,
+    )
+    entries = tuple(as_entry(topic, entry) for topic, entry in found)
+    upto = entries[-1].topic if entries else pull.after
+    return RetainedPage(pull.filter, pull.after, upto, last, entries)
+
+
+def make_offer(filter: str, buckets: Buckets) -> RetainedOffer:
+    """Our digests below ``filter``."""
+    return RetainedOffer(filter, tuple(sorted(buckets.items())))
+
+
+def as_entry(topic: str, entry: Entry) -> RetainedEntry:
+    """What others hear of ``entry``."""
+    return RetainedEntry(topic, *entry.version, entry.digest, entry.deleted)
+
+
+def version_of(entry: RetainedEntry) -> Version:
+    """The version in an entry."""
+    return Version(entry.time_us, entry.number, entry.origin)
+
+
+def _parts(topics: Iterable[str], count: int) -> Iterator[list[str]]:
+    """Parts of ``topics`` that each fit a letter."""
+    part: list[str] = []
+    chars = 0
+    for topic in topics:
+        if part and (len(part) == count or chars + len(topic) > LETTER_CHARS_MAX):
+            yield part
+            part, chars = [], 0
+        part.append(topic)
+        chars += len(topic)
+    if part:
+        yield part

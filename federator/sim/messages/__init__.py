@@ -1,0 +1,1 @@
+"""Whole messages, from client to client: brokers with sessions, and who must get what."""

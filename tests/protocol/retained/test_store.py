@@ -1,0 +1,214 @@
+"""What an agent makes of what it finds on its broker. docs/protocol.md, section 13."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from federator.protocol.filters import matches
+from federator.protocol.retained.store import RetainedStore, Verdict, digest_of_buckets
+from federator.protocol.retained.versions import Version
+
+ME, OTHER = 1, 2
+KEEP_US = 1_000
+
+
+@pytest.fixture
+def store():
+    return RetainedStore(ME, tombstone_keep_us=KEEP_US)
+
+
+def known(store, topic, time_us, digest=0, *, deleted=False, here=True, origin=OTHER):
+    version = Version(time_us, 0, origin)
+    store.put(topic, version, digest, deleted=deleted, here=here, now_us=time_us)
+    return version
+
+
+def look(store, filter, **found):
+    since = store.touched
+    erase = store.on_found(found, since=since, now_us=100)
+    store.on_looked([filter], found.keys(), since=since, now_us=100)
+    return erase
+
+
+def test_a_value_that_was_never_heard_of_is_older_than_any_known_one(store):
+    look(store, "#", a=7)
+
+    assert store.get("a").version == Version(0, 0, ME)
+    assert store.get("a").here
+
+
+def test_a_value_changed_unseen_comes_right_after_the_one_it_replaced(store):
+    before = known(store, "a", 50, 7)
+
+    look(store, "#", a=8)
+
+    assert before < store.get("a").version < Version(51, 0, 0)
+    assert store.get("a").digest == 8
+
+
+def test_a_value_gone_unseen_is_a_delete_right_after_it(store):
+    before = known(store, "a", 50, 7)
+
+    look(store, "#")
+
+    assert store.get("a").deleted
+    assert before < store.get("a").version < Version(51, 0, 0)
+
+
+def test_after_a_restart_of_the_broker_what_differs_is_old_and_what_lacks_is_lost(store):
+    for topic in "abc":
+        known(store, topic, 50, 7)
+    store.broker_restarted()
+
+    look(store, "#", a=8, b=7)
+
+    assert store.get("a").version == Version(0, 0, ME)
+    assert store.get("b").version == Version(50, 0, OTHER)
+    assert store.get("b").here
+    assert store.get("c") is None
+
+
+def test_a_value_that_comes_back_out_of_a_file_after_its_delete_is_erased(store):
+    known(store, "a", 50, deleted=True)
+    store.broker_restarted()
+
+    assert look(store, "#", a=7) == ["a"]
+
+
+def test_what_changed_during_a_look_is_not_judged_by_it(store):
+    known(store, "a", 50, 7)
+    since = store.touched
+    newer = known(store, "a", 60, 8)
+    added = known(store, "b", 60, 8)
+
+    store.on_found({"a": 7}, since=since, now_us=100)
+    store.on_looked(["#"], {"a": 7}, since=since, now_us=100)
+
+    assert store.get("a").version == newer
+    assert store.get("b").version == added
+
+
+def test_what_others_set_and_may_have_been_lost_on_the_way_is_not_taken_for_a_change(store):
+    known(store, "a", 50, 7)
+    mine = known(store, "b", 50, 7, origin=ME)
+    store.doubt_others(since_us=50)
+
+    look(store, "#", a=6, b=6)
+
+    assert store.get("a").version == Version(0, 0, ME)
+    assert store.get("b").version == mine.successor(ME)
+
+
+def test_an_arriving_value_is_newer_the_same_or_older(store):
+    version = Version(50, 0, OTHER)
+
+    def judge(time_us):
+        return store.admit("a", Version(time_us, 0, OTHER), 7, deleted=False, now_us=100)
+
+    assert judge(50) is Verdict.NEWER
+    assert judge(50) is Verdict.SAME
+    assert judge(49) is Verdict.OLDER
+    assert store.get("a").version == version
+    store.doubt("a")
+    assert judge(50) is Verdict.NEWER
+
+
+def test_private_topics_are_not_noted():
+    store = RetainedStore(ME, tombstone_keep_us=KEEP_US, lets_out=lambda topic: topic != "secret")
+
+    look(store, "#", secret=1, open=1)
+
+    assert store.get("secret") is None
+    assert store.get("open") is not None
+
+
+def test_tombstones_are_forgotten_after_a_while(store):
+    known(store, "a", 50, deleted=True)
+    assert store.tombstones == 1
+
+    store.expire(50 + KEEP_US)
+    assert store.tombstones == 1
+    store.expire(51 + KEEP_US)
+
+    assert len(store) == store.tombstones == 0
+
+
+def test_no_more_topics_are_held_than_allowed():
+    store = RetainedStore(ME, topics_max=2, tombstone_keep_us=KEEP_US)
+
+    for topic in "abc":
+        known(store, topic, 50, 7)
+    known(store, "a", 60, 8)
+
+    assert len(store) == 2
+    assert store.refused == 1
+    assert store.get("a").digest == 8
+
+
+def test_a_successor_knows_what_its_predecessor_saved_in_whole_and_in_parts(store):
+    known(store, "a", 50, 7)
+    known(store, "b", 50, deleted=True)
+    whole = store.save()
+    known(store, "a", 60, 8)
+    known(store, "c", 60, 8, here=False)
+    store.expire(51 + KEEP_US)
+    parts = [*store.take_changes(1), *store.take_changes(10)]
+
+    successor = RetainedStore(ME, tombstone_keep_us=KEEP_US)
+    successor.load(whole())
+    successor.load(parts)
+
+    assert store.take_changes(10) == []
+    assert successor.save()() == store.save()()
+    assert successor.newest() == Version(60, 0, OTHER)
+
+
+LEVELS = st.sampled_from(["a", "b", "", "aa"])
+TOPICS = st.lists(LEVELS, min_size=1, max_size=3).map("/".join).filter(bool)
+FILTERS = st.one_of(
+    TOPICS,
+    st.tuples(TOPICS).map(lambda t: t[0] + "/#"),
+    st.lists(st.one_of(LEVELS, st.just("+")), min_size=1, max_size=3).map("/".join).filter(bool),
+    st.just("#"),
+)
+
+
+@given(st.sets(TOPICS, max_size=12), FILTERS, st.one_of(st.just(""), TOPICS))
+def test_entries_below_a_filter_are_those_that_it_matches_in_order(topics, filter, after):
+    store = RetainedStore(ME, tombstone_keep_us=KEEP_US)
+    for topic in topics:
+        known(store, topic, 50, 7)
+
+    found = [topic for topic, _ in store.entries(filter, after=after)]
+
+    assert found == sorted(t for t in topics if matches(filter, t) and t > after)
+
+
+@given(st.sets(TOPICS, max_size=12), st.integers(1, 4), st.integers(1, 8))
+def test_pages_hold_everything_of_their_buckets_once(topics, count, chars):
+    store = RetainedStore(ME, tombstone_keep_us=KEEP_US)
+    for topic in topics:
+        known(store, topic, 50, 7)
+    mask = 0x5555_5555_5555_5555
+
+    read, after, last = [], "", False
+    while not last:
+        page, last = store.page("#", mask=mask, after=after, count=count, chars=chars)
+        assert page or last
+        read += [topic for topic, _ in page]
+        after = read[-1] if read else ""
+
+    assert read == [t for t, e in store.entries("#") if mask >> e.bucket & 1]
+
+
+@given(st.dictionaries(TOPICS, st.integers(1, 3), max_size=6), st.data())
+def test_digests_agree_exactly_when_the_entries_do(times, data):
+    one, two = (RetainedStore(id, tombstone_keep_us=KEEP_US) for id in (ME, OTHER))
+    for topic, time_us in times.items():
+        known(one, topic, time_us, 7)
+        known(two, topic, data.draw(st.sampled_from([time_us, 4])), 7, here=False)
+
+    same = all(one.get(t).version == two.get(t).version for t in times)
+
+    assert (one.buckets("#") == two.buckets("#")) is same
+    assert (digest_of_buckets(one.buckets("#")) == digest_of_buckets(two.buckets("#"))) is same

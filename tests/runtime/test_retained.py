@@ -1,0 +1,91 @@
+"""Retained publications on their way through the data path. docs/protocol.md, section 13."""
+
+import time
+
+import pytest
+from mqtt5 import PublishPacket
+
+from federator.config import RetainedSettings
+from federator.protocol.border import Border
+from federator.protocol.link_gates import LinkGates
+from federator.protocol.retained.versions import CLOCK_LEAP_MAX_US, Version
+from federator.runtime.retained import Retained
+
+ME, OTHER = 1, 2
+
+
+@pytest.fixture
+async def retained(tmp_path):
+    return Retained(
+        RetainedSettings(),
+        self_id=ME,
+        epoch=lambda: 1,
+        federation="fed",
+        folder=tmp_path,
+        looks_id="federator-1-looks",
+        hears_log=True,
+        border=Border(),
+        land=lambda run: run,
+        gates=LinkGates(),
+        covered=lambda filter: True,
+        send=lambda link, message: None,
+    )
+
+
+def packet(payload, *, topic="a", retain=True):
+    return PublishPacket(topic, payload, retain=retain).write()
+
+
+def now_us():
+    return time.time_ns() // 1_000
+
+
+async def test_what_leaves_gets_growing_times_and_the_places_in_its_frame(retained):
+    first_us = retained.leave(packet(b"1") + packet(b"2", topic="b") + packet(b"3"))
+    second_us = retained.leave(packet(b"4", topic="b"))
+
+    assert second_us > first_us
+    assert retained.store.get("a").version == Version(first_us, 2, ME)
+    assert retained.store.get("b").version == Version(second_us, 0, ME)
+
+
+async def test_who_heard_of_a_value_from_the_future_still_overwrites_it(retained):
+    future_us = now_us() + 3_600_000_000
+    retained.arrive(packet(b"1"), time_us=future_us, origin=OTHER)
+
+    assert retained.leave(packet(b"2")) > future_us
+
+
+async def test_newer_values_pass_as_they_are_and_older_ones_without_their_flag(retained):
+    live = packet(b"live", topic="b", retain=False)
+    run = live + packet(b"new")
+    time_us = now_us()
+
+    assert retained.arrive(run, time_us=time_us, origin=OTHER) is run
+    assert retained.arrive(live + packet(b"old"), time_us=time_us - 1, origin=OTHER) == (
+        live + packet(b"old", retain=False)
+    )
+    assert retained.counters.outdated == 1
+
+
+async def test_a_value_that_a_comparison_brought_already_does_not_come_again(retained):
+    live = packet(b"live", topic="b", retain=False)
+    time_us = now_us()
+    retained.arrive(packet(b"1"), time_us=time_us, origin=OTHER)
+
+    assert retained.arrive(packet(b"1") + live, time_us=time_us, origin=OTHER) == live
+    retained.missed(packet(b"1"))
+    assert retained.arrive(packet(b"1") + live, time_us=time_us, origin=OTHER) == (
+        packet(b"1") + live
+    )
+
+
+async def test_a_clock_that_is_days_ahead_is_told_and_its_values_are_not_retained(retained, capsys):
+    time_us = now_us() + 2 * CLOCK_LEAP_MAX_US
+
+    passed = retained.arrive(packet(b"1"), time_us=time_us, origin=OTHER)
+
+    assert passed == packet(b"1", retain=False)
+    assert retained.store.get("a") is None
+    assert retained.counters.clock_refused == 1
+    assert "retained.clock_ahead" in capsys.readouterr().out
