@@ -70,6 +70,19 @@ def test_compare_shows_the_papers_columns(capsys):
     assert [line[7:9] for line in exact] == [["2/2", "2/2"], ["2/2", "2/2"]]
 
 
+@pytest.mark.slow
+def test_a_study_tells_how_many_worlds_came_near_the_centralised_answer(capsys):
+    arguments = ["distributed", "--first-seed", "2", "--seeds", "1", "--rounds", "20"]
+
+    assert ended(["study", *arguments]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:2] == ["seed", "central"]
+    assert lines[1].split()[0] == "2"
+    assert lines[2].startswith("within 5%: ")
+    assert " of 1; median " in lines[2]
+
+
 @pytest.mark.parametrize("kind", ["grid", "geometric", "topology"])
 def test_every_kind_can_be_generated_and_solved(kind, tmp_path, capsys):
     path = tmp_path / "i.json"

@@ -14,16 +14,17 @@ often the broker has moved.
 import math
 from dataclasses import dataclass, field
 
-from federator.planner.distributed.channels import LEASE_ROUNDS, Channel, charge
-from federator.planner.distributed.messages import Announcement, Joins, Price, Route
+from federator.planner.distributed.channels import LEASE_ROUNDS, Channel, charge, leaves
+from federator.planner.distributed.losses import Detour, want
+from federator.planner.distributed.messages import Announcement, Joins, Price, Route, Want
 
 LOYALTY = 0.02
 """Share by which the arc in use looks shorter, at first."""
 LOYALTY_GROWTH = 1.1
 """By each move: whoever has moved often moves only when it must."""
 LOYALTY_MAX = 0.5
-SMOOTHING = 0.15
-"""Weight of the newest measurement of a rate."""
+SMOOTHING = 0.05
+"""Least weight of the newest measurement of a rate; the first ones are averaged."""
 NO_PRICE = Price(0.0, 0.0, 0.0)
 
 
@@ -50,21 +51,31 @@ class TopicState:
 
     Attributes:
         seq: Newest number heard.
+        heard: What each neighbour said last under ``seq``.
         lengths: Of each neighbour's arc, frozen for ``seq``.
         cost: Best way under ``seq``.
         best: The neighbour it leads over.
         parent: Who feeds us, or would.
         loyalty: To the parent, as a share of its arc's length.
         children: Neighbours that we feed, and the round in which they last asked.
+        below: What hangs on each of them.
+        hurried: Round in which somebody who is to leave a link last asked for a new number.
     """
 
     seq: int = -1
+    heard: dict[int, Route] = field(default_factory=dict)
     lengths: dict[int, float] = field(default_factory=dict)
     cost: float = math.inf
     best: int | None = None
     parent: int | None = None
     loyalty: float = LOYALTY
     children: dict[int, int] = field(default_factory=dict)
+    below: dict[int, Want] = field(default_factory=dict)
+    hurried: int = -1
+
+    def drop(self, child: int) -> None:
+        """Feed ``child`` no longer."""
+        del self.children[child], self.below[child]
 
 
 @dataclass(slots=True)
@@ -77,6 +88,7 @@ class Broker:
     published: Topics published here.
     subscribed: Topics that local clients want.
     rates: Of topics, as measured here or else as announced.
+    measured: How often the rate of each topic was measured here.
     """
 
     id: int
@@ -88,13 +100,16 @@ class Broker:
     prices: dict[int, Price] = field(default_factory=dict)
     topics: dict[int, TopicState] = field(default_factory=dict)
     rates: dict[int, float] = field(default_factory=dict)
+    measured: dict[int, int] = field(default_factory=dict)
     round: int = 0
     moves: int = 0
 
     def measure(self, topic: int, rate: float) -> None:
         """Take in what was counted of ``topic``, which passes through here, in the last round."""
+        times = self.measured.get(topic, 0) + 1
+        self.measured[topic] = times
         before = self.rates.get(topic, rate)
-        self.rates[topic] = before + SMOOTHING * (rate - before)
+        self.rates[topic] = before + max(SMOOTHING, 1 / times) * (rate - before)
 
     def carried(self) -> list[int]:
         """Topics that pass through here."""
@@ -113,7 +128,7 @@ class Broker:
             for child in [
                 c for c, asked in state.children.items() if round_ - asked > LEASE_ROUNDS
             ]:
-                del state.children[child]
+                state.drop(child)
         for channel in self.owned.values():
             channel.end_round(round_, self.rates)
 
@@ -122,12 +137,17 @@ class Broker:
         state = self.topics.setdefault(topic, TopicState())
         state.seq, state.cost = self.round, 0.0
 
+    def due(self, topic: int, *, turn: bool) -> bool:
+        """Whether ``topic``, published here, is numbered in this round: its turn, or in a hurry."""
+        return turn or (topic in self.topics and self.topics[topic].hurried == self.round - 1)
+
     def announcement(self, topics: set[int], neighbour: int) -> Announcement:
         """What ``neighbour`` is told about ``topics``."""
         routes = {}
         for topic in sorted(topics):
             state = self.topics[topic]
-            routes[topic] = Route(state.seq, state.cost, self.rates[topic])
+            before = () if state.best is None else state.heard[state.best].path
+            routes[topic] = Route(state.seq, state.cost, self.rates[topic], (*before, self.id))
         return Announcement(self.id, routes, self._told(self.out_arcs[neighbour][1]))
 
     def _told(self, channel: int) -> dict[int, Price]:
@@ -144,11 +164,13 @@ class Broker:
                 continue
             if route.seq > state.seq:
                 state.seq, state.cost, state.best = route.seq, math.inf, None
+                state.heard = {}
                 if not self.needs(topic):
                     self.rates[topic] = route.rate
                 self.rates.setdefault(topic, route.rate)
                 self._freeze_lengths(topic, state)
                 new.add(topic)
+            state.heard[message.sender] = route
             cost = route.cost + state.lengths[message.sender]
             if cost < state.cost:
                 state.cost, state.best = cost, message.sender
@@ -158,13 +180,17 @@ class Broker:
     def _freeze_lengths(self, topic: int, state: TopicState) -> None:
         """What the way over each neighbour adds, while this number lasts."""
         fed = self.needs(topic)
+        requests = max(1, self._requests(topic))
         for neighbour, link in self.in_links.items():
-            owned = self.owned.get(link.channel)
-            price = self.prices.get(link.channel, NO_PRICE)
-            if owned is not None:
-                price = owned.price(self.rates)
             used = fed and neighbour == state.parent
-            toll = charge(price, capacity=link.capacity, rate=self.rates[topic], carried=used)
+            toll = charge(
+                self._price(link.channel),
+                capacity=link.capacity,
+                topic=topic,
+                rate=self.rates[topic],
+                carried=used,
+                requests=requests,
+            )
             length = link.cost + toll + 1e-9
             state.lengths[neighbour] = length * (1 - state.loyalty) if used else length
 
@@ -196,10 +222,41 @@ class Broker:
 
     def _ask(self, neighbour: int, topics: set[int], *, whole: bool = False) -> Joins:
         link = self.in_links[neighbour]
+        wants = {topic: self._want(topic, neighbour) for topic in sorted(topics)}
         if link.channel in self.owned:
-            for topic in topics:
-                self.owned[link.channel].renew(topic, link.arc, self.round)
-        return Joins(self.id, frozenset(topics), whole, self._told(link.channel))
+            for topic, asked in wants.items():
+                self.owned[link.channel].renew(topic, link.arc, self.round, loss=asked.loss)
+        return Joins(self.id, wants, whole, self._told(link.channel))
+
+    def _requests(self, topic: int) -> int:
+        """Those served through us."""
+        below = sum(want.requests for want in self.topics[topic].below.values())
+        return below + (topic in self.subscribed)
+
+    def _want(self, topic: int, parent: int) -> Want:
+        """What we ask for, and what we should lose if ``parent`` did not give it."""
+        state = self.topics[topic]
+        here = int(topic in self.subscribed)
+        below = list(state.below.values())
+        hurry = state.hurried == self.round or self._leaves(topic, parent)
+        if parent not in state.heard:
+            return want([], below, parent=parent, here=here, hurry=hurry)
+        now = state.heard[parent].cost + self.in_links[parent].cost
+        detours = [
+            Detour(max(0.0, route.cost + state.lengths[neighbour] - now), route.path)
+            for neighbour, route in state.heard.items()
+            if neighbour != parent and self.id not in route.path
+        ]
+        return want(detours, below, parent=parent, here=here, hurry=hurry)
+
+    def _leaves(self, topic: int, parent: int) -> bool:
+        link = self.in_links[parent]
+        return leaves(self._price(link.channel), capacity=link.capacity, topic=topic)
+
+    def _price(self, channel: int) -> Price:
+        """As its owner last said."""
+        owned = self.owned.get(channel)
+        return self.prices.get(channel, NO_PRICE) if owned is None else owned.price(self.rates)
 
     def on_joins(self, message: Joins) -> dict[int, Joins]:
         """Feed a neighbour: whom to ask for what we now need ourselves."""
@@ -211,9 +268,13 @@ class Broker:
             state = self.topics.setdefault(topic, TopicState())
             needed = self.needs(topic)
             state.children[message.sender] = self.round
+            state.below[message.sender] = message.topics[topic]
+            hurry = message.topics[topic].hurry and state.hurried < self.round
+            if hurry:
+                state.hurried = self.round
             if owned is not None:
-                owned.renew(topic, arc, self.round)
-            if not needed and state.parent is not None:
+                owned.renew(topic, arc, self.round, loss=message.topics[topic].loss)
+            if (hurry or not needed) and state.parent is not None:
                 lacking.setdefault(state.parent, set()).add(topic)
         asked = {parent: self._ask(parent, topics) for parent, topics in lacking.items()}
         if message.whole:
@@ -227,7 +288,7 @@ class Broker:
         for topic, state in self.topics.items():
             if message.sender not in state.children or topic in message.topics:
                 continue
-            del state.children[message.sender]
+            state.drop(message.sender)
             if channel in self.owned:
                 self.owned[channel].release(topic, arc)
             if state.parent is not None and not self.needs(topic):

@@ -1,6 +1,23 @@
 """What brokers tell their neighbours. All is soft: what is lost is made good by what follows."""
 
+import math
 from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A topic's place on a link.
+
+    Attributes:
+        topic: Which.
+        rate: Of the topic.
+        loss: What its requests would pay more without it, together, in mean costs of an arc;
+            infinite when they know no other way.
+    """
+
+    topic: int
+    rate: float
+    loss: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,11 +28,17 @@ class Price:
         lasting: Charge for having been too full before, in mean costs of an arc.
         present: Charge for what does not fit now, likewise.
         load: What it carries, in the unit of rates.
+        seats: Those that would soonest leave, for a price; empty while none is for sale.
+        margin: Beyond that price, in mean costs of an arc.
+        pressure: On those who should leave, by which the charge for staying is multiplied.
     """
 
     lasting: float
     present: float
     load: float
+    seats: tuple[Seat, ...] = ()
+    margin: float = 0.0
+    pressure: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +49,13 @@ class Route:
         seq: Number of the publisher's announcement.
         cost: Of the sender's way.
         rate: Of the topic, as its publisher measures it.
+        path: Brokers from the publisher to the sender: whoever is among them would go in a circle.
     """
 
     seq: int
     cost: float
     rate: float
+    path: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +68,25 @@ class Announcement:
 
 
 @dataclass(frozen=True, slots=True)
+class Want:
+    """What hangs on one topic.
+
+    Attributes:
+        requests: Served through the sender.
+        loss: See ``Seat``.
+        apart: The same if the receiver were not there at all.
+        over: Brokers that the ways lead over that ``apart`` counts on.
+        hurry: Whether the topic is to leave a link: its publisher should soon number it anew.
+    """
+
+    requests: int
+    loss: float
+    apart: float = math.inf
+    over: frozenset[int] = frozenset()
+    hurry: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Joins:
     """Topics that the sender wants from the receiver.
 
@@ -51,7 +95,7 @@ class Joins:
     """
 
     sender: int
-    topics: frozenset[int]
+    topics: dict[int, Want]
     whole: bool
     prices: dict[int, Price]
 

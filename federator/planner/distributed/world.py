@@ -39,6 +39,8 @@ GOLDEN = 0.6180339887
 """Multiples of it, modulo one, lie evenly: topics choose one after the other, not together."""
 ASK_MS = 4_800
 """Into a round, when everybody repeats what it needs."""
+SLACK_OF_NOISE = 0.25
+"""Links bear to be overfull by this share of the noise, which is what averaging leaves of it."""
 TURNS = 6
 """Rounds from one turn of a topic to its next."""
 
@@ -117,7 +119,7 @@ class World:
         self._unsent: dict[int, set[int]] = {}
         self._latest: dict[tuple[int, int], int] = {}
         self._choosing: set[tuple[int, int]] = set()
-        slack = 0.5 * conditions.noise
+        slack = SLACK_OF_NOISE * conditions.noise
         self.brokers = _brokers(instance, slack)
 
     def run(self, watch: Watch) -> str:
@@ -165,9 +167,11 @@ class World:
                 broker.measure(topic, float(self.instance.rate[topic]) * (1 + off))
         for broker in self.brokers:
             broker.begin_round(round_)
-            turn = {t for t in broker.published if round_ == 0 or (t + round_) % TURNS == 0}
-            for topic in sorted(turn):
-                slot = int(SPREAD_MS * (topic // TURNS * GOLDEN % 1.0))
+            for topic in sorted(broker.published):
+                turn = round_ == 0 or (topic + round_) % TURNS == 0
+                if not broker.due(topic, turn=turn):
+                    continue
+                slot = int(SPREAD_MS * (topic * GOLDEN % 1.0))
                 self._at(self.now_ms + slot, self._number, broker, topic)
             self._at(self.now_ms + ASK_MS + self.rng.randrange(50), self._repeat, broker)
 

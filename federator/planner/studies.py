@@ -1,0 +1,84 @@
+"""Two questions that single runs do not answer: how near do brokers come, and how does time grow?
+
+``settle`` lets brokers agree on one instance and compares with the centralised answer to the same.
+``exponent`` fits measured times to a power of ``n log n * topics``: 1 is growth in step with it.
+
+Source: docs/planner.md, section 6.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from federator.planner import generators, lagrangian
+from federator.planner.distributed.world import Conditions, World
+from federator.planner.watch import UNWATCHED, Watch
+
+NODES, TOPICS, FAN_OUT = 50, 40, 4
+CENTRAL = lagrangian.Effort(40, 10, 20, combinations=1, pricings=2, shuffles=10)
+"""Of the centralised answer; within some percent of its own bound."""
+LATE_ROUNDS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """How one world ended.
+
+    Attributes:
+        seed: Of instance and world.
+        central: Cost of the centralised answer.
+        cost: Of the brokers' own.
+        unmet: Requests not served in the last round.
+        late_moves: Parents changed in the last ``LATE_ROUNDS``.
+        late_swing: Largest by smallest cost in these rounds, less 1.
+        late_overload: Largest share by which a link's true load exceeded its capacity then.
+        overload: The same in the last round.
+    """
+
+    seed: int
+    central: float
+    cost: float
+    unmet: int
+    late_moves: int
+    late_swing: float
+    late_overload: float
+    overload: float
+
+    @property
+    def excess(self) -> float:
+        """Above the centralised answer, as a share of it."""
+        return self.cost / self.central - 1
+
+
+def settle(seed: int, conditions: Conditions, *, watch: Watch = UNWATCHED) -> Settled | None:
+    """Brokers on a geometric graph, from a seed; None when time was over."""
+    instance = generators.geometric(NODES, topics=TOPICS, fan_out=FAN_OUT, seed=seed)
+    central = lagrangian.solve(instance, effort=CENTRAL, watch=watch)
+    world = World(instance, conditions, seed)
+    if world.run(watch) == "stopped":
+        return None
+    late = world.records[-LATE_ROUNDS:]
+    costs = [record.cost for record in late]
+    return Settled(
+        seed=seed,
+        central=central.cost,
+        cost=costs[-1],
+        unmet=late[-1].unmet,
+        late_moves=sum(record.moves for record in late),
+        late_swing=max(costs) / min(costs) - 1,
+        late_overload=max(record.overload for record in late),
+        overload=late[-1].overload,
+    )
+
+
+def work(nodes: int, topics: int) -> float:
+    """``n log n * topics``."""
+    return nodes * math.log(nodes) * topics
+
+
+def exponent(amounts: Sequence[float], seconds: Sequence[float]) -> float:
+    """The power of ``amounts`` that ``seconds`` grow with, by least squares of logarithms."""
+    slope, _ = np.polyfit(np.log(amounts), np.log(seconds), 1)
+    return float(slope)
