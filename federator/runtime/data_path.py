@@ -421,7 +421,7 @@ class DataPath:
     def _keep_or_deliver(self, frame: Frame, route: FrameRoute, *, first: bool) -> None:
         """Let custody see the frame; publish it here when custody does not."""
         if frame.flags:
-            self.custody.on_frame(frame, route, first=first)
+            self.custody.on_frame(frame, route.local, first=first)
             self._unfinished = True
         counted = frame.flags and (route.local or frame.flags & TAIL_FLAG)
         if first and route.deliver and not counted:

@@ -127,20 +127,31 @@ class DataPlane:
         return label + passage.frame.body
 
 
-def packet_of(topic: str, number: int, qos: int) -> bytes:
-    """The PUBLISH packet of a publication."""
+def packet_of(topic: str, number: int, qos: int, packet_id: int = 1) -> bytes:
+    """The PUBLISH packet of a publication; ``packet_id`` is the broker's, at QoS 1."""
     payload = number.to_bytes(NUMBER_BYTES, "big")
     if not qos:
         return mqtt5.PublishPacket(topic, payload).write()
     quality = mqtt5.QoS.AT_LEAST_ONCE
-    return mqtt5.PublishPacket(topic, payload, qos=quality, packet_id=1).write()
+    return mqtt5.PublishPacket(topic, payload, qos=quality, packet_id=packet_id).write()
+
+
+def packets_in(body: bytes | memoryview) -> Iterator[mqtt5.PublishPacket]:
+    """The packets of a body."""
+    rest = memoryview(body)
+    while rest:
+        packet, size = mqtt5.read(rest)
+        assert isinstance(packet, mqtt5.PublishPacket), "a body holds PUBLISH packets only"
+        yield packet
+        rest = rest[size:]
+
+
+def number_of(packet: mqtt5.PublishPacket) -> int:
+    """Which publication of this world a packet is."""
+    return int.from_bytes(packet.payload, "big")
 
 
 def publications_of(frame: Frame) -> Iterator[tuple[int, str, int]]:
     """The number, the topic and the QoS of each publication in the body."""
-    body = frame.body
-    while body:
-        packet, size = mqtt5.read(body)
-        assert isinstance(packet, mqtt5.PublishPacket), "a body holds PUBLISH packets only"
-        yield int.from_bytes(packet.payload, "big"), packet.topic, int(packet.qos)
-        body = body[size:]
+    for packet in packets_in(frame.body):
+        yield number_of(packet), packet.topic, int(packet.qos)

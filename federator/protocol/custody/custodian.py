@@ -18,7 +18,7 @@ from federator.protocol.custody.origin import Gathered, Log, Origin, OriginOutle
 from federator.protocol.custody.owed import Owed
 from federator.protocol.custody.receiver import Receiver
 from federator.protocol.effects import FilterRoute
-from federator.protocol.forwarding import Forwarder, FrameRoute
+from federator.protocol.forwarding import Forwarder
 from federator.protocol.frames import KEY_BYTES, LAST_FLAG, TAIL_FLAG, VOID_FLAG, Frame
 from federator.protocol.messages import REPAIR_PATH_MAX, RepairRequest
 from federator.protocol.repeats import Repeats
@@ -230,17 +230,23 @@ class Custodian:
         """Log and send what our clients published; ``False``: try again later."""
         return self.origin.take(batches, self._now_ms())
 
-    def on_frame(self, frame: Frame, route: FrameRoute, *, first: bool) -> None:
-        """A frame under custody, or a tail, of another origin arrived."""
+    def on_frame(self, frame: Frame, local: tuple[int, ...], *, first: bool) -> None:
+        """A frame under custody, or a tail, of another origin arrived.
+
+        Args:
+            frame: The frame.
+            local: Which of its filters our clients subscribe to, by position.
+            first: No copy of it came before.
+        """
         if first:
             self._remember_way(frame.origin, frame.sender)
-        if not route.local:
+        if not local:
             return
         now_ms = self._now_ms()
         if frame.flags & TAIL_FLAG:
-            self.destination.on_tail(frame, route.local, now_ms)
+            self.destination.on_tail(frame, local, now_ms)
         else:
-            self.destination.arrive(frame, route.local, now_ms, room=self._outlet.room)
+            self.destination.arrive(frame, local, now_ms, room=self._outlet.room)
 
     def on_repair(self, frame: Frame) -> None:
         """A repair arrived: for us, or to be passed on."""

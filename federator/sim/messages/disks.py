@@ -10,8 +10,10 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from federator.protocol.custody import Record
 from federator.protocol.frames import KEY_BYTES
 from federator.protocol.types import BrokerId
+from federator.sim.data import number_of, packets_in
 
 RECORDS_MAX = 1_000_000
 
@@ -20,26 +22,8 @@ class DiskFullError(OSError):
     """Nothing can be written."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeptFrame:
-    """A frame in the log; satisfies ``ArchivedFrame``. ``numbers``: its publications' in the world.
-
-    Attributes:
-        packet_ids: Under which our broker handed the publications over, in order.
-    """
-
-    seq: int
-    time_us: int
-    publications: int
-    keys: bytes
-    prevs: tuple[int, ...]
-    body: bytes
-    numbers: tuple[int, ...]
-    packet_ids: tuple[int, ...]
-
-
 class FrameLog:
-    """The frames that one agent is the origin of; satisfies ``FrameArchive``.
+    """The frames that one agent is the origin of; ``LogInUse`` makes a ``Log`` of it.
 
     Args:
         epoch: Of the numbering.
@@ -51,29 +35,29 @@ class FrameLog:
         self.next_seq = 1
         self.numbers: set[int] = set()
         self._records_max = records_max
-        self._records: dict[int, KeptFrame] = {}
+        self._records: dict[int, Record] = {}
         self._chains: dict[bytes, list[int]] = {}
         self._dropped: dict[bytes, int] = {}
 
-    def append(self, frames: Sequence[KeptFrame]) -> list[int]:
-        """Keep ``frames``; the publications that had to be dropped for them."""
-        for frame in frames:
-            assert frame.seq == self.next_seq, f"frame {frame.seq}, {self.next_seq} wanted"
+    def append(self, records: Sequence[Record]) -> list[int]:
+        """Keep ``records``; the publications that had to be dropped for them."""
+        for record in records:
+            assert record.seq == self.next_seq, f"record {record.seq}, {self.next_seq} wanted"
             self.next_seq += 1
-            self._records[frame.seq] = frame
-            self.numbers.update(frame.numbers)
-            for key in keys_in(frame.keys):
-                self._chains.setdefault(key, []).append(frame.seq)
+            self._records[record.seq] = record
+            self.numbers.update(map(number_of, packets_in(record.body)))
+            for key in keys_in(record.keys):
+                self._chains.setdefault(key, []).append(record.seq)
         dropped: list[int] = []
         while len(self._records) > self._records_max:
             oldest = self._records.pop(next(iter(self._records)))
-            dropped += oldest.numbers
+            dropped += map(number_of, packets_in(oldest.body))
             for key in keys_in(oldest.keys):
                 self._chains[key].remove(oldest.seq)
                 self._dropped[key] = oldest.seq
         return dropped
 
-    def recent(self, count: int) -> Iterator[KeptFrame]:
+    def recent(self, count: int) -> Iterator[Record]:
         """The newest ``count``, the newest first."""
         for seq in sorted(self._records, reverse=True)[:count]:
             yield self._records[seq]
@@ -82,7 +66,7 @@ class FrameLog:
         """The chains of which something is held, and their heads."""
         return ((key, seqs[-1]) for key, seqs in self._chains.items() if seqs)
 
-    def read(self, seq: int) -> KeptFrame | None:
+    def read(self, seq: int) -> Record | None:
         """The frame ``seq``."""
         return self._records.get(seq)
 

@@ -9,6 +9,7 @@ Source: docs/ARCHITECTURE.md, "Two local connections" and "Discovery".
 
 from dataclasses import dataclass, field
 
+from federator.protocol.custody import Clocks, Custodian
 from federator.protocol.discovery import (
     LOG_TOPICS,
     SYS_TOPICS,
@@ -26,12 +27,14 @@ from federator.protocol.effects import Notice
 from federator.protocol.types import Millis
 from federator.sim.agenda import Agenda
 from federator.sim.agents import Agent
+from federator.sim.data import HOP_LIMIT
 from federator.sim.messages.brokers import WALL_CLOCK_AT_START_S, MessageBroker
-from federator.sim.messages.custody import KEEP_MS, Custodian
 from federator.sim.messages.disks import CustodyDisk
+from federator.sim.messages.intake import Intake
 from federator.sim.messages.ledger import Ledger
 from federator.sim.messages.outlet import DATA_TOPIC, FED, CustodyOutlet
 from federator.sim.messages.sessions import Message, Session, control_client_id, data_client_id
+from federator.sim.messages.stores import KEEP_S, StoresInUse
 from federator.sim.messages.surroundings import Surroundings
 
 CONTROL_SESSION_EXPIRY_MS = 60_000
@@ -92,15 +95,16 @@ class Host:
             own_id=control_client_id(agent.id), parameters=DiscoveryParameters()
         )
         self.outlet = CustodyOutlet(agent, broker, agenda, ledger, world)
+        log = disk.custody.open(int(agent.node.links.epoch))
         self.custodian = self.outlet.custodian = Custodian(
             self_id=agent.id,
-            disk=disk.custody,
-            epoch=int(agent.node.links.epoch),
-            forwarder=agent.data.forwarder,
+            stores=StoresInUse(disk.custody, log, self.outlet),
             outlet=self.outlet,
-            now_ms=self._now_ms,
-            now_us=self._now_us,
+            forwarder=agent.data.forwarder,
+            hop_limit=HOP_LIMIT,
+            clocks=Clocks(self._now_ms, self._now_us),
         )
+        self._intake = Intake(self.custodian, log, agent.data.forwarder, self.outlet, self._now_us)
         self.data: Session | None = None
         self._world = world
         self._control: Session | None = None
@@ -127,7 +131,7 @@ class Host:
     def end(self, *, orderly: bool) -> None:
         """The process is gone, and its connections with it."""
         if orderly and not self.outlet.doomed:
-            self.custodian.destination.save()
+            self.custodian.leave()
             self._save(closed=True)
         self.outlet.process_ends()
         for session, connection in zip((self._control, self.data), self._connections, strict=True):
@@ -154,7 +158,7 @@ class Host:
             clean=self._disk.custody.is_new,
             persistent=True,
             protocol=5,
-            expiry_ms=KEEP_MS,
+            expiry_ms=KEEP_S * 1_000,
             no_local=True,
         )
         self._control, self.data = control, data
@@ -166,9 +170,9 @@ class Host:
         if stale:
             self.broker.unsubscribe(data, stale)
         now_ms = self._now_ms()
-        self.custodian.origin.on_local_up(session_present=data_present)
+        self._intake.on_local_up(session_present=data_present)
         self.outlet.up(data, data.connection)
-        self.custodian.destination.on_local_up(now_ms)
+        self.custodian.on_local_up()
         self._perform(self.discovery.on_broker_up(session_present=present, now_ms=now_ms))
         for client_id, filters in (
             (control_client_id(id), self._control_filters()),
@@ -185,7 +189,7 @@ class Host:
         self.broker.disconnect(self.data, self._connections[1], orderly=False)
         self._control = self.data = None
         self.outlet.down()
-        self.custodian.origin.on_local_down(self._now_ms())
+        self._intake.on_local_down()
         self._perform(self.discovery.on_broker_down(now_ms=self._now_ms()))
 
     def set_cover(self, cover: frozenset[str]) -> None:
@@ -210,7 +214,7 @@ class Host:
         if session is not self.data or self.outlet.doomed or connection != self._connections[1]:
             return
         if message.qos:
-            self.custodian.take(message, packet_id)
+            self._intake.take(message, packet_id)
         else:
             self._world.take_plain(self.agent, message)
 

@@ -4,14 +4,18 @@ A process can be **doomed**: killed between two of its writes, not between two e
 nothing that it does leaves it.
 """
 
+from collections.abc import Callable
+
+from federator.protocol.custody import Custodian
+from federator.protocol.effects import Notice
 from federator.protocol.forwarding import Sends
 from federator.protocol.frames import Frame
 from federator.protocol.messages import RepairRequest
 from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.sim.agenda import Agenda
 from federator.sim.agents import Agent
+from federator.sim.data import publications_of
 from federator.sim.messages.brokers import MessageBroker
-from federator.sim.messages.custody import Custodian
 from federator.sim.messages.ledger import Ledger
 from federator.sim.messages.outbox import Outbox
 from federator.sim.messages.sessions import Message, Session, data_client_id
@@ -35,6 +39,7 @@ class CustodyOutlet:
         custodian: Whose outlet it is; set by who makes both.
         crash_after: Steps after which the process is doomed; ``None``: it is not to be.
         doomed: It was killed; the world has not noticed yet.
+        noted: The journal has what is delivered next.
     """
 
     custodian: Custodian
@@ -49,6 +54,7 @@ class CustodyOutlet:
     ) -> None:
         self.crash_after: int | None = None
         self.doomed = False
+        self.noted = True
         self.marker_topic = f"{FED}delivered/{agent.id}"
         self.outbox = Outbox(data_client_id(agent.id), broker, agenda, ledger, self._run)
         self._agent = agent
@@ -57,6 +63,7 @@ class CustodyOutlet:
         self._ledger = ledger
         self._world = world
         self._data: tuple[Session, int] | None = None
+        self._wake_at_ms: Millis | None = None
 
     def up(self, session: Session, connection: int) -> None:
         """The data connection is up."""
@@ -99,24 +106,35 @@ class CustodyOutlet:
             self._world.acknowledging(self._agent, number)
             self._broker.acknowledge(session, connection, packet_id)
 
-    def write(self, messages: list[Message], marker: bytes, *, noted: bool) -> None:
-        """Publish on our broker: these, and behind them the marker."""
+    @property
+    def settled(self) -> bool:
+        """Our broker has acknowledged all that we published."""
+        return self.outbox.connected and self.outbox.idle
+
+    def deliver(self, frame: Frame) -> None:
+        """Publish a frame on our broker."""
         if self.doomed:
             return
+        messages = [Message(topic, qos, number) for number, topic, qos in publications_of(frame)]
         for message in messages:
             self._world.delivering(self._agent, message.number, message.topic)
-            if not noted:
+            if not self.noted:
                 self._ledger.tolerate_at(self._agent.id, message.number)
-        last = Message(self.marker_topic, 1, payload=marker, retain=True)
-        self.outbox.offer([*messages, last])
-        self.step()
+        self.outbox.offer(messages)
+
+    def mark(self, marker: bytes) -> None:
+        """Have our broker keep ``marker`` behind all that we published."""
+        if not self.doomed:
+            self.outbox.offer([Message(self.marker_topic, 1, payload=marker, retain=True)])
+            self.step()
 
     # To the neighbours
 
-    def send(self, frame: Frame, sends: Sends) -> None:
+    def send_copies(self, frame: Frame, sends: Sends, body: bytes) -> int:
         """Send copies of a frame of ours to next hops."""
         if not self.doomed:
             self._world.send_own(self._agent, frame, sends)
+        return len(sends)
 
     def send_repair(self, neighbour: BrokerId, frame: Frame) -> bool:
         """Send a repair to a neighbour; whether it was taken."""
@@ -137,10 +155,23 @@ class CustodyOutlet:
         """The log had no room any more for these publications."""
         self._world.too_old(numbers)
 
+    def tell(self, notice: Notice) -> None:
+        """Tell the operator."""
+        self._world.noticed(notice.name)
+
     def wake(self, at_ms: Millis) -> None:
-        """Call ``on_time`` at this instant of our monotonic clock."""
-        when_ms = at_ms - self._agent.clock_offset_ms
-        self._agenda.at(when_ms, self._run, self.custodian.on_time)
+        """Call ``on_time`` at this instant of our monotonic clock; earlier wishes are void."""
+        self._wake_at_ms = at_ms
+        self._agenda.at(at_ms - self._agent.clock_offset_ms, self._run, self._on_time, at_ms)
+
+    def later(self, delay_ms: int, call: Callable[[], None]) -> None:
+        """Call it then, if we live."""
+        self._agenda.at(self._agenda.now_ms + delay_ms, self._run, call)
+
+    def _on_time(self, at_ms: Millis) -> None:
+        if self._wake_at_ms == at_ms:
+            self._wake_at_ms = None
+            self.custodian.on_time()
 
     def _run(self, call: object, *args: object) -> None:
         assert callable(call), "only calls are run"

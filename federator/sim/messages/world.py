@@ -317,6 +317,7 @@ class MessageWorld(World):
             return
         if frame.flags & REPAIR_FLAG:
             host.custodian.on_repair(frame)
+            host.custodian.finish()
             return
         passage = None if frame.origin == agent.id else agent.data.admit(frame)
         if passage is None:
@@ -324,6 +325,7 @@ class MessageWorld(World):
             return
         if frame.flags:
             host.custodian.on_frame(frame, passage.local, first=passage.first)
+            host.custodian.finish()
         counted = frame.flags and (passage.local or frame.flags & TAIL_FLAG)
         if passage.deliver and not counted:
             self._deliver(agent, passage)

@@ -10,8 +10,8 @@ from federator.protocol.discovery.reconciliation import Reconciliation, Trusted
 from federator.protocol.types import Epoch
 from federator.sim import world
 from federator.sim.messages.campaign import run_story
-from federator.sim.messages.custody_origin import OriginSide
 from federator.sim.messages.disks import CustodyDisk, FrameLog
+from federator.sim.messages.intake import Intake
 from federator.sim.messages.story import draw
 
 SEEDS_MAX = 1_000
@@ -29,13 +29,13 @@ def forgets_to_widen_on_mismatch(monkeypatch):
 
 def acknowledges_early(monkeypatch):
     """The broker is told to forget a publication before it is in the log."""
-    take = OriginSide.take
+    take = Intake.take
 
-    def take_early(self, message, packet_id, now_ms):
+    def take_early(self, message, packet_id):
         self._outlet.acknowledge([(packet_id, message.number)])
-        return take(self, message, packet_id, now_ms)
+        take(self, message, packet_id)
 
-    monkeypatch.setattr(OriginSide, "take", take_early)
+    monkeypatch.setattr(Intake, "take", take_early)
 
 
 def reuses_an_epoch(monkeypatch):
