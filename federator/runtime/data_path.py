@@ -338,7 +338,8 @@ class DataPath:
             self.intake.end_read(True)
         else:
             self.counters.publications_in += 1
-            time_us = self._time_of((packet,), retained=packet[0] & _RETAIN > 0)
+            retained = packet[0] & _RETAIN
+            time_us = self._time_of((packet,), retained=True) if retained else self._wall_clock_us()
             self._make_frame(route, (packet,), len(packet), 1, time_us)
 
     def _time_of(self, parts: Sequence[bytes | memoryview], *, retained: bool) -> int:
@@ -404,11 +405,13 @@ class DataPath:
             return
         route = self.forwarder.route_frame(frame.keys, new, sender=frame.sender, origin=origin)
         counters.unknown_filters += route.unknown
-        if is_inbox_key(frame.keys):
+        if frame.flags:
+            self._keep_or_deliver(frame, route, first=first)
+        elif is_inbox_key(frame.keys):
             if first and self.shared is not None and frame.keys == self._inbox_key:
                 self.shared.on_parcel(frame)
-        else:
-            self._keep_or_deliver(frame, route, first=first)
+        elif first and route.deliver:
+            self.deliver(frame)
         if not route.sends:
             return
         if frame.hops + 1 >= frame.hop_limit:
@@ -420,10 +423,9 @@ class DataPath:
 
     def _keep_or_deliver(self, frame: Frame, route: FrameRoute, *, first: bool) -> None:
         """Let custody see the frame; publish it here when custody does not."""
-        if frame.flags:
-            self.custody.on_frame(frame, route.local, first=first)
-            self._unfinished = True
-        counted = frame.flags and (route.local or frame.flags & TAIL_FLAG)
+        self.custody.on_frame(frame, route.local, first=first)
+        self._unfinished = True
+        counted = route.local or frame.flags & TAIL_FLAG
         if first and route.deliver and not counted:
             self.deliver(frame)
 
@@ -493,9 +495,9 @@ class DataPath:
             length = variable_byte_integer(len(field) + 1 + len(label) + size)
             packet = (b"\x30", length, field, b"\0", label, *parts)
             if (
-                self._clogged
-                and frame.acknowledged
+                frame.flags & CUSTODY_FLAG
                 and not urgent
+                and self._clogged
                 and self._clogged.keeps_out(hop, idle=link.idle, now_s=time.monotonic())
             ):
                 self._note_unsent(frame)
