@@ -188,6 +188,7 @@ class DataPath:
 
     def set_route(self, filter: str, route: FilterRoute | None, *, lost: bool = False) -> None:
         """Replace the route of ``filter``; ``None`` forgets it. ``lost``: see ``SetRoute``."""
+        self.intake.on_route_changes()
         if not filter.startswith("$"):  # others are between agents: see protocol.sharing
             route = self.custody.on_route(filter, route, lost=lost)
         for other in self.forwarder.set_route(filter, route):

@@ -85,6 +85,19 @@ class OpenBatches:
             batches.acknowledged = Batch(full.route, acknowledged=True)
         return batches.acknowledged
 
+    def behind(self, route: TopicRoute) -> Batch:
+        """The batch for what comes now on ``route`` under custody, behind all that waits there.
+
+        A topic's route may change and change back, and its publications must stay in order.
+        """
+        last = next((batch for batch in reversed(self.filled) if batch.acknowledged), None)
+        if last is not None and last.route is route:
+            return last
+        batches = self.of(route)
+        if batches.acknowledged in self.filled:
+            batches.acknowledged = Batch(route, acknowledged=True)
+        return batches.acknowledged
+
     def add(self, batch: Batch, run: memoryview, count: int, *, retained: bool) -> None:
         """Append a run of ``count`` packets to ``batch``, one of ours."""
         if not batch.parts:

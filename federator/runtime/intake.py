@@ -111,7 +111,7 @@ class Intake:
         """
         self._counters.publications_in += count
         if self._retry is not None and batch.acknowledged:
-            batch = self._open.of(batch.route).acknowledged
+            batch = self._open.behind(batch.route)
         if batch.count and batch.size + len(run) > self._frame_bytes_max:
             if not batch.acknowledged:
                 self._flush(batch)
@@ -133,6 +133,11 @@ class Intake:
             for batch in under_custody:
                 self._open.filled[batch] = None
             self._open.keep()
+
+    def on_route_changes(self) -> None:
+        """A topic's route changes: what was gathered by the former one goes first."""
+        if self._open.filled and self._retry is None:
+            self.flush()
 
     def acknowledge(self, link: AcknowledgingLink, packet_ids: list[tuple[int, int]]) -> None:
         """Acknowledge publications of our broker, given as (packet id, QoS), once they are ours.

@@ -299,6 +299,37 @@ async def test_what_the_log_has_no_room_for_is_kept_and_taken_later_in_frames_of
     assert len(source.acknowledged) == 40
 
 
+async def test_what_waits_for_the_log_stays_in_order_while_its_route_changes_and_changes_back():
+    agent = Agent({"a/+": to(N2)})
+    run = [packet("a/1", b"%d" % n, qos=1) for n in range(6)]
+
+    with no_file_grows(), capture_logs():
+        for n, one in enumerate(run):
+            agent.path.set_route("a/+", to((N2, N3)[n % 3 == 1]))
+            agent.read(one)
+    agent.path.intake.flush()
+
+    records = [
+        agent.path.custody_log.read(seq) for seq in range(1, agent.path.custody_log.next_seq)
+    ]
+    assert b"".join(record.body for record in records) == b"".join(run)
+
+
+async def test_what_is_gathered_goes_before_its_route_changes():
+    agent = Agent({"a/+": to(N2)})
+    run = [packet("a/1", b"%d" % n, qos=1) for n in range(90)]
+
+    for n, one in enumerate(run):
+        agent.path.set_route("a/+", to((N2, N3)[n // 30 == 1]))
+        agent.read(one)
+    agent.path.intake.flush()
+
+    records = [
+        agent.path.custody_log.read(seq) for seq in range(1, agent.path.custody_log.next_seq)
+    ]
+    assert b"".join(record.body for record in records) == b"".join(run)
+
+
 def test_frames_stay_within_their_size_and_a_longer_publication_travels_alone():
     agent = Agent({"a/+": to(N2)}, frame_bytes_max=1_000)
     small = [packet("a/1", b"s" * 100) for _ in range(30)]
