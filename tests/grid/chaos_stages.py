@@ -44,6 +44,11 @@ class Story:
         for name in subscribers:
             self.ledger.subscribed(name, self.now_s)
 
+    def hang(self, broker, seconds):
+        self.ledger.hangs_now(broker, self.now_s)
+        self.wait(seconds)
+        self.ledger.goes_on(broker, self.now_s)
+
     def fault(self, name):
         self.wait(0.1)
         self.ledger.enter(name, self.now_s)

@@ -173,6 +173,24 @@ def test_copies_long_after_a_brokers_return_are_not_its_doing(story):
     assert story.total("twice") == 1
 
 
+def test_a_broker_that_hung_may_be_sent_again_what_was_in_flight_and_no_more(story):
+    before = story.send()
+    story.come(before)
+    story.wait(2)
+    numbers = [story.send() for _ in range(21)]
+    story.hang(2, seconds=6)
+    for number in numbers:
+        story.come(number)
+    story.come(before, NEAR)
+    story.come(numbers[0], FAR)
+    assert story.total("twice") == 2, "one too old, one at a broker that did not hang"
+
+    for number in numbers:
+        story.come(number, NEAR)
+
+    assert (story.total("twice"), story.total("spared_twice")) == (3, 20)
+
+
 def test_what_is_given_up_is_not_waited_for_but_stays_lost(story):
     story.send()
     story.ledger.give_up()

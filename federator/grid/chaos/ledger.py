@@ -15,6 +15,8 @@ those two.
 
 Further copies, and a changed order, are spared when the origin's or destination's broker ended in
 between, and when the publisher itself sent the publication twice because its connection broke.
+When the destination's broker hung and went on, its agent may have lost patience and sent again what
+the broker had taken after all: of ``IN_FLIGHT_MAX`` messages at most, as MQTT allows.
 
 Nothing here reads a clock: times are seconds on any one clock.
 
@@ -42,6 +44,12 @@ BUFFERED_S: Final = 1.0
 
 AFTERMATH_S: Final = 60.0
 """So long after a broker's return, copies may still be its doing."""
+
+IN_FLIGHT_MAX: Final = 20
+"""Mosquitto's Receive Maximum."""
+
+HANG_AFTERMATH_S: Final = 10.0
+"""So long after a broker goes on, copies may be of what was in flight when it hung."""
 
 CALM: Final = "none"
 """The phase without a fault."""
@@ -80,6 +88,20 @@ class Death:
     down_s: float
     keeps: bool
     up_s: float = float("inf")
+
+
+@dataclass(slots=True)
+class Hang:
+    """A broker that did nothing for a while.
+
+    Attributes:
+        copies: How many each of its subscribers got since.
+    """
+
+    broker: BrokerId
+    from_s: float
+    to_s: float = float("inf")
+    copies: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)
@@ -161,6 +183,7 @@ class Ledger:
         self.streams = {topic: Stream(topic, origin) for topic, origin in layout.topics.items()}
         self.receipts = {(s.name, t): Receipt(s, self.streams[t]) for s, t in layout.pairs()}
         self.deaths: list[Death] = []
+        self.hangs: list[Hang] = []
         self.violations: list[Violation] = []
         self.sent = 0
         self.delivered = 0
@@ -210,6 +233,16 @@ class Ledger:
             if death.broker == broker and death.up_s == float("inf"):
                 death.up_s = now_s
 
+    def hangs_now(self, broker: BrokerId, now_s: float) -> None:
+        """``broker`` is about to do nothing."""
+        self.hangs.append(Hang(broker, now_s))
+
+    def goes_on(self, broker: BrokerId, now_s: float) -> None:
+        """``broker`` is about to go on."""
+        for hang in self.hangs:
+            if hang.broker == broker and hang.to_s == float("inf"):
+                hang.to_s = now_s
+
     def subscribed(self, subscriber: str, now_s: float) -> None:
         """Its broker has its subscription."""
         for (name, _), receipt in self.receipts.items():
@@ -247,7 +280,9 @@ class Ledger:
             return
         if redelivery:
             self._count("redelivered", now_s)
-        elif self._excused(receipt, number, now_s, since_s=first_s):
+        elif self._excused(receipt, number, now_s, since_s=first_s) or self._was_in_flight(
+            receipt.subscriber, first_s, now_s
+        ):
             self._count("spared_twice", now_s)
         else:
             detail = f"{now_s - first_s:.3f} s after the first"
@@ -267,6 +302,15 @@ class Ledger:
                 return True
             if death.broker == receipt.subscriber.broker and since_s - BUFFERED_S <= death.down_s:
                 return True
+        return False
+
+    def _was_in_flight(self, subscriber: Subscriber, first_s: float, now_s: float) -> bool:
+        """Whether a copy is of what a hung broker's agent sent it again."""
+        for hang in self.hangs:
+            lately = hang.to_s <= now_s <= hang.to_s + HANG_AFTERMATH_S
+            if hang.broker == subscriber.broker and lately and first_s >= hang.from_s - BUFFERED_S:
+                hang.copies[subscriber.name] += 1
+                return hang.copies[subscriber.name] <= IN_FLIGHT_MAX
         return False
 
     def _violated(

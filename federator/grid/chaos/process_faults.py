@@ -7,6 +7,7 @@ Source: testing.md, "Real processes: fault rows".
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -107,7 +108,18 @@ def _draw_agent_pause(stage: Stage, rng: random.Random) -> Injury:
 
 def _draw_broker_pause(stage: Stage, rng: random.Random) -> Injury:
     here = rng.choice(stage.grid.grid.ids)
-    return _pause(stage, "broker-pause", f"broker {here}", stage.grid.brokers[here], rng)
+    injury = _pause(stage, "broker-pause", f"broker {here}", stage.grid.brokers[here], rng)
+    pause, resume = injury.inflict, injury.heal
+
+    async def inflict() -> None:
+        stage.ledger.hangs_now(here, stage.now_s())
+        await pause()
+
+    async def heal() -> None:
+        stage.ledger.goes_on(here, stage.now_s())
+        await resume()
+
+    return replace(injury, inflict=inflict, heal=heal)
 
 
 def _pause(
