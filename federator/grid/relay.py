@@ -376,7 +376,7 @@ class _Queue:
         self._waiting: deque[tuple[float, bytes | _Ending]] = deque()
         self.waiting_bytes = 0
         self._paused = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
         self._loop = asyncio.get_running_loop()
         self._closed = False
         self._swallows = False

@@ -168,7 +168,7 @@ class Agent:
         self._rivals = Rivals([self._client_id("ctl"), self._client_id("data")])
         self._state = state
         self._tasks = tasks
-        self._deadline: asyncio.TimerHandle | None = None
+        self._deadline: asyncio.Handle | None = None
 
     def start(self) -> None:
         """Connect to our broker and to the neighbours."""

@@ -55,7 +55,7 @@ class CoverSubscriber:
         self._transition = CoverTransition()
         self._copies = Copies()
         self._expected: tuple[tuple[str, ...], tuple[str, ...], int] = ((), (), 0)
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
 
     def start(self) -> None:
         """Subscribe our own marks."""

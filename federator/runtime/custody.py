@@ -125,7 +125,7 @@ class CustodyOutlet:
         self.deliver = carrier.deliver
         self.number = carrier.number
         self._broker = carrier.broker
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
 
     @property
     def room(self) -> bool:

@@ -108,7 +108,7 @@ class Discovery:
         self._own_id = own_id
         self._probing = False
         self._link: MqttLink | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
         self._saved_revision = -1
         self._save_gap_s = SAVE_GAP_S
 

@@ -84,8 +84,8 @@ class Intake:
         self._time_of = time_of
         self._frame_bytes_max = frame_bytes_max
         self._counters = counters
-        self._gap: asyncio.TimerHandle | None = None
-        self._retry: asyncio.TimerHandle | None = None
+        self._gap: asyncio.Handle | None = None
+        self._retry: asyncio.Handle | None = None
         self._unacknowledged: list[tuple[int, int]] = []  # (packet id, QoS) of our broker
         self._unacknowledged_of = 0  # the session they belong to
         self._source: AcknowledgingLink | None = None

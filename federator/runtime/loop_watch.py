@@ -81,7 +81,8 @@ class LoopWatch:
         self._pass_on = pass_on
         self._held: list[tuple[PublishPacket, bytes]] = []
         self._short: dict[str, str] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._timer_ms = Millis(0)
         self.watching = settings.watch == "always"
 
     def subscriptions(self) -> list[TopicFilter]:
@@ -199,13 +200,14 @@ class LoopWatch:
         """Wake up at the detector's next deadline."""
         at_ms = self.detector.next_deadline_ms()
         if self._timer is not None:
-            if at_ms is not None and self._timer.when() <= at_ms / 1000 + 0.001:
+            if at_ms is not None and self._timer_ms <= at_ms:
                 return
             self._timer.cancel()
             self._timer = None
         if at_ms is not None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_at(max(loop.time(), at_ms / 1000), self._on_timer)
+            self._timer_ms = at_ms  # uvloop's handle of what is due at once does not know when
 
     def _on_timer(self) -> None:
         self._timer = None

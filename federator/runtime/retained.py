@@ -145,7 +145,7 @@ class Retained:
         self._local = FilterTrie()
         self._number = 0
         self._resynced_s = -RESYNC_GAP_S
-        self._resync_timer: asyncio.TimerHandle | None = None
+        self._resync_timer: asyncio.Handle | None = None
         self._recheck: set[str] = set()
         self._overtaken: set[str] = set()
         self._complained_at_s = -COMPLAINT_GAP_S

@@ -126,7 +126,7 @@ class RetainedLooks:
         self._hears_log = hears_log
         self._here = here
         self._ready = asyncio.Event()
-        self._judging: asyncio.TimerHandle | None = None
+        self._judging: asyncio.Handle | None = None
         self._judged = False
         self._busy = asyncio.Lock()
         self._number = 0

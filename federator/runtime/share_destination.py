@@ -110,8 +110,8 @@ class ShareDestination:
         self._checker = RunChecker()
         self._waiting: deque[_Arrived] = deque()
         self._wanted = FilterTrie()
-        self._settling: dict[str, asyncio.TimerHandle] = {}
-        self._poll: asyncio.TimerHandle | None = None
+        self._settling: dict[str, asyncio.Handle] = {}
+        self._poll: asyncio.Handle | None = None
 
     def on_interest(self, added: frozenset[str], removed: frozenset[str]) -> None:
         """Ordinary subscribers of ours want other filters: what comes for them serves members."""

@@ -32,7 +32,7 @@ class ShareFile:
         self._path = state_dir / FILE_NAME
         self._saved: frozenset[GroupKey] = frozenset()
         self._groups: frozenset[GroupKey] = frozenset()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
 
     def load(self) -> list[GroupKey]:
         """What was listed; nothing when the list cannot be read."""

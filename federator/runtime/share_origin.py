@@ -75,7 +75,7 @@ class ShareOrigin:
         self._publish_here = publish_here
         self._lets_out = lets_out
         self._want_inbox = want_inbox
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
 
     @property
     def owed(self) -> int:

@@ -101,7 +101,7 @@ class Sharing:
         self._gone: list[BrokerId] = []
         self._file = file
         self._orphans = Orphans(keep_ms=parameters.keep_ms)
-        self._orphans_timer: asyncio.TimerHandle | None = None
+        self._orphans_timer: asyncio.Handle | None = None
         self._changed = False
         self._told_inexact: dict[GroupKey, str] = {}
         self._stand_ins = StandIns(make_link, taken=self._on_taken)

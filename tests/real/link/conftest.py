@@ -1,10 +1,3 @@
-"""Every test of the link runs on both event loops: 32-bit gateways have no uvloop."""
+"""Every test here runs on both event loops."""
 
-import asyncio
-
-import uvloop
-
-
-def pytest_asyncio_loop_factories(config, item):
-    """The loops of pytest-asyncio's tests in this folder."""
-    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+from tests.both_loops import pytest_asyncio_loop_factories  # noqa: F401
