@@ -19,10 +19,9 @@ from federator.protocol.custody.owed import Owed
 from federator.protocol.custody.receiver import Receiver
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding import Forwarder
-from federator.protocol.frames import KEY_BYTES, LAST_FLAG, TAIL_FLAG, VOID_FLAG, Frame
+from federator.protocol.frames import LAST_FLAG, TAIL_FLAG, VOID_FLAG, Frame
 from federator.protocol.messages import REPAIR_PATH_MAX, RepairRequest
 from federator.protocol.repeats import Repeats
-from federator.protocol.sharing import frame_key
 from federator.protocol.timers import earliest
 from federator.protocol.types import BrokerId, Epoch, Millis
 
@@ -147,26 +146,23 @@ class Custodian:
 
     # Filters
 
-    def resume(self) -> list[str]:
-        """Owe what we subscribed in an earlier life; return these filters."""
+    def resume(self) -> None:
+        """Owe what we subscribed in an earlier life."""
         now_ms = self._now_ms()
         now_us = self._wall_clock_us()
         keep_us = self._owed.keep_ms * 1_000
-        resumed = []
         for filter, until_us in self._owed_list.load().items():
             left_us = min(keep_us, (until_us or now_us + keep_us) - now_us)
             if left_us > 0:
                 self._owed.owe(filter, Millis(now_ms + left_us // 1_000))
                 self._forwarder.set_route(filter, self._owed.effective(filter, None))
-                resumed.append(filter)
         self.origin.resume(now_ms)
         self._arm(now_ms)
-        return resumed
 
     def on_route(self, filter: str, route: FilterRoute | None, *, lost: bool) -> FilterRoute | None:
         """What the data plane is to do with ``filter``."""
         now_ms = self._now_ms()
-        key = frame_key(filter).to_bytes(KEY_BYTES, "big")
+        key = self._forwarder.key(filter)
         local = route is not None and route.local
         if local != self.destination.receiver.wants(key):
             if local:

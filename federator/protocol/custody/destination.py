@@ -12,7 +12,7 @@ from typing import Protocol
 
 from federator.protocol import effects as e
 from federator.protocol.custody.receiver import Chained, Delivery, Receiver
-from federator.protocol.frames import KEY_BYTES, Frame, chain_numbers
+from federator.protocol.frames import KEY_BYTES, Frame, chain_numbers, keys_in
 from federator.protocol.repeats import Repeats
 from federator.protocol.types import BrokerId, Millis
 
@@ -247,8 +247,5 @@ class Destination:
 
 def _links(frame: Frame, local: tuple[int, ...]) -> tuple[Chained, ...]:
     """The places of ``frame`` on the chains that our clients want."""
-    keys, numbers = frame.keys, chain_numbers(frame)
-    return tuple(
-        Chained(keys[index * KEY_BYTES : (index + 1) * KEY_BYTES], numbers[index])
-        for index in local
-    )
+    keys, numbers = keys_in(frame.keys), chain_numbers(frame)
+    return tuple(Chained(keys[index], numbers[index]) for index in local)

@@ -6,13 +6,12 @@ a frame that gets lost on the way is asked for, and the log has it.
 Source: docs/protocol.md section 11.
 """
 
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from federator.protocol import effects as e
 from federator.protocol.custody.record import Record
-from federator.protocol.custody.repairs import ArchivedFrame, FrameArchive, answer
+from federator.protocol.custody.repairs import FrameArchive, answer
 from federator.protocol.custody.tails import Tails
 from federator.protocol.expiry import age_expiry
 from federator.protocol.forwarding import Forwarder, Sends, TopicRoute
@@ -24,6 +23,8 @@ from federator.protocol.frames import (
     TAIL_FLAG,
     VOID_FLAG,
     Frame,
+    chain_bytes,
+    keys_in,
 )
 from federator.protocol.messages import RepairRequest
 from federator.protocol.publications import RunChecker
@@ -143,14 +144,11 @@ class Origin:
         seq = self.log.next_seq
         made: dict[bytes, int] = {}
         for batch in batches:
-            keys = batch.route.keys
-            prevs = []
-            for at in range(0, len(keys), KEY_BYTES):
-                key = keys[at : at + KEY_BYTES]
-                prevs.append(made.get(key) or self.log.head(key))
-                made[key] = seq
+            keys = keys_in(batch.route.keys)
+            prevs = tuple(made.get(key) or self.log.head(key) for key in keys)
+            made.update(dict.fromkeys(keys, seq))
             body = b"".join(batch.parts)
-            records.append(Record(seq, batch.time_us, batch.count, keys, tuple(prevs), body))
+            records.append(Record(seq, batch.time_us, batch.count, batch.route.keys, prevs, body))
             seq += 1
         try:
             self.log.append(records)
@@ -178,7 +176,7 @@ class Origin:
                 continue
             epoch, seq = self._outlet.number()
             frame = self._label(TAIL_FLAG, epoch, seq, self._wall_clock_us(), 0, keys, body)
-            frame.chain = struct.pack(f">{len(chains)}Q", *(head for _, head in chains))
+            frame.chain = chain_bytes([head for _, head in chains])
             self._outlet.send_copies(frame, route.sends, body)
 
     def on_request(self, request: RepairRequest) -> None:
@@ -203,7 +201,7 @@ class Origin:
                 return
             self.repairs += 1
 
-    def _frame(self, kept: ArchivedFrame, flags: int = CUSTODY_FLAG) -> Frame:
+    def _frame(self, kept: Record, flags: int = CUSTODY_FLAG) -> Frame:
         frame = self._label(
             flags,
             Epoch(self.log.epoch),
@@ -213,7 +211,7 @@ class Origin:
             kept.keys,
             kept.body,
         )
-        frame.chain = struct.pack(f">{len(kept.prevs)}Q", *kept.prevs)
+        frame.chain = chain_bytes(kept.prevs)
         return frame
 
     def _aged(self, frame: Frame) -> Frame:
