@@ -4,7 +4,6 @@ Source: docs/protocol.md section 11; what decides is in ``protocol.custody``.
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from federator.protocol.forwarding import Forwarder, Sends
 from federator.protocol.frames import Frame
 from federator.protocol.messages import RepairRequest
 from federator.protocol.types import BrokerId, Epoch, Millis
+from federator.runtime.clocks import monotonic_ms
 from federator.runtime.custody_log import CustodyLog
 from federator.runtime.delivery_journal import DeliveryJournal
 from federator.runtime.durable import FsyncPolicy
@@ -164,11 +164,6 @@ class CustodyOutlet:
     def _on_time(self) -> None:
         self._timer = None
         self.on_time()
-
-
-def monotonic_ms() -> Millis:
-    """The monotonic clock."""
-    return Millis(int(time.monotonic() * 1_000))
 
 
 def custodian(

@@ -32,6 +32,7 @@ from federator.protocol.link_gates import LinkGates
 from federator.protocol.publications import RunChecker, topics_of, variable_byte_integer
 from federator.protocol.sharing import inbox_key, is_inbox_key
 from federator.protocol.types import BrokerId, Epoch
+from federator.runtime.clocks import wall_clock_us
 from federator.runtime.clogged import Clogged
 from federator.runtime.custody import (
     REPAIR_BACKLOG_BYTES_MAX,
@@ -96,7 +97,7 @@ class DataPath:
         land: Callable[[bytes], bytes] = lambda run: run,
         frame_bytes_max: int = FRAME_BYTES_MAX,
         hop_limit: int = HOP_LIMIT,
-        wall_clock_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
+        wall_clock_us: Callable[[], int] = wall_clock_us,
         retained: RetainedFlow | None = None,
     ) -> None:
         if not 1 <= hop_limit <= 255:
