@@ -17,6 +17,7 @@ from federator.config import Connection, Settings
 from federator.protocol import effects as e
 from federator.protocol.border import Border
 from federator.protocol.codec import encode, kind_of
+from federator.protocol.custody import HELD_BYTES_MAX
 from federator.protocol.discovery import MembersChanged
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.events import (
@@ -112,6 +113,7 @@ class Agent:
             land=self._land,
             frame_bytes_max=data.frame_bytes_max,
             hop_limit=data.hop_limit,
+            held_bytes_max=min(HELD_BYTES_MAX, settings.links.send_queue_bytes_max // HELD_SHARE),
             retained=self.retained,
         )
         identity = Identity(
@@ -139,9 +141,6 @@ class Agent:
         )
         self.data_path.local = self.data_link
         self.data_path.custody_outlet.ask = self._ask
-        receiver = self.data_path.custody.destination.receiver
-        queue_bytes_max = settings.links.send_queue_bytes_max
-        receiver.held_bytes_max = min(receiver.held_bytes_max, queue_bytes_max // HELD_SHARE)
         topic = self.data_path.data_topic
         self.loops = LoopWatch(settings.loops, data_topic=topic, pass_on=self._enter)
         self.renaming = Renaming(renames, topic) if renames else None

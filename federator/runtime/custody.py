@@ -174,6 +174,7 @@ def custodian(
     forwarder: Forwarder,
     hop_limit: int,
     wall_clock_us: Callable[[], int],
+    held_bytes_max: int,
 ) -> Custodian:
     """The custodian of a running agent. See ``Custodian``."""
     made = Custodian(
@@ -183,6 +184,7 @@ def custodian(
         forwarder=forwarder,
         hop_limit=hop_limit,
         clocks=Clocks(monotonic_ms, wall_clock_us),
+        held_bytes_max=held_bytes_max,
     )
     outlet.on_time = made.on_time
     return made
@@ -197,7 +199,7 @@ def counts(custody: Custodian, log: CustodyLog) -> dict[str, int]:
         "dropped_by_age": log.dropped_by_age,
         "dropped_for_room": log.dropped_for_room,
         "repairs": origin.repairs,
-        "failures": origin.failures + custody.destination.failures,
+        "failures": sum(each.trouble.failures for each in (custody, origin, custody.destination)),
         "owed": custody.owed,
         "chains": len(receiver),
         "gaps": receiver.gaps,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from federator.protocol import effects as e
+from federator.protocol.custody.disk_trouble import DiskTrouble
 from federator.protocol.custody.record import Record
 from federator.protocol.custody.repairs import FrameArchive, answer
 from federator.protocol.custody.tails import Tails
@@ -28,11 +29,9 @@ from federator.protocol.frames import (
 )
 from federator.protocol.messages import RepairRequest
 from federator.protocol.publications import RunChecker
-from federator.protocol.repeats import Repeats
 from federator.protocol.types import BrokerId, Epoch, Millis
 
 TAIL_CHAINS_MAX = 512  # in one frame
-COMPLAINT_GAP_MS = Millis(60_000)
 
 
 class Log(FrameArchive, Protocol):
@@ -107,7 +106,7 @@ class Origin:
     Attributes:
         log: Where they are kept.
         repairs: Frames sent again.
-        failures: Times that the log could not be written.
+        trouble: Of the log.
     """
 
     def __init__(
@@ -124,14 +123,13 @@ class Origin:
         self.log = log
         self.tails = Tails(keep_ms=keep_ms)
         self.repairs = 0
-        self.failures = 0
         self._self_id = self_id
         self._forwarder = forwarder
         self._hop_limit = hop_limit
         self._outlet = outlet
         self._wall_clock_us = wall_clock_us
         self._checker = RunChecker()
-        self._complaints: Repeats[str] = Repeats(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
+        self.trouble = DiskTrouble("custody.log_failed", outlet.tell)
 
     def resume(self, now_ms: Millis) -> None:
         """Repeat the heads of the chains of an earlier life, too."""
@@ -153,7 +151,7 @@ class Origin:
         try:
             self.log.append(records)
         except OSError as error:
-            self._complain(error, now_ms)
+            self.trouble.on_error(error, now_ms)
             return False
         for key, head in made.items():
             self.tails.made(key, head, now_ms)
@@ -251,9 +249,3 @@ class Origin:
             mask=(1 << len(keys) // KEY_BYTES) - 1,
             body=memoryview(body),
         )
-
-    def _complain(self, error: OSError, now_ms: Millis) -> None:
-        self.failures += 1
-        if self._complaints.allow("log", now_ms):
-            reason = {"reason": error.strerror or str(error)}
-            self._outlet.tell(e.Notice("custody.log_failed", "error", {**reason}))
