@@ -19,7 +19,7 @@ from itertools import islice
 
 from federator.protocol.effects import FilterRoute
 from federator.protocol.filters import Cover, CoverChange, FilterTrie, may_travel
-from federator.protocol.frames import FRAME_FILTERS_MAX, KEY_BYTES, mask_bytes
+from federator.protocol.frames import FRAME_FILTERS_MAX, KEY_BYTES, keys_in, mask_bytes
 from federator.protocol.renames import Translate, TranslatedFilters
 from federator.protocol.sharing import frame_key
 from federator.protocol.types import BrokerId
@@ -283,7 +283,7 @@ class Forwarder:
         for filter in self._trie.match(topic):
             route = routes[filter]
             if route.wanted or route.next_hops:
-                found.append((self._key(filter), route.next_hops))
+                found.append((self.key(filter), route.next_hops))
         if not found or not self._lets_out(topic):
             return None
         found.sort()
@@ -305,8 +305,8 @@ class Forwarder:
         unknown = 0
         local: list[int] = []
         masks: dict[BrokerId, int] = {}
-        for index, at in enumerate(range(0, len(keys), KEY_BYTES)):
-            filters = self._filters_by_key.get(keys[at : at + KEY_BYTES])
+        for index, key in enumerate(keys_in(keys)):
+            filters = self._filters_by_key.get(key)
             if filters is None:
                 unknown += 1
                 continue
@@ -323,21 +323,22 @@ class Forwarder:
         return FrameRoute(self._widened or bool(local), sends, unknown, tuple(local))
 
     def _add_key(self, filter: str) -> tuple[str, ...]:
-        key = self._key(filter)
+        key = self.key(filter)
         others = self._filters_by_key.get(key, ())
         self._filters_by_key[key] = (*others, filter)
         self.collisions += bool(others)
         return others
 
     def _discard_key(self, filter: str) -> None:
-        key = self._key(filter)
+        key = self.key(filter)
         rest = tuple(other for other in self._filters_by_key[key] if other != filter)
         if rest:
             self._filters_by_key[key] = rest
         else:
             del self._filters_by_key[key]
 
-    def _key(self, filter: str) -> bytes:
+    def key(self, filter: str) -> bytes:
+        """What frames call ``filter``."""
         return self._key_of(filter).to_bytes(KEY_BYTES, "big")
 
     def _forget_topics(self, filter: str) -> None:
