@@ -25,7 +25,7 @@ from itertools import islice
 from federator.protocol.destinations import destination_key, destination_of
 from federator.protocol.effects import FilterRoute
 from federator.protocol.filters import Cover, CoverChange, FilterTrie, may_travel
-from federator.protocol.frames import FRAME_FILTERS_MAX, KEY_BYTES, mask_bytes
+from federator.protocol.frames import FRAME_FILTERS_MAX, KEY_BYTES, keys_in, mask_bytes
 from federator.protocol.renames import Translate, TranslatedFilters
 from federator.protocol.sharing import frame_key
 from federator.protocol.types import BrokerId
@@ -316,7 +316,7 @@ class Forwarder:
         for filter in self._trie.match(topic):
             route = routes[filter]
             if route.wanted or route.next_hops:
-                found.append((self._key(filter), route.next_hops))
+                found.append((self.key(filter), route.next_hops))
                 destinations.update(route.destinations)
         if not found or not self._lets_out(topic):
             return None
@@ -338,8 +338,7 @@ class Forwarder:
         """
         found = []
         destinations: set[BrokerId] = set()
-        for at in range(0, len(keys), KEY_BYTES):
-            key = keys[at : at + KEY_BYTES]
+        for key in keys_in(keys):
             hops: set[BrokerId] = set()
             for filter in self._filters_by_key.get(key, ()):
                 hops.update(self._routes[filter].next_hops)
@@ -353,7 +352,7 @@ class Forwarder:
         """Keys and next hops of a frame for these filters, with the hops of each in its mesh."""
         ends = sorted(destinations)
         keys = b"".join(dict.fromkeys([key for key, _ in found] + list(map(destination_key, ends))))
-        position = {keys[at : at + KEY_BYTES]: at // KEY_BYTES for at in range(0, len(keys), 8)}
+        position = {key: index for index, key in enumerate(keys_in(keys))}
         masks: dict[BrokerId, int] = {}
         for key, next_hops in found:
             for hop in next_hops:
@@ -381,8 +380,7 @@ class Forwarder:
         unknown = 0
         local: list[int] = []
         masks: dict[BrokerId, int] = {}
-        for index, at in enumerate(range(0, len(keys), KEY_BYTES)):
-            key = keys[at : at + KEY_BYTES]
+        for index, key in enumerate(keys_in(keys)):
             bit = mask & (1 << index)
             filters = self._filters_by_key.get(key)
             if filters is None:
@@ -404,21 +402,22 @@ class Forwarder:
         return FrameRoute(self._widened or bool(local), sends, unknown, tuple(local))
 
     def _add_key(self, filter: str) -> tuple[str, ...]:
-        key = self._key(filter)
+        key = self.key(filter)
         others = self._filters_by_key.get(key, ())
         self._filters_by_key[key] = (*others, filter)
         self.collisions += bool(others)
         return others
 
     def _discard_key(self, filter: str) -> None:
-        key = self._key(filter)
+        key = self.key(filter)
         rest = tuple(other for other in self._filters_by_key[key] if other != filter)
         if rest:
             self._filters_by_key[key] = rest
         else:
             del self._filters_by_key[key]
 
-    def _key(self, filter: str) -> bytes:
+    def key(self, filter: str) -> bytes:
+        """What frames call ``filter``."""
         return self._key_of(filter).to_bytes(KEY_BYTES, "big")
 
     def _forget_topics(self, filter: str) -> None:

@@ -17,6 +17,7 @@ from federator.config import Connection, Settings
 from federator.protocol import effects as e
 from federator.protocol.border import Border
 from federator.protocol.codec import encode, kind_of
+from federator.protocol.custody import HELD_BYTES_MAX
 from federator.protocol.discovery import MembersChanged
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.events import (
@@ -37,6 +38,7 @@ from federator.protocol.placed_priority import PlacedPriority
 from federator.protocol.renames import Renames
 from federator.protocol.rules import Denied, EdgeRules
 from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis
+from federator.runtime.clocks import monotonic_ms
 from federator.runtime.cohabitants import Agent as Cohabitant
 from federator.runtime.cohabitants import Cohabitants
 from federator.runtime.control_traffic import ControlTraffic
@@ -65,11 +67,6 @@ HELD_SHARE = 4
 """Of the queue to our broker, the part that frames may take which all come loose at once."""
 
 _log = structlog.get_logger()
-
-
-def loop_now_ms() -> Millis:
-    """The event loop's monotonic clock."""
-    return Millis(int(asyncio.get_running_loop().time() * 1000))
 
 
 class Agent:
@@ -116,6 +113,7 @@ class Agent:
             land=self._land,
             frame_bytes_max=data.frame_bytes_max,
             hop_limit=data.hop_limit,
+            held_bytes_max=min(HELD_BYTES_MAX, settings.links.send_queue_bytes_max // HELD_SHARE),
             retained=self.retained,
         )
         identity = Identity(
@@ -143,9 +141,6 @@ class Agent:
         )
         self.data_path.local = self.data_link
         self.data_path.custody_outlet.ask = self._ask
-        receiver = self.data_path.custody.destination.receiver
-        queue_bytes_max = settings.links.send_queue_bytes_max
-        receiver.held_bytes_max = min(receiver.held_bytes_max, queue_bytes_max // HELD_SHARE)
         topic = self.data_path.data_topic
         self.loops = LoopWatch(settings.loops, data_topic=topic, pass_on=self._enter)
         self.renaming = Renaming(renames, topic) if renames else None
@@ -226,7 +221,7 @@ class Agent:
         follower = PlacedPriority(self.settings.broker.priority, hold_ms=mesh.core_hold_ms)
         file = PriorityFile(self._state.path)
         while True:
-            priority = follower.on_read(file.read(), now_ms=loop_now_ms())
+            priority = follower.on_read(file.read(), now_ms=monotonic_ms())
             if priority is not None:
                 _log.info("core.priority", priority=priority)
                 self.handle(PriorityChanged(priority))
@@ -237,7 +232,7 @@ class Agent:
         while True:
             await asyncio.sleep(LOOK_S)
             links = [link for n in self.neighbours.all for link in n.links]
-            reports.look([self.data_link, *links], now_ms=loop_now_ms())
+            reports.look([self.data_link, *links], now_ms=monotonic_ms())
 
     async def _tend_custody(self) -> None:
         while True:
@@ -266,7 +261,7 @@ class Agent:
 
     def handle(self, event: Event) -> None:
         """Let the node see ``event`` and do what it says."""
-        now_ms = loop_now_ms()
+        now_ms = monotonic_ms()
         routes_changed = False
         moved: dict[BrokerId, BrokerId | None] = {}
         for effect in self.node.handle(event, now_ms=now_ms):
@@ -335,7 +330,7 @@ class Agent:
             self.local_up = up
             self.handle(LocalBrokerUp() if up else LocalBrokerDown())
             if up:
-                self._cohabitants.on_local_up(loop_now_ms())
+                self._cohabitants.on_local_up(monotonic_ms())
                 self.data_path.custody.on_local_up()
                 self._told_taken_over = False
 
@@ -374,7 +369,7 @@ class Agent:
             elif packet.topic == self.data_path.custody_outlet.marker_topic:
                 self.data_path.custody.destination.on_marker(packet.payload)
             elif packet.topic == self._cohabitants.topic:
-                self._cohabitants.on_word(packet.payload, loop_now_ms())
+                self._cohabitants.on_word(packet.payload, monotonic_ms())
             elif packet.topic.startswith("$"):
                 self._rivals.on_log(packet.topic, packet.payload)
                 self.loops.on_publish(packet)

@@ -9,7 +9,8 @@ from prometheus_client.core import Metric
 from federator.protocol.parameters import Strategy
 from federator.protocol.routing_table import table_of
 from federator.protocol.types import BrokerId, Millis
-from federator.runtime.agent import Agent, loop_now_ms
+from federator.runtime.agent import Agent
+from federator.runtime.clocks import monotonic_ms
 from federator.runtime.custody import counts
 from federator.runtime.metrics import families
 
@@ -166,7 +167,7 @@ class LiveView:
 
     def _links(self) -> list[Answer]:
         agent = self._agent
-        now_ms = loop_now_ms()
+        now_ms = monotonic_ms()
         known = agent.node.links
         told: list[Answer] = []
         for neighbour in agent.neighbours.all:

@@ -4,7 +4,6 @@ Source: docs/protocol.md section 11; what decides is in ``protocol.custody``.
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from federator.protocol.forwarding import Forwarder, Sends
 from federator.protocol.frames import Frame
 from federator.protocol.messages import RepairRequest
 from federator.protocol.types import BrokerId, Epoch, Millis
+from federator.runtime.clocks import monotonic_ms
 from federator.runtime.custody_log import CustodyLog
 from federator.runtime.delivery_journal import DeliveryJournal
 from federator.runtime.durable import FsyncPolicy
@@ -166,11 +166,6 @@ class CustodyOutlet:
         self.on_time()
 
 
-def monotonic_ms() -> Millis:
-    """The monotonic clock."""
-    return Millis(int(time.monotonic() * 1_000))
-
-
 def custodian(
     outlet: CustodyOutlet,
     stores: CustodyStores,
@@ -179,6 +174,7 @@ def custodian(
     forwarder: Forwarder,
     hop_limit: int,
     wall_clock_us: Callable[[], int],
+    held_bytes_max: int,
 ) -> Custodian:
     """The custodian of a running agent. See ``Custodian``."""
     made = Custodian(
@@ -188,6 +184,7 @@ def custodian(
         forwarder=forwarder,
         hop_limit=hop_limit,
         clocks=Clocks(monotonic_ms, wall_clock_us),
+        held_bytes_max=held_bytes_max,
     )
     outlet.on_time = made.on_time
     return made
@@ -202,7 +199,7 @@ def counts(custody: Custodian, log: CustodyLog) -> dict[str, int]:
         "dropped_by_age": log.dropped_by_age,
         "dropped_for_room": log.dropped_for_room,
         "repairs": origin.repairs,
-        "failures": origin.failures + custody.destination.failures,
+        "failures": sum(each.trouble.failures for each in (custody, origin, custody.destination)),
         "owed": custody.owed,
         "chains": len(receiver),
         "gaps": receiver.gaps,

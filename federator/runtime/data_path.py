@@ -16,6 +16,7 @@ import structlog
 from mqtt5 import PublishPacket
 
 from federator.errors import DecodeError
+from federator.protocol.custody import HELD_BYTES_MAX
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding import Forwarder, FrameRoute, Sends, TopicRoute
@@ -32,6 +33,7 @@ from federator.protocol.link_gates import LinkGates
 from federator.protocol.publications import RunChecker, topics_of, variable_byte_integer
 from federator.protocol.sharing import inbox_key, is_inbox_key
 from federator.protocol.types import BrokerId, Epoch
+from federator.runtime.clocks import wall_clock_us
 from federator.runtime.clogged import Clogged
 from federator.runtime.custody import (
     REPAIR_BACKLOG_BYTES_MAX,
@@ -71,6 +73,7 @@ class DataPath:
         land: What is published on our broker instead of a run that arrived.
         frame_bytes_max: Longest body of a frame we make; one longer publication travels alone.
         hop_limit: Links a frame of ours may travel, 1 to 255.
+        held_bytes_max: What waits for earlier frames, at most; all of it may come loose at once.
         wall_clock_us: Microseconds since 1970.
         retained: Orders retained values; ``None`` lets them pass as they come.
 
@@ -96,7 +99,8 @@ class DataPath:
         land: Callable[[bytes], bytes] = lambda run: run,
         frame_bytes_max: int = FRAME_BYTES_MAX,
         hop_limit: int = HOP_LIMIT,
-        wall_clock_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
+        held_bytes_max: int = HELD_BYTES_MAX,
+        wall_clock_us: Callable[[], int] = wall_clock_us,
         retained: RetainedFlow | None = None,
     ) -> None:
         if not 1 <= hop_limit <= 255:
@@ -135,6 +139,7 @@ class DataPath:
             forwarder=forwarder,
             hop_limit=hop_limit,
             wall_clock_us=wall_clock_us,
+            held_bytes_max=held_bytes_max,
         )
         self.intake = Intake(
             custody=self.custody,

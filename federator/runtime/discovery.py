@@ -24,6 +24,7 @@ from federator.errors import DecodeError
 from federator.protocol import discovery as pure
 from federator.protocol.effects import Notice
 from federator.protocol.types import Millis
+from federator.runtime.clocks import monotonic_ms, wall_clock_ms
 from federator.runtime.mqtt_link import MqttLink
 from federator.runtime.state_dir import write_whole
 
@@ -151,7 +152,7 @@ class Discovery:
     def on_up(self, link: MqttLink, *, session_present: bool) -> None:
         """The control connection is up."""
         self._link = link
-        now_ms = _now_ms()
+        now_ms = monotonic_ms()
         self._perform(self._pure.on_broker_up(session_present=session_present, now_ms=now_ms))
         for client_id, filters in sorted(self._own_filters().items()):
             own = frozenset(filters)
@@ -161,11 +162,11 @@ class Discovery:
 
     def on_down(self) -> None:
         """The control connection is gone."""
-        self._perform(self._pure.on_broker_down(now_ms=_now_ms()))
+        self._perform(self._pure.on_broker_down(now_ms=monotonic_ms()))
 
     def on_publish(self, packet: PublishPacket) -> bool:
         """A publication on the control connection; ``False`` when it is none of ours."""
-        topic, payload, now_ms = packet.topic, packet.payload, _now_ms()
+        topic, payload, now_ms = packet.topic, packet.payload, monotonic_ms()
         if topic in pure.LOG_TOPICS:
             effects = self._pure.on_log(topic, payload, now_ms=now_ms)
         elif topic in pure.SYS_TOPICS:
@@ -199,7 +200,7 @@ class Discovery:
     # Within
 
     def _load(self) -> None:
-        now_ms = _now_ms()
+        now_ms = monotonic_ms()
         saved = self._read()
         if saved is None:
             self._perform(self._pure.on_deadline(now_ms=now_ms))
@@ -256,17 +257,17 @@ class Discovery:
             self._timer = None
         at_ms = self._pure.next_deadline_ms()
         if at_ms is not None:
-            delay_s = max(0, at_ms - _now_ms()) / 1000
+            delay_s = max(0, at_ms - monotonic_ms()) / 1000
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
-        self._perform(self._pure.on_deadline(now_ms=_now_ms()))
+        self._perform(self._pure.on_deadline(now_ms=monotonic_ms()))
 
     def _content(self, *, closed: bool) -> bytes:
         self._saved_revision = self._pure.revision
-        record = pure.encode_record(self._pure.record(now_ms=_now_ms()))
-        return msgspec.msgpack.encode(SavedDiscovery(closed, _wall_ms(), record))
+        record = pure.encode_record(self._pure.record(now_ms=monotonic_ms()))
+        return msgspec.msgpack.encode(SavedDiscovery(closed, wall_clock_ms(), record))
 
     def _write(self, content: bytes) -> None:
         try:
@@ -289,13 +290,5 @@ class Discovery:
                 self._path.replace(aside)
             _log.warning("discovery.file_unreadable", moved_to=str(aside), why=str(error))
             return None
-        away_ms = _wall_ms() - saved.saved_at_ms
+        away_ms = wall_clock_ms() - saved.saved_at_ms
         return record, away_ms if saved.closed and away_ms >= 0 else None
-
-
-def _now_ms() -> Millis:
-    return Millis(int(asyncio.get_running_loop().time() * 1000))
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -30,6 +30,7 @@ from federator.protocol.loops import (
     without_repetition,
 )
 from federator.protocol.types import Millis
+from federator.runtime.clocks import monotonic_ms
 from federator.runtime.mqtt_wire import Inbound
 
 BRIDGES_MAX = 64
@@ -107,7 +108,7 @@ class LoopWatch:
         self, chunk: memoryview, publishes: Sequence[Inbound]
     ) -> tuple[memoryview, Sequence[Inbound]]:
         """What one read brought, without publications that are held or have come back."""
-        now_ms, detector, data_topic = _now_ms(), self.detector, self._data_topic
+        now_ms, detector, data_topic = monotonic_ms(), self.detector, self._data_topic
         fates = []
         for packet, _, _ in publishes:
             topic = packet.topic
@@ -140,7 +141,7 @@ class LoopWatch:
         """We publish ``run``, whose packets are well-formed, on our broker."""
         if not self.detector.loop_count:
             return
-        now_ms, view, at = _now_ms(), memoryview(run), 0
+        now_ms, view, at = monotonic_ms(), memoryview(run), 0
         while at < len(run):
             packet, size = mqtt5.read(view[at:])
             if isinstance(packet, PublishPacket):
@@ -211,7 +212,7 @@ class LoopWatch:
 
     def _on_timer(self) -> None:
         self._timer = None
-        self._perform(self.detector.on_deadline(now_ms=_now_ms()))
+        self._perform(self.detector.on_deadline(now_ms=monotonic_ms()))
 
     def _perform(self, effects: Iterable[LoopEffect]) -> None:
         for effect in effects:
@@ -240,7 +241,7 @@ class LoopWatch:
 
     def _release(self) -> None:
         held, self._held, self.held_bytes = self._held, [], 0
-        now_ms = _now_ms()
+        now_ms = monotonic_ms()
         publishes: list[Inbound] = []
         parts: list[bytes] = []
         at = 0
@@ -252,7 +253,3 @@ class LoopWatch:
             at += len(wire)
         if publishes:
             self._pass_on(memoryview(b"".join(parts)), publishes)
-
-
-def _now_ms() -> Millis:
-    return Millis(int(asyncio.get_running_loop().time() * 1000))

@@ -37,9 +37,10 @@ from federator.protocol.retained.round import Way, answer_pull
 from federator.protocol.retained.store import RetainedStore, Verdict
 from federator.protocol.retained.versions import HybridClock, Version
 from federator.protocol.types import BrokerId, Epoch, Millis
+from federator.runtime.clocks import wall_clock_us
 from federator.runtime.mqtt_link import MqttLink
 from federator.runtime.retained_answers import RetainedAnswers
-from federator.runtime.retained_broker import RetainedBroker, RetainedCounters, wall_us
+from federator.runtime.retained_broker import RetainedBroker, RetainedCounters
 from federator.runtime.retained_file import RetainedFile
 from federator.runtime.retained_looks import RetainedLooks
 from federator.runtime.retained_rounds import RetainedRounds
@@ -153,7 +154,7 @@ class Retained:
     def load(self) -> None:
         """Take up what the last incarnation knew."""
         self.looks.last_contact_s = self._file.load()
-        self._clock.observe(self.store.newest(), wall_us())
+        self._clock.observe(self.store.newest(), wall_clock_us())
 
     async def run(self) -> None:
         """Compare, answer and save until cancelled."""
@@ -171,7 +172,7 @@ class Retained:
         Returns:
             The frame's time, which makes their versions.
         """
-        now_us = wall_us()
+        now_us = wall_clock_us()
         time_us = self._clock.read(now_us)
         for packet in retained_in(run):
             before = self.store.get(packet.topic)
@@ -194,7 +195,7 @@ class Retained:
         """
         changed: bytearray | None = None
         cut: list[tuple[int, int]] = []
-        now_us = wall_us()
+        now_us = wall_clock_us()
         for packet in retained_in(run):
             version = Version(time_us, packet.number, origin)
             verdict = Verdict.OLDER
@@ -228,7 +229,7 @@ class Retained:
 
     def on_data_down(self) -> None:
         """The data connection broke."""
-        self.store.doubt_others(since_us=wall_us() - LOST_US)
+        self.store.doubt_others(since_us=wall_clock_us() - LOST_US)
 
     def _refuse_clock(self, origin: BrokerId, ahead_us: int) -> None:
         self.counters.clock_refused += 1

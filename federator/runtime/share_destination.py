@@ -26,9 +26,10 @@ from federator.protocol.sharing import (
     publication_name,
 )
 from federator.protocol.types import BrokerId, Epoch
+from federator.runtime.clocks import monotonic_ms
 from federator.runtime.mqtt_wire import Inbound, packet_id_at, publish_topic, split_run
 from federator.runtime.share_counters import ShareCounters
-from federator.runtime.share_origin import SendTo, loop_ms
+from federator.runtime.share_origin import SendTo
 
 POLL_S: Final = 0.005
 """How often our broker's acknowledgements are looked at while some are due."""
@@ -153,7 +154,7 @@ class ShareDestination:
         """What a stand-in got may be ours; it is published again then, up to a bound."""
         publication = packet[0]
         name = publication_name(publication.topic, publication.payload or b"")
-        tries = self._returns.take(name, now_ms=loop_ms())
+        tries = self._returns.take(name, now_ms=monotonic_ms())
         if not tries:
             return Returned.NOT_OURS
         if tries >= TRIES_MAX or len(self._waiting) >= WAITING_MAX:
@@ -198,7 +199,7 @@ class ShareDestination:
         self._counters.delivered += tries == 1
         if share.stood_in:
             name = publication_name(topic, _payload_of(packet))
-            self._returns.note(name, tries, now_ms=loop_ms())
+            self._returns.note(name, tries, now_ms=monotonic_ms())
         return True
 
     def _watch(self) -> None:

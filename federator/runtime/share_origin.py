@@ -26,6 +26,7 @@ from federator.protocol.sharing import (
     pack_parcel,
 )
 from federator.protocol.types import BrokerId, Epoch, Millis
+from federator.runtime.clocks import monotonic_ms
 from federator.runtime.mqtt_wire import Inbound
 from federator.runtime.share_counters import ShareCounters
 
@@ -129,7 +130,7 @@ class ShareOrigin:
     def on_confirmation(self, by: BrokerId, confirmation: Confirmation) -> None:
         """The broker ``by`` has parcels of ours."""
         if confirmation.epoch == self._epoch:
-            now_ms = loop_ms()
+            now_ms = monotonic_ms()
             self._resend(self.ledger.confirm(by, confirmation.ranges, now_ms=now_ms))
             self._arm()
 
@@ -149,7 +150,7 @@ class ShareOrigin:
     def _send_runs(self, runs: "_Runs") -> None:
         if not runs.parts and not runs.held:
             return
-        now_ms = loop_ms()
+        now_ms = monotonic_ms()
         for orphans, parts in runs.held.items():
             self._hold(Held(orphans, b"".join(parts), len(parts), now_ms), now_ms)
         for (broker, groups, acknowledged), parts in runs.parts.items():
@@ -196,7 +197,7 @@ class ShareOrigin:
 
     def _reassign(self, owed: Owed | Held) -> None:
         """Somebody else must serve what a broker that is gone should have, or nobody could."""
-        now_ms = loop_ms()
+        now_ms = monotonic_ms()
         picks = self._assignment.again(owed.groups)
         for pick in picks:
             self._send(pick.next(), pick.serves, owed.run, owed.count, True, owed.since_ms, now_ms)
@@ -219,12 +220,12 @@ class ShareOrigin:
             self._timer.cancel()
             self._timer = None
         if at_ms is not None:
-            delay_s = max(0, at_ms - loop_ms()) / 1000
+            delay_s = max(0, at_ms - monotonic_ms()) / 1000
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
-        now_ms = loop_ms()
+        now_ms = monotonic_ms()
         self._resend(self.ledger.on_deadline(now_ms=now_ms))
         self._arm()
 
@@ -253,8 +254,3 @@ def _not_retained(packet: memoryview) -> bytes | memoryview:
     if packet[0] & _RETAIN:
         return bytes((packet[0] & ~_RETAIN,)) + bytes(packet[1:])
     return packet
-
-
-def loop_ms() -> Millis:
-    """The loop's clock."""
-    return Millis(int(asyncio.get_running_loop().time() * 1000))

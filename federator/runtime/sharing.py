@@ -33,12 +33,13 @@ from federator.protocol.sharing import (
     unpack_parcel,
 )
 from federator.protocol.types import BrokerId, Epoch
+from federator.runtime.clocks import monotonic_ms
 from federator.runtime.data_path import DataPath
 from federator.runtime.mqtt_link import Inbound, LinkHandler, MqttLink
 from federator.runtime.share_counters import ShareCounters
 from federator.runtime.share_destination import Returned, ShareDestination
 from federator.runtime.share_file import ShareFile
-from federator.runtime.share_origin import ShareOrigin, loop_ms
+from federator.runtime.share_origin import ShareOrigin
 from federator.runtime.stand_ins import StandIns
 
 LISTED_MAX: Final = 1_000
@@ -127,7 +128,7 @@ class Sharing:
     def resume(self) -> None:
         """Go on with the groups known before a restart."""
         for key in self._file.load():
-            self._orphans.lose(key, now_ms=loop_ms())
+            self._orphans.lose(key, now_ms=monotonic_ms())
         self._changed = True
         self.on_routes_set()
 
@@ -223,7 +224,7 @@ class Sharing:
         else:
             self.membership.discard(record)
             if lost and not self.membership.has_records(key):
-                self._orphans.lose(key, now_ms=loop_ms())
+                self._orphans.lose(key, now_ms=monotonic_ms())
         self._changed = True
 
     def on_routes_set(self) -> bool:
@@ -249,13 +250,13 @@ class Sharing:
             self._orphans_timer = None
         at_ms = self._orphans.next_deadline_ms()
         if at_ms is not None:
-            delay_s = max(0, at_ms - loop_ms()) / 1000
+            delay_s = max(0, at_ms - monotonic_ms()) / 1000
             loop = asyncio.get_running_loop()
             self._orphans_timer = loop.call_later(delay_s, self._on_orphans_old)
 
     def _on_orphans_old(self) -> None:
         self._orphans_timer = None
-        self._changed |= self._orphans.expire(now_ms=loop_ms())
+        self._changed |= self._orphans.expire(now_ms=monotonic_ms())
         self._announce(frozenset(), frozenset())  # with which the change is acted on
         self._arm_orphans()
 
