@@ -25,6 +25,7 @@ from federator.protocol.cover_transition import (
 from federator.protocol.filters import CoverChange
 from federator.runtime.copies import Copies, without_identifiers
 from federator.runtime.mqtt_link import Inbound, MqttLink
+from federator.runtime.session_filters import SessionFilters
 
 MARK_GAP_S = 1.0
 """Another mark is sent when one does not come back for so long."""
@@ -41,16 +42,18 @@ class CoverSubscriber:
         link: The data connection. Its owner calls ``on_up`` and ``on_down``, and passes what
             arrives through ``once`` while ``sorting``.
         federation: The federation's name.
+        session: What our session at the broker may hold, for the next process.
 
     Attributes:
         sorting: Copies or identifiers may come.
         duplicates_dropped: Second copies of publications.
     """
 
-    def __init__(self, link: MqttLink, federation: str) -> None:
+    def __init__(self, link: MqttLink, federation: str, session: SessionFilters) -> None:
         self.sorting = False
         self.duplicates_dropped = 0
         self._link = link
+        self._session = session
         self._topic = f"$fed/{federation}/cover"
         self._transition = CoverTransition()
         self._copies = Copies()
@@ -58,7 +61,8 @@ class CoverSubscriber:
         self._timer: asyncio.Handle | None = None
 
     def start(self) -> None:
-        """Subscribe our own marks."""
+        """Subscribe our own marks. Before the connection runs."""
+        self._link.recall(self._session.recalled())
         self._link.subscribe(
             [
                 TopicFilter(
@@ -73,8 +77,10 @@ class CoverSubscriber:
         """Subscribe what the cover has now."""
         self._perform(self._transition.change(change))
 
-    def on_up(self) -> None:
+    def on_up(self, *, session_present: bool) -> None:
         """The connection is up."""
+        if not session_present:
+            self._session.clear(but=self._link.wanted_filters)
         limits = self._link.limits
         known = limits is not None and limits.subscription_ids_available
         self._transition.on_up(identifiers=known)
@@ -126,9 +132,11 @@ class CoverSubscriber:
         for order in orders:
             match order:
                 case Subscribe(filters, identifier):
+                    self._session.on_subscribe(filters)
                     wanted = [_cover_filter(filter) for filter in filters]
                     self._link.subscribe(wanted, identifier=identifier)
                 case Unsubscribe(filters):
+                    self._session.on_unsubscribe(filters)
                     self._link.unsubscribe(filters)
                 case Mark(number):
                     mark = number.to_bytes(_NUMBER_BYTES, "big")

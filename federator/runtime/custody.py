@@ -22,8 +22,8 @@ from federator.runtime.clocks import monotonic_ms
 from federator.runtime.custody_log import CustodyLog
 from federator.runtime.delivery_journal import DeliveryJournal
 from federator.runtime.durable import FsyncPolicy
+from federator.runtime.filter_file import OWED, SUBSCRIBED, FilterFile
 from federator.runtime.mqtt_wire import packet_id_at
-from federator.runtime.owed_file import OwedFile
 
 REPAIR_BACKLOG_BYTES_MAX = 262_144
 """Repairs wait until a connection has less of them to send than this."""
@@ -37,7 +37,8 @@ class CustodyStores:
 
     log: CustodyLog
     journal: DeliveryJournal
-    owed: OwedFile
+    owed: FilterFile
+    subscribed: FilterFile
     keep_s: int
 
     @classmethod
@@ -57,7 +58,8 @@ class CustodyStores:
         return cls(
             CustodyLog(folder / "log", bytes_max=bytes_max, age_max_s=keep_s, fsync=fsync),
             DeliveryJournal(folder),
-            OwedFile(folder),
+            FilterFile(folder, OWED),
+            FilterFile(folder, SUBSCRIBED),
             keep_s,
         )
 
@@ -66,6 +68,7 @@ class CustodyStores:
         self.log.close()
         self.journal.close()
         self.owed.close()
+        self.subscribed.close()
 
 
 class Broker(Protocol):

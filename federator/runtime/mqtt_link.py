@@ -300,6 +300,13 @@ class MqttLink:
         self._session.subscriptions.unsubscribe(filters, out)
         self._send(out)
 
+    def recall(self, filters: Iterable[str]) -> None:
+        """Before ``run``: an earlier process subscribed ``filters``, maybe; drop those not wanted.
+
+        A broker that is killed comes back with the session that it saved last.
+        """
+        self._session.subscriptions.recall(filters)
+
     def publish(self, topic: str, payload: bytes, *, qos: int = 0, urgent: bool = False) -> bool:
         """Publish; ``False`` when it was dropped (and counted).
 

@@ -16,7 +16,9 @@ those two.
 Further copies, and a changed order, are spared when the origin's or destination's broker ended in
 between, and when the publisher itself sent the publication twice because its connection broke.
 When the destination's broker hung and went on, its agent may have lost patience and sent again what
-the broker had taken after all: of ``IN_FLIGHT_MAX`` messages at most, as MQTT allows.
+the broker had taken after all: of ``IN_FLIGHT_MAX`` messages at most, as MQTT allows. When the
+origin's broker was killed, it comes back with the sessions that it saved last, and may give its
+agent twice what is published before the agent is back and sets that right.
 
 Nothing here reads a clock: times are seconds on any one clock.
 
@@ -50,6 +52,9 @@ IN_FLIGHT_MAX: Final = 20
 
 HANG_AFTERMATH_S: Final = 10.0
 """So long after a broker goes on, copies may be of what was in flight when it hung."""
+
+RESTORED_S: Final = 6.0
+"""So long after a killed broker's return, its agent may still be away: it dials every 5 s."""
 
 CALM: Final = "none"
 """The phase without a fault."""
@@ -280,8 +285,10 @@ class Ledger:
             return
         if redelivery:
             self._count("redelivered", now_s)
-        elif self._excused(receipt, number, now_s, since_s=first_s) or self._was_in_flight(
-            receipt.subscriber, first_s, now_s
+        elif (
+            self._excused(receipt, number, now_s, since_s=first_s)
+            or self._was_in_flight(receipt.subscriber, first_s, now_s)
+            or self._met_an_old_session(receipt.stream, number)
         ):
             self._count("spared_twice", now_s)
         else:
@@ -312,6 +319,16 @@ class Ledger:
                 hang.copies[subscriber.name] += 1
                 return hang.copies[subscriber.name] <= IN_FLIGHT_MAX
         return False
+
+    def _met_an_old_session(self, stream: Stream, number: int) -> bool:
+        """Whether it was published when its broker had sessions as it once saved them."""
+        sent_s = stream.sent_s[number]
+        return any(
+            death.broker == stream.origin
+            and not death.keeps
+            and death.up_s - BUFFERED_S <= sent_s <= death.up_s + RESTORED_S
+            for death in self.deaths
+        )
 
     def _violated(
         self, kind: str, where: str, topic: str, number: int, now_s: float, detail: str = ""
