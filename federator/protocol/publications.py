@@ -141,7 +141,7 @@ def read_variable_byte_integer(run: bytes | bytearray | memoryview, at: int) -> 
     """A variable byte integer and where it ends.
 
     Raises:
-        DecodeError: It takes more than 4 bytes.
+        DecodeError: It takes more than 4 bytes, or more than it needs: a codec refuses that.
         IndexError: ``run`` ends within it.
     """
     value = shift = 0
@@ -149,6 +149,8 @@ def read_variable_byte_integer(run: bytes | bytearray | memoryview, at: int) -> 
         byte = run[index]
         value |= (byte & 127) << shift
         if byte < 128:
+            if shift and not byte:
+                raise DecodeError("run: a length takes more bytes than it needs")
             return value, index + 1
         shift += 7
     raise DecodeError("run: a length takes more than 4 bytes")
