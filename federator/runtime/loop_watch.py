@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
-import mqtt5
 import structlog
 from mqtt5 import PublishPacket, QoS, TopicFilter
 
@@ -31,7 +30,7 @@ from federator.protocol.loops import (
 )
 from federator.protocol.types import Millis
 from federator.runtime.clocks import monotonic_ms
-from federator.runtime.mqtt_wire import Inbound
+from federator.runtime.mqtt_wire import Inbound, joined, packets_of
 
 BRIDGES_MAX = 64
 HELD_BYTES_MAX = 16 * 1024 * 1024
@@ -120,34 +119,25 @@ class LoopWatch:
         self._arm()
         if all(fate is Fate.PASS for fate in fates):
             return chunk, publishes
-        kept: list[Inbound] = []
-        parts: list[memoryview] = []
-        at = 0
+        passed: list[tuple[PublishPacket, memoryview]] = []
         for (packet, start, end), fate in zip(publishes, fates, strict=True):
-            wire = chunk[start:end]
             if fate is Fate.PASS:
-                parts.append(wire)
-                kept.append((packet, at, at + len(wire)))
-                at += len(wire)
+                passed.append((packet, chunk[start:end]))
             elif fate is Fate.HOLD:
-                self._held.append((packet, bytes(wire)))
-                self.held_bytes += len(wire)
-        passed = memoryview(b"".join(parts))
+                self._held.append((packet, bytes(chunk[start:end])))
+                self.held_bytes += end - start
         if self.held_bytes > HELD_BYTES_MAX:
             self._perform(self.detector.on_room_spent(now_ms=now_ms))
-        return passed, kept
+        return joined(passed)
 
     def note(self, run: bytes) -> None:
         """We publish ``run``, whose packets are well-formed, on our broker."""
         if not self.detector.loop_count:
             return
-        now_ms, view, at = monotonic_ms(), memoryview(run), 0
-        while at < len(run):
-            packet, size = mqtt5.read(view[at:])
-            if isinstance(packet, PublishPacket):
-                key = self._key(packet.topic)
-                self.detector.on_delivered(key, hash((key, packet.payload)), now_ms=now_ms)
-            at += size
+        now_ms = monotonic_ms()
+        for packet in packets_of(run):
+            key = self._key(packet.topic)
+            self.detector.on_delivered(key, hash((key, packet.payload)), now_ms=now_ms)
 
     def on_new_session(self) -> None:
         """Our broker remembers nothing of us, so we missed what it said; it tells states again."""
@@ -242,14 +232,8 @@ class LoopWatch:
     def _release(self) -> None:
         held, self._held, self.held_bytes = self._held, [], 0
         now_ms = monotonic_ms()
-        publishes: list[Inbound] = []
-        parts: list[bytes] = []
-        at = 0
-        for packet, wire in held:
+        for packet, _ in held:
             key = self._key(packet.topic)
             self.detector.on_released(key, hash((key, packet.payload)), now_ms=now_ms)
-            parts.append(wire)
-            publishes.append((packet, at, at + len(wire)))
-            at += len(wire)
-        if publishes:
-            self._pass_on(memoryview(b"".join(parts)), publishes)
+        if held:
+            self._pass_on(*joined(held))

@@ -9,11 +9,10 @@ Source: docs/rules.md; ``protocol.renames``.
 
 from collections.abc import Callable, Sequence
 
-import mqtt5
 from mqtt5 import PublishPacket
 
 from federator.protocol.renames import Renames
-from federator.runtime.mqtt_wire import Inbound
+from federator.runtime.mqtt_wire import Inbound, inbound_of, joined
 
 NAMES_MAX = 65_536
 """Topics whose other name is remembered, each way."""
@@ -47,9 +46,7 @@ class Renaming:
         """What one read brought, with the names that the federation knows."""
         if not self._concerns(chunk):
             return chunk, publishes
-        kept: list[Inbound] = []
-        parts: list[bytes | memoryview] = []
-        at = 0
+        kept: list[tuple[PublishPacket, bytes | memoryview]] = []
         for packet, start, end in publishes:
             wire: bytes | memoryview = chunk[start:end]
             if packet.topic != self._data_topic:
@@ -60,26 +57,21 @@ class Renaming:
                 if renamed is not packet:
                     packet = renamed
                     wire = packet.write()
-            parts.append(wire)
-            kept.append((packet, at, at + len(wire)))
-            at += len(wire)
-        return memoryview(b"".join(parts)), kept
+            kept.append((packet, wire))
+        return joined(kept)
 
     def inward(self, run: bytes) -> bytes:
         """``run``, whose packets are well-formed, with the names that our broker knows."""
         if not self._concerns(run):
             return run
         renamed: list[bytes | memoryview] = []
-        at, view = 0, memoryview(run)
-        while at < len(run):
-            packet, size = mqtt5.read(view[at:])
-            assert isinstance(packet, PublishPacket), "only PUBLISHes are delivered"
+        view = memoryview(run)
+        for packet, start, end in inbound_of(run):
             other = _renamed(packet, self._inward)
             if other is None:
                 self.hidden += 1
             else:
-                renamed.append(view[at : at + size] if other is packet else other.write())
-            at += size
+                renamed.append(view[start:end] if other is packet else other.write())
         return b"".join(renamed)
 
     def _concerns(self, run: bytes | bytearray | memoryview) -> bool:

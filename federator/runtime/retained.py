@@ -30,8 +30,9 @@ from federator.protocol.messages import (
     RetainedRequest,
     RetainedWant,
 )
+from federator.protocol.publications import RETAIN_BIT
 from federator.protocol.retained.gate import sift
-from federator.protocol.retained.packets import RETAIN_BIT, retained_in
+from federator.protocol.retained.packets import retained_in
 from federator.protocol.retained.post import RetainedPost, way_back, way_to_sender
 from federator.protocol.retained.round import Way, answer_pull
 from federator.protocol.retained.store import RetainedStore, Verdict

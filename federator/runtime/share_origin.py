@@ -8,10 +8,10 @@ Source: docs/protocol.md section 12.
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
 
 import structlog
 
+from federator.protocol.publications import not_retained, qos_of
 from federator.protocol.sharing import (
     Assignment,
     Confirmation,
@@ -32,9 +32,6 @@ from federator.runtime.share_counters import ShareCounters
 
 SendTo = Callable[[BrokerId, Sequence[bytes | memoryview], int, int], bool]
 """Sends a frame to a broker's inbox: parts, bytes, publications. Whether there is a way."""
-
-_QOS_BITS: Final = 0x06
-_RETAIN: Final = 0x01
 
 _log = structlog.get_logger()
 
@@ -240,17 +237,10 @@ class _Runs:
 
     def add(self, pick: Pick, packet: memoryview) -> None:
         """``packet`` is for the next one of ``pick``."""
-        key = (pick.next(), pick.serves, packet[0] & _QOS_BITS != 0)
-        self.parts.setdefault(key, []).append(_not_retained(packet))
+        key = (pick.next(), pick.serves, qos_of(packet) > 0)
+        self.parts.setdefault(key, []).append(not_retained(packet))
 
     def hold(self, orphans: tuple[GroupKey, ...], packet: memoryview) -> None:
         """``packet`` is for these groups, once they have members; QoS 0 does not wait."""
-        if packet[0] & _QOS_BITS:
-            self.held.setdefault(orphans, []).append(_not_retained(packet))
-
-
-def _not_retained(packet: memoryview) -> bytes | memoryview:
-    """``packet`` so that no broker keeps it for later subscribers."""
-    if packet[0] & _RETAIN:
-        return bytes((packet[0] & ~_RETAIN,)) + bytes(packet[1:])
-    return packet
+        if qos_of(packet):
+            self.held.setdefault(orphans, []).append(not_retained(packet))
