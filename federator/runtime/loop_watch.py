@@ -7,7 +7,6 @@ both ends. Without one nothing here looks at any publication. What to do is deci
 Source: docs/rules.md; mosquitto.conf(5), ``notifications``.
 """
 
-import asyncio
 import random
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +27,7 @@ from federator.protocol.loops import (
     Release,
     without_repetition,
 )
-from federator.protocol.types import Millis
+from federator.runtime.alarm import Alarm
 from federator.runtime.clocks import monotonic_ms
 from federator.runtime.mqtt_wire import Inbound, joined, packets_of
 
@@ -81,8 +80,7 @@ class LoopWatch:
         self._pass_on = pass_on
         self._held: list[tuple[PublishPacket, bytes]] = []
         self._short: dict[str, str] = {}
-        self._timer: asyncio.Handle | None = None
-        self._timer_ms = Millis(0)
+        self._alarm = Alarm(self._on_time)
         self.watching = settings.watch == "always"
 
     def subscriptions(self) -> list[TopicFilter]:
@@ -146,9 +144,7 @@ class LoopWatch:
 
     def stop(self) -> None:
         """Let go of everything held: the agent leaves."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.set(None)
         self._release()
 
     # Within
@@ -189,19 +185,9 @@ class LoopWatch:
 
     def _arm(self) -> None:
         """Wake up at the detector's next deadline."""
-        at_ms = self.detector.next_deadline_ms()
-        if self._timer is not None:
-            if at_ms is not None and self._timer_ms <= at_ms:
-                return
-            self._timer.cancel()
-            self._timer = None
-        if at_ms is not None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_at(max(loop.time(), at_ms / 1000), self._on_timer)
-            self._timer_ms = at_ms  # uvloop's handle of what is due at once does not know when
+        self._alarm.set(self.detector.next_deadline_ms())
 
-    def _on_timer(self) -> None:
-        self._timer = None
+    def _on_time(self) -> None:
         self._perform(self.detector.on_deadline(now_ms=monotonic_ms()))
 
     def _perform(self, effects: Iterable[LoopEffect]) -> None:

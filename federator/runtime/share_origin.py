@@ -6,7 +6,6 @@ and carries out what the ledger says.
 Source: docs/protocol.md section 12.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
 import structlog
@@ -26,6 +25,7 @@ from federator.protocol.sharing import (
     pack_parcel,
 )
 from federator.protocol.types import BrokerId, Epoch, Millis
+from federator.runtime.alarm import Alarm
 from federator.runtime.clocks import monotonic_ms
 from federator.runtime.mqtt_wire import Inbound
 from federator.runtime.share_counters import ShareCounters
@@ -73,7 +73,7 @@ class ShareOrigin:
         self._publish_here = publish_here
         self._lets_out = lets_out
         self._want_inbox = want_inbox
-        self._timer: asyncio.Handle | None = None
+        self._alarm = Alarm(self._on_time)
 
     @property
     def owed(self) -> int:
@@ -212,18 +212,10 @@ class ShareOrigin:
         _log.warning("share.lost", publications=count, reason=reason)
 
     def _arm(self) -> None:
-        at_ms = self.ledger.next_deadline_ms()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if at_ms is not None:
-            delay_s = max(0, at_ms - monotonic_ms()) / 1000
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
+        self._alarm.set(self.ledger.next_deadline_ms())
 
-    def _on_timer(self) -> None:
-        self._timer = None
-        now_ms = monotonic_ms()
-        self._resend(self.ledger.on_deadline(now_ms=now_ms))
+    def _on_time(self) -> None:
+        self._resend(self.ledger.on_deadline(now_ms=monotonic_ms()))
         self._arm()
 
 
