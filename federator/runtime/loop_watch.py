@@ -27,6 +27,7 @@ from federator.protocol.loops import (
     Release,
     without_repetition,
 )
+from federator.protocol.memory import Remembered
 from federator.runtime.alarm import Alarm
 from federator.runtime.clocks import monotonic_ms
 from federator.runtime.mqtt_wire import Inbound, joined, packets_of
@@ -79,7 +80,7 @@ class LoopWatch:
         self._data_topic = data_topic
         self._pass_on = pass_on
         self._held: list[tuple[PublishPacket, bytes]] = []
-        self._short: dict[str, str] = {}
+        self._key = Remembered(without_repetition, answers_max=TOPICS_MAX)
         self._alarm = Alarm(self._on_time)
         self.watching = settings.watch == "always"
 
@@ -174,14 +175,6 @@ class LoopWatch:
         _log.info("bridge.gone", bridge=id[:80])
         self._perform(self.detector.forget_all())
         self.watching = self._settings.watch == "always" or bool(self.bridges)
-
-    def _key(self, topic: str) -> str:
-        key = self._short.get(topic)
-        if key is None:
-            if len(self._short) >= TOPICS_MAX:
-                self._short.clear()
-            key = self._short[topic] = without_repetition(topic)
-        return key
 
     def _arm(self) -> None:
         """Wake up at the detector's next deadline."""

@@ -11,11 +11,9 @@ from collections.abc import Callable, Sequence
 
 from mqtt5 import PublishPacket
 
+from federator.protocol.memory import Remembered
 from federator.protocol.renames import Renames
 from federator.runtime.mqtt_wire import Inbound, inbound_of, joined
-
-NAMES_MAX = 65_536
-"""Topics whose other name is remembered, each way."""
 
 _Name = Callable[[str], str | None]
 
@@ -36,8 +34,8 @@ class Renaming:
         self.kept = 0
         self.hidden = 0
         self._data_topic = data_topic
-        self._outward = _Memory(renames.outward)
-        self._inward = _Memory(renames.inward)
+        self._outward = Remembered(renames.outward)
+        self._inward = Remembered(renames.inward)
         self._prefixes = tuple(prefix.encode() for pair in renames.pairs for prefix in pair)
 
     def outgoing(
@@ -78,22 +76,6 @@ class Renaming:
         """Whether a prefix stands anywhere in ``run``; if none does nothing changes."""
         content = bytes(run)
         return any(prefix in content for prefix in self._prefixes)
-
-
-class _Memory:
-    """Names found before, up to ``NAMES_MAX``."""
-
-    def __init__(self, name: _Name) -> None:
-        self._name = name
-        self._known: dict[str, str | None] = {}
-
-    def __call__(self, topic: str) -> str | None:
-        if topic in self._known:
-            return self._known[topic]
-        if len(self._known) >= NAMES_MAX:
-            self._known.clear()
-        name = self._known[topic] = self._name(topic)
-        return name
 
 
 def _renamed(packet: PublishPacket, name: _Name) -> PublishPacket | None:
