@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 import structlog
-from mqtt5 import QoS, RetainHandling, TopicFilter
+from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
 
 from federator.protocol.cover_transition import (
     CoverTransition,
@@ -25,6 +25,7 @@ from federator.protocol.cover_transition import (
 from federator.protocol.filters import CoverChange
 from federator.runtime.copies import Copies, without_identifiers
 from federator.runtime.mqtt_link import Inbound, MqttLink
+from federator.runtime.mqtt_wire import joined
 from federator.runtime.session_filters import SessionFilters
 
 MARK_GAP_S = 1.0
@@ -94,9 +95,7 @@ class CoverSubscriber:
     ) -> tuple[memoryview, list[Inbound]]:
         """What one read brought, without second copies, identifiers and marks."""
         marks: list[bytes] = []
-        kept: list[Inbound] = []
-        parts: list[bytes | memoryview] = []
-        at = 0
+        kept: list[tuple[PublishPacket, bytes | memoryview]] = []
         for packet, start, end in publishes:
             if packet.topic == self._topic:
                 marks.append(packet.payload)
@@ -106,12 +105,10 @@ class CoverSubscriber:
                 self.duplicates_dropped += 1
                 continue
             wire = without_identifiers(packet) if packet.subscription_ids else chunk[start:end]
-            parts.append(wire)
-            kept.append((packet, at, at + len(wire)))
-            at += len(wire)
+            kept.append((packet, wire))
         for mark in marks:
             self._on_mark(mark)
-        return memoryview(b"".join(parts)), kept
+        return joined(kept)
 
     def _on_mark(self, payload: bytes) -> None:
         if len(payload) != _NUMBER_BYTES:

@@ -3,7 +3,6 @@
 Source: docs/protocol.md section 11; what decides is in ``protocol.custody``.
 """
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from federator.protocol.forwarding import Forwarder, Sends
 from federator.protocol.frames import Frame
 from federator.protocol.messages import RepairRequest
 from federator.protocol.types import BrokerId, Epoch, Millis
+from federator.runtime.alarm import Alarm
 from federator.runtime.clocks import monotonic_ms
 from federator.runtime.custody_log import CustodyLog
 from federator.runtime.delivery_journal import DeliveryJournal
@@ -128,7 +128,7 @@ class CustodyOutlet:
         self.deliver = carrier.deliver
         self.number = carrier.number
         self._broker = carrier.broker
-        self._timer: asyncio.Handle | None = None
+        self._alarm = Alarm(lambda: self.on_time())
 
     @property
     def room(self) -> bool:
@@ -155,18 +155,11 @@ class CustodyOutlet:
 
     def wake(self, at_ms: Millis) -> None:
         """Call ``on_time`` at this instant of our monotonic clock; earlier wishes are void."""
-        if self._timer is not None:
-            self._timer.cancel()
-        delay_s = max(0, at_ms - monotonic_ms()) / 1_000
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_time)
+        self._alarm.set(at_ms)
 
     def tell(self, notice: e.Notice) -> None:
         """Tell the operator."""
         getattr(_log, notice.level)(notice.name, **notice.details)
-
-    def _on_time(self) -> None:
-        self._timer = None
-        self.on_time()
 
 
 def custodian(

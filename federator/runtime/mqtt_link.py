@@ -493,11 +493,6 @@ class MqttLink:
                     async with asyncio.timeout(self._resume_at_s - time.monotonic()):
                         await self._stopping.wait()
 
-    def reconnect(self, reason: str) -> None:
-        """End the connection, and make another as after any loss."""
-        if self._pipe is not None:
-            self._pipe.abort(LinkError(reason))
-
     def give_way(self) -> None:
         """Behave as if the session had been taken over: its owner learnt that elsewhere."""
         self.taken_over = True
