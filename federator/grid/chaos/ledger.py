@@ -185,8 +185,6 @@ class Ledger:
         self.deaths: list[Death] = []
         self.hangs: list[Hang] = []
         self.violations: list[Violation] = []
-        self.sent = 0
-        self.delivered = 0
         self._phases: list[tuple[float, str]] = [(0.0, CALM)]
         self._arrival_counts: dict[str, Counter[str]] = {}
         self._counting = False
@@ -212,7 +210,6 @@ class Ledger:
         stream.sent_s.append(now_s)
         stream.acknowledged.append(0)
         stream.carried.append(0)
-        self.sent += 1
         return number
 
     def acknowledged(self, topic: str, number: int) -> None:
@@ -264,7 +261,6 @@ class Ledger:
         if number >= len(receipt.came_s):
             receipt.came_s.extend([0.0] * (len(stream.sent_s) - len(receipt.came_s)))
         receipt.came_s[number] = now_s
-        self.delivered += 1
         if receipt.subscriber.broker != stream.origin:
             stream.carried[number] = 1
         if number < receipt.latest:

@@ -77,7 +77,6 @@ class MessageBroker:
 
     Attributes:
         life: Grows when it starts and when it stops.
-        overflows: Messages that found a queue full.
     """
 
     def __init__(self, id: BrokerId, plan: BrokerPlan, agenda: Agenda, auditor: Auditor) -> None:
@@ -85,7 +84,6 @@ class MessageBroker:
         self.plan = plan
         self.sessions: dict[str, Session] = {}
         self.running = True
-        self.overflows = 0
         self._agenda = agenda
         self._auditor = auditor
         self._database: dict[str, SavedSession] = {}
@@ -251,7 +249,6 @@ class MessageBroker:
             self._overflow(session, message)
 
     def _overflow(self, session: Session, message: Message) -> None:
-        self.overflows += 1
         self._auditor.dropped(self.id, session.client_id, message)
         if not session.dropping:
             session.dropping = True

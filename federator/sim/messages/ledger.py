@@ -24,8 +24,6 @@ from federator.sim.messages.sessions import Message, SavedSession, Session
 from federator.sim.topics import topic_matches
 from federator.sim.watcher import InvariantError
 
-OWED_SHOWN_MAX = 5
-
 
 @dataclass(frozen=True, slots=True)
 class Published:
