@@ -13,14 +13,7 @@ from typing import Protocol
 
 from federator.protocol.types import BrokerId
 from federator.sim.agenda import Agenda
-from federator.sim.messages.sessions import (
-    IN_FLIGHT_MAX,
-    Message,
-    Receiver,
-    SavedSession,
-    Session,
-    restored,
-)
+from federator.sim.messages.sessions import IN_FLIGHT_MAX, Message, Receiver, Session
 
 LOCAL_MS = 1
 """One way between a client and its broker."""
@@ -86,7 +79,7 @@ class MessageBroker:
         self.running = True
         self._agenda = agenda
         self._auditor = auditor
-        self._database: dict[str, SavedSession] = {}
+        self._database: dict[str, Session] = {}
         self._retained: dict[str, Message] = {}
         self._saved_retained: dict[str, Message] = {}
         self._started_ms = 0
@@ -96,7 +89,7 @@ class MessageBroker:
         self.start()
 
     @property
-    def database(self) -> Mapping[str, SavedSession]:
+    def database(self) -> Mapping[str, Session]:
         """The sessions that a kill would leave."""
         return self._database
 
@@ -110,7 +103,7 @@ class MessageBroker:
         self._numbers.clear()
         self._stored.clear()
         self._retained = dict(self._saved_retained)
-        self.sessions = {id: restored(id, saved) for id, saved in sorted(self._database.items())}
+        self.sessions = {id: kept.at_rest() for id, kept in sorted(self._database.items())}
         self._agenda.at(
             self._agenda.now_ms + self.plan.sys_interval_ms, self._tell_numbers, self.life
         )
@@ -127,7 +120,7 @@ class MessageBroker:
 
     def save(self) -> None:
         """Write the database."""
-        self._database = {id: s.saved() for id, s in self.sessions.items() if s.persistent}
+        self._database = {id: s.at_rest() for id, s in self.sessions.items() if s.persistent}
         self._saved_retained = dict(self._retained)
 
     def _autosave(self, life: int) -> None:

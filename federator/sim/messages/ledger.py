@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from federator.protocol.types import BrokerId
-from federator.sim.messages.sessions import Message, SavedSession, Session
+from federator.sim.messages.sessions import Message, Session
 from federator.sim.topics import topic_matches
 from federator.sim.watcher import InvariantError
 
@@ -225,7 +225,7 @@ class Ledger:
     def broker_dies(
         self,
         sessions: Iterable[Session],
-        database: Mapping[str, SavedSession],
+        database: Mapping[str, Session],
     ) -> None:
         """A broker forgets everything but its database."""
         for session in sessions:
