@@ -110,10 +110,8 @@ class MessageBroker:
         if self.plan.persistent:
             self._agenda.at(self._agenda.now_ms + self.plan.autosave_ms, self._autosave, self.life)
 
-    def stop(self, *, orderly: bool) -> None:
+    def stop(self) -> None:
         """Run no more: everything is gone but the database."""
-        if orderly and self.plan.persistent:
-            self.save()
         self.running = False
         self.life += 1
         self.sessions = {}

@@ -165,12 +165,10 @@ class Ledger:
         item = Published(len(self.published), publisher, broker, topic, qos, now_ms)
         self.published.append(item)
         for client, filters in self._promised.items():
-            granted = [q for filter, q in filters.items() if topic_matches(filter, topic)]
-            if not self.calm and all(
-                filter in self._waived for filter in filters if topic_matches(filter, topic)
-            ):
+            granted = {f: q for f, q in filters.items() if topic_matches(f, topic)}
+            if not self.calm and granted.keys() <= self._waived:
                 continue
-            if granted and self._is_promised(item, min(qos, *granted), client):
+            if granted and self._is_promised(item, min(qos, *granted.values()), client):
                 self._owed[client].add(item.number)
         return item
 

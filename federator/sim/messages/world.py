@@ -112,7 +112,7 @@ class MessageWorld(World):
         if orderly and broker.plan.persistent:
             broker.save()
         self.ledger.broker_dies(list(broker.sessions.values()), broker.database)
-        broker.stop(orderly=False)
+        broker.stop()
         host = self.hosts.get(id)
         if host is not None:
             host.outlet.outbox.broker_dies()

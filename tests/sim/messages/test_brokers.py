@@ -82,7 +82,7 @@ def test_a_kill_loses_what_was_not_saved(persistent: bool, kept: bool):
     edge = Edge(persistent=persistent, autosave_ms=50)
     edge.publish()
     edge.later()
-    edge.broker.stop(orderly=False)
+    edge.broker.stop()
     edge.broker.start()
 
     assert edge.connect() is kept
