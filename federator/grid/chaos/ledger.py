@@ -26,7 +26,7 @@ Source: the vocabulary of Jepsen's analyses (attempted, acknowledged, lost, dupl
 import bisect
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -363,9 +363,8 @@ class Ledger:
         for receipt in self.receipts.values():
             receipt.low = len(receipt.stream.sent_s)
 
-    def spared(self, receipt: Receipt, missing: Iterable[int]) -> set[int]:
+    def spared(self, receipt: Receipt, missing: Sequence[int]) -> set[int]:
         """Those of the ``missing`` numbers that a dead broker took with it."""
-        wanted = list(missing)
         spared: set[int] = set()
         for death in self.deaths:
             if death.keeps:
@@ -374,10 +373,10 @@ class Ledger:
             since = stream.after(death.since_s)
             if death.broker == receipt.subscriber.broker:
                 end = self._resumed_at_destination(receipt, death)
-                spared.update(n for n in wanted if since <= n < end)
+                spared.update(n for n in missing if since <= n < end)
             elif death.broker == stream.origin:
                 end = self._resumed_at_origin(stream, death)
-                spared.update(n for n in wanted if since <= n < end and not stream.carried[n])
+                spared.update(n for n in missing if since <= n < end and not stream.carried[n])
         return spared
 
     @staticmethod
@@ -399,8 +398,10 @@ class Ledger:
     def counts(self) -> dict[str, Counts]:
         """Everything by fault class; complains about what is lost. Call once, at the end."""
         found: dict[str, Counts] = {}
-        phases = [self._phase_of_numbers(stream) for stream in self.streams.values()]
-        by_topic = dict(zip(self.streams, phases, strict=True))
+        by_topic = {
+            topic: [self.phase_at(sent_s) for sent_s in stream.sent_s]
+            for topic, stream in self.streams.items()
+        }
         for topic, stream in self.streams.items():
             for number in range(stream.first, len(stream.sent_s)):
                 counts = found.setdefault(by_topic[topic][number], Counts())
@@ -435,6 +436,3 @@ class Ledger:
             counts.lost += 1
             where, sent_s = receipt.subscriber.name, stream.sent_s[number]
             self.complain(Violation("lost", phases[number], sent_s, where, stream.topic, number))
-
-    def _phase_of_numbers(self, stream: Stream) -> list[str]:
-        return [self.phase_at(sent_s) for sent_s in stream.sent_s]
