@@ -7,6 +7,7 @@ from collections import Counter
 
 from federator.runtime.mqtt_link import Endpoint, MqttLink
 from tests.real.flow import Subscriber
+from tests.real.handler import Handler
 from tests.real.plain_agents import eventually, linked
 from tests.real.polling import DEADLINE_S, POLL_S, until
 
@@ -19,7 +20,7 @@ UNACKNOWLEDGED_MAX = 200
 """Of a publisher; few enough for the queues of a broker with default limits."""
 
 
-class Burst:
+class Burst(Handler):
     """Publishes numbers as fast as the broker acknowledges them, or at a rate."""
 
     def __init__(self, port, topic, *, client_id, qos=1):
@@ -30,12 +31,6 @@ class Burst:
 
     def on_up(self, link, session_present):
         self._up.set()
-
-    def on_subscribed(self, link): ...
-
-    def on_down(self, link, reason): ...
-
-    def on_publishes(self, link, chunk, publishes): ...
 
     async def publish(self, numbers, *, rate_hz=None):
         """Publish ``numbers``; returns once the broker has acknowledged all, where it does."""
