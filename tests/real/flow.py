@@ -82,6 +82,18 @@ class Publisher(Handler):
             await asyncio.sleep(max(0.0, due_s - loop.time()))
 
 
+class Timed(Publisher):
+    """Notes when each number was published."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.sent_at_s = []
+
+    def payload(self, number):
+        self.sent_at_s.append(time.monotonic())
+        return super().payload(number)
+
+
 @contextlib.asynccontextmanager
 async def running(*clients):
     """Run the links of ``clients`` (and publish, where one is a publisher)."""

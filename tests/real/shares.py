@@ -1,4 +1,4 @@
-"""Three brokers in a triangle, groups with members on them, and what each member got."""
+"""Three brokers in a triangle or a line, groups with members on them, and what each member got."""
 
 import asyncio
 import itertools
@@ -61,6 +61,17 @@ async def triangle(plain, **sections):
         others = {1, 2, 3} - {id}
         await eventually(agent, linked(*others), f"{id} is linked to {others}")
     return brokers, agents
+
+
+async def line(plain):
+    """Brokers and agents 1, 2 and 3, of which the second alone is linked with both others."""
+    brokers = [await plain.broker() for _ in range(3)]
+    near = await plain.agent(1, brokers[0])
+    relay = await plain.agent(2, brokers[1], brokers[0].url, brokers[2].url)
+    far = await plain.agent(3, brokers[2])
+    for agent, others in ((near, [2]), (relay, [1, 3]), (far, [2])):
+        await eventually(agent, linked(*others), f"links to {others}")
+    return brokers, (near, relay, far)
 
 
 def member(broker, number, *, shared="$share/g/jobs/#", qos=1):
