@@ -80,10 +80,16 @@ class GatewayProcess(Child):
         )
         command = python("federator", "gateway", "-c", str(path))
         self._process = spawn(command, log=self.log_path)
+        try:
+            await self._until_it_listens()
+        except BaseException:
+            self.kill9()
+            raise
+
+    async def _until_it_listens(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
         while not await self._listens():
             if not self.running or time.monotonic() > deadline:
-                self.kill9()
                 raise LinkError(f"gateway {self.config.name} did not start:\n{self.log_tail()}")
             await asyncio.sleep(POLL_S)
 
