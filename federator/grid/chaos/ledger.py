@@ -28,7 +28,7 @@ Source: the vocabulary of Jepsen's analyses (attempted, acknowledged, lost, dupl
 import bisect
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -190,8 +190,6 @@ class Ledger:
         self.deaths: list[Death] = []
         self.hangs: list[Hang] = []
         self.violations: list[Violation] = []
-        self.sent = 0
-        self.delivered = 0
         self._phases: list[tuple[float, str]] = [(0.0, CALM)]
         self._arrival_counts: dict[str, Counter[str]] = {}
         self._counting = False
@@ -217,7 +215,6 @@ class Ledger:
         stream.sent_s.append(now_s)
         stream.acknowledged.append(0)
         stream.carried.append(0)
-        self.sent += 1
         return number
 
     def acknowledged(self, topic: str, number: int) -> None:
@@ -269,7 +266,6 @@ class Ledger:
         if number >= len(receipt.came_s):
             receipt.came_s.extend([0.0] * (len(stream.sent_s) - len(receipt.came_s)))
         receipt.came_s[number] = now_s
-        self.delivered += 1
         if receipt.subscriber.broker != stream.origin:
             stream.carried[number] = 1
         if number < receipt.latest:
@@ -384,9 +380,8 @@ class Ledger:
         for receipt in self.receipts.values():
             receipt.low = len(receipt.stream.sent_s)
 
-    def spared(self, receipt: Receipt, missing: Iterable[int]) -> set[int]:
+    def spared(self, receipt: Receipt, missing: Sequence[int]) -> set[int]:
         """Those of the ``missing`` numbers that a dead broker took with it."""
-        wanted = list(missing)
         spared: set[int] = set()
         for death in self.deaths:
             if death.keeps:
@@ -395,10 +390,10 @@ class Ledger:
             since = stream.after(death.since_s)
             if death.broker == receipt.subscriber.broker:
                 end = self._resumed_at_destination(receipt, death)
-                spared.update(n for n in wanted if since <= n < end)
+                spared.update(n for n in missing if since <= n < end)
             elif death.broker == stream.origin:
                 end = self._resumed_at_origin(stream, death)
-                spared.update(n for n in wanted if since <= n < end and not stream.carried[n])
+                spared.update(n for n in missing if since <= n < end and not stream.carried[n])
         return spared
 
     @staticmethod
@@ -420,8 +415,10 @@ class Ledger:
     def counts(self) -> dict[str, Counts]:
         """Everything by fault class; complains about what is lost. Call once, at the end."""
         found: dict[str, Counts] = {}
-        phases = [self._phase_of_numbers(stream) for stream in self.streams.values()]
-        by_topic = dict(zip(self.streams, phases, strict=True))
+        by_topic = {
+            topic: [self.phase_at(sent_s) for sent_s in stream.sent_s]
+            for topic, stream in self.streams.items()
+        }
         for topic, stream in self.streams.items():
             for number in range(stream.first, len(stream.sent_s)):
                 counts = found.setdefault(by_topic[topic][number], Counts())
@@ -456,6 +453,3 @@ class Ledger:
             counts.lost += 1
             where, sent_s = receipt.subscriber.name, stream.sent_s[number]
             self.complain(Violation("lost", phases[number], sent_s, where, stream.topic, number))
-
-    def _phase_of_numbers(self, stream: Stream) -> list[str]:
-        return [self.phase_at(sent_s) for sent_s in stream.sent_s]
