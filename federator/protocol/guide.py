@@ -72,8 +72,8 @@ class Takeover(msgspec.Struct, frozen=True):
     Attributes:
         broker: Who is dead, or draining.
         substitute: Who took over.
-        epoch: Of the controller that decided.
-        number: Of the decision; grows within an epoch.
+        epoch: The term of the controller that decided.
+        number: Of the decision; grows within a term.
     """
 
     broker: _Id
@@ -85,15 +85,16 @@ class Takeover(msgspec.Struct, frozen=True):
 class Guide(msgspec.Struct, frozen=True):
     """What the agent of ``broker`` knows of the federation, retained on that broker.
 
-    Of two guides the newer has the greater (``epoch``, ``number``); where both are of different
-    controllers, the federation is split (or heals) and each holds for its own side.
+    Of two guides the newer has the greater (``epoch``, ``number``). Where both differ for longer,
+    the federation is split and each holds for its own side. The same takeover under a newer
+    number is no new move.
 
     Attributes:
         version: ``GUIDE_VERSION``.
         federation: Its name.
         broker: On whose broker this stands.
         controller: Whom its agent holds for the controller.
-        epoch: The controller's.
+        epoch: The controller's term: grows whenever somebody else becomes the controller.
         number: Of the controller's newest word; 0 before the first.
         brokers: Everyone heard of, ascending by id.
         takeovers: In force, ascending by broker.
@@ -229,7 +230,11 @@ def decode(kind: type[_W], payload: bytes) -> _W:
         word: object = _decoders[kind].decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DecodeError(f"{kind.__name__}: {error}") from error
+    _check_version(word)
     assert isinstance(word, kind)
+    return word
+
+
+def _check_version(word: object) -> None:
     if isinstance(word, Guide) and word.version != GUIDE_VERSION:
         raise DecodeError(f"Guide: version {word.version}, {GUIDE_VERSION} wanted")
-    return word
