@@ -169,6 +169,12 @@ class FailoverSettings(Section):
         description="How long publications and deliveries at QoS 1 and 2 are remembered, so that a "
         "client that moves gets what it missed.",
     )
+    heal: Literal["seen", "all"] = Field(
+        default="seen",
+        description="Topics on which a client that moved is given what it missed: those on which a "
+        'broker gave it something before, or "all" that it subscribes to. Only where no broker '
+        'denies clients topics that they subscribe to, "all" tells nobody secrets.',
+    )
     recent_bytes_max: WholeNumber = Field(
         default=67_108_864,
         ge=65_536,

@@ -51,8 +51,8 @@ class Downstream:
         "_foreign",
         "_held",
         "_ids",
-        "_mutes",
         "_muted",
+        "_mutes",
         "_names",
         "_next",
         "_receive_max",
@@ -153,6 +153,13 @@ class Downstream:
             self._offer(OURS, packet)
         for packet in held:
             self.deliver(packet)
+        self._settle()
+
+    def give(self, missed: Iterable[bytes]) -> None:
+        """Give what was missed, now."""
+        for packet in missed:
+            self.plain = False
+            self._offer(OURS, packet)
         self._settle()
 
     def on_ack(self, kind: int, packet_id: int, reason: int) -> bytes:

@@ -65,10 +65,10 @@ def missed(
     got = contents(session.recent, session.version)
     wanted = _Wanted(session)
     missing: list[bytes] = []
-    for packet in tail:
-        topic, payload, _ = read_payload(packet, session.version)
+    for late in tail:
+        topic, payload, _ = read_payload(late, session.version)
         if not _take(got, (topic, payload)):
-            missing.append(packet)
+            missing.append(late)
     given = Counter(read_payload(packet, session.version)[:2] for packet in missing)
     for publication in publications:
         matching = wanted.by(publication.topic, publication.acked_ms)

@@ -81,7 +81,7 @@ class _Custody:
     """
 
     waiting: deque[tuple[int, Publication]]
-    next_mark: int = 1
+    next_mark: int
     answered: int = 0
 
 
@@ -91,13 +91,15 @@ class Journal:
     Args:
         recent_ms: How long each is kept.
         bytes_max: Bound of all; the oldest go first.
+        first_mark: Greater than every mark of an earlier run, whose answers may still come.
 
     Attributes:
         bytes: Kept now.
         cut_ms: What was acknowledged before was dropped for want of room, not for its age.
     """
 
-    def __init__(self, *, recent_ms: int, bytes_max: int) -> None:
+    def __init__(self, *, recent_ms: int, bytes_max: int, first_mark: int = 1) -> None:
+        self._first_mark = first_mark
         self.bytes = 0
         self.cut_ms = Millis(0)
         self._recent_ms = recent_ms
@@ -108,9 +110,9 @@ class Journal:
     def __len__(self) -> int:
         return len(self._all)
 
-    def since(self, since_ms: Millis) -> Iterator[Publication]:
-        """Those acknowledged since, oldest first."""
-        return (each for each in self._all if each.acked_ms >= since_ms)
+    def between(self, from_ms: Millis, to_ms: Millis) -> Iterator[Publication]:
+        """Those acknowledged in this time, ends included, oldest first."""
+        return (each for each in self._all if from_ms <= each.acked_ms <= to_ms)
 
     def acknowledged(
         self,
@@ -124,7 +126,7 @@ class Journal:
         """``broker`` acknowledged ``packets`` of ``client``."""
         custody = self._custody.get(broker)
         if custody is None:
-            custody = self._custody[broker] = _Custody(deque())
+            custody = self._custody[broker] = _Custody(deque(), self._first_mark)
         for packet in packets:
             publication = Publication(client, packet, version, now_ms)
             self._all.append(publication)
@@ -158,6 +160,11 @@ class Journal:
             return None
         custody.next_mark += 1
         return custody.next_mark - 1
+
+    def last_mark(self, broker: BrokerId) -> int:
+        """The number of the last mark for ``broker``."""
+        custody = self._custody.get(broker)
+        return custody.next_mark - 1 if custody is not None else 0
 
     def on_taken(self, broker: BrokerId, mark: int) -> None:
         """The agent of ``broker`` has custody of all that ``mark`` covers."""

@@ -45,7 +45,12 @@ class AskSettled:
 
 @dataclass(frozen=True, slots=True)
 class Heal:
-    """Call ``heal`` with what was missed: subscriptions stand and are known on the new broker."""
+    """Call ``heal`` with what was missed: the new broker has the subscriptions."""
 
 
-Order = Dismiss | LeaveBroker | FindBroker | AskSettled | Heal
+@dataclass(frozen=True, slots=True)
+class HealRest:
+    """Call ``give`` with what was missed still, in a moment: now they are known everywhere."""
+
+
+Order = Dismiss | LeaveBroker | FindBroker | AskSettled | Heal | HealRest

@@ -28,6 +28,7 @@ from federator.gateway.orders import (
     Dismiss,
     FindBroker,
     Heal,
+    HealRest,
     LeaveBroker,
     Order,
 )
@@ -106,6 +107,7 @@ class Session:
         state: Where it stands.
         publishes: Topics it published on.
         lost_ms: When its last broker was lost.
+        restored_ms: When the next one had its subscriptions.
     """
 
     def __init__(
@@ -126,6 +128,7 @@ class Session:
         self.orders: list[Order] = []
         self.publishes: set[str] = set()
         self.lost_ms = Millis(0)
+        self.restored_ms = Millis(0)
         self.accepted = False
         self.subscriptions = Subscriptions(connect.version, filters_max=filters_max)
         self.up = Upstream(connect.version)
@@ -143,7 +146,9 @@ class Session:
         self._settles = settles
         self._answers: dict[int, bytes] = {}  # SUBACKs that wait, by token
         self._token = 0
+        self._restoring = 0  # the token of what a new broker was asked for again
         self._pings = 0
+        self._leaving = False  # the client said goodbye, behind what waits
         self._will_only = False
         self._kept: tuple[bytes, ...] = ()
 
@@ -156,6 +161,16 @@ class Session:
     def attached(self) -> bool:
         """Whether a broker has accepted it, and is there."""
         return self.state in (State.LIVE, State.RESTORING, State.HEALING)
+
+    @property
+    def unanswered(self) -> int:
+        """Publications and deliveries that the other side has not answered."""
+        return self.up.in_flight + self.down.unacknowledged
+
+    def go_on(self, now_ms: Millis) -> None:
+        """Let the client's packets pass again."""
+        self.up.open = True
+        self._catch_up(now_ms)
 
     # -- the client ---------------------------------------------------------------------------
 
@@ -199,21 +214,26 @@ class Session:
         if kind == Kind.PINGREQ and self.accepted:
             check_ping(packet)
             self.to_client.append(PINGRESP)
-        elif kind in (Kind.PUBACK, Kind.PUBREC, Kind.PUBCOMP):
+        elif self._is_urgent(kind, block, packet):
             answer = self._other(block, packet)
-            if answer and answer is not PASS:
-                self.to_broker.append(answer)
-            elif answer:
-                self.to_broker.append(block[packet[1] : packet[3]])
-        elif kind == Kind.PUBREL and self.up.has(read_ack(block, packet, self.version)[0]):
-            if self._other(block, packet) is PASS:
-                self.to_broker.append(block[packet[1] : packet[3]])
-        elif kind == Kind.DISCONNECT and not self.pending:
-            self._other(block, packet)
+            self.to_broker.append(block[packet[1] : packet[3]] if answer is PASS else answer)
         else:
+            self._leaving = self._leaving or kind == Kind.DISCONNECT
             whole = block[packet[1] : packet[3]]
             self.pending.append(whole)
             self.pending_bytes += len(whole)
+
+    def _is_urgent(self, kind: int, block: bytes, packet: Packet) -> bool:
+        """Whether a packet need not wait for those that wait."""
+        match kind:
+            case Kind.PUBACK | Kind.PUBREC | Kind.PUBCOMP:
+                return True
+            case Kind.PUBREL:
+                return self.up.has(read_ack(block, packet, self.version)[0])
+            case Kind.DISCONNECT:
+                return not self.pending
+            case _:
+                return False
 
     def _other(self, block: bytes, packet: Packet) -> bytes:
         """Any packet of the client but PUBLISH: what the broker hears."""
@@ -256,9 +276,11 @@ class Session:
             return
         if self.attached:
             self.state = State.GONE
-            self.orders.append(LeaveBroker(with_will=True))
+            if self._leaving:
+                self.to_broker.append(write_disconnect(0, self.version))
+            self.orders.append(LeaveBroker(with_will=not self._leaving))
         else:
-            self._end_away(with_will=True)
+            self._end_away(with_will=not self._leaving)
 
     def _end_away(self, *, with_will: bool) -> None:
         """The client ends while it has no broker: its will needs one all the same."""
@@ -357,7 +379,7 @@ class Session:
         """Any packet of the broker but PUBLISH: what the client hears."""
         kind, version, up = packet[0] & 0xF0, self.version, self.up
         if self.state is State.JOINING:
-            return self._on_connack(block, packet)
+            return self._on_connack(block, packet, now_ms)
         match kind:
             case Kind.PUBACK:
                 answer = up.on_puback(*read_ack(block, packet, version), self.to_broker)
@@ -384,7 +406,7 @@ class Session:
             self._catch_up(now_ms)
         return answer
 
-    def _on_connack(self, block: bytes, packet: Packet) -> bytes:
+    def _on_connack(self, block: bytes, packet: Packet, now_ms: Millis) -> bytes:
         if packet[0] & 0xF0 != Kind.CONNACK:
             raise MalformedError(Reason.PROTOCOL_ERROR, "no CONNACK")
         connack = read_connack(block, packet, self.version)
@@ -400,7 +422,7 @@ class Session:
             self.state = State.LIVE
             self.up.resume((), receive_max=takes, out=self.to_broker)
             self.to_client.append(self._welcome(connack))
-            self._catch_up(Millis(0))
+            self._catch_up(now_ms)
             return SWALLOW
         self.state = State.RESTORING
         self.down.hold()
@@ -411,7 +433,7 @@ class Session:
         kept, self._kept = self._kept, ()
         self.up.resume(kept, receive_max=takes, out=self.to_broker)
         if self.subscriptions.restored:
-            self._restored()
+            self._restored(now_ms)
         return SWALLOW
 
     def _welcome(self, connack: Connack) -> bytes:
@@ -446,7 +468,7 @@ class Session:
             return SWALLOW
         if filters is None:
             if self.subscriptions.restored and self.state is State.RESTORING:
-                self._restored()
+                self._restored(now_ms)
             return SWALLOW
         if not filters or not self._settles:
             return PASS
@@ -455,24 +477,26 @@ class Session:
         self.orders.append(AskSettled(self._token, _plain(filters)))
         return SWALLOW
 
-    def _restored(self) -> None:
+    def _restored(self, now_ms: Millis) -> None:
         """The new broker has the subscriptions; the federation may not know yet."""
         self.state = State.HEALING
+        self.restored_ms = now_ms
+        self.orders.append(Heal())
         filters = _plain(self.subscriptions.granted)
-        self._token += 1
-        self._answers[self._token] = b""
-        if filters and self._settles:
+        if filters:
+            self._token += 1
+            self._restoring = self._token
             self.orders.append(AskSettled(self._token, filters))
-        else:
-            self.on_settled(self._token)
 
     def on_settled(self, token: int) -> None:
         """The filters of ``AskSettled`` are known, or the bound has passed."""
         answer = self._answers.pop(token, None)
-        if answer and self.state is not State.GONE:
+        if self.state is State.GONE:
+            return
+        if answer:
             self.to_client.append(answer)
-        elif answer is not None and self.state is State.HEALING and token == self._token:
-            self.orders.append(Heal())
+        elif token == self._restoring and self.attached:
+            self.orders.append(HealRest())
 
     def unmute(self) -> None:
         """Retained values that our own requests brought have come by now."""
@@ -483,6 +507,11 @@ class Session:
         if self.state is State.HEALING:
             self.state = State.LIVE
             self.down.heal(missed)
+
+    def give(self, missed: Iterable[bytes]) -> None:
+        """Give the client what it missed, besides what comes."""
+        if self.state is State.LIVE:
+            self.down.give(missed)
 
     def _on_dismissal(self, block: bytes, packet: Packet, now_ms: Millis) -> bytes:
         farewell = read_disconnect(block, packet, self.version, from_client=False)
