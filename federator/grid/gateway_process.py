@@ -1,20 +1,59 @@
-"""One real gateway as a child process, started as users start it: ``federator gateway -c FILE``."""
+"""One real gateway as a child process: configured, started, stopped, killed, paused.
+
+It is started as users start it, ``federator gateway -c FILE``.
+"""
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from federator.errors import LinkError
 from federator.grid.broker_process import free_ports
-from federator.grid.children import POLL_S, end, python, spawn
+from federator.grid.children import end, python, spawn
 from federator.grid.http_client import get_json
+from federator.protocol.types import BrokerId
 
 START_TIMEOUT_S: Final = 20.0
+POLL_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayConfig:
+    """What a grid says to one gateway; the rest keeps its defaults.
+
+    Attributes:
+        brokers: URL of each broker that clients may be attached to.
+        more: Further keys by section, as in the file: ``{"failover": {"hold_ms": 1000}}``.
+    """
+
+    name: str
+    brokers: dict[BrokerId, str]
+    federation: str = "grid"
+    more: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def toml(self, *, port: int, http_port: int) -> str:
+        """The configuration file. Strings are written as JSON's, which TOML reads alike."""
+        lines = [f"federation = {json.dumps(self.federation)}", f"name = {json.dumps(self.name)}"]
+        sections: dict[str, dict[str, Any]] = {
+            "http": {"port": http_port},
+            "log": {"format": "json"},
+        }
+        for section, keys in self.more.items():
+            sections[section] = {**sections.get(section, {}), **keys}
+        for section, keys in sections.items():
+            lines += ["", f"[{section}]"]
+            lines += [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
+        lines += ["", "[[listeners]]", f"port = {port}"]
+        for broker, url in sorted(self.brokers.items()):
+            lines += ["", "[[brokers]]", f"id = {broker}", f"url = {json.dumps(url)}"]
+        return "\n".join(lines) + "\n"
 
 
 class GatewayProcess:
@@ -22,79 +61,63 @@ class GatewayProcess:
 
     Args:
         folder: Made when missing; holds the configuration and the log.
-        brokers: URL of each broker, by id.
-        name: The gateway's.
-        federation: Its name.
-        more: Further keys by section: ``{"failover": {"settle_ms": 0}}``.
-        lines: Further lines of the configuration, after ours.
+        config: What it is told.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        brokers: Mapping[int, str],
-        *,
-        name: str = "gate",
-        federation: str = "fed",
-        more: Mapping[str, Mapping[str, Any]] | None = None,
-        lines: Sequence[str] = (),
-    ) -> None:
-        self.folder = folder
+    host: Final = "127.0.0.1"
+
+    def __init__(self, folder: Path, config: GatewayConfig) -> None:
+        self.config = config
         self.log_path = folder / "gateway.log"
-        self._config_path = folder / "gateway.toml"
-        self._brokers = brokers
-        self._top = [f"name = {json.dumps(name)}", f"federation = {json.dumps(federation)}"]
-        self._more = {"log": {"format": "json"}, **(more or {})}
-        self._lines = lines
+        self.port, self.http_port = free_ports(2)
+        self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = 0
-        self.http_port = 0
 
     @property
     def pid(self) -> int:
-        """Process id of the gateway itself: ``setpriv`` turns into it."""
+        """Process id."""
         if self._process is None:
             raise LinkError("the gateway was never started")
         return self._process.pid
 
+    @property
+    def running(self) -> bool:
+        """Whether the process exists; a paused one does."""
+        return self._process is not None and self._process.poll() is None
+
     async def start(self) -> None:
-        """Start it and return once it is ready: a broker answers.
+        """Start the gateway and return once it listens and a broker answers it.
 
         Raises:
             LinkError: It ended or was not ready in time; the text ends with its log.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if not self.port:
-            self.port, self.http_port = free_ports(2)
-        self._config_path.write_text(self._toml(), encoding="utf-8")
-        command = python("federator", "gateway", "-c", str(self._config_path))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / "gateway.toml"
+        path.write_text(
+            self.config.toml(port=self.port, http_port=self.http_port), encoding="utf-8"
+        )
+        command = python("federator", "gateway", "-c", str(path))
         self._process = spawn(command, log=self.log_path)
         deadline = time.monotonic() + START_TIMEOUT_S
-        while True:
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise LinkError(f"the gateway did not start: {self.log_path.read_text()[-2000:]}")
-            try:
-                if (await self.status())["ready"]:
-                    return
-            except LinkError:
-                pass
+        while not await self._ready():
+            if not self.running or time.monotonic() > deadline:
+                self.kill9()
+                raise LinkError(f"gateway {self.config.name} did not start:\n{self.log_tail()}")
             await asyncio.sleep(POLL_S)
 
-    def _toml(self) -> str:
-        lines = [*self._top, "[[listeners]]", f"port = {self.port}"]
-        for id_, url in sorted(self._brokers.items()):
-            lines += ["[[brokers]]", f"id = {id_}", f"url = {json.dumps(url)}"]
-        for section, keys in {"http": {"port": self.http_port}, **self._more}.items():
-            lines += [f"[{section}]", *(f"{k} = {json.dumps(v)}" for k, v in keys.items())]
-        return "\n".join([*lines, *self._lines, ""])
+    async def _ready(self) -> bool:
+        try:
+            return bool((await self.status())["ready"])
+        except LinkError:
+            return False
 
     async def status(self) -> dict[str, Any]:
-        """Its ``/status``.
+        """What ``/status`` says.
 
         Raises:
             LinkError: It does not answer.
         """
-        found: dict[str, Any] = await get_json(self.http_port, "/status", who="gateway")
+        found: dict[str, Any] = await get_json(self.http_port, "/status", who=self._who)
         return found
 
     async def clients(self) -> dict[str, dict[str, Any]]:
@@ -103,16 +126,39 @@ class GatewayProcess:
         Raises:
             LinkError: It does not answer.
         """
-        rows: list[dict[str, Any]] = await get_json(self.http_port, "/routes", who="gateway")
+        rows = await get_json(self.http_port, "/routes", who=self._who)
         return {row["client"]: row for row in rows}
 
-    async def stop(self) -> None:
-        """End it with SIGTERM, by force if it does not obey."""
-        if self._process is not None:
-            await end(self._process, timeout_s=10.0)
+    @property
+    def _who(self) -> str:
+        return f"gateway {self.config.name}"
+
+    async def stop(self) -> bool:
+        """End the gateway with SIGTERM, by force when it does not obey; whether it obeyed."""
+        return self._process is None or await end(self._process)
+
+    def kill9(self) -> None:
+        """End it as a crash does. Returns when it is gone."""
+        if self._process is not None and self.running:
+            self._process.kill()
+            self._process.wait()
+
+    def pause(self) -> None:
+        """Stop it without closing a socket."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused gateway go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def log_tail(self, lines: int = 10) -> str:
+        """The last lines of its log, for messages to people."""
+        if not self.log_path.exists():
+            return ""
+        text = self.log_path.read_text(encoding="utf-8", errors="replace")
+        return "\n".join(text.splitlines()[-lines:])
 
     async def __aenter__(self) -> Self:
-        """Start it."""
         await self.start()
         return self
 
@@ -122,5 +168,4 @@ class GatewayProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop it."""
         await self.stop()

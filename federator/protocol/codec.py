@@ -6,6 +6,7 @@ Source: docs/protocol.md section 3.
 import msgspec
 
 from federator.errors import DecodeError
+from federator.protocol.destinations import destination_filter, is_destination_record
 from federator.protocol.filters import may_travel, validate_filter, validate_topic
 from federator.protocol.messages import (
     Bye,
@@ -116,6 +117,9 @@ def _check_filter(kind: str, filter_: str) -> None:
     if is_record(filter_):
         return
     try:
+        if is_destination_record(filter_):
+            destination_filter(filter_)
+            return
         validate_filter(filter_)
     except ValueError as error:
         raise DecodeError(f"{kind}: {error}") from error

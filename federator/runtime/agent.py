@@ -266,9 +266,15 @@ class Agent:
         """Let the node see ``event`` and do what it says."""
         now_ms = monotonic_ms()
         routes_changed = False
+        moved: dict[BrokerId, BrokerId | None] = {}
         for effect in self.node.handle(event, now_ms=now_ms):
+            if isinstance(effect, e.SetDestination):
+                moved[effect.broker] = effect.next_hop
+                continue
             routes_changed |= isinstance(effect, e.SetRoute)
             self._perform(effect)
+        if moved:
+            self.data_path.set_destinations(moved)
         if self.sharing.on_routes_set() or routes_changed:
             self.cover.change(self.forwarder.cover_change())
         self._arm(now_ms)
@@ -288,6 +294,8 @@ class Agent:
                 self.data_path.reach(neighbour, link)
                 if self.retained is not None:
                     self.retained.on_neighbour(neighbour, link)
+            case e.SetDestination(broker, next_hop):
+                self.data_path.set_destinations({broker: next_hop})
             case e.Dial(neighbour, address):
                 self._dial_back(neighbour, address)
             case e.HangUp(conn):

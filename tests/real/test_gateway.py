@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from federator.grid.gateway_process import GatewayProcess
+from federator.grid.gateway_process import GatewayConfig, GatewayProcess
 from tests.real.gateway_clients import V5, V311, GatewayClient
 from tests.real.plain_agents import Plain, eventually, linked
 from tests.real.polling import until
@@ -20,8 +20,9 @@ async def three(tmp_path):
         await plain.agent(3, brokers[3], brokers[2].url)
         await eventually(middle, linked(1, 3), "links")
         urls = {id_: broker.url for id_, broker in brokers.items()}
-        lines = ("[attachment]", 'assign = ["one*=1", "two*=2", "three*=3"]')
-        gateway = GatewayProcess(tmp_path / "gateway", urls, lines=lines)
+        more = {"attachment": {"assign": ["one*=1", "two*=2", "three*=3"]}}
+        config = GatewayConfig("gate", urls, federation="fed", more=more)
+        gateway = GatewayProcess(tmp_path / "gateway", config)
         async with gateway:
             yield brokers, gateway
         assert "Traceback" not in gateway.log_path.read_text()

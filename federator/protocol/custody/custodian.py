@@ -9,6 +9,7 @@ Source: docs/protocol.md section 11.
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -171,7 +172,7 @@ class Custodian:
             else:
                 self.destination.unwant(key)
         effective = self._owed.on_route(filter, route, lost=lost, now_ms=now_ms)
-        if route is not None and route.next_hops:
+        if route is not None and (route.next_hops or route.destinations):
             self.origin.tails.hasten(key, now_ms)
             self._arm(now_ms)
         if effective is None or not effective.wanted:
@@ -181,6 +182,12 @@ class Custodian:
         elif filter not in self._owed:
             self._note_owed(filter, 0)
         return effective
+
+    def on_destinations_moved(self, brokers: AbstractSet[BrokerId]) -> None:
+        """New ways lead to these destinations; what went by the old ones may be lost."""
+        now_ms = self._now_ms()
+        self.origin.on_destinations_moved(brokers, now_ms)
+        self._arm(now_ms)
 
     def share(self, filters: frozenset[str]) -> None:
         """These are subscribed besides, for groups: write down that they are, or no more."""
