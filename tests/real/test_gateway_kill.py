@@ -11,7 +11,7 @@ import time
 from federator.grid.gateway_process import GatewayConfig, GatewayProcess
 from federator.grid.running import RunningGrid
 from federator.grid.topology import Grid
-from tests.real.gateway_clients import heard_from, ring
+from tests.real.gateway_ring import heard_from, ring
 from tests.real.polling import until
 
 CLIENTS = 50
