@@ -47,11 +47,14 @@ class FilterRoute:
         next_hops: Neighbours that get each publication (except the one it came from), ascending:
             parents and children for a member; one parent for a non-member (one per mesh while a
             hand-over lasts); none while a route is being repaired.
+        destinations: Brokers that want it over the shortest path, ascending; each gets one copy
+            by way of the next hop in ``SetDestination``.
     """
 
     local: bool
     wanted: bool
     next_hops: tuple[BrokerId, ...]
+    destinations: tuple[BrokerId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,14 @@ class SetRoute:
     filter: str
     route: FilterRoute | None
     lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetDestination:
+    """Frames for ``broker`` go by way of ``next_hop``; ``None``: no way is known now."""
+
+    broker: BrokerId
+    next_hop: BrokerId | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,4 +93,4 @@ class Notice:
     details: dict[str, int | str] = field(default_factory=dict)
 
 
-Effect = Send | Dial | HangUp | ReachNeighbour | SetRoute | RenewEpoch | Notice
+Effect = Send | Dial | HangUp | ReachNeighbour | SetRoute | SetDestination | RenewEpoch | Notice

@@ -15,6 +15,7 @@ Source: docs/protocol.md sections 8 and 11.
 """
 
 import struct
+from collections.abc import Sequence
 from itertools import pairwise
 
 import msgspec
@@ -204,6 +205,16 @@ def unpack(payload: bytes) -> Frame:
 def chain_numbers(frame: Frame) -> tuple[int, ...]:
     """The numbers in ``frame.chain``, one per key."""
     return struct.unpack(f">{frame.k}Q", frame.chain)
+
+
+def chain_bytes(numbers: Sequence[int]) -> bytes:
+    """The wire form of ``numbers``, for ``Frame.chain``."""
+    return struct.pack(f">{len(numbers)}Q", *numbers)
+
+
+def keys_in(keys: bytes) -> list[bytes]:
+    """The keys of filters that stand back to back."""
+    return [keys[at : at + KEY_BYTES] for at in range(0, len(keys), KEY_BYTES)]
 
 
 def _route(payload: bytes, at: int) -> tuple[tuple[BrokerId, ...], int]:

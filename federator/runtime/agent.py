@@ -17,6 +17,7 @@ from federator.config import Connection, Settings
 from federator.protocol import effects as e
 from federator.protocol.border import Border
 from federator.protocol.codec import encode, kind_of
+from federator.protocol.custody import HELD_BYTES_MAX
 from federator.protocol.discovery import MembersChanged
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.events import (
@@ -37,6 +38,7 @@ from federator.protocol.placed_priority import PlacedPriority
 from federator.protocol.renames import Renames
 from federator.protocol.rules import Denied, EdgeRules
 from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis
+from federator.runtime.clocks import monotonic_ms
 from federator.runtime.cohabitants import Agent as Cohabitant
 from federator.runtime.cohabitants import Cohabitants
 from federator.runtime.control_traffic import ControlTraffic
@@ -45,6 +47,7 @@ from federator.runtime.custody import CustodyStores
 from federator.runtime.data_path import DataPath
 from federator.runtime.discovery import Discovery, held_filters
 from federator.runtime.drops import LOOK_S, DropReports
+from federator.runtime.gateway_marks import GatewayMarks
 from federator.runtime.loop_watch import LoopWatch
 from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
 from federator.runtime.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, NeighbourLinks
@@ -52,6 +55,7 @@ from federator.runtime.priority_file import PriorityFile
 from federator.runtime.renaming import Renaming
 from federator.runtime.retained import Retained
 from federator.runtime.rivals import Rivals
+from federator.runtime.session_filters import SessionFilters
 from federator.runtime.share_file import ShareFile
 from federator.runtime.sharing import Sharing
 from federator.runtime.state_dir import StateDir
@@ -65,11 +69,6 @@ HELD_SHARE = 4
 """Of the queue to our broker, the part that frames may take which all come loose at once."""
 
 _log = structlog.get_logger()
-
-
-def loop_now_ms() -> Millis:
-    """The event loop's monotonic clock."""
-    return Millis(int(asyncio.get_running_loop().time() * 1000))
 
 
 class Agent:
@@ -116,6 +115,7 @@ class Agent:
             land=self._land,
             frame_bytes_max=data.frame_bytes_max,
             hop_limit=data.hop_limit,
+            held_bytes_max=min(HELD_BYTES_MAX, settings.links.send_queue_bytes_max // HELD_SHARE),
             retained=self.retained,
         )
         identity = Identity(
@@ -143,13 +143,14 @@ class Agent:
         )
         self.data_path.local = self.data_link
         self.data_path.custody_outlet.ask = self._ask
-        receiver = self.data_path.custody.destination.receiver
-        queue_bytes_max = settings.links.send_queue_bytes_max
-        receiver.held_bytes_max = min(receiver.held_bytes_max, queue_bytes_max // HELD_SHARE)
         topic = self.data_path.data_topic
         self.loops = LoopWatch(settings.loops, data_topic=topic, pass_on=self._enter)
         self.renaming = Renaming(renames, topic) if renames else None
-        self.cover = CoverSubscriber(self.data_link, settings.federation)
+        self.cover = CoverSubscriber(
+            self.data_link, settings.federation, SessionFilters(self._stores.subscribed)
+        )
+        self.marks = GatewayMarks(settings.federation, self.control_link)
+        self.data_path.intake.on_acknowledged = self.marks.on_acknowledged
         self.sharing = Sharing(
             self_id=settings.broker_id,
             epoch=self.epoch,
@@ -173,7 +174,7 @@ class Agent:
     def start(self) -> None:
         """Connect to our broker and to the neighbours."""
         self.control_link.subscribe(self._control_subscriptions())
-        self.data_link.subscribe([self._frames_subscription()])
+        self.data_link.subscribe([self._frames_subscription(), self.marks.subscription()])
         self.cover.start()
         self.data_path.custody.resume()
         self.sharing.resume()
@@ -226,7 +227,7 @@ class Agent:
         follower = PlacedPriority(self.settings.broker.priority, hold_ms=mesh.core_hold_ms)
         file = PriorityFile(self._state.path)
         while True:
-            priority = follower.on_read(file.read(), now_ms=loop_now_ms())
+            priority = follower.on_read(file.read(), now_ms=monotonic_ms())
             if priority is not None:
                 _log.info("core.priority", priority=priority)
                 self.handle(PriorityChanged(priority))
@@ -237,7 +238,7 @@ class Agent:
         while True:
             await asyncio.sleep(LOOK_S)
             links = [link for n in self.neighbours.all for link in n.links]
-            reports.look([self.data_link, *links], now_ms=loop_now_ms())
+            reports.look([self.data_link, *links], now_ms=monotonic_ms())
 
     async def _tend_custody(self) -> None:
         while True:
@@ -266,11 +267,17 @@ class Agent:
 
     def handle(self, event: Event) -> None:
         """Let the node see ``event`` and do what it says."""
-        now_ms = loop_now_ms()
+        now_ms = monotonic_ms()
         routes_changed = False
+        moved: dict[BrokerId, BrokerId | None] = {}
         for effect in self.node.handle(event, now_ms=now_ms):
+            if isinstance(effect, e.SetDestination):
+                moved[effect.broker] = effect.next_hop
+                continue
             routes_changed |= isinstance(effect, e.SetRoute)
             self._perform(effect)
+        if moved:
+            self.data_path.set_destinations(moved)
         if self.sharing.on_routes_set() or routes_changed:
             self.cover.change(self.forwarder.cover_change())
         self._arm(now_ms)
@@ -290,6 +297,8 @@ class Agent:
                 self.data_path.reach(neighbour, link)
                 if self.retained is not None:
                     self.retained.on_neighbour(neighbour, link)
+            case e.SetDestination(broker, next_hop):
+                self.data_path.set_destinations({broker: next_hop})
             case e.Dial(neighbour, address):
                 self._dial_back(neighbour, address)
             case e.HangUp(conn):
@@ -327,7 +336,7 @@ class Agent:
             self.local_up = up
             self.handle(LocalBrokerUp() if up else LocalBrokerDown())
             if up:
-                self._cohabitants.on_local_up(loop_now_ms())
+                self._cohabitants.on_local_up(monotonic_ms())
                 self.data_path.custody.on_local_up()
                 self._told_taken_over = False
 
@@ -366,7 +375,7 @@ class Agent:
             elif packet.topic == self.data_path.custody_outlet.marker_topic:
                 self.data_path.custody.destination.on_marker(packet.payload)
             elif packet.topic == self._cohabitants.topic:
-                self._cohabitants.on_word(packet.payload, loop_now_ms())
+                self._cohabitants.on_word(packet.payload, monotonic_ms())
             elif packet.topic.startswith("$"):
                 self._rivals.on_log(packet.topic, packet.payload)
                 self.loops.on_publish(packet)
@@ -556,7 +565,7 @@ class _DataHandler:
         self._agent = agent
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
-        self._agent.cover.on_up()
+        self._agent.cover.on_up(session_present=session_present)
         self._agent.data_path.intake.on_local_up(session_present=session_present)
 
     def on_subscribed(self, link: MqttLink) -> None:
@@ -564,6 +573,7 @@ class _DataHandler:
 
     def on_down(self, link: MqttLink, reason: str) -> None:
         self._agent.cover.on_down()
+        self._agent.marks.on_down()
         self._agent.data_path.intake.on_local_down()
         if self._agent.retained is not None:
             self._agent.retained.on_data_down()
@@ -571,6 +581,8 @@ class _DataHandler:
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
         packet_ids = [(p.packet_id, int(p.qos)) for p, _, _ in publishes if p.packet_id is not None]
+        if packet_ids:
+            self._agent.marks.note(publishes)
         self._agent.on_data(chunk, publishes)
         if packet_ids:
             self._agent.data_path.intake.acknowledge(link, packet_ids)

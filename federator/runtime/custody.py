@@ -3,8 +3,6 @@
 Source: docs/protocol.md section 11; what decides is in ``protocol.custody``.
 """
 
-import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +17,13 @@ from federator.protocol.forwarding import Forwarder, Sends
 from federator.protocol.frames import Frame
 from federator.protocol.messages import RepairRequest
 from federator.protocol.types import BrokerId, Epoch, Millis
+from federator.runtime.alarm import Alarm
+from federator.runtime.clocks import monotonic_ms
 from federator.runtime.custody_log import CustodyLog
 from federator.runtime.delivery_journal import DeliveryJournal
 from federator.runtime.durable import FsyncPolicy
+from federator.runtime.filter_file import OWED, SUBSCRIBED, FilterFile
 from federator.runtime.mqtt_wire import packet_id_at
-from federator.runtime.owed_file import OwedFile
 
 REPAIR_BACKLOG_BYTES_MAX = 262_144
 """Repairs wait until a connection has less of them to send than this."""
@@ -37,7 +37,8 @@ class CustodyStores:
 
     log: CustodyLog
     journal: DeliveryJournal
-    owed: OwedFile
+    owed: FilterFile
+    subscribed: FilterFile
     keep_s: int
 
     @classmethod
@@ -57,7 +58,8 @@ class CustodyStores:
         return cls(
             CustodyLog(folder / "log", bytes_max=bytes_max, age_max_s=keep_s, fsync=fsync),
             DeliveryJournal(folder),
-            OwedFile(folder),
+            FilterFile(folder, OWED),
+            FilterFile(folder, SUBSCRIBED),
             keep_s,
         )
 
@@ -66,6 +68,7 @@ class CustodyStores:
         self.log.close()
         self.journal.close()
         self.owed.close()
+        self.subscribed.close()
 
 
 class Broker(Protocol):
@@ -125,7 +128,7 @@ class CustodyOutlet:
         self.deliver = carrier.deliver
         self.number = carrier.number
         self._broker = carrier.broker
-        self._timer: asyncio.Handle | None = None
+        self._alarm = Alarm(lambda: self.on_time())
 
     @property
     def room(self) -> bool:
@@ -152,23 +155,11 @@ class CustodyOutlet:
 
     def wake(self, at_ms: Millis) -> None:
         """Call ``on_time`` at this instant of our monotonic clock; earlier wishes are void."""
-        if self._timer is not None:
-            self._timer.cancel()
-        delay_s = max(0, at_ms - monotonic_ms()) / 1_000
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_time)
+        self._alarm.set(at_ms)
 
     def tell(self, notice: e.Notice) -> None:
         """Tell the operator."""
         getattr(_log, notice.level)(notice.name, **notice.details)
-
-    def _on_time(self) -> None:
-        self._timer = None
-        self.on_time()
-
-
-def monotonic_ms() -> Millis:
-    """The monotonic clock."""
-    return Millis(int(time.monotonic() * 1_000))
 
 
 def custodian(
@@ -179,6 +170,7 @@ def custodian(
     forwarder: Forwarder,
     hop_limit: int,
     wall_clock_us: Callable[[], int],
+    held_bytes_max: int,
 ) -> Custodian:
     """The custodian of a running agent. See ``Custodian``."""
     made = Custodian(
@@ -188,6 +180,7 @@ def custodian(
         forwarder=forwarder,
         hop_limit=hop_limit,
         clocks=Clocks(monotonic_ms, wall_clock_us),
+        held_bytes_max=held_bytes_max,
     )
     outlet.on_time = made.on_time
     return made
@@ -202,7 +195,7 @@ def counts(custody: Custodian, log: CustodyLog) -> dict[str, int]:
         "dropped_by_age": log.dropped_by_age,
         "dropped_for_room": log.dropped_for_room,
         "repairs": origin.repairs,
-        "failures": origin.failures + custody.destination.failures,
+        "failures": sum(each.trouble.failures for each in (custody, origin, custody.destination)),
         "owed": custody.owed,
         "chains": len(receiver),
         "gaps": receiver.gaps,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from zlib import crc32
 
-from federator.runtime.custody_segment import KEY_BYTES
+from federator.protocol.frames import keys_in
 from federator.runtime.durable import replace_file, write_at
 
 IDLE_MAX = 131_072
@@ -62,8 +62,8 @@ class Chains:
         if len(prevs) == 1:
             self._add_one(keys, prevs[0], seq)
             return
-        for index, prev in enumerate(prevs):
-            self._add_one(keys[KEY_BYTES * index : KEY_BYTES * (index + 1)], prev, seq)
+        for key, prev in zip(keys_in(keys), prevs, strict=True):
+            self._add_one(key, prev, seq)
 
     def _add_one(self, key: bytes, prev: int, seq: int) -> None:
         live = self._live

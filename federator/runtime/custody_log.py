@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from federator.protocol.custody import Record
+from federator.runtime.clocks import wall_clock_us
 from federator.runtime.custody_chains import Chains, HeadsFile
 from federator.runtime.custody_segment import (
     Segment,
@@ -40,7 +41,6 @@ from federator.runtime.durable import (
     sync_folder,
     this_boot,
     unusable,
-    wall_clock_us,
     write_at,
 )
 

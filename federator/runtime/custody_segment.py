@@ -5,8 +5,8 @@ header says which record comes first and where the page before ended, so that a 
 noticed; each record ends with a checksum, so that half a record is.
 
 Layout, little-endian. Header: magic, epoch, first seq, the seq before which the previous segment
-ended, the boot in which it was begun, CRC-32. Record: size in bytes, seq, time, publications, the
-numbers of keys and packet identifiers; keys of 8 bytes, prevs of 8, identifiers of 2, body, CRC-32.
+ended, the boot in which it was begun, CRC-32. Record: size in bytes, seq, time, publications,
+number of keys; keys of 8 bytes, prevs of 8, body, CRC-32.
 """
 
 import re
@@ -17,18 +17,18 @@ from pathlib import Path
 from zlib import crc32
 
 from federator.protocol.custody import Record
+from federator.protocol.frames import KEY_BYTES
 from federator.runtime.durable import BOOT_BYTES
 
-KEY_BYTES = 8
 SUFFIX = ".log"
 
-_MAGIC = b"fedlog1\n"
+_MAGIC = b"fedlog2\n"
 _HEADER = struct.Struct(f"<8sQQQ{BOOT_BYTES}s")
 _CRC = struct.Struct("<I")
 HEADER_BYTES = _HEADER.size + _CRC.size
 
-_LABEL = struct.Struct("<IQQIII")  # size, seq, time_us, publications, keys, packet identifiers
-_COMMON = struct.Struct("<IQQIII8sQH")  # the label, one key, its prev, one identifier
+_LABEL = struct.Struct("<IQQII")  # size, seq, time_us, publications, keys
+_COMMON = struct.Struct("<IQQII8sQ")  # the label, one key, its prev
 _COMMON_PACK, _CRC_PACK = _COMMON.pack, _CRC.pack
 LABEL_BYTES = _LABEL.size
 _RECORD_BYTES_MIN = LABEL_BYTES + _CRC.size
@@ -40,18 +40,18 @@ _TIME_MAX = 2**32 - 1
 
 def encode(record: Record) -> bytes:
     """The stored form of ``record``."""
-    keys, prevs, ids, body = record.keys, record.prevs, record.packet_ids, record.body
-    k, n = len(prevs), len(ids)
+    keys, prevs, body = record.keys, record.prevs, record.body
+    k = len(prevs)
     assert len(keys) == KEY_BYTES * k, f"{len(keys)} bytes of keys for {k} prevs"
-    size = _RECORD_BYTES_MIN + 16 * k + 2 * n + len(body)
-    if k == 1 and n == 1:
+    size = _RECORD_BYTES_MIN + 16 * k + len(body)
+    if k == 1:
         content = _COMMON_PACK(
-            size, record.seq, record.time_us, record.publications, 1, 1, keys, prevs[0], ids[0]
+            size, record.seq, record.time_us, record.publications, 1, keys, prevs[0]
         )
         content += body
     else:
-        label = _LABEL.pack(size, record.seq, record.time_us, record.publications, k, n)
-        content = b"".join((label, keys, struct.pack(f"<{k}Q{n}H", *prevs, *ids), body))
+        label = _LABEL.pack(size, record.seq, record.time_us, record.publications, k)
+        content = b"".join((label, keys, struct.pack(f"<{k}Q", *prevs), body))
     return content + _CRC_PACK(crc32(content))
 
 
@@ -60,10 +60,9 @@ def decode(stored: bytes) -> Record | None:
     end = len(stored) - _CRC.size
     if end < LABEL_BYTES or crc32(memoryview(stored)[:end]) != _CRC.unpack_from(stored, end)[0]:
         return None
-    size, seq, time_us, publications, k, n = _LABEL.unpack_from(stored)
+    size, seq, time_us, publications, k = _LABEL.unpack_from(stored)
     prevs_at = LABEL_BYTES + KEY_BYTES * k
-    ids_at = prevs_at + 8 * k
-    body_at = ids_at + 2 * n
+    body_at = prevs_at + 8 * k
     if size != len(stored) or body_at > end:
         return None
     return Record(
@@ -73,7 +72,6 @@ def decode(stored: bytes) -> Record | None:
         stored[LABEL_BYTES:prevs_at],
         struct.unpack_from(f"<{k}Q", stored, prevs_at),
         stored[body_at:end],
-        struct.unpack_from(f"<{n}H", stored, ids_at),
     )
 
 
@@ -210,10 +208,10 @@ class Segment:
         times_us: list[int] = []
         sizes: list[int] = []
         while at + _RECORD_BYTES_MIN <= total:
-            size, seq_there, time_us, _, k, n = _LABEL.unpack_from(content, at)
+            size, seq_there, time_us, _, k = _LABEL.unpack_from(content, at)
             end = at + size - _CRC.size
             prevs_at = at + LABEL_BYTES + KEY_BYTES * k
-            if end + _CRC.size > total or prevs_at + 8 * k + 2 * n > end or seq_there != seq:
+            if end + _CRC.size > total or prevs_at + 8 * k > end or seq_there != seq:
                 break
             if crc32(view[at:end]) != _CRC.unpack_from(content, end)[0]:
                 break

@@ -10,12 +10,13 @@ Source: design section 3.4; docs/protocol.md section 8.
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 from mqtt5 import PublishPacket
 
 from federator.errors import DecodeError
+from federator.protocol.custody import HELD_BYTES_MAX
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding import Forwarder, FrameRoute, Sends, TopicRoute
@@ -29,9 +30,17 @@ from federator.protocol.frames import (
     unpack,
 )
 from federator.protocol.link_gates import LinkGates
-from federator.protocol.publications import RunChecker, topics_of, variable_byte_integer
+from federator.protocol.publications import (
+    DUP_BIT,
+    QOS_BITS,
+    RETAIN_BIT,
+    RunChecker,
+    topics_of,
+    variable_byte_integer,
+)
 from federator.protocol.sharing import inbox_key, is_inbox_key
 from federator.protocol.types import BrokerId, Epoch
+from federator.runtime.clocks import wall_clock_us
 from federator.runtime.clogged import Clogged
 from federator.runtime.custody import (
     REPAIR_BACKLOG_BYTES_MAX,
@@ -50,10 +59,6 @@ COMPLAINT_GAP_S = 60.0
 SENDER_LINGER_S = 10.0
 """How long frames of a neighbour are taken after its link went down: they may be on their way."""
 
-_QOS_BITS = 0x06
-_RETAIN = 0x01
-_DUP = 0x08
-
 _log = structlog.get_logger()
 
 
@@ -71,6 +76,7 @@ class DataPath:
         land: What is published on our broker instead of a run that arrived.
         frame_bytes_max: Longest body of a frame we make; one longer publication travels alone.
         hop_limit: Links a frame of ours may travel, 1 to 255.
+        held_bytes_max: What waits for earlier frames, at most; all of it may come loose at once.
         wall_clock_us: Microseconds since 1970.
         retained: Orders retained values; ``None`` lets them pass as they come.
 
@@ -96,7 +102,8 @@ class DataPath:
         land: Callable[[bytes], bytes] = lambda run: run,
         frame_bytes_max: int = FRAME_BYTES_MAX,
         hop_limit: int = HOP_LIMIT,
-        wall_clock_us: Callable[[], int] = lambda: time.time_ns() // 1_000,
+        held_bytes_max: int = HELD_BYTES_MAX,
+        wall_clock_us: Callable[[], int] = wall_clock_us,
         retained: RetainedFlow | None = None,
     ) -> None:
         if not 1 <= hop_limit <= 255:
@@ -135,6 +142,7 @@ class DataPath:
             forwarder=forwarder,
             hop_limit=hop_limit,
             wall_clock_us=wall_clock_us,
+            held_bytes_max=held_bytes_max,
         )
         self.intake = Intake(
             custody=self.custody,
@@ -194,6 +202,14 @@ class DataPath:
         for other in self.forwarder.set_route(filter, route):
             _log.warning("filter.key_collision", filter=filter, other=other)
 
+    def set_destinations(self, next_hops: Mapping[BrokerId, BrokerId | None]) -> None:
+        """Frames for these brokers go by way of these next hops; see ``SetDestination``."""
+        self.intake.on_route_changes()
+        for broker, next_hop in next_hops.items():
+            self.forwarder.set_destination(broker, next_hop)
+        reached = {broker for broker, next_hop in next_hops.items() if next_hop is not None}
+        self.custody.on_destinations_moved(reached)
+
     def renew_epoch(self, epoch: Epoch) -> None:
         """Number the frames of a new epoch from 1."""
         self._own.epoch = epoch
@@ -245,8 +261,8 @@ class DataPath:
                 self.counters.unwanted += 1
                 continue
             first_byte = chunk[start]
-            into = batches.acknowledged if first_byte & _QOS_BITS else batches.plain
-            if first_byte & _DUP and self.intake.is_logged(packet):
+            into = batches.acknowledged if first_byte & QOS_BITS else batches.plain
+            if first_byte & DUP_BIT and self.intake.is_logged(packet):
                 self.counters.redelivered += 1
                 continue
             if into is batch and start == run_end and end - run_start <= frame_bytes_max:
@@ -339,7 +355,7 @@ class DataPath:
             self.intake.end_read(True)
         else:
             self.counters.publications_in += 1
-            retained = packet[0] & _RETAIN
+            retained = packet[0] & RETAIN_BIT
             time_us = self._time_of((packet,), retained=True) if retained else self._wall_clock_us()
             self._make_frame(route, (packet,), len(packet), 1, time_us)
 

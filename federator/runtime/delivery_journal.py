@@ -28,6 +28,7 @@ from zlib import crc32
 
 import msgspec
 
+from federator.protocol.frames import KEY_BYTES, keys_in
 from federator.protocol.types import BrokerId
 from federator.runtime.durable import (
     BOOT_BYTES,
@@ -44,7 +45,6 @@ __all__ = ["Delivery", "DeliveryJournal", "Entry", "JournalState", "Positions"]
 BYTES_MAX = 2 * 1024 * 1024
 FILE_NAME = "deliveries"
 CONFIG_KEY = "custody"
-KEY_BYTES = 8
 MARKER_BYTES_MAX = 40
 
 _MAGIC = b"feddelv1"
@@ -388,8 +388,8 @@ def _fold(before: Positions, entries: Sequence[Entry], to: int | None) -> Positi
     for number, origin, epoch, seq, keys in entries:
         if to is not None and number > to:
             break
-        for at in range(0, len(keys), KEY_BYTES):
-            chain = origin, keys[at : at + KEY_BYTES]
+        for key in keys_in(keys):
+            chain = origin, key
             positions[chain] = max(positions.get(chain, (0, 0)), (epoch, seq))
     return positions
 

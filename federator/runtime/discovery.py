@@ -24,6 +24,8 @@ from federator.errors import DecodeError
 from federator.protocol import discovery as pure
 from federator.protocol.effects import Notice
 from federator.protocol.types import Millis
+from federator.runtime.alarm import Alarm
+from federator.runtime.clocks import monotonic_ms, wall_clock_ms
 from federator.runtime.mqtt_link import MqttLink
 from federator.runtime.state_dir import write_whole
 
@@ -108,7 +110,7 @@ class Discovery:
         self._own_id = own_id
         self._probing = False
         self._link: MqttLink | None = None
-        self._timer: asyncio.Handle | None = None
+        self._alarm = Alarm(self._on_time)
         self._saved_revision = -1
         self._save_gap_s = SAVE_GAP_S
 
@@ -151,7 +153,7 @@ class Discovery:
     def on_up(self, link: MqttLink, *, session_present: bool) -> None:
         """The control connection is up."""
         self._link = link
-        now_ms = _now_ms()
+        now_ms = monotonic_ms()
         self._perform(self._pure.on_broker_up(session_present=session_present, now_ms=now_ms))
         for client_id, filters in sorted(self._own_filters().items()):
             own = frozenset(filters)
@@ -161,11 +163,11 @@ class Discovery:
 
     def on_down(self) -> None:
         """The control connection is gone."""
-        self._perform(self._pure.on_broker_down(now_ms=_now_ms()))
+        self._perform(self._pure.on_broker_down(now_ms=monotonic_ms()))
 
     def on_publish(self, packet: PublishPacket) -> bool:
         """A publication on the control connection; ``False`` when it is none of ours."""
-        topic, payload, now_ms = packet.topic, packet.payload, _now_ms()
+        topic, payload, now_ms = packet.topic, packet.payload, monotonic_ms()
         if topic in pure.LOG_TOPICS:
             effects = self._pure.on_log(topic, payload, now_ms=now_ms)
         elif topic in pure.SYS_TOPICS:
@@ -192,14 +194,13 @@ class Discovery:
                 if self._pure.revision != self._saved_revision:
                     await self._save()
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
+            self._alarm.set(None)
             self._write(self._content(closed=True))
 
     # Within
 
     def _load(self) -> None:
-        now_ms = _now_ms()
+        now_ms = monotonic_ms()
         saved = self._read()
         if saved is None:
             self._perform(self._pure.on_deadline(now_ms=now_ms))
@@ -251,22 +252,15 @@ class Discovery:
             self._link.unsubscribe(self._probes)
 
     def _arm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        at_ms = self._pure.next_deadline_ms()
-        if at_ms is not None:
-            delay_s = max(0, at_ms - _now_ms()) / 1000
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
+        self._alarm.set(self._pure.next_deadline_ms())
 
-    def _on_timer(self) -> None:
-        self._timer = None
-        self._perform(self._pure.on_deadline(now_ms=_now_ms()))
+    def _on_time(self) -> None:
+        self._perform(self._pure.on_deadline(now_ms=monotonic_ms()))
 
     def _content(self, *, closed: bool) -> bytes:
         self._saved_revision = self._pure.revision
-        record = pure.encode_record(self._pure.record(now_ms=_now_ms()))
-        return msgspec.msgpack.encode(SavedDiscovery(closed, _wall_ms(), record))
+        record = pure.encode_record(self._pure.record(now_ms=monotonic_ms()))
+        return msgspec.msgpack.encode(SavedDiscovery(closed, wall_clock_ms(), record))
 
     def _write(self, content: bytes) -> None:
         try:
@@ -289,13 +283,5 @@ class Discovery:
                 self._path.replace(aside)
             _log.warning("discovery.file_unreadable", moved_to=str(aside), why=str(error))
             return None
-        away_ms = _wall_ms() - saved.saved_at_ms
+        away_ms = wall_clock_ms() - saved.saved_at_ms
         return record, away_ms if saved.closed and away_ms >= 0 else None
-
-
-def _now_ms() -> Millis:
-    return Millis(int(asyncio.get_running_loop().time() * 1000))
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -28,11 +28,6 @@ LEAP = 1 << 32
 """What a numbering skips when its end may be lost: more than a machine can have lost unsynced."""
 
 
-def wall_clock_us() -> int:
-    """The wall clock, in microseconds since 1970."""
-    return time.time_ns() // 1000
-
-
 def this_boot() -> bytes | None:
     """What tells this boot of the machine from others; ``None`` where no one can say."""
     try:

@@ -6,12 +6,13 @@ Put in place by renaming, so that it is never half there. ``federator place core
 the files of a whole federation.
 """
 
-import time
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import structlog
+
+from federator.runtime.clocks import wall_clock_ms
 
 FILE_NAME = "core_priority.json"
 FILE_BYTES_MAX = 4_096
@@ -59,7 +60,7 @@ class PriorityFile:
         except msgspec.DecodeError as error:
             self._complain(content, str(error))
             return None
-        left_ms = placed.valid_until_ms - time.time_ns() // 1_000_000
+        left_ms = placed.valid_until_ms - wall_clock_ms()
         if left_ms > VALID_MS_MAX:
             self._complain(content, f"valid for more than {VALID_MS_MAX} ms")
             return None

@@ -17,11 +17,12 @@ from mqtt5 import PublishPacket
 
 from federator.errors import DecodeError, LinkError
 from federator.protocol.messages import RetainedEntry
-from federator.protocol.publications import RunChecker
-from federator.protocol.retained.packets import qos_of, retained_in
+from federator.protocol.publications import RunChecker, qos_of
+from federator.protocol.retained.packets import retained_in
 from federator.protocol.retained.round import version_of
 from federator.protocol.retained.store import RetainedStore
 from federator.protocol.retained.versions import HybridClock, Version
+from federator.runtime.clocks import wall_clock_us
 from federator.runtime.mqtt_wire import packet_id_at
 from federator.runtime.retained_looks import Look, RetainedLooks
 
@@ -64,11 +65,6 @@ class RetainedCounters:
     malformed: int = 0
     clock_refused: int = 0
     too_long: int = 0
-
-
-def wall_us() -> int:
-    """Microseconds since 1970."""
-    return time.time_ns() // 1_000
 
 
 class RetainedBroker:
@@ -116,11 +112,11 @@ class RetainedBroker:
         look = await self._looks.look(filters, keep=keep)
         values = iter(look.found.items())
         while some := {topic: value.digest for topic, value in islice(values, PLACED_AT_ONCE_MAX)}:
-            for topic in self._store.on_found(some, since=since, now_us=wall_us()):
+            for topic in self._store.on_found(some, since=since, now_us=wall_clock_us()):
                 self.erase(topic)
             await asyncio.sleep(0)
         whole = filters if look.complete else ()
-        self._store.on_looked(whole, look.found.keys(), since=since, now_us=wall_us())
+        self._store.on_looked(whole, look.found.keys(), since=since, now_us=wall_clock_us())
         return look
 
     async def recent_look(self, filters: Collection[str], *, valid_s: float = LOOK_VALID_S) -> Look:
@@ -191,13 +187,13 @@ class RetainedBroker:
         if not self._is_sound(entry, packet):
             self._counters.malformed += 1
             return False
-        if not self._clock.observe(version, wall_us()):
+        if not self._clock.observe(version, wall_clock_us()):
             self._counters.clock_refused += 1
             return False
         if not self._write(packet):
             return False
         self._counters.values_fetched += 1
-        self._store.put(entry.topic, version, entry.digest, deleted=False, now_us=wall_us())
+        self._store.put(entry.topic, version, entry.digest, deleted=False, now_us=wall_clock_us())
         return True
 
     def _is_sound(self, entry: RetainedEntry, packet: bytes) -> bool:
@@ -212,8 +208,8 @@ class RetainedBroker:
 
     def delete(self, topic: str, version: Version) -> None:
         """Delete a value here, because it was deleted elsewhere."""
-        if self._clock.observe(version, wall_us()) and self.erase(topic):
-            self._store.put(topic, version, 0, deleted=True, now_us=wall_us())
+        if self._clock.observe(version, wall_clock_us()) and self.erase(topic):
+            self._store.put(topic, version, 0, deleted=True, now_us=wall_clock_us())
 
     def erase(self, topic: str) -> bool:
         """Delete a value on our broker; ``False`` when that could not be sent."""

@@ -26,7 +26,8 @@ from federator.protocol.messages import (
 )
 from federator.protocol.retained.round import Post, Round, Way
 from federator.protocol.retained.store import RetainedStore, digest_of_buckets
-from federator.runtime.retained_broker import RetainedBroker, RetainedCounters, wall_us
+from federator.runtime.clocks import wall_clock_us
+from federator.runtime.retained_broker import RetainedBroker, RetainedCounters
 
 GATHER_S = 0.03
 """Filters that come within so long are compared together."""
@@ -198,7 +199,7 @@ class RetainedRounds:
 
     async def _fetch(self, round_: Round) -> bool:
         """Bring our broker up to date; whether all that was asked for came."""
-        decision = round_.decide(wall_us())
+        decision = round_.decide(wall_clock_us())
         self._counters.adopted += decision.adopted
         for topic, version in decision.erase:
             self._broker.delete(topic, version)

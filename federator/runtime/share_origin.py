@@ -6,12 +6,11 @@ and carries out what the ledger says.
 Source: docs/protocol.md section 12.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
 
 import structlog
 
+from federator.protocol.publications import not_retained, qos_of
 from federator.protocol.sharing import (
     Assignment,
     Confirmation,
@@ -26,14 +25,13 @@ from federator.protocol.sharing import (
     pack_parcel,
 )
 from federator.protocol.types import BrokerId, Epoch, Millis
+from federator.runtime.alarm import Alarm
+from federator.runtime.clocks import monotonic_ms
 from federator.runtime.mqtt_wire import Inbound
 from federator.runtime.share_counters import ShareCounters
 
 SendTo = Callable[[BrokerId, Sequence[bytes | memoryview], int, int], bool]
 """Sends a frame to a broker's inbox: parts, bytes, publications. Whether there is a way."""
-
-_QOS_BITS: Final = 0x06
-_RETAIN: Final = 0x01
 
 _log = structlog.get_logger()
 
@@ -75,7 +73,7 @@ class ShareOrigin:
         self._publish_here = publish_here
         self._lets_out = lets_out
         self._want_inbox = want_inbox
-        self._timer: asyncio.Handle | None = None
+        self._alarm = Alarm(self._on_time)
 
     @property
     def owed(self) -> int:
@@ -129,7 +127,7 @@ class ShareOrigin:
     def on_confirmation(self, by: BrokerId, confirmation: Confirmation) -> None:
         """The broker ``by`` has parcels of ours."""
         if confirmation.epoch == self._epoch:
-            now_ms = loop_ms()
+            now_ms = monotonic_ms()
             self._resend(self.ledger.confirm(by, confirmation.ranges, now_ms=now_ms))
             self._arm()
 
@@ -149,7 +147,7 @@ class ShareOrigin:
     def _send_runs(self, runs: "_Runs") -> None:
         if not runs.parts and not runs.held:
             return
-        now_ms = loop_ms()
+        now_ms = monotonic_ms()
         for orphans, parts in runs.held.items():
             self._hold(Held(orphans, b"".join(parts), len(parts), now_ms), now_ms)
         for (broker, groups, acknowledged), parts in runs.parts.items():
@@ -196,7 +194,7 @@ class ShareOrigin:
 
     def _reassign(self, owed: Owed | Held) -> None:
         """Somebody else must serve what a broker that is gone should have, or nobody could."""
-        now_ms = loop_ms()
+        now_ms = monotonic_ms()
         picks = self._assignment.again(owed.groups)
         for pick in picks:
             self._send(pick.next(), pick.serves, owed.run, owed.count, True, owed.since_ms, now_ms)
@@ -214,18 +212,10 @@ class ShareOrigin:
         _log.warning("share.lost", publications=count, reason=reason)
 
     def _arm(self) -> None:
-        at_ms = self.ledger.next_deadline_ms()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if at_ms is not None:
-            delay_s = max(0, at_ms - loop_ms()) / 1000
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
+        self._alarm.set(self.ledger.next_deadline_ms())
 
-    def _on_timer(self) -> None:
-        self._timer = None
-        now_ms = loop_ms()
-        self._resend(self.ledger.on_deadline(now_ms=now_ms))
+    def _on_time(self) -> None:
+        self._resend(self.ledger.on_deadline(now_ms=monotonic_ms()))
         self._arm()
 
 
@@ -239,22 +229,10 @@ class _Runs:
 
     def add(self, pick: Pick, packet: memoryview) -> None:
         """``packet`` is for the next one of ``pick``."""
-        key = (pick.next(), pick.serves, packet[0] & _QOS_BITS != 0)
-        self.parts.setdefault(key, []).append(_not_retained(packet))
+        key = (pick.next(), pick.serves, qos_of(packet) > 0)
+        self.parts.setdefault(key, []).append(not_retained(packet))
 
     def hold(self, orphans: tuple[GroupKey, ...], packet: memoryview) -> None:
         """``packet`` is for these groups, once they have members; QoS 0 does not wait."""
-        if packet[0] & _QOS_BITS:
-            self.held.setdefault(orphans, []).append(_not_retained(packet))
-
-
-def _not_retained(packet: memoryview) -> bytes | memoryview:
-    """``packet`` so that no broker keeps it for later subscribers."""
-    if packet[0] & _RETAIN:
-        return bytes((packet[0] & ~_RETAIN,)) + bytes(packet[1:])
-    return packet
-
-
-def loop_ms() -> Millis:
-    """The loop's clock."""
-    return Millis(int(asyncio.get_running_loop().time() * 1000))
+        if qos_of(packet):
+            self.held.setdefault(orphans, []).append(not_retained(packet))

@@ -7,13 +7,13 @@ clock that was set back must not make a restart look like a replay.
 import contextlib
 import fcntl
 import os
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from federator.errors import ConfigError
 from federator.protocol.types import EPOCH_MAX, Epoch
+from federator.runtime.clocks import wall_clock_ms
 
 CANNOT_CREATE, IN_USE = 73, 75
 """Exit codes of ``sysexits.h``."""
@@ -76,7 +76,7 @@ class StateDir:
             last = int((self.path / "epoch").read_text())
         if not 0 <= last < EPOCH_MAX:
             last = 0  # damaged: neighbours who know the true one will say so
-        epoch = Epoch(max(time.time_ns() // 1_000_000, last + 1))
+        epoch = Epoch(max(wall_clock_ms(), last + 1))
         self.save_epoch(epoch)
         return epoch
 

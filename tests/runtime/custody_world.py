@@ -25,8 +25,7 @@ def make(log, filters_of_each, *, time_us=T0_US, body=b"body"):
         keys = [key(number) for number in sorted(filters)]
         prevs = tuple(heads.get(k, log.head(k)) for k in keys)
         heads |= dict.fromkeys(keys, seq)
-        ids = tuple(range(seq % 3))
-        made.append(Record(seq, time_us, seq % 7 + 1, b"".join(keys), prevs, body, ids))
+        made.append(Record(seq, time_us, seq % 7 + 1, b"".join(keys), prevs, body))
     return made
 
 

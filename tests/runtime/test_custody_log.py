@@ -28,7 +28,6 @@ def records(draw):
         b"".join(keys),
         tuple(draw(number) for _ in keys),
         draw(st.binary(max_size=100)),
-        tuple(draw(st.lists(st.integers(1, 65_535), max_size=5))),
     )
 
 

@@ -16,13 +16,13 @@ from federator.protocol.custody.custodian import Clocks, Custodian, Outlet, Owed
 from federator.protocol.custody.destination import Destination, Journal
 from federator.protocol.custody.origin import Gathered, Log, Origin
 from federator.protocol.custody.owed import Owed
-from federator.protocol.custody.receiver import Ask, Chained, Delivery, Receiver
+from federator.protocol.custody.receiver import HELD_BYTES_MAX, Ask, Chained, Delivery, Receiver
 from federator.protocol.custody.record import Record
-from federator.protocol.custody.repairs import ArchivedFrame, FrameArchive, Repair, answer
+from federator.protocol.custody.repairs import FrameArchive, Repair, answer
 from federator.protocol.custody.tails import Tails
 
 __all__ = [
-    "ArchivedFrame",
+    "HELD_BYTES_MAX",
     "Ask",
     "Chained",
     "Clocks",

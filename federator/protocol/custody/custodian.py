@@ -9,25 +9,23 @@ Source: docs/protocol.md section 11.
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
 
-from federator.protocol import effects as e
 from federator.protocol.custody.destination import Destination, DestinationOutlet, Journal
+from federator.protocol.custody.disk_trouble import DiskTrouble
 from federator.protocol.custody.origin import Gathered, Log, Origin, OriginOutlet
 from federator.protocol.custody.owed import Owed
-from federator.protocol.custody.receiver import Receiver
-from federator.protocol.effects import FilterRoute
+from federator.protocol.custody.receiver import HELD_BYTES_MAX, Receiver
+from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding import Forwarder
-from federator.protocol.frames import KEY_BYTES, LAST_FLAG, TAIL_FLAG, VOID_FLAG, Frame
+from federator.protocol.frames import LAST_FLAG, TAIL_FLAG, VOID_FLAG, Frame
 from federator.protocol.messages import REPAIR_PATH_MAX, RepairRequest
-from federator.protocol.repeats import Repeats
-from federator.protocol.sharing import frame_key
 from federator.protocol.timers import earliest
 from federator.protocol.types import BrokerId, Epoch, Millis
 
 ORIGINS_MAX = 4_096
-COMPLAINT_GAP_MS = Millis(60_000)
 
 
 class OwedList(Protocol):
@@ -95,10 +93,12 @@ class Custodian:
         forwarder: Where frames go.
         hop_limit: Links that frames may travel.
         clocks: Of the process.
+        held_bytes_max: What waits for earlier frames, at most; all of it may come loose at once.
 
     Attributes:
         origin: Our side as an origin.
         destination: Our side as a destination.
+        trouble: Of the list of owed filters.
     """
 
     def __init__(
@@ -110,6 +110,7 @@ class Custodian:
         forwarder: Forwarder,
         hop_limit: int,
         clocks: Clocks,
+        held_bytes_max: int = HELD_BYTES_MAX,
     ) -> None:
         keep_ms = stores.keep_s * 1_000
         self.origin = Origin(
@@ -122,7 +123,7 @@ class Custodian:
             wall_clock_us=clocks.wall_clock_us,
         )
         self.destination = Destination(
-            receiver=Receiver(keep_ms=keep_ms),
+            receiver=Receiver(keep_ms=keep_ms, held_bytes_max=held_bytes_max),
             journal=stores.journal,
             outlet=outlet,
             wall_clock_us=clocks.wall_clock_us,
@@ -137,7 +138,7 @@ class Custodian:
         self._wall_clock_us = clocks.wall_clock_us
         self._now_ms = clocks.now_ms
         self._toward: OrderedDict[BrokerId, BrokerId] = OrderedDict()
-        self._complaints: Repeats[str] = Repeats(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
+        self.trouble = DiskTrouble(Notice("custody.owed_failed", "error"), outlet.tell)
         self._armed_ms: Millis | None = None
 
     @property
@@ -147,26 +148,23 @@ class Custodian:
 
     # Filters
 
-    def resume(self) -> list[str]:
-        """Owe what we subscribed in an earlier life; return these filters."""
+    def resume(self) -> None:
+        """Owe what we subscribed in an earlier life."""
         now_ms = self._now_ms()
         now_us = self._wall_clock_us()
         keep_us = self._owed.keep_ms * 1_000
-        resumed = []
         for filter, until_us in self._owed_list.load().items():
             left_us = min(keep_us, (until_us or now_us + keep_us) - now_us)
             if left_us > 0:
                 self._owed.owe(filter, Millis(now_ms + left_us // 1_000))
                 self._forwarder.set_route(filter, self._owed.effective(filter, None))
-                resumed.append(filter)
         self.origin.resume(now_ms)
         self._arm(now_ms)
-        return resumed
 
     def on_route(self, filter: str, route: FilterRoute | None, *, lost: bool) -> FilterRoute | None:
         """What the data plane is to do with ``filter``."""
         now_ms = self._now_ms()
-        key = frame_key(filter).to_bytes(KEY_BYTES, "big")
+        key = self._forwarder.key(filter)
         local = route is not None and route.local
         if local != self.destination.receiver.wants(key):
             if local:
@@ -174,7 +172,7 @@ class Custodian:
             else:
                 self.destination.unwant(key)
         effective = self._owed.on_route(filter, route, lost=lost, now_ms=now_ms)
-        if route is not None and route.next_hops:
+        if route is not None and (route.next_hops or route.destinations):
             self.origin.tails.hasten(key, now_ms)
             self._arm(now_ms)
         if effective is None or not effective.wanted:
@@ -184,6 +182,12 @@ class Custodian:
         elif filter not in self._owed:
             self._note_owed(filter, 0)
         return effective
+
+    def on_destinations_moved(self, brokers: AbstractSet[BrokerId]) -> None:
+        """New ways lead to these destinations; what went by the old ones may be lost."""
+        now_ms = self._now_ms()
+        self.origin.on_destinations_moved(brokers, now_ms)
+        self._arm(now_ms)
 
     def share(self, filters: frozenset[str]) -> None:
         """These are subscribed besides, for groups: write down that they are, or no more."""
@@ -206,9 +210,7 @@ class Custodian:
             else:
                 self._owed_list.note(filter, until_us)
         except OSError as error:
-            if self._complaints.allow("owed", self._now_ms()):
-                reason = {"reason": error.strerror or str(error)}
-                self._outlet.tell(e.Notice("custody.owed_failed", "error", {**reason}))
+            self.trouble.on_error(error, self._now_ms())
 
     def on_local_up(self) -> None:
         """Our broker is up: its connections stand, and it has told us the marker, if it has one."""

@@ -11,12 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from federator.protocol import effects as e
+from federator.protocol.custody.disk_trouble import DiskTrouble
 from federator.protocol.custody.receiver import Chained, Delivery, Receiver
-from federator.protocol.frames import KEY_BYTES, Frame, chain_numbers
-from federator.protocol.repeats import Repeats
+from federator.protocol.frames import KEY_BYTES, Frame, chain_numbers, keys_in
 from federator.protocol.types import BrokerId, Millis
 
-COMPLAINT_GAP_MS = Millis(60_000)
 FORMER_MS = 60_000
 """How long after our start a filter of our clients counts as one of those before."""
 
@@ -92,7 +91,7 @@ class Destination:
     Attributes:
         receiver: As given.
         started: We know how far an earlier life of ours got. Until then every frame is refused.
-        failures: Times that the journal could not be written.
+        trouble: Of the journal.
     """
 
     def __init__(
@@ -106,7 +105,6 @@ class Destination:
     ) -> None:
         self.receiver = receiver
         self.started = False
-        self.failures = 0
         self._journal = journal
         self._outlet = outlet
         self._wall_clock_us = wall_clock_us
@@ -117,7 +115,7 @@ class Destination:
         self._marked = 0  # the last entry whose marker our broker is known to have
         self._wants = self._saved_wants = 0  # changes of what our clients want
         self._due: list[Delivery[Frame]] = []
-        self._complaints: Repeats[str] = Repeats(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
+        self.trouble = DiskTrouble(e.Notice("custody.journal_failed", "error"), outlet.tell)
 
     def want(self, key: bytes, now_ms: Millis) -> None:
         """Our clients subscribe to the filter with ``key``."""
@@ -194,7 +192,7 @@ class Destination:
         try:
             self._journal.append([(d.origin, d.epoch, d.seq, d.keys) for d in due])
         except OSError as error:
-            self._complain(error, now_ms)
+            self.trouble.on_error(error, now_ms)
         for delivery in due:
             if delivery.frame.publications:
                 self._outlet.deliver(delivery.frame)
@@ -217,7 +215,7 @@ class Destination:
         try:
             self._journal.snapshot(positions, since_us, folded_to=self._marked)
         except OSError as error:
-            self._complain(error, now_ms)
+            self.trouble.on_error(error, now_ms)
         else:
             self._saved_wants = self._wants
 
@@ -231,24 +229,15 @@ class Destination:
         try:
             positions = self._journal.resume(self._marker)
         except OSError as error:
-            self._complain(error, now_ms)
+            self.trouble.on_error(error, now_ms)
             return False
         self.started = True
-        self.receiver.restore(positions, {}, now_ms=now_ms)
+        self.receiver.restore(positions, now_ms=now_ms)
         self._outlet.mark(self._journal.marker())
         return True
-
-    def _complain(self, error: OSError, now_ms: Millis) -> None:
-        self.failures += 1
-        if self._complaints.allow("journal", now_ms):
-            reason = {"reason": error.strerror or str(error)}
-            self._outlet.tell(e.Notice("custody.journal_failed", "error", {**reason}))
 
 
 def _links(frame: Frame, local: tuple[int, ...]) -> tuple[Chained, ...]:
     """The places of ``frame`` on the chains that our clients want."""
-    keys, numbers = frame.keys, chain_numbers(frame)
-    return tuple(
-        Chained(keys[index * KEY_BYTES : (index + 1) * KEY_BYTES], numbers[index])
-        for index in local
-    )
+    keys, numbers = keys_in(frame.keys), chain_numbers(frame)
+    return tuple(Chained(keys[index], numbers[index]) for index in local)

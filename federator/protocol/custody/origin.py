@@ -6,17 +6,20 @@ a frame that gets lost on the way is asked for, and the log has it.
 Source: docs/protocol.md section 11.
 """
 
-import struct
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from federator.protocol import effects as e
+from federator.protocol.custody.disk_trouble import DiskTrouble
 from federator.protocol.custody.record import Record
-from federator.protocol.custody.repairs import ArchivedFrame, FrameArchive, answer
+from federator.protocol.custody.repairs import FrameArchive, answer
 from federator.protocol.custody.tails import Tails
+from federator.protocol.destinations import filter_part
 from federator.protocol.expiry import age_expiry
 from federator.protocol.forwarding import Forwarder, Sends, TopicRoute
 from federator.protocol.frames import (
+    CHAIN_BYTES,
     CUSTODY_FLAG,
     KEY_BYTES,
     LAST_FLAG,
@@ -24,14 +27,14 @@ from federator.protocol.frames import (
     TAIL_FLAG,
     VOID_FLAG,
     Frame,
+    chain_bytes,
+    keys_in,
 )
 from federator.protocol.messages import RepairRequest
 from federator.protocol.publications import RunChecker
-from federator.protocol.repeats import Repeats
 from federator.protocol.types import BrokerId, Epoch, Millis
 
 TAIL_CHAINS_MAX = 512  # in one frame
-COMPLAINT_GAP_MS = Millis(60_000)
 
 
 class Log(FrameArchive, Protocol):
@@ -106,7 +109,7 @@ class Origin:
     Attributes:
         log: Where they are kept.
         repairs: Frames sent again.
-        failures: Times that the log could not be written.
+        trouble: Of the log.
     """
 
     def __init__(
@@ -123,14 +126,13 @@ class Origin:
         self.log = log
         self.tails = Tails(keep_ms=keep_ms)
         self.repairs = 0
-        self.failures = 0
         self._self_id = self_id
         self._forwarder = forwarder
         self._hop_limit = hop_limit
         self._outlet = outlet
         self._wall_clock_us = wall_clock_us
         self._checker = RunChecker()
-        self._complaints: Repeats[str] = Repeats(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
+        self.trouble = DiskTrouble(e.Notice("custody.log_failed", "error"), outlet.tell)
 
     def resume(self, now_ms: Millis) -> None:
         """Repeat the heads of the chains of an earlier life, too."""
@@ -143,25 +145,24 @@ class Origin:
         seq = self.log.next_seq
         made: dict[bytes, int] = {}
         for batch in batches:
-            keys = batch.route.keys
-            prevs = []
-            for at in range(0, len(keys), KEY_BYTES):
-                key = keys[at : at + KEY_BYTES]
-                prevs.append(made.get(key) or self.log.head(key))
-                made[key] = seq
+            keys = filter_part(batch.route.keys)
+            each = keys_in(keys)
+            prevs = tuple(made.get(key) or self.log.head(key) for key in each)
+            made.update(dict.fromkeys(each, seq))
             body = b"".join(batch.parts)
-            records.append(Record(seq, batch.time_us, batch.count, keys, tuple(prevs), body))
+            records.append(Record(seq, batch.time_us, batch.count, keys, prevs, body))
             seq += 1
         try:
             self.log.append(records)
         except OSError as error:
-            self._complain(error, now_ms)
+            self.trouble.on_error(error, now_ms)
             return False
         for key, head in made.items():
             self.tails.made(key, head, now_ms)
         for batch, record in zip(batches, records, strict=True):
             if batch.route.sends:
-                self._outlet.send_copies(self._frame(record), batch.route.sends, record.body)
+                frame = self._addressed(self._frame(record), batch.route.keys)
+                self._outlet.send_copies(frame, batch.route.sends, record.body)
         return True
 
     def send_tails(self, now_ms: Millis) -> None:
@@ -171,15 +172,19 @@ class Origin:
         for at in range(0, len(due), TAIL_CHAINS_MAX):
             chains = due[at : at + TAIL_CHAINS_MAX]
             keys = b"".join(key for key, _ in chains)
-            mask = (1 << len(chains)) - 1
-            me = self._self_id
-            route = self._forwarder.route_frame(keys, mask, sender=me, origin=me)
-            if not route.sends:
+            all_keys, sends = self._forwarder.route_chains(keys)
+            if not sends:
                 continue
             epoch, seq = self._outlet.number()
             frame = self._label(TAIL_FLAG, epoch, seq, self._wall_clock_us(), 0, keys, body)
-            frame.chain = struct.pack(f">{len(chains)}Q", *(head for _, head in chains))
-            self._outlet.send_copies(frame, route.sends, body)
+            frame.chain = chain_bytes([head for _, head in chains])
+            self._outlet.send_copies(self._addressed(frame, all_keys), sends, body)
+
+    def on_destinations_moved(self, brokers: AbstractSet[BrokerId], now_ms: Millis) -> None:
+        """A new way leads to ``brokers``: repeat the heads of what they want now."""
+        for key in self.tails:
+            if self._forwarder.leads_to(key, brokers):
+                self.tails.hasten(key, now_ms)
 
     def on_request(self, request: RepairRequest) -> None:
         """Send what somebody missed, back along the way the request came."""
@@ -203,7 +208,13 @@ class Origin:
                 return
             self.repairs += 1
 
-    def _frame(self, kept: ArchivedFrame, flags: int = CUSTODY_FLAG) -> Frame:
+    def _addressed(self, frame: Frame, keys: bytes) -> Frame:
+        """``frame`` with ``keys``: its own, and those of destinations, which have no chains."""
+        frame.chain += bytes(CHAIN_BYTES * (len(keys) // KEY_BYTES - frame.k))
+        frame.keys = keys
+        return frame
+
+    def _frame(self, kept: Record, flags: int = CUSTODY_FLAG) -> Frame:
         frame = self._label(
             flags,
             Epoch(self.log.epoch),
@@ -213,7 +224,7 @@ class Origin:
             kept.keys,
             kept.body,
         )
-        frame.chain = struct.pack(f">{len(kept.prevs)}Q", *kept.prevs)
+        frame.chain = chain_bytes(kept.prevs)
         return frame
 
     def _aged(self, frame: Frame) -> Frame:
@@ -253,9 +264,3 @@ class Origin:
             mask=(1 << len(keys) // KEY_BYTES) - 1,
             body=memoryview(body),
         )
-
-    def _complain(self, error: OSError, now_ms: Millis) -> None:
-        self.failures += 1
-        if self._complaints.allow("log", now_ms):
-            reason = {"reason": error.strerror or str(error)}
-            self._outlet.tell(e.Notice("custody.log_failed", "error", {**reason}))

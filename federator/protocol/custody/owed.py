@@ -22,9 +22,6 @@ class Owed:
     Args:
         keep_ms: How long a filter stays owed.
         filters_max: Filters remembered; more are given up at once.
-
-    Attributes:
-        refused: Filters that found no room.
     """
 
     def __init__(self, *, keep_ms: int, filters_max: int = OWED_MAX) -> None:
@@ -32,7 +29,6 @@ class Owed:
         self._filters_max = filters_max
         self._until: Timers[str] = Timers()
         self._routes: dict[str, FilterRoute | None] = {}  # of owed filters, as last told
-        self.refused = 0
 
     def __len__(self) -> int:
         """How many filters are owed."""
@@ -70,17 +66,12 @@ class Owed:
             return FilterRoute(local=False, wanted=True, next_hops=())
         return replace(route, wanted=True)
 
-    def next_deadline_ms(self) -> Millis | None:
-        """When ``expire`` has something to say."""
-        return self._until.next_deadline_ms()
-
     def expire(self, now_ms: Millis) -> list[tuple[str, FilterRoute | None]]:
         """The filters that are no longer owed, and their routes."""
         return [(filter, self._routes.pop(filter)) for filter in self._until.pop_due(now_ms)]
 
     def _owe(self, filter: str, route: FilterRoute | None, until_ms: Millis) -> None:
         if filter not in self._routes and len(self._routes) >= self._filters_max:
-            self.refused += 1
             return
         self._routes[filter] = route
         self._until.set(filter, until_ms)

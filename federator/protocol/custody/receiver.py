@@ -114,10 +114,7 @@ class Receiver(Generic[F]):
         held_bytes_max: Bytes of frames that wait for earlier ones; more are asked for again.
 
     Attributes:
-        held_bytes_max: As given.
         duplicates: Frames that were here before.
-        held: Frames that had to wait.
-        unheld: Frames that found no room to wait.
         voids: Times that an origin no longer had what we missed.
         asked: Requests made.
     """
@@ -131,15 +128,13 @@ class Receiver(Generic[F]):
     ) -> None:
         self._keep_ms = keep_ms
         self._chains_max = chains_max
-        self.held_bytes_max = held_bytes_max
+        self._held_bytes_max = held_bytes_max
         self._origins: dict[BrokerId, _Origin[F]] = {}
         self._since_us: dict[bytes, int] = {}  # our wall clock when our clients came
         self._chains = 0
         self._timers: Timers[BrokerId] = Timers()
         self.held_bytes = 0
         self.duplicates = 0
-        self.held = 0
-        self.unheld = 0
         self.voids = 0
         self.asked = 0
 
@@ -346,13 +341,10 @@ class Receiver(Generic[F]):
     def restore(
         self,
         positions: Mapping[tuple[BrokerId, bytes], tuple[int, int]],
-        since_us: Mapping[bytes, int],
         *,
         now_ms: Millis,
     ) -> None:
         """Go on where an earlier life of this agent ended."""
-        for key, since in since_us.items():
-            self.want(key, since_us=since)
         for (origin, key), (epoch, last) in positions.items():
             known = self._origin(origin, epoch, now_ms)
             if known is not None:
@@ -510,10 +502,8 @@ class Receiver(Generic[F]):
     ) -> None:
         if seq in known.held:
             return
-        if self.held_bytes + size > self.held_bytes_max or len(known.held) >= HELD_MAX:
-            self.unheld += 1
+        if self.held_bytes + size > self._held_bytes_max or len(known.held) >= HELD_MAX:
             return
-        self.held += 1
         self.held_bytes += size
         known.held[seq] = _Held(links, frame, size)
         for key, prev in links:

@@ -16,7 +16,6 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         keys: Filter keys of 8 bytes, ascending.
         prevs: For each key the number of the previous record with that key, 0 for none.
         body: The run of PUBLISH packets.
-        packet_ids: The identifiers under which our broker gave them to us.
     """
 
     seq: int
@@ -25,4 +24,3 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     keys: bytes
     prevs: tuple[int, ...]
     body: bytes
-    packet_ids: tuple[int, ...] = ()

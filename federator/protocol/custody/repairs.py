@@ -12,44 +12,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from federator.protocol.custody.record import Record
+from federator.protocol.frames import keys_in
 from federator.protocol.messages import AskedChain
 
 ANSWER_BYTES_MAX = 131_072
 ANSWER_FRAMES_MAX = 256
 
 
-class ArchivedFrame(Protocol):
-    """A frame in the archive."""
-
-    @property
-    def seq(self) -> int:
-        """Its number."""
-
-    @property
-    def time_us(self) -> int:
-        """When it was made."""
-
-    @property
-    def publications(self) -> int:
-        """How many its body holds."""
-
-    @property
-    def keys(self) -> bytes:
-        """The keys of its filters."""
-
-    @property
-    def prevs(self) -> tuple[int, ...]:
-        """Per key, the frame before it."""
-
-    @property
-    def body(self) -> bytes:
-        """Its publications."""
-
-
 class FrameArchive(Protocol):
     """What the origin still has of what it sent."""
 
-    def read(self, seq: int) -> ArchivedFrame | None:
+    def read(self, seq: int) -> Record | None:
         """The frame ``seq``."""
 
     def head(self, key: bytes) -> int:
@@ -69,7 +43,7 @@ class FrameArchive(Protocol):
 class Repair:
     """One part of an answer: a frame, or the news that a chain has nothing up to ``through``."""
 
-    frame: ArchivedFrame | None
+    frame: Record | None
     key: bytes = b""
     through: int = 0
 
@@ -112,6 +86,5 @@ def _nothing_through(archive: FrameArchive, key: bytes, after: int, not_before_u
         frame = archive.read(first) if first is not None else None
         if frame is None:
             return max(through, archive.head(key))
-        at = [frame.keys[i : i + len(key)] for i in range(0, len(frame.keys), len(key))]
-        through = max(through, frame.prevs[at.index(key)])
+        through = max(through, frame.prevs[keys_in(frame.keys).index(key)])
     return through

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from federator.protocol.custody import Record
-from federator.protocol.frames import KEY_BYTES
+from federator.protocol.frames import keys_in
 from federator.protocol.types import BrokerId
 from federator.sim.data import number_of, packets_in
 
@@ -196,8 +196,3 @@ class CustodyDisk:
         self.log, self.journal = None, Journal(self.journal.id + 1)
         self.owed = {}
         self.is_new = True
-
-
-def keys_in(keys: bytes) -> list[bytes]:
-    """The keys of filters that stand back to back."""
-    return [keys[at : at + KEY_BYTES] for at in range(0, len(keys), KEY_BYTES)]

@@ -54,7 +54,7 @@ def test_after_a_restart_too_a_frame_of_two_chains_comes_once() -> None:
     for frame in frames[:2]:
         before.take(frame)
     reader = Reader(archive, A, B)
-    reader.receiver.restore(before.receiver.positions(), {}, now_ms=NOW)
+    reader.receiver.restore(before.receiver.positions(), now_ms=NOW)
     reader.take(frames[2])
 
     reader.settle()

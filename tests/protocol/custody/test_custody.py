@@ -245,7 +245,7 @@ def test_a_restart_goes_on_where_the_journal_ends() -> None:
     for _ in range(3):
         first.take(archive.make((A,)))
     second = Reader(archive, A)
-    second.receiver.restore(first.receiver.positions(), {}, now_ms=second.now_ms)
+    second.receiver.restore(first.receiver.positions(), now_ms=second.now_ms)
     for _ in range(2):
         archive.make((A,))
     second.take(archive.frames[4])
