@@ -123,6 +123,15 @@ def test_without_loss_pull_sends_lists_only_and_push_sends_all_again():
     assert 16 * (29 + 0.9 * told) < pushed / 50 <= 16 * (29 + told)
 
 
+def test_nobody_tells_its_own_children():
+    star = Tree(np.array([-1] + [0] * 29))
+
+    pushed = simulate_gossip(lossy(star, 0.0), Mode.PUSH, 50, np.random.default_rng(9))
+
+    # The root could only tell its children; each of the 29 tells its fill.
+    assert pushed.packets.sum() == 50 * 16 * (29 + 29 * fanout_for(30))
+
+
 def test_an_interval_is_students():
     found = estimate([1.0, 2.0, 3.0])
 
