@@ -1,0 +1,1 @@
+"""The gateway: an MQTT-aware proxy whose clients outlive their broker."""

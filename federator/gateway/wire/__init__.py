@@ -1,0 +1,137 @@
+"""MQTT 3.1.1 and 5 as a proxy needs it: where packets begin, what they ask, what they may not be.
+
+A proxy reads little and passes the rest on as it came, so the stream is cut into packets without
+copying, and of a publication only the header is looked at. But it has to be as strict as the
+brokers behind it: what a broker answers by closing the connection must end at the client that sent
+it, not take one broker's connection after the other down.
+
+Why not the codec the agents use: it speaks version 5 only, does not tell why it refuses a packet,
+and panics, with a trace on stderr, on text that is not UTF-8. The tests take it as their witness.
+
+Source: OASIS MQTT 5.0 and MQTT 3.1.1.
+"""
+
+from federator.gateway.wire.closing import (
+    PINGREQ,
+    PINGRESP,
+    Disconnect,
+    check_ping,
+    read_auth,
+    read_disconnect,
+    write_disconnect,
+)
+from federator.gateway.wire.connecting import (
+    SESSION_FOREVER,
+    Connack,
+    Connect,
+    Will,
+    read_connack,
+    read_connect,
+    refusal,
+    write_connack,
+    write_connect,
+)
+from federator.gateway.wire.kinds import (
+    V5,
+    V311,
+    Kind,
+    MalformedError,
+    Packet,
+    Reason,
+    Version,
+)
+from federator.gateway.wire.properties import (
+    Properties,
+    Property,
+    number_in,
+    text_in,
+    with_value,
+    without,
+)
+from federator.gateway.wire.publishing import (
+    DUP,
+    QOS,
+    RETAIN,
+    PublishHeader,
+    again,
+    publish_id,
+    read_ack,
+    read_publish,
+    with_topic,
+    write_ack,
+    write_publish,
+)
+from federator.gateway.wire.splitter import FROM_CLIENT, FROM_SERVER, Splitter, only
+from federator.gateway.wire.subscribing import (
+    NO_LOCAL,
+    RETAIN_AS_PUBLISHED,
+    RETAIN_HANDLING,
+    Answer,
+    Subscribe,
+    Unsubscribe,
+    read_answer,
+    read_subscribe,
+    read_unsubscribe,
+    write_answer,
+    write_subscribe,
+    write_unsubscribe,
+)
+
+__all__ = [
+    "DUP",
+    "FROM_CLIENT",
+    "FROM_SERVER",
+    "NO_LOCAL",
+    "PINGREQ",
+    "PINGRESP",
+    "QOS",
+    "RETAIN",
+    "RETAIN_AS_PUBLISHED",
+    "RETAIN_HANDLING",
+    "SESSION_FOREVER",
+    "V5",
+    "V311",
+    "Answer",
+    "Connack",
+    "Connect",
+    "Disconnect",
+    "Kind",
+    "MalformedError",
+    "Packet",
+    "Properties",
+    "Property",
+    "PublishHeader",
+    "Reason",
+    "Splitter",
+    "Subscribe",
+    "Unsubscribe",
+    "Version",
+    "Will",
+    "again",
+    "check_ping",
+    "number_in",
+    "only",
+    "publish_id",
+    "read_ack",
+    "read_answer",
+    "read_auth",
+    "read_connack",
+    "read_connect",
+    "read_disconnect",
+    "read_publish",
+    "read_subscribe",
+    "read_unsubscribe",
+    "refusal",
+    "text_in",
+    "with_topic",
+    "with_value",
+    "without",
+    "write_ack",
+    "write_answer",
+    "write_connack",
+    "write_connect",
+    "write_disconnect",
+    "write_publish",
+    "write_subscribe",
+    "write_unsubscribe",
+]

@@ -1,0 +1,226 @@
+"""CONNECT and CONNACK: who wants in, and what the answer is, in both versions.
+
+Source: OASIS MQTT 5.0 and 3.1.1, sections 3.1 and 3.2.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from federator.gateway.wire.fields import (
+    Cursor,
+    write_binary,
+    write_packet,
+    write_text,
+    write_u16,
+)
+from federator.gateway.wire.kinds import (
+    V5,
+    V311,
+    Kind,
+    MalformedError,
+    Packet,
+    Reason,
+    Version,
+    malformed,
+    protocol_error,
+)
+from federator.gateway.wire.properties import (
+    WILL,
+    Properties,
+    Property,
+    number_in,
+    read_properties,
+    write_properties,
+)
+from federator.gateway.wire.publishing import checked_topic
+
+SESSION_FOREVER: Final = 0xFFFF_FFFF
+"""A session expiry that never comes: what 3.1.1 means by a session that is not clean."""
+
+_CLEAN, _WILL, _WILL_RETAIN, _PASSWORD, _USERNAME = 0x02, 0x04, 0x20, 0x40, 0x80
+
+_RETURN_CODES: Final = {
+    Reason.SUCCESS: 0,
+    Reason.UNSUPPORTED_VERSION: 1,
+    Reason.CLIENT_ID_NOT_VALID: 2,
+    Reason.SERVER_UNAVAILABLE: 3,
+    Reason.SERVER_BUSY: 3,
+    Reason.SERVER_SHUTTING_DOWN: 3,
+    Reason.BAD_USER_NAME_OR_PASSWORD: 4,
+    Reason.BAD_AUTHENTICATION_METHOD: 4,
+    Reason.NOT_AUTHORIZED: 5,
+    Reason.BANNED: 5,
+}
+_REASONS: Final = {code: reason for reason, code in reversed(_RETURN_CODES.items())}
+
+
+@dataclass(frozen=True, slots=True)
+class Will:
+    """What a client leaves behind."""
+
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+    properties: Properties = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """A client's wish to connect.
+
+    Attributes:
+        clean: Clean Session of 3.1.1, Clean Start of 5.
+        keep_alive: Seconds; 0 is none.
+    """
+
+    version: Version
+    client_id: str
+    clean: bool
+    keep_alive: int
+    will: Will | None = None
+    username: str | None = None
+    password: bytes | None = None
+    properties: Properties = ()
+
+    @property
+    def session_expiry_s(self) -> int:
+        """How long the session outlives the connection."""
+        if self.version == V311:
+            return 0 if self.clean else SESSION_FOREVER
+        return number_in(self.properties, Property.SESSION_EXPIRY, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Connack:
+    """A broker's answer; ``reason`` is one of version 5 in both versions."""
+
+    session_present: bool
+    reason: int
+    properties: Properties = ()
+
+
+def read_connect(block: bytes, packet: Packet) -> Connect:
+    """Read a CONNECT.
+
+    Raises:
+        MalformedError: It is none, with its version if that much could be read.
+    """
+    if packet[0] != Kind.CONNECT:
+        raise protocol_error("the first packet is no CONNECT")
+    cursor = Cursor(block, packet)
+    name, level = cursor.binary(), cursor.byte()
+    if name not in (b"MQTT", b"MQIsdp"):
+        raise malformed("a protocol that is not MQTT")
+    if level not in (V311, V5) or name != b"MQTT":
+        text = f"version {level} of the protocol, 4 and 5 are spoken"
+        version = V311 if level < V311 else V5
+        raise MalformedError(Reason.UNSUPPORTED_VERSION, text, version=version)
+    try:
+        return _read_connect(cursor, level)
+    except MalformedError as error:
+        error.version = level
+        raise
+
+
+def write_connect(connect: Connect) -> bytes:
+    """A CONNECT."""
+    v5 = connect.version == V5
+    flags = _CLEAN if connect.clean else 0
+    parts = [write_text(connect.client_id)]
+    if (will := connect.will) is not None:
+        flags |= _WILL | will.qos << 3 | (_WILL_RETAIN if will.retain else 0)
+        if v5:
+            parts.append(write_properties(will.properties))
+        parts += write_text(will.topic), write_binary(will.payload)
+    if connect.username is not None:
+        flags |= _USERNAME
+        parts.append(write_text(connect.username))
+    if connect.password is not None:
+        flags |= _PASSWORD
+        parts.append(write_binary(connect.password))
+    head = b"\0\4MQTT" + bytes((connect.version, flags)) + write_u16(connect.keep_alive)
+    properties = write_properties(connect.properties) if v5 else b""
+    return write_packet(Kind.CONNECT, head, properties, *parts)
+
+
+def read_connack(block: bytes, packet: Packet, version: Version) -> Connack:
+    """Read a CONNACK.
+
+    Raises:
+        MalformedError: It is none.
+    """
+    cursor = Cursor(block, packet)
+    flags, reason = cursor.byte(), cursor.byte()
+    if flags > 1:
+        raise malformed("CONNACK with reserved flags")
+    properties: Properties = ()
+    if version == V5:
+        properties = read_properties(cursor, Kind.CONNACK)
+    else:
+        reason = _REASONS.get(reason, Reason.UNSPECIFIED)
+    cursor.finish()
+    if flags and reason:
+        raise protocol_error("a session with a refusal")
+    return Connack(bool(flags), reason, properties)
+
+
+def write_connack(connack: Connack, version: Version) -> bytes:
+    """A CONNACK; refusals that 3.1.1 has no word for say "server unavailable"."""
+    if version == V5:
+        head = bytes((connack.session_present, connack.reason))
+        return write_packet(Kind.CONNACK, head, write_properties(connack.properties))
+    code = _RETURN_CODES.get(Reason(connack.reason), _RETURN_CODES[Reason.SERVER_UNAVAILABLE])
+    return bytes((Kind.CONNACK, 2, connack.session_present, code))
+
+
+def refusal(error: MalformedError, version: Version | None) -> bytes:
+    """What to say to a client whose CONNECT is refused, before closing; perhaps nothing.
+
+    Args:
+        error: Why.
+        version: If it is known from elsewhere than the error.
+    """
+    version = version if version is not None else error.version
+    if version == V5:
+        return write_connack(Connack(session_present=False, reason=error.reason), V5)
+    if version == V311 and error.reason in _RETURN_CODES:
+        return write_connack(Connack(session_present=False, reason=error.reason), V311)
+    return b""
+
+
+def _read_connect(cursor: Cursor, version: Version) -> Connect:
+    flags, keep_alive = cursor.byte(), cursor.u16()
+    will_qos = flags >> 3 & 3
+    if flags & 1:
+        raise malformed("CONNECT with its reserved flag")
+    if will_qos == 3 or (not flags & _WILL and flags & 0x38):
+        raise malformed("CONNECT with flags of a will that cannot be")
+    if version == V311 and flags & _PASSWORD and not flags & _USERNAME:
+        raise malformed("a password without a user name")
+    properties = read_properties(cursor, Kind.CONNECT) if version == V5 else ()
+    client_id = cursor.text()
+    will = None
+    if flags & _WILL:
+        will_properties = read_properties(cursor, WILL) if version == V5 else ()
+        will = Will(
+            checked_topic(cursor.binary()),
+            cursor.binary(),
+            will_qos,
+            bool(flags & _WILL_RETAIN),
+            will_properties,
+        )
+    connect = Connect(
+        version,
+        client_id,
+        bool(flags & _CLEAN),
+        keep_alive,
+        will,
+        cursor.text() if flags & _USERNAME else None,
+        cursor.binary() if flags & _PASSWORD else None,
+        properties,
+    )
+    cursor.finish()
+    if version == V311 and not client_id and not connect.clean:
+        raise MalformedError(Reason.CLIENT_ID_NOT_VALID, "no client id, and no clean session")
+    return connect

@@ -1,0 +1,146 @@
+"""The data types of MQTT, read out of a packet and written into one.
+
+A ``Cursor`` walks through the body of one packet and can never leave it, whatever its lengths say.
+
+Source: OASIS MQTT 5.0, section 1.5.
+"""
+
+from federator.gateway.wire.kinds import MalformedError, Packet, Reason, malformed
+from federator.protocol.filters.syntax import TEXT_BYTES_MAX, unwelcome_in
+
+
+class Cursor:
+    """A place in the body of a packet.
+
+    Args:
+        block: What ``Splitter.feed`` returned.
+        packet: Which of its packets.
+    """
+
+    __slots__ = ("at", "block", "end")
+
+    def __init__(self, block: bytes, packet: Packet) -> None:
+        self.block = block
+        self.at = packet[2]
+        self.end = packet[3]
+
+    @property
+    def left(self) -> int:
+        """Bytes not read yet."""
+        return self.end - self.at
+
+    def take(self, count: int) -> int:
+        """Step over ``count`` bytes and return where they begin.
+
+        Raises:
+            MalformedError: The packet ends before.
+        """
+        at = self.at
+        if at + count > self.end:
+            raise malformed("a packet ends inside a field")
+        self.at = at + count
+        return at
+
+    def byte(self) -> int:
+        """One byte."""
+        return self.block[self.take(1)]
+
+    def u16(self) -> int:
+        """Two bytes."""
+        at = self.take(2)
+        return self.block[at] << 8 | self.block[at + 1]
+
+    def u32(self) -> int:
+        """Four bytes."""
+        at = self.take(4)
+        return int.from_bytes(self.block[at : at + 4], "big")
+
+    def varint(self) -> int:
+        """A variable byte integer, as short as it can be."""
+        value = 0
+        for shift in (0, 7, 14, 21):
+            byte = self.byte()
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                if shift and not byte:
+                    break
+                return value
+        raise malformed("no variable byte integer")
+
+    def binary(self) -> bytes:
+        """Bytes behind their count."""
+        count = self.u16()
+        at = self.take(count)
+        return self.block[at : at + count]
+
+    def text(self) -> str:
+        """UTF-8 text behind its count."""
+        return as_text(self.binary())
+
+    def rest(self) -> bytes:
+        """All that is left."""
+        return self.block[self.take(self.left) : self.end]
+
+    def finish(self) -> None:
+        """Check that nothing is left.
+
+        Raises:
+            MalformedError: Something is.
+        """
+        if self.at != self.end:
+            raise malformed(f"{self.left} bytes behind the last field")
+
+
+def as_text(encoded: bytes) -> str:
+    """Decode text as strictly as the strictest broker.
+
+    One that is less strict than the broker behind it would pass on what ends its connection there.
+
+    Raises:
+        MalformedError: It is not UTF-8, or has control or non-characters.
+    """
+    try:
+        text = encoded.decode()
+    except UnicodeDecodeError as error:
+        raise malformed(f"text that is not UTF-8 ({error.reason})") from None
+    if "\0" in text or unwelcome_in(text) is not None:
+        raise malformed("text with characters that brokers refuse")
+    return text
+
+
+def write_varint(value: int) -> bytes:
+    """A variable byte integer."""
+    assert 0 <= value < 1 << 28, "no variable byte integer"
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def write_u16(value: int) -> bytes:
+    """Two bytes."""
+    return value.to_bytes(2, "big")
+
+
+def write_binary(value: bytes) -> bytes:
+    """Bytes behind their count.
+
+    Raises:
+        MalformedError: There are more than a count can say.
+    """
+    if len(value) > TEXT_BYTES_MAX:
+        raise MalformedError(Reason.PACKET_TOO_LARGE, f"a field of {len(value)} bytes")
+    return len(value).to_bytes(2, "big") + value
+
+
+def write_text(value: str) -> bytes:
+    """UTF-8 text behind its count."""
+    return write_binary(value.encode())
+
+
+def write_packet(first: int, *parts: bytes) -> bytes:
+    """A packet with its fixed header."""
+    body = b"".join(parts)
+    return bytes((first,)) + write_varint(len(body)) + body

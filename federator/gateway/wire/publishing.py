@@ -1,0 +1,224 @@
+"""PUBLISH and its acknowledgements: only what a proxy must know, as fast as Python allows.
+
+Nothing here looks at a payload. A topic that was seen before is known to be good.
+
+Source: OASIS MQTT 5.0, sections 3.3 to 3.7, 4.7.
+"""
+
+from functools import lru_cache
+from typing import Final
+
+from federator.gateway.wire.fields import Cursor, as_text, write_packet, write_varint
+from federator.gateway.wire.kinds import (
+    V5,
+    Kind,
+    MalformedError,
+    Packet,
+    Reason,
+    Version,
+    malformed,
+    protocol_error,
+)
+from federator.gateway.wire.properties import (
+    Properties,
+    Property,
+    number_in,
+    read_properties,
+    without,
+    write_properties,
+)
+from federator.protocol.filters.syntax import LEVELS_MAX
+
+DUP: Final = 0x08
+QOS: Final = 0x06
+RETAIN: Final = 0x01
+
+KNOWN_TOPICS_MAX: Final = 8_192
+KNOWN_TOPIC_BYTES_MAX: Final = 256
+"""Longer topics are checked each time: what hostile topics can occupy is 4 MB."""
+
+PublishHeader = tuple[str, int, int, int]
+"""Topic (may be empty with an alias), packet id (0 with QoS 0), its index in the block, alias
+(0 without)."""
+
+
+def read_publish(
+    block: bytes, packet: Packet, version: Version, *, from_client: bool = True
+) -> PublishHeader:
+    """Read all of a PUBLISH but its payload.
+
+    Raises:
+        MalformedError: The broker would close the connection that sends it.
+    """
+    first, _, body, end = packet
+    if end - body < 2:
+        raise malformed("PUBLISH ends inside its topic")
+    at = body + 2
+    after = at + (block[body] << 8 | block[body + 1])
+    if after > end:
+        raise malformed("PUBLISH ends inside its topic")
+    topic = _known(block[at:after]) if after - at <= KNOWN_TOPIC_BYTES_MAX else ""
+    if not topic and after > at:
+        topic = checked_topic(block[at:after])
+    packet_id, id_at = 0, after
+    if first & QOS:
+        after += 2
+        if after > end:
+            raise malformed("PUBLISH ends inside its packet id")
+        packet_id = block[id_at] << 8 | block[id_at + 1]
+        if not packet_id:
+            raise protocol_error("PUBLISH with the packet id 0")
+    if version == V5:
+        alias = 0
+        if after >= end:
+            raise malformed("PUBLISH ends before its properties")
+        if block[after]:
+            alias = _read_alias(block, (first, 0, after, end), from_client=from_client)
+        if not topic and not alias:
+            raise protocol_error("PUBLISH with neither a topic nor an alias")
+        return topic, packet_id, id_at, alias
+    if not topic:
+        raise MalformedError(Reason.TOPIC_NAME_INVALID, "PUBLISH without a topic")
+    return topic, packet_id, id_at, 0
+
+
+def publish_id(block: bytes, packet: Packet) -> tuple[int, int]:
+    """The packet id of a QoS 1 or 2 PUBLISH from a broker we trust, and its index in the block.
+
+    Raises:
+        MalformedError: The broker does not deserve it.
+    """
+    _, _, body, end = packet
+    if end - body < 4:
+        raise malformed("PUBLISH ends inside its topic")
+    at = body + 2 + (block[body] << 8 | block[body + 1])
+    if at + 2 > end:
+        raise malformed("PUBLISH ends inside its packet id")
+    return block[at] << 8 | block[at + 1], at
+
+
+def with_topic(packet: bytes, topic: str) -> bytes:
+    """The same PUBLISH of version 5 with its topic instead of an alias.
+
+    Aliases are agreed on with one broker; the next one does not know them.
+    """
+    body = 2
+    while packet[body - 1] >= 0x80:
+        body += 1
+    cursor = Cursor(packet, (packet[0], 0, body, len(packet)))
+    cursor.binary()
+    packet_id = packet[cursor.at : cursor.at + 2] if packet[0] & QOS else b""
+    cursor.take(len(packet_id))
+    properties = without(read_properties(cursor, Kind.PUBLISH), Property.TOPIC_ALIAS)
+    name = topic.encode()
+    head = len(name).to_bytes(2, "big") + name + packet_id + write_properties(properties)
+    payload = memoryview(packet)[cursor.at :]
+    return b"".join((packet[:1], write_varint(len(head) + len(payload)), head, payload))
+
+
+def again(packet: bytes, id_at: int, packet_id: int, *, duplicate: bool) -> bytes:
+    """A QoS 1 or 2 PUBLISH with another packet id and DUP flag.
+
+    Args:
+        packet: The whole packet and nothing else.
+        id_at: Index of its packet id.
+        packet_id: The new one.
+        duplicate: Whether it may have been sent before.
+    """
+    changed = bytearray(packet)
+    changed[id_at] = packet_id >> 8
+    changed[id_at + 1] = packet_id & 0xFF
+    changed[0] = changed[0] | DUP if duplicate else changed[0] & ~DUP
+    return bytes(changed)
+
+
+def read_ack(block: bytes, packet: Packet, version: Version) -> tuple[int, int]:
+    """Packet id and reason of a PUBACK, PUBREC, PUBREL or PUBCOMP.
+
+    Raises:
+        MalformedError: It is none.
+    """
+    first, _, body, end = packet
+    if end - body < 2 or (version != V5 and end - body > 2):
+        raise malformed("an acknowledgement of the wrong length")
+    packet_id = block[body] << 8 | block[body + 1]
+    if not packet_id:
+        raise protocol_error("an acknowledgement of the packet id 0")
+    if end - body == 2:
+        return packet_id, 0
+    if end - body > 3:
+        cursor = Cursor(block, (first, 0, body + 3, end))
+        read_properties(cursor, first & 0xF0)
+        cursor.finish()
+    reason = block[body + 2]
+    if reason not in _ACK_REASONS[first & 0xF0]:
+        raise protocol_error(f"an acknowledgement with the reason {reason:#x}")
+    return packet_id, reason
+
+
+def write_ack(kind: Kind, packet_id: int, version: Version, reason: int = 0) -> bytes:
+    """A PUBACK, PUBREC, PUBREL or PUBCOMP; 3.1.1 has no reasons."""
+    first = kind | 2 if kind == Kind.PUBREL else kind
+    if reason and version == V5:
+        return bytes((first, 3, packet_id >> 8, packet_id & 0xFF, reason))
+    return bytes((first, 2, packet_id >> 8, packet_id & 0xFF))
+
+
+def write_publish(
+    topic: str,
+    payload: bytes,
+    *,
+    version: Version,
+    qos: int = 0,
+    retain: bool = False,
+    packet_id: int = 0,
+    properties: Properties = (),
+) -> bytes:
+    """A PUBLISH of our own."""
+    name = topic.encode()
+    return write_packet(
+        Kind.PUBLISH | qos << 1 | retain,
+        len(name).to_bytes(2, "big"),
+        name,
+        packet_id.to_bytes(2, "big") if qos else b"",
+        write_properties(properties) if version == V5 else b"",
+        payload,
+    )
+
+
+def checked_topic(encoded: bytes) -> str:
+    """Decode a topic that a client publishes on.
+
+    Raises:
+        MalformedError: It is no topic, or none that brokers take.
+    """
+    topic = as_text(encoded)
+    if not topic or "+" in topic or "#" in topic:
+        raise MalformedError(Reason.TOPIC_NAME_INVALID, "a topic that is empty or has wildcards")
+    if topic.count("/") >= LEVELS_MAX:
+        raise MalformedError(Reason.TOPIC_NAME_INVALID, f"a topic of over {LEVELS_MAX} levels")
+    return topic
+
+
+@lru_cache(KNOWN_TOPICS_MAX)
+def _known(encoded: bytes) -> str:
+    return checked_topic(encoded) if encoded else ""
+
+
+def _read_alias(block: bytes, packet: Packet, *, from_client: bool) -> int:
+    properties = read_properties(Cursor(block, packet), Kind.PUBLISH)
+    if from_client and number_in(properties, Property.SUBSCRIPTION_ID, 0):
+        raise protocol_error("PUBLISH of a client with a subscription identifier")
+    return number_in(properties, Property.TOPIC_ALIAS, 0)
+
+
+_PUBLISH_REASONS: Final = frozenset(
+    {0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99},
+)
+_RELEASE_REASONS: Final = frozenset({0x00, 0x92})
+_ACK_REASONS: Final[dict[int, frozenset[int]]] = {
+    Kind.PUBACK: _PUBLISH_REASONS,
+    Kind.PUBREC: _PUBLISH_REASONS,
+    Kind.PUBREL: _RELEASE_REASONS,
+    Kind.PUBCOMP: _RELEASE_REASONS,
+}

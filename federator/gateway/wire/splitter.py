@@ -1,0 +1,172 @@
+"""Cut the stream of a connection into whole packets without copying them.
+
+A read is a block of whole packets with a piece of one at its end. Only the piece is kept; it is put
+in front of the next read. So a reader that passes packets on can pass the block on as it came, and
+what waits here is bounded: by one packet of the largest size and one read.
+
+Source: OASIS MQTT 5.0, sections 2.1 (fixed header), 1.5.5 (variable byte integer).
+"""
+
+from typing import Final
+
+from federator.gateway.wire.kinds import (
+    V311,
+    Kind,
+    MalformedError,
+    Packet,
+    Reason,
+    Version,
+    malformed,
+    protocol_error,
+)
+
+LENGTH_BYTES_MAX: Final = 4
+
+_BOTH: Final = (Kind.PUBACK, Kind.PUBREC, Kind.PUBCOMP)
+_FROM_CLIENT: Final = (Kind.CONNECT, Kind.PINGREQ)
+_FROM_SERVER: Final = (Kind.CONNACK, Kind.SUBACK, Kind.UNSUBACK, Kind.PINGRESP)
+_PUBLISHES: Final = tuple(Kind.PUBLISH | flags for flags in range(16) if flags not in (6, 7, 8, 9))
+"""QoS 3 does not exist, and what was never acknowledged (QoS 0) is never a duplicate."""
+
+
+def _allowed(*firsts: int) -> bytes:
+    return bytes(first in firsts for first in range(256))
+
+
+_CLIENT: Final = (
+    *_BOTH,
+    *_FROM_CLIENT,
+    *_PUBLISHES,
+    Kind.PUBREL | 2,
+    Kind.SUBSCRIBE | 2,
+    Kind.UNSUBSCRIBE | 2,
+    Kind.DISCONNECT,
+)
+_SERVER: Final = (*_BOTH, *_FROM_SERVER, *_PUBLISHES, Kind.PUBREL | 2)
+
+FROM_CLIENT: Final = _allowed(*_CLIENT, Kind.AUTH)
+"""First bytes a client may send; before its CONNECT nobody knows its version."""
+
+FROM_SERVER: Final = _allowed(*_SERVER, Kind.DISCONNECT, Kind.AUTH)
+"""First bytes a broker may send."""
+
+_FROM_CLIENT_311: Final = _allowed(*_CLIENT)
+_FROM_SERVER_311: Final = _allowed(*_SERVER)
+
+
+class Splitter:
+    """The packets of one direction of one connection.
+
+    Args:
+        limit: Bytes of a packet, its fixed header included. May be changed between reads.
+        firsts: ``FROM_CLIENT`` or ``FROM_SERVER``.
+
+    Attributes:
+        fault: Why the packet after those that ``feed`` returned last is refused. The caller
+            handles these first, then ends the connection: an answer to a good CONNECT must not
+            depend on whether the garbage behind it came in the same read.
+    """
+
+    __slots__ = ("_firsts", "_held", "_needed", "fault", "limit")
+
+    def __init__(self, *, limit: int, firsts: bytes) -> None:
+        self.limit = limit
+        self.fault: MalformedError | None = None
+        self._firsts = firsts
+        self._held = bytearray()
+        self._needed = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Of the incomplete packet."""
+        return len(self._held)
+
+    def speak(self, version: Version) -> None:
+        """The version is known now: 3.1.1 has no AUTH, and no DISCONNECT from a broker."""
+        if version == V311:
+            self._firsts = _FROM_CLIENT_311 if self._firsts is FROM_CLIENT else _FROM_SERVER_311
+
+    def feed(self, data: bytes) -> tuple[bytes, list[Packet]]:
+        """Return a block of bytes and the whole packets in it, which lie back to back from 0.
+
+        Look at ``fault`` when they are handled.
+
+        Raises:
+            MalformedError: ``fault``, of an earlier read.
+        """
+        if self.fault is not None:
+            raise self.fault
+        if self._held:
+            self._held += data
+            if len(self._held) < self._needed:
+                return b"", []
+            data = bytes(self._held)
+            self._held = bytearray()
+        packets: list[Packet] = []
+        firsts, limit = self._firsts, self.limit
+        at, available = 0, len(data)
+        while at + 2 <= available:
+            first, length = data[at], data[at + 1]
+            body = at + 2
+            if length >= 0x80:
+                measured = self._long_length(data, at)
+                if measured is None:
+                    break
+                length, body = measured
+            end = body + length
+            if not firsts[first]:
+                self.fault = _unexpected(first)
+                return data, packets
+            if end - at > limit:
+                self.fault = MalformedError(
+                    Reason.PACKET_TOO_LARGE, f"a packet of {end - at} bytes, {limit} are allowed"
+                )
+                return data, packets
+            if end > available:
+                self._needed = end - at
+                break
+            packets.append((first, at, body, end))
+            at = end
+        if at < available and self.fault is None:
+            self._hold(data, at)
+        return data, packets
+
+    def _long_length(self, data: bytes, at: int) -> tuple[int, int] | None:
+        """Return remaining length and start of the body; ``None`` if incomplete or at fault."""
+        length, available = 0, len(data)
+        for index in range(LENGTH_BYTES_MAX):
+            place = at + 1 + index
+            if place >= available:
+                self._needed = place + 1 - at
+                return None
+            byte = data[place]
+            length |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:
+                if not byte:  # only ever after a continued byte
+                    break
+                return length, place + 1
+        self.fault = malformed("a packet's length is no variable byte integer")
+        return None
+
+    def _hold(self, data: bytes, at: int) -> None:
+        self._held += memoryview(data)[at:]
+        if len(self._held) < 2:
+            self._needed = 2
+
+
+def only(packet: bytes) -> Packet:
+    """Where the parts of a whole, well-formed packet lie."""
+    body = 2
+    while packet[body - 1] >= 0x80:
+        body += 1
+    return packet[0], 0, body, len(packet)
+
+
+def _unexpected(first: int) -> MalformedError:
+    """What is wrong with a first byte that this side may not send in this version."""
+    kind, flags = first & 0xF0, first & 0x0F
+    if not kind:
+        return malformed("a packet of the reserved type 0")
+    if FROM_CLIENT[first] or FROM_SERVER[first]:
+        return protocol_error(f"{Kind(kind).name} from the wrong side or in the wrong version")
+    return malformed(f"{Kind(kind).name} with the flags {flags:#x}")

@@ -1,0 +1,170 @@
+"""SUBSCRIBE, UNSUBSCRIBE and their answers, in both versions.
+
+Source: OASIS MQTT 5.0 and 3.1.1, sections 3.8 to 3.11.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from federator.gateway.wire.fields import Cursor, write_packet, write_text, write_u16
+from federator.gateway.wire.kinds import (
+    V5,
+    Kind,
+    MalformedError,
+    Packet,
+    Reason,
+    Version,
+    malformed,
+    protocol_error,
+)
+from federator.gateway.wire.properties import Properties, read_properties, write_properties
+from federator.protocol.filters.syntax import SHARE, validate_filter
+
+FILTERS_MAX: Final = 10_000
+"""In one packet."""
+
+NO_LOCAL: Final = 0x04
+RETAIN_AS_PUBLISHED: Final = 0x08
+RETAIN_HANDLING: Final = 0x30
+"""0, 0x10 or 0x20: send retained messages always, to new subscriptions, never."""
+
+_QOS: Final = 0x03
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Filters with their options byte: the QoS in its lowest two bits, the rest 0 in 3.1.1."""
+
+    packet_id: int
+    filters: tuple[tuple[str, int], ...]
+    properties: Properties = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """Filters."""
+
+    packet_id: int
+    filters: tuple[str, ...]
+    properties: Properties = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A SUBACK or UNSUBACK; the UNSUBACK of 3.1.1 has no codes."""
+
+    packet_id: int
+    codes: bytes
+    properties: Properties = ()
+
+
+def read_subscribe(block: bytes, packet: Packet, version: Version) -> Subscribe:
+    """Read a SUBSCRIBE.
+
+    Raises:
+        MalformedError: The broker would close the connection that sends it.
+    """
+    cursor = Cursor(block, packet)
+    packet_id = _packet_id(cursor)
+    properties = read_properties(cursor, Kind.SUBSCRIBE) if version == V5 else ()
+    reserved = 0xC0 if version == V5 else 0xFC
+    filters: list[tuple[str, int]] = []
+    while cursor.left:
+        filter, options = _filter(cursor), cursor.byte()
+        if options & reserved or options & _QOS == 3:
+            raise malformed(f"a subscription with the options {options:#x}")
+        if options & RETAIN_HANDLING == RETAIN_HANDLING:
+            raise protocol_error("a subscription with the retain handling 3")
+        if options & NO_LOCAL and filter.startswith(SHARE):
+            raise protocol_error("a shared subscription with No Local")
+        filters.append((filter, options))
+        _bound(len(filters))
+    if not filters:
+        raise protocol_error("SUBSCRIBE without a filter")
+    return Subscribe(packet_id, tuple(filters), properties)
+
+
+def write_subscribe(subscribe: Subscribe, version: Version) -> bytes:
+    """A SUBSCRIBE; options that 3.1.1 does not know are left out."""
+    allowed = 0x3F if version == V5 else _QOS
+    parts = [write_u16(subscribe.packet_id)]
+    if version == V5:
+        parts.append(write_properties(subscribe.properties))
+    for filter, options in subscribe.filters:
+        parts += write_text(filter), bytes((options & allowed,))
+    return write_packet(Kind.SUBSCRIBE | 2, *parts)
+
+
+def read_unsubscribe(block: bytes, packet: Packet, version: Version) -> Unsubscribe:
+    """Read an UNSUBSCRIBE.
+
+    Raises:
+        MalformedError: The broker would close the connection that sends it.
+    """
+    cursor = Cursor(block, packet)
+    packet_id = _packet_id(cursor)
+    properties = read_properties(cursor, Kind.UNSUBSCRIBE) if version == V5 else ()
+    filters: list[str] = []
+    while cursor.left:
+        filters.append(_filter(cursor))
+        _bound(len(filters))
+    if not filters:
+        raise protocol_error("UNSUBSCRIBE without a filter")
+    return Unsubscribe(packet_id, tuple(filters), properties)
+
+
+def write_unsubscribe(unsubscribe: Unsubscribe, version: Version) -> bytes:
+    """An UNSUBSCRIBE."""
+    parts = [write_u16(unsubscribe.packet_id)]
+    if version == V5:
+        parts.append(write_properties(unsubscribe.properties))
+    parts += map(write_text, unsubscribe.filters)
+    return write_packet(Kind.UNSUBSCRIBE | 2, *parts)
+
+
+def read_answer(block: bytes, packet: Packet, version: Version) -> Answer:
+    """Read a SUBACK or UNSUBACK.
+
+    Raises:
+        MalformedError: It is none.
+    """
+    cursor = Cursor(block, packet)
+    kind = packet[0] & 0xF0
+    packet_id = _packet_id(cursor)
+    properties = read_properties(cursor, kind) if version == V5 else ()
+    codes = cursor.rest()
+    if not codes and (version == V5 or kind == Kind.SUBACK):
+        raise malformed("an answer without a code")
+    if codes and version != V5 and kind == Kind.UNSUBACK:
+        raise malformed("UNSUBACK of 3.1.1 with codes")
+    return Answer(packet_id, codes, properties)
+
+
+def write_answer(kind: Kind, answer: Answer, version: Version) -> bytes:
+    """A SUBACK or UNSUBACK; 3.1.1 knows one refusal (0x80) and no codes of UNSUBACK."""
+    packet_id = write_u16(answer.packet_id)
+    if version == V5:
+        return write_packet(kind, packet_id, write_properties(answer.properties), answer.codes)
+    if kind == Kind.UNSUBACK:
+        return write_packet(kind, packet_id)
+    return write_packet(kind, packet_id, bytes(min(code, 0x80) for code in answer.codes))
+
+
+def _packet_id(cursor: Cursor) -> int:
+    packet_id = cursor.u16()
+    if not packet_id:
+        raise protocol_error("the packet id 0")
+    return packet_id
+
+
+def _filter(cursor: Cursor) -> str:
+    filter = cursor.text()
+    try:
+        return validate_filter(filter)
+    except ValueError as error:
+        raise MalformedError(Reason.TOPIC_FILTER_INVALID, str(error)) from None
+
+
+def _bound(count: int) -> None:
+    if count > FILTERS_MAX:
+        raise MalformedError(Reason.QUOTA_EXCEEDED, f"more than {FILTERS_MAX} filters in a packet")
