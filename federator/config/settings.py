@@ -21,6 +21,7 @@ from federator.config.sections import (
     CustodySettings,
     DataSettings,
     DiscoverySettings,
+    FailoverSettings,
     HttpSettings,
     LinkSettings,
     LogSettings,
@@ -30,6 +31,8 @@ from federator.config.sections import (
     ShareSettings,
 )
 from federator.config.topics import LoopSettings, RulesSettings, check_conflict
+from federator.protocol.controller.failover import FailoverParameters
+from federator.protocol.controller.presence import PresenceParameters
 from federator.protocol.effects import Notice
 from federator.protocol.messages import NEIGHBOURS_MAX
 from federator.protocol.parameters import Parameters
@@ -62,6 +65,7 @@ class Settings(Section):
     rules: RulesSettings = RulesSettings()
     loops: LoopSettings = LoopSettings()
     retained: RetainedSettings = RetainedSettings()
+    failover: FailoverSettings = FailoverSettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
 
@@ -166,6 +170,19 @@ class Settings(Section):
             filters_max=mesh.filters_max,
             cores_max=mesh.cores_max,
             dial_back=links.dial_back,
+        )
+
+    def failover_parameters(self) -> FailoverParameters:
+        """How the controller works."""
+        failover = self.failover
+        return FailoverParameters(
+            federation=self.federation,
+            presence=PresenceParameters(
+                gone_after_ms=Millis(failover.gone_after_ms),
+                orphan_after_ms=Millis(failover.orphan_after_ms),
+            ),
+            office_ms=Millis(failover.office_ms),
+            rows_max=failover.rows_max,
         )
 
     def ledger(self) -> LedgerParameters:
