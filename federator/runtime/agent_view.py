@@ -10,6 +10,7 @@ from federator.protocol.types import BrokerId, Millis
 from federator.runtime.agent import Agent
 from federator.runtime.clocks import monotonic_ms
 from federator.runtime.custody import counts
+from federator.runtime.failover_view import controller_page
 from federator.runtime.metrics import families
 
 LISTED_MAX = 1_000
@@ -137,6 +138,10 @@ class LiveView:
     def routes(self) -> Iterable[Answer]:
         """One entry per filter."""
         return [self._mesh(f) for f in sorted(islice(self._agent.node.meshes.states, LISTED_MAX))]
+
+    def controller(self) -> Answer:
+        """Who steps in for whom, and why."""
+        return controller_page(self._agent.node.failover, self._agent.settings.broker_id)
 
     def metrics(self) -> Iterable[Metric]:
         """Counters and gauges, read now."""

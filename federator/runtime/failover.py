@@ -1,6 +1,6 @@
 """Failover at work: tells the protocol how our broker and its clients are, and does what it says.
 
-Source: docs/protocol.md section 14; what decides is in ``protocol.controller``.
+Source: docs/protocol.md section 15; what decides is in ``protocol.controller``.
 """
 
 import asyncio

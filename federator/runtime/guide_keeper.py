@@ -3,7 +3,7 @@
 Our clients' guide stands retained on our own broker. When we die, our broker publishes our Will in
 its place: a guide that says that nobody keeps it any more.
 
-Source: docs/protocol.md section 14; the words are in ``protocol.guide``.
+Source: docs/protocol.md section 15; the words are in ``protocol.guide``.
 """
 
 import structlog

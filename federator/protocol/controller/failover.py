@@ -9,7 +9,7 @@ Think of a ship's bridge: the watch passes by seniority, the log book lies open 
 officer first reads what was ordered and lets it stand.
 
 Source: papers/topic-routing-and-rerouting.txt section 3.3.4; design section 6; docs/protocol.md
-section 14.
+section 15.
 """
 
 from dataclasses import dataclass, field

@@ -5,7 +5,7 @@ loads that change, controllers that change and brokers that come back move nobod
 an order to drain does.
 
 Source: papers/topic-routing-and-rerouting.txt Algorithm 3; design section 6; docs/protocol.md
-section 14.
+section 15.
 """
 
 from collections.abc import Mapping

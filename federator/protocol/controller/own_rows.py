@@ -6,7 +6,7 @@ session lasts. Where both speak of a client, the gateway is believed about the s
 When there are more rows than travel, those of sessions that last go first: without them nobody
 could prepare for their clients.
 
-Source: papers/topic-routing-and-rerouting.txt Table 11; docs/protocol.md section 14.
+Source: papers/topic-routing-and-rerouting.txt Table 11; docs/protocol.md section 15.
 """
 
 from collections.abc import Callable, Iterable

@@ -8,7 +8,7 @@ such a broker serves its clients, and counts as gone only after ``orphan_after_m
 is restarted should move nobody.
 
 Source: papers/topic-routing-and-rerouting.txt section 3.3.4 (heart beating); docs/protocol.md
-section 14.
+section 15.
 """
 
 from collections.abc import Iterator

@@ -16,7 +16,7 @@ The last three count when the controller says them. Each record holds for whoeve
 nobody can speak for another broker.
 
 Source: papers/topic-routing-and-rerouting.txt section 3.3.4 and Table 11; docs/protocol.md
-section 14.
+section 15.
 """
 
 from typing import Annotated, Any, Final, Literal

@@ -4,7 +4,7 @@ A gateway sees every packet, so it knows who publishes what, and which sessions 
 tells neither of publishers nor of an MQTT 5 session's end. Each report is the whole truth of its
 gateway and replaces the one before. A gateway that is silent for three reports has no clients here.
 
-Source: docs/protocol.md section 14.
+Source: docs/protocol.md section 15.
 """
 
 from collections.abc import Iterator

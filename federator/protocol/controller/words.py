@@ -4,7 +4,7 @@ A takeover outlives the controller that decided it: it stays in force, for every
 it, until the controller of the day names another substitute or its broker is back. So neither the
 death of a controller nor the return of an old one moves anybody.
 
-Source: design section 6; docs/protocol.md section 14.
+Source: design section 6; docs/protocol.md section 15.
 """
 
 from dataclasses import dataclass, field
