@@ -17,11 +17,12 @@ from typing import Final, Self
 
 from federator.bench import records as r
 from federator.bench.generator import Generator
-from federator.bench.layout import Layout
+from federator.bench.idle import idle_clients
+from federator.bench.layout import Layout, topics
 from federator.bench.load import Outcome
-from federator.bench.processor import processor_s
+from federator.bench.processor import processor_s, resident_mb
 from federator.bench.records import Key, Results
-from federator.bench.systems import AgentLine, BrokerLine, Echo, System
+from federator.bench.systems import AgentLine, BrokerLine, Echo, GatewayFront, System
 from federator.errors import LinkError
 
 WINDOWS: Final = (100, 300, 900, 2_000, 4_000, 8_000)
@@ -39,7 +40,8 @@ class Plan:
     """What is measured.
 
     Attributes:
-        systems: Of ``echo``, ``broker``, ``bridge``, ``federator``.
+        systems: Of ``echo``, ``broker``, ``gateway``, ``bridge``, ``federator``.
+        clients: Half of them publish, half subscribe, in pairs; the window is theirs together.
         hops: For bridges and agents.
         link_delay_ms: Of every link, each way.
         seconds: Of each measured run.
@@ -50,6 +52,7 @@ class Plan:
     """
 
     systems: tuple[str, ...] = ("echo", "broker", "bridge", "federator")
+    clients: int = 2
     hops: tuple[int, ...] = (1, 3)
     qos: tuple[int, ...] = (0, 1)
     repetitions: int = 3
@@ -65,10 +68,12 @@ class Plan:
     def make_systems(self, folder: Path) -> list[System]:
         """The systems, those to be compared next to each other."""
         made: list[System] = []
-        if "echo" in self.systems:
+        if "echo" in self.systems and self.clients == 2:  # it has room for no more
             made.append(Echo(_made(folder / "echo")))
         if "broker" in self.systems:
             made.append(BrokerLine(_made(folder / "broker"), hops=0))
+        if "gateway" in self.systems:
+            made.append(GatewayFront(_made(folder / "gateway")))
         for hops in self.hops:
             if "bridge" in self.systems:
                 place = _made(folder / f"bridge-{hops}")
@@ -127,10 +132,13 @@ class Experiment:
                 key = Key(system.name, system.hops, qos)
                 layout = Layout(f"bench/qos{qos}", qos, self._plan.payload_bytes)
                 name = f"bench-{system.name}-{system.hops}-{qos}"
-                subject = _Subject(system, key, Generator(self._folder, name))
+                pairs = self._plan.clients // 2
+                generator = Generator(self._folder, name, pairs=pairs)
+                subject = _Subject(system, key, generator)
                 self._subjects.append(subject)
                 await subject.generator.start(ends, layout)
-                await system.stands(layout.topic)
+                for topic in topics(layout.topic, pairs):
+                    await system.stands(topic)
                 await self._probe(subject)
         self._progress("starting", len(self._systems), len(self._systems))
 
@@ -154,7 +162,18 @@ class Experiment:
             else:
                 await self._pace(subject, rate)
         self._progress("measuring", total, total)
+        await self._idle()
         return self.results
+
+    async def _idle(self) -> None:
+        """Memory of each gateway with many clients that do nothing."""
+        for system in self._systems:
+            if isinstance(system, GatewayFront):
+                key = Key(system.name, system.hops, 0)
+                (pid,) = system.agent_pids()
+                self.results.add(key, r.RESIDENT, resident_mb(pid))
+                async with idle_clients(*system.place, count=r.IDLE_CLIENTS):
+                    self.results.add(key, r.RESIDENT_IDLE, resident_mb(pid))
 
     def _works(self) -> Iterator[tuple[_Subject, int | None]]:
         """One repetition: what is to be compared runs one after the other."""

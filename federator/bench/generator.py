@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from federator.bench.layout import Layout
+from federator.bench.layout import Layout, topics
 from federator.bench.load import Outcome, pace, saturate
 from federator.bench.wire import Wire
 from federator.errors import LinkError
@@ -33,15 +33,17 @@ class Generator:
     Args:
         folder: For its log.
         name: Distinguishes client ids and logs.
+        pairs: Of clients, a publisher and a subscriber each.
     """
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, *, pairs: int = 1) -> None:
         self._name = name
+        self._pairs = pairs
         self._helper = Helper(python("federator.bench.generator"), log=folder / f"load-{name}.log")
         self._run = 0
 
     async def start(self, ends: Ends, layout: Layout) -> None:
-        """Start the process; returns when both its clients are connected and subscribed.
+        """Start the process; returns when its clients are connected and subscribed.
 
         Raises:
             LinkError: It could not.
@@ -55,6 +57,7 @@ class Generator:
                 "topic": layout.topic,
                 "qos": layout.qos,
                 "payload_bytes": layout.payload_bytes,
+                "pairs": self._pairs,
             }
         )
 
@@ -86,25 +89,32 @@ class Generator:
 
 def _serve() -> None:
     order = json.loads(sys.stdin.readline())
-    layout = Layout(order["topic"], order["qos"], order["payload_bytes"])
-    wire = Wire.connect(
-        layout,
-        publish_at=tuple(order["publish_at"]),
-        subscribe_at=tuple(order["subscribe_at"]),
-        name=order["name"],
-    )
+    wires = _connect(order)
     _say({})
     for line in sys.stdin:
         order = json.loads(line)
         gc.collect()
         gc.disable()  # a collection is a delay of ours, not of the system under test
         if "saturate" in order:
-            outcome = saturate(wire, **order["saturate"])
+            outcome = saturate(wires, **order["saturate"])
         else:
-            outcome = pace(wire, **order["pace"])
+            outcome = pace(wires, **order["pace"])
         gc.enable()
         _say(asdict(outcome))
-    wire.close()
+    for wire in wires:
+        wire.close()
+
+
+def _connect(order: dict[str, Any]) -> list[Wire]:
+    return [
+        Wire.connect(
+            Layout(topic, order["qos"], order["payload_bytes"]),
+            publish_at=tuple(order["publish_at"]),
+            subscribe_at=tuple(order["subscribe_at"]),
+            name=f"{order['name']}-{number}",
+        )
+        for number, topic in enumerate(topics(order["topic"], order["pairs"]))
+    ]
 
 
 def _say(message: dict[str, Any]) -> None:

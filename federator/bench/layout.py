@@ -102,6 +102,11 @@ class Layout:
         return bool(first_matches and (heads[:, 1:] == expected[1:]).all())
 
 
+def topics(topic: str, pairs: int) -> list[str]:
+    """A topic for each pair of clients; a lone one has ``topic`` as it is."""
+    return [topic] if pairs == 1 else [f"{topic}/{number}" for number in range(pairs)]
+
+
 def acknowledgements(packet_ids: NDArray[np.uint16]) -> bytes:
     """A PUBACK (MQTT 3.1.1) for each of ``packet_ids``, back to back."""
     rows = np.empty(len(packet_ids), PUBACK)

@@ -66,90 +66,119 @@ class Outcome:
         return not (self.lost or self.duplicates or self.foreign)
 
 
-def saturate(wire: Wire, *, run: int, window: int, seconds: float, warm_up_s: float) -> Outcome:
-    """Publish as fast as credit allows; count arrivals between ``warm_up_s`` and the end."""
-    wire.begin(run)
+def saturate(
+    wires: list[Wire], *, run: int, window: int, seconds: float, warm_up_s: float
+) -> Outcome:
+    """Publish as fast as credit allows; count arrivals between ``warm_up_s`` and the end.
+
+    Args:
+        wires: Each has its part of the window.
+        run: Number of the run.
+        window: Publications on their way at most.
+        seconds: That count.
+        warm_up_s: Before them.
+    """
+    for wire in wires:
+        wire.begin(run)
     stopwatch = _Stopwatch()
     start = time.monotonic()
     counted_from, end = start + warm_up_s, start + warm_up_s + seconds
     counted: tuple[float, int] | None = None
+    each = max(1, window // len(wires))
     while (now := time.monotonic()) < end:
         if counted is None and now >= counted_from:
-            counted = now, wire.ledger.received
-        credit = window - wire.outstanding
-        if credit >= window // CREDIT_SHARE:
-            wire.send(credit)
-        if wire.layout.qos:
-            select.select([wire.subscriber, wire.publisher], [], [], TICK_S)
+            counted = now, _received(wires)
+        for wire in wires:
+            credit = each - wire.outstanding
+            if credit >= max(1, each // CREDIT_SHARE):
+                wire.send(credit)
+        if wires[0].layout.qos:
+            ready = _ready(wires, TICK_S) or wires
         else:
             time.sleep(TICK_S)
-        wire.receive()
+            ready = wires
+        for wire in ready:
+            wire.receive()
     assert counted is not None, "the warm-up outlasted the run"
-    rate = (wire.ledger.received - counted[1]) / (now - counted[0])
+    rate = (_received(wires) - counted[1]) / (now - counted[0])
     cpu_share = stopwatch.share()
-    _drain(wire)
-    return _outcome(wire, rate, cpu_share)
+    _drain(wires)
+    return _outcome(wires, rate, cpu_share)
 
 
-def pace(wire: Wire, *, run: int, rate: float, seconds: float) -> Outcome:
-    """Publish ``rate`` a second, evenly spaced; measure every delay."""
-    wire.begin(run)
+def pace(wires: list[Wire], *, run: int, rate: float, seconds: float) -> Outcome:
+    """Publish ``rate`` a second in all, evenly spaced, in turn; measure every delay."""
+    for wire in wires:
+        wire.begin(run)
     stopwatch = _Stopwatch()
     total = int(rate * seconds)
     delays = [np.zeros(0)]
-    late = 0
+    sent = late = 0
     start = time.monotonic()
 
-    def note() -> None:
+    def note(wire: Wire) -> None:
         rows = wire.receive()
         ours = rows[rows["run"] == run]
         if len(ours):
             delays.append(wire.latest_ns - ours["sent_ns"].astype(np.float64))
 
-    while wire.sent < total:
+    while sent < total:
         now = time.monotonic()
         due = min(total, int((now - start) * rate) + 1)
-        if due > wire.sent:
-            late += max(0, int((now - LATE_S - start) * rate) + 1 - wire.sent)
-            wire.send(due - wire.sent)
-        wait_s = start + wire.sent / rate - time.monotonic()
-        if select.select([wire.subscriber], [], [], max(0.0, wait_s))[0]:
-            note()
+        if due > sent:
+            late += max(0, int((now - LATE_S - start) * rate) + 1 - sent)
+            for turn in range(sent, min(due, sent + len(wires))):
+                wires[turn % len(wires)].send(len(range(turn, due, len(wires))))
+            sent = due
+        wait_s = start + sent / rate - time.monotonic()
+        for wire in _ready(wires, max(0.0, wait_s)):
+            note(wire)
     elapsed = time.monotonic() - start
     cpu_share = stopwatch.share()
-    _drain(wire, note)
+    _drain(wires, note)
     us = np.concatenate(delays) / 1_000
     p50, p99 = np.percentile(us, (50, 99)) if len(us) else (0.0, 0.0)
-    counts = _outcome(wire, wire.sent / elapsed, cpu_share)
+    counts = _outcome(wires, sent / elapsed, cpu_share)
     return replace(counts, late=late, delay_us_p50=float(p50), delay_us_p99=float(p99))
 
 
-def _drain(wire: Wire, receive: Callable[[], object] | None = None) -> None:
+def _drain(wires: list[Wire], receive: Callable[[Wire], object] = Wire.receive) -> None:
     """Receive what is on its way, until all is there or nothing comes for ``SILENCE_S``."""
-    receive = receive or wire.receive
     heard = time.monotonic()
-    while not wire.idle and time.monotonic() - heard < SILENCE_S:
-        before = wire.latest_ns, wire.acknowledged
-        wire.send(0)
-        select.select([wire.subscriber, wire.publisher], [], [], TICK_S)
-        receive()
-        if (wire.latest_ns, wire.acknowledged) != before:
+    while not all(w.idle for w in wires) and time.monotonic() - heard < SILENCE_S:
+        before = [(wire.latest_ns, wire.acknowledged) for wire in wires]
+        for wire in wires:
+            wire.send(0)
+        for wire in _ready(wires, TICK_S) or wires:
+            receive(wire)
+        if [(wire.latest_ns, wire.acknowledged) for wire in wires] != before:
             heard = time.monotonic()
     end = time.monotonic() + LINGER_S
     while (left := end - time.monotonic()) > 0:
-        select.select([wire.subscriber], [], [], left)
-        receive()
+        for wire in _ready(wires, left):
+            receive(wire)
 
 
-def _outcome(wire: Wire, rate: float, cpu_share: float) -> Outcome:
-    ledger = wire.ledger
+def _ready(wires: list[Wire], wait_s: float) -> list[Wire]:
+    """Those on which something can be read within ``wait_s``."""
+    sockets = [each for wire in wires for each in (wire.subscriber, wire.publisher)]
+    readable = set(select.select(sockets, [], [], wait_s)[0])
+    return [wire for wire in wires if wire.subscriber in readable or wire.publisher in readable]
+
+
+def _received(wires: list[Wire]) -> int:
+    return sum(wire.ledger.received for wire in wires)
+
+
+def _outcome(wires: list[Wire], rate: float, cpu_share: float) -> Outcome:
+    ledgers = [wire.ledger for wire in wires]
     return Outcome(
-        sent=wire.sent,
+        sent=sum(wire.sent for wire in wires),
         rate=rate,
-        lost=ledger.lost(wire.sent),
-        duplicates=ledger.duplicates,
-        disordered=ledger.disordered,
-        foreign=ledger.foreign,
+        lost=sum(wire.ledger.lost(wire.sent) for wire in wires),
+        duplicates=sum(ledger.duplicates for ledger in ledgers),
+        disordered=sum(ledger.disordered for ledger in ledgers),
+        foreign=sum(ledger.foreign for ledger in ledgers),
         cpu_share=cpu_share,
     )
 

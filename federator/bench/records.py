@@ -16,12 +16,23 @@ STEPS_DOWN: Final = "window_steps_down"
 GENERATOR_SHARE: Final = "generator_cpu_share"
 DISORDERED: Final = "disordered"
 
+RESIDENT: Final = "resident"
+RESIDENT_IDLE: Final = "resident_idle"
+
+IDLE_CLIENTS: Final = 1_000
+"""Clients of a gateway that do nothing, beside those of the bench."""
+
+BESIDE: Final = {"federator": "bridge", "gateway": "broker"}
+"""What each system of ours is compared with."""
+
 UNITS: Final = {
     THROUGHPUT: "msg/s",
     WINDOW: "msg",
     STEPS_DOWN: "steps",
     GENERATOR_SHARE: "cpu",
     DISORDERED: "msg",
+    RESIDENT: "MB",
+    RESIDENT_IDLE: "MB",
 }
 
 
@@ -82,11 +93,11 @@ class Results:
         return [a / b for a, b in pairs if b]
 
     def records(self) -> Iterator[Record]:
-        """Every metric, as medians; ratios follow, under the system ``federator/bridge``."""
+        """Every metric, as medians; ratios follow, under systems like ``federator/bridge``."""
         for (key, metric), values in self._values.items():
             yield Record(*key, metric, median(values), self._units[metric], values)
         for key, metric in self._values:
-            bridge = key._replace(system="bridge")
-            if key.system == "federator" and (ratios := self.ratios(metric, key, bridge)):
-                pair = key._replace(system="federator/bridge")
+            other = BESIDE.get(key.system)
+            if other and (ratios := self.ratios(metric, key, key._replace(system=other))):
+                pair = key._replace(system=f"{key.system}/{other}")
                 yield Record(*pair, metric, median(ratios), "ratio", ratios)

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from federator.bench import records as r
 from federator.bench.experiment import Plan
+from federator.bench.gateway_report import gateway_bars
 from federator.bench.records import Key, Results
 from federator.bench.systems import BRIDGE_LINES
 
@@ -45,7 +46,10 @@ def render(plan: Plan, results: Results, faults: Iterable[str]) -> RenderableTyp
     for qos in plan.qos:
         parts += [_throughput(plan, results, qos), Text()]
         parts += [_delays(plan, results, qos), Text()]
-    parts += [_bars(results), Text(), _notes(plan)]
+    parts += [_bars(results), Text()]
+    if "gateway" in plan.systems:
+        parts += [gateway_bars(plan, results), Text()]
+    parts.append(_notes(plan))
     parts += [Text(f"fault: {fault}", style="bold red") for fault in faults]
     return Group(*parts)
 
@@ -56,7 +60,8 @@ def _links(plan: Plan) -> str:
 
 def _throughput(plan: Plan, results: Results, qos: int) -> Table:
     table = _empty(
-        f"Throughput, QoS {qos}, {plan.payload_bytes} B, nothing lost{_links(plan)}; "
+        f"Throughput, QoS {qos}, {plan.clients} clients, {plan.payload_bytes} B, nothing lost"
+        f"{_links(plan)}; "
         f"medians of {plan.repetitions}",
         ("msg/s", "window", "CPU s, brokers", "agents", "per million: brokers", "agents"),
     )
@@ -106,13 +111,14 @@ def _empty(title: str, columns: Iterable[str]) -> Table:
 
 
 def _figure(results: Results, key: Key, metric: str, pattern: str) -> str:
-    """The median and, for our agents, the ratio to the bridge."""
+    """The median and, for what is ours, the ratio to what it stands beside."""
     value = results.median(key, metric)
     if value is None:
         return "-"
     text = format(value, pattern)
-    ratios = results.ratios(metric, key, key._replace(system="bridge"))
-    return f"{text} [dim]x{median(ratios):.2f}[/]" if key.system == "federator" and ratios else text
+    other = r.BESIDE.get(key.system)
+    ratios = results.ratios(metric, key, key._replace(system=other)) if other else []
+    return f"{text} [dim]x{median(ratios):.2f}[/]" if ratios else text
 
 
 def _bars(results: Results) -> RenderableType:
@@ -144,7 +150,8 @@ def _notes(plan: Plan) -> Text:
     bridge = "; ".join(BRIDGE_LINES)
     windows = ", ".join(f"{window:,}" for window in plan.windows)
     return Text(
-        "x: our agents over the bridge, median of the ratios within each repetition. window: "
+        "x: our agents over the bridge, and our gateway, in the column of the agents, over the "
+        "broker alone; median of the ratios within each repetition. window: "
         f"messages on their way at most, for each system the best of {windows}. generator: its "
         "share of one processor; its own limit is the row 'echo'. Delays are from publisher to "
         f"subscriber. Bridge: {bridge}.",

@@ -1,4 +1,4 @@
-"""What the bench puts load on: a broker, a chain of bridges, a line of our agents, an echo.
+"""What the bench puts load on: a broker, a gateway, a chain of bridges or of our agents, an echo.
 
 Each takes publications in at one end and hands them out at the other, ``hops`` links away, and
 says which processes belong to its brokers and which to its agents. Brokers keep Mosquitto's
@@ -17,6 +17,7 @@ from federator.errors import LinkError
 from federator.grid.agent_process import AgentConfig, AgentProcess
 from federator.grid.broker_process import BrokerProcess
 from federator.grid.children import Helper, python
+from federator.grid.gateway_process import GatewayConfig, GatewayProcess
 from federator.grid.relay_process import RelayProcess
 from federator.protocol.types import BrokerId
 
@@ -133,6 +134,49 @@ class BrokerLine:
         """End everything that was started."""
         await asyncio.gather(*(broker.stop() for broker in self._brokers))
         await self._links.stop()
+
+
+class GatewayFront:
+    """A gateway before one broker."""
+
+    name = "gateway"
+    hops = 0
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._broker = BrokerProcess(folder / "broker", log_topics=False)
+        self._gateway: GatewayProcess | None = None
+
+    async def start(self) -> Ends:
+        """Start all processes, the far end first."""
+        await self._broker.start()
+        config = GatewayConfig("bench", {BrokerId(1): self._broker.url}, federation="bench")
+        self._gateway = GatewayProcess(self._folder / "gateway", config)
+        await self._gateway.start()
+        return Ends(self.place, self.place)
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Where clients connect, since ``start`` returned."""
+        assert self._gateway is not None
+        return self._gateway.host, self._gateway.port
+
+    async def stands(self, filter: str) -> None:
+        """SUBACK says so."""
+
+    def broker_pids(self) -> list[int]:
+        """Processes of the brokers."""
+        return [self._broker.pid]
+
+    def agent_pids(self) -> list[int]:
+        """The gateway: what is ours here."""
+        return [self._gateway.pid] if self._gateway is not None else []
+
+    async def stop(self) -> None:
+        """End everything that was started."""
+        if self._gateway is not None:
+            await self._gateway.stop()
+        await self._broker.stop()
 
 
 class AgentLine:

@@ -1,4 +1,4 @@
-"""``federator bench``: one broker, bridges and our agents side by side on this machine.
+"""``federator bench``: a broker, a gateway, bridges and our agents side by side on this machine.
 
 Exit codes: 0 when everything arrived once, 1 when something was lost or came twice, 69 when a
 system did not start. Whether the bars are met does not change the exit code.
@@ -28,7 +28,8 @@ FAULTY = 1
 REPORT_COLUMNS = 140
 WINDOW_MAX = 60_000  # below the number of packet identifiers
 RATE_MAX = 100_000
-SYSTEMS = ("echo", "broker", "bridge", "federator")
+CLIENTS_MAX = 400
+SYSTEMS = ("echo", "broker", "gateway", "bridge", "federator")
 _FILTER_ROWS = (
     ("cached_us", "lookup, topic known", "us", 2),
     ("uncached_us", "lookup, new topic", "us", 50),
@@ -70,6 +71,7 @@ def _names(
 @click.group(name="bench", invoke_without_command=True)
 @click.option("--repetitions", type=click.IntRange(1, 100), help="Of every run. [3]")
 @click.option("--systems", callback=_names, metavar="NAME[,NAME]", help=f"Of {', '.join(SYSTEMS)}.")
+@click.option("--clients", type=click.IntRange(2, CLIENTS_MAX), help="Half publish. [2]")
 @click.option("--hops", callback=_numbers, metavar="N[,N]", help="Links to cross. [1,3]")
 @click.option("--qos", callback=_numbers, metavar="N[,N]", help="0, 1 or both. [0,1]")
 @click.option("--rates", callback=_numbers, metavar="N[,N]", help="For delays. [1000,10000]")
@@ -106,6 +108,8 @@ def command(
     if context.invoked_subcommand is not None:
         return None
     changes = {name: value for name, value in options.items() if value is not None}
+    if changes.get("clients", 2) % 2:
+        raise click.UsageError("--clients: an even number wanted, for they come in pairs")
     if not set(changes.get("qos", ())) <= {0, 1}:
         raise click.UsageError("--qos: 0, 1 or both wanted")
     if not all(1 <= window <= WINDOW_MAX for window in changes.get("windows", ())):

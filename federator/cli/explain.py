@@ -30,9 +30,10 @@ def as_text(answer: Mapping[str, Any]) -> list[str]:
     lines = [f"{shown(answer.get('topic'))}: {where}: {answer.get('why', '')}"]
     for match in answer.get("filters", []):
         lines.append(f"  {shown(match.get('filter'))}: {match.get('why', '')}")
-        rest = {k: v for k, v in match.items() if k not in ("filter", "why", "key")}
+        rest = {k: v for k, v in match.items() if k not in ("filter", "why", "key", "ways")}
         told = [f"{key} {shown(value)}" for key, value in rest.items() if value not in (None, [])]
         lines.append("    " + ", ".join(told))
+        lines += [_way(way) for way in match.get("ways", [])]
     if not answer.get("filters"):
         lines.append("  no filter matches")
     for group in answer.get("groups", []):
@@ -46,3 +47,14 @@ def as_text(answer: Mapping[str, Any]) -> list[str]:
             )
         )
     return lines
+
+
+def _way(way: Mapping[str, Any]) -> str:
+    """One row of the routing table."""
+    if way.get("path/topic") is None:
+        return f"    {shown(way.get('to'))} is out of reach"
+    line = f"    {shown(way.get('strategy'))} to {shown(way.get('to'))}: "
+    line += f"path/topic {shown(way['path/topic'])}, weight {shown(way.get('weight'))}"
+    if way.get("backup") is not None:
+        line += f", backup {shown(way['backup'])} (weight {shown(way.get('backup_weight'))})"
+    return line

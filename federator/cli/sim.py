@@ -13,7 +13,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import repeat
 from pathlib import Path
 
@@ -23,7 +23,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from federator.cli.options import columns
 from federator.errors import DecodeError
-from federator.sim import scenario, topologies
+from federator.protocol.parameters import Strategy
+from federator.sim import scenario, strategies, topologies
 from federator.sim.campaign import SeedResult, run_scenario
 from federator.sim.messages import story as stories
 from federator.sim.messages.campaign import run_story
@@ -37,13 +38,44 @@ VIOLATIONS_SHOWN_MAX = 3
 LAST_EVENT_CHARS_MAX = 160
 
 
-def _run(seed: int, nodes: int | None, topology: str, faulty: bool, messages: bool) -> SeedResult:
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """What all stories of a run have in common."""
+
+    nodes: int | None
+    topology: str
+    faulty: bool
+    strategy: str
+
+    def options(self) -> str:
+        """What draws the same again, besides nodes, topology and seed."""
+        strategy = "" if self.strategy == Strategy.MESH else f" --strategy {self.strategy}"
+        return strategy + ("" if self.faulty else " --no-faults")
+
+
+def _draw(seed: int, drawn: _Drawn) -> stories.MessageStory:
+    return stories.draw(
+        seed,
+        nodes=drawn.nodes,
+        topology=drawn.topology,
+        faulty=drawn.faulty,
+        strategy=drawn.strategy,
+    )
+
+
+def _run(seed: int, drawn: _Drawn, messages: bool) -> SeedResult:
     """One seed, in a worker. Its garbage is collected once, at its end."""
     gc.disable()
     try:
         if messages:
-            return run_story(stories.draw(seed, nodes=nodes, topology=topology, faulty=faulty))
-        story = scenario.draw(seed, nodes=nodes or NODES, topology=topology, faulty=faulty)
+            return run_story(_draw(seed, drawn))
+        story = scenario.draw(
+            seed,
+            nodes=drawn.nodes or NODES,
+            topology=drawn.topology,
+            faulty=drawn.faulty,
+            strategy=drawn.strategy,
+        )
         return run_scenario(story)
     finally:
         gc.enable()
@@ -72,6 +104,13 @@ def _run(seed: int, nodes: int | None, topology: str, faulty: bool, messages: bo
     help="Tell the story in this file instead.",
 )
 @click.option("--faults/--no-faults", "faulty", default=True, help="Let things go wrong. [yes]")
+@click.option(
+    "--strategy",
+    type=click.Choice(strategies.NAMES),
+    default=Strategy.MESH.value,
+    show_default=True,
+    help="How publications are routed; mixed: each broker in its own way.",
+)
 @click.option("--workers", type=click.IntRange(1), help="Processes. [one per core]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per seed, and a summary.")
 def command(
@@ -83,6 +122,7 @@ def command(
     messages: bool,
     replay: Path | None,
     faulty: bool,
+    strategy: str,
     workers: int | None,
     as_json: bool,
 ) -> None:
@@ -94,11 +134,13 @@ def command(
     if not as_json:
         size = f"{nodes or NODES} nodes" if nodes or not messages else "few nodes"
         what = ", with clients" if messages else ""
-        click.echo(f"seed {first} and the {seeds - 1} after it, {size}, {topology}{what}")
+        click.echo(
+            f"seed {first} and the {seeds - 1} after it, {size}, {topology}, {strategy}{what}"
+        )
     sys.stdout.flush()
     results: list[SeedResult] = []
-    arguments = (nodes, topology, faulty, messages)
-    for result in _results(range(first, first + seeds), arguments, workers):
+    drawn = _Drawn(nodes, topology, faulty, strategy)
+    for result in _results(range(first, first + seeds), (drawn, messages), workers):
         if as_json:
             click.echo(json.dumps(asdict(result)))
         results.append(result)
@@ -109,9 +151,9 @@ def command(
         _print_table(results)
         for result in violated[:VIOLATIONS_SHOWN_MAX]:
             if messages:
-                _print_shortest(result, nodes, topology, faulty)
+                _print_shortest(result, drawn)
             else:
-                _print_violation(result, topology, faulty)
+                _print_violation(result, drawn)
         if len(violated) > VIOLATIONS_SHOWN_MAX:
             click.echo(f"{len(violated)} seeds violated something: {[r.seed for r in violated]}")
     if violated:
@@ -119,7 +161,7 @@ def command(
 
 
 def _results(
-    seeds: Sequence[int], each: tuple[int | None, str, bool, bool], workers: int | None
+    seeds: Sequence[int], each: tuple[_Drawn, bool], workers: int | None
 ) -> Iterator[SeedResult]:
     workers = min(workers or os.cpu_count() or 1, len(seeds))
     progress = Progress(
@@ -178,15 +220,15 @@ def _print_table(results: Sequence[SeedResult]) -> None:
     click.echo("\n".join(columns([(n, f"{100 * s:.1f} %") for n, s in shares.items()], indent=2)))
 
 
-def _print_violation(result: SeedResult, topology: str, faulty: bool) -> None:
-    again = f"federator sim --nodes {result.nodes} --topology {topology} --seed {result.seed}"
+def _print_violation(result: SeedResult, drawn: _Drawn) -> None:
+    again = f"federator sim --nodes {result.nodes} --topology {drawn.topology} --seed {result.seed}"
     _print_what_happened(result)
-    click.echo(f"  again: {again} --seeds 1 --workers 1{'' if faulty else ' --no-faults'}")
+    click.echo(f"  again: {again} --seeds 1 --workers 1{drawn.options()}")
 
 
-def _print_shortest(result: SeedResult, nodes: int | None, topology: str, faulty: bool) -> None:
+def _print_shortest(result: SeedResult, drawn: _Drawn) -> None:
     """The shortest story that fails as the one of this seed does, and where it is kept."""
-    whole = stories.draw(result.seed, nodes=nodes, topology=topology, faulty=faulty)
+    whole = _draw(result.seed, drawn)
     shrinker = Shrinker(run_story, parts=stories.PARTS, simpler=stories.simpler)
     shortest = shrinker.shrink(whole, result)
     path = Path(tempfile.gettempdir()) / f"federator-sim-{result.seed}.json"

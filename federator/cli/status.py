@@ -19,7 +19,9 @@ RULES_TOLD = ("import", "export", "deny", "rename")
 @config_option
 @url_option
 @click.option("--json", "as_json", is_flag=True, help="The agent's answer as it is.")
-@click.option("--routes", is_flag=True, help="Every filter's route instead.")
+@click.option(
+    "--routes", is_flag=True, help="The routing table instead: path, weight and backup per filter."
+)
 def command(config: Path | None, url: str | None, as_json: bool, routes: bool) -> int:
     """Show how the agent of this machine is doing.
 
@@ -50,6 +52,11 @@ def as_text(status: Mapping[str, Any]) -> list[str]:
     total = status.get("meshes_total", len(meshes))
     more = f", the first {MESHES_SHOWN}" if total > MESHES_SHOWN else ""
     lines += ["", f"meshes: {total}{more}", *table(meshes[:MESHES_SHOWN])]
+    straight = status.get("destinations", [])
+    if straight:
+        total = status.get("destinations_total", len(straight))
+        more = f", the first {MESHES_SHOWN}" if total > MESHES_SHOWN else ""
+        lines += ["", f"destinations: {total}{more}", *table(straight[:MESHES_SHOWN])]
     rules = status.get("rules", {})
     told = [f"{key} {shown(rules[key])}" for key in RULES_TOLD if rules.get(key)]
     kept, held = rules.get("keep_total", 0), rules.get("not_imported", 0)

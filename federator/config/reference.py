@@ -93,7 +93,7 @@ def _type(info: FieldInfo) -> str:
         "int": "integer",
         "str": "text",
     }
-    if "RenameSettings" in spelled:
+    if spelled.startswith("tuple[federator."):
         return "list of tables"
     kind = next(word for key, word in names.items() if key in spelled)
     if kind == "one of a few":

@@ -12,8 +12,11 @@ from federator.config.address import is_loopback
 from federator.config.brokers import Credentials, Url
 from federator.config.section import Section, WholeNumber, wrong
 from federator.config.topics import CONFIGURED_FILTERS_MAX, TopicFilter
+from federator.protocol.filters import contains
+from federator.protocol.parameters import Strategy
 
 SPAN_MS_MAX = 86_400_000
+ROUTED_FILTERS_MAX = 256
 
 _Bool = Annotated[bool, Strict()]
 _Span = Annotated[int, Strict(), Field(ge=1, le=SPAN_MS_MAX)]
@@ -142,10 +145,49 @@ class MeshSettings(Section):
         return self
 
 
-class RoutingSettings(Section):
-    """How publications find their way."""
+_Strategy = Literal["mesh", "shortest-path"]
 
-    strategy: Literal["mesh"] = Field(default="mesh", description="One core per filter.")
+
+class RoutedFilterSettings(Section):
+    """Filters that are routed in another way."""
+
+    filter: TopicFilter = Field(description="What it contains is routed by this strategy.")
+    strategy: _Strategy = Field(description="As routing.strategy.")
+
+
+class RoutingSettings(Section):
+    """How publications find their way to what clients of this broker want. Agents may differ."""
+
+    strategy: _Strategy = Field(
+        default="mesh",
+        description='"mesh": the brokers that want a filter share a mesh around one core; '
+        '"shortest-path": each gets publications over the shortest path from wherever they are '
+        "published: less delay, no redundancy, more state.",
+    )
+    filters: tuple[RoutedFilterSettings, ...] = Field(
+        default=(),
+        max_length=ROUTED_FILTERS_MAX,
+        description='Other strategies: `[{filter = "alarms/#", strategy = "shortest-path"}]`; the '
+        "first that contains a client's filter counts.",
+    )
+
+    @property
+    def strategies(self) -> tuple[tuple[str, Strategy], ...]:
+        """The filters with strategies of their own."""
+        return tuple((each.filter, Strategy(each.strategy)) for each in self.filters)
+
+    @model_validator(mode="after")
+    def _every_filter_counts(self) -> Self:
+        for at, later in enumerate(self.filters):
+            for earlier in self.filters[:at]:
+                if contains(earlier.filter, later.filter):
+                    raise wrong(
+                        f"filters.{at}.filter",
+                        f"routing.filters[{at}].filter = {later.filter!r} never counts, for "
+                        f"{earlier.filter!r} before it contains it",
+                        "put it first, or remove it",
+                    )
+        return self
 
 
 class CustodySettings(Section):
@@ -326,6 +368,12 @@ class FailoverSettings(Section):
         description="As a substitute, prepare the persistent sessions of a dead broker's clients "
         "on this one, so that messages wait for them. The agent connects with their client ids: "
         "its user needs the right to.",
+    )
+    repeat: _Bool = Field(
+        default=True,
+        description="With prepared sessions: publish here again what was published elsewhere "
+        "between the broker's death and its clients' sessions here. Others who subscribe the same "
+        "may get it twice; without it moved clients may miss it.",
     )
     session_keep_s: WholeNumber = Field(
         default=3_600,

@@ -155,17 +155,21 @@ class AgentProcess:
         return code == 200
 
     async def status(self) -> dict[str, Any]:
-        """What ``/status`` says.
+        """What ``/status`` says. Raises as ``page``."""
+        return await self.page("/status")
+
+    async def page(self, path: str) -> dict[str, Any]:
+        """What one of its pages says.
 
         Raises:
             LinkError: It did not answer as it should.
         """
         try:
-            code, body = await self._get("/status")
+            code, body = await self._get(path)
         except OSError as error:
             raise LinkError(f"agent {self.config.id}: {error}") from error
         if code != 200:
-            raise LinkError(f"agent {self.config.id}: /status answered {code}")
+            raise LinkError(f"agent {self.config.id}: {path} answered {code}")
         document: dict[str, Any] = json.loads(body)
         return document
 

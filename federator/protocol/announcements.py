@@ -113,7 +113,7 @@ class Announcements:
                 return self._solicit(route, self._question(route), now_ms)
             return []
         before = route.heard.get(ann.sender)
-        route.heard[ann.sender] = HeardCost(number, ann.cost, ann.in_mesh)
+        route.heard[ann.sender] = HeardCost(number, ann.cost, ann.in_mesh, ann.path)
         if number > route.newest_number:
             route.newest = ann
         if route.forgotten and number == route.number:
@@ -306,6 +306,7 @@ class Announcements:
             digest=heard.digest,
             count=heard.count,
             gave_up=heard.gave_up,
+            path=route.path(self._links.self_id),
         )
 
     def _flood(self, route: CoreRoute, *, tell_teacher: bool) -> list[Step]:

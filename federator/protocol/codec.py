@@ -7,6 +7,7 @@ import msgspec
 
 from federator.errors import DecodeError
 from federator.protocol.controller.records import is_record as is_controller_record
+from federator.protocol.destinations import destination_filter, is_destination_record
 from federator.protocol.filters import may_travel, validate_filter, validate_topic
 from federator.protocol.messages import (
     Bye,
@@ -119,6 +120,9 @@ def _check_filter(kind: str, filter_: str) -> None:
     if is_record(filter_) or is_controller_record(filter_):
         return
     try:
+        if is_destination_record(filter_):
+            destination_filter(filter_)
+            return
         validate_filter(filter_)
     except ValueError as error:
         raise DecodeError(f"{kind}: {error}") from error

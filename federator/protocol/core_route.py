@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from federator.protocol.filter_lists import RemoteList
-from federator.protocol.messages import CoreAnn
+from federator.protocol.messages import PATH_MAX, CoreAnn
 from federator.protocol.types import UNREACHABLE, BrokerId, CoreRank, Cost, Epoch, Millis
 
 Number = tuple[Epoch, int]
@@ -27,6 +27,7 @@ class HeardCost:
     number: Number
     cost: Cost
     in_mesh: bool
+    path: tuple[BrokerId, ...] = ()
 
 
 @dataclass(slots=True)
@@ -95,6 +96,26 @@ class CoreRoute:
             key=lambda n: (self.cost_via(n, link_cost), n),
             default=None,
         )
+
+    def path(self, self_id: BrokerId) -> tuple[BrokerId, ...]:
+        """The brokers from us to the core by our first parent; empty when they are not known."""
+        heard = self.heard.get(self.parents[0]) if self.parents else None
+        known = heard is not None and 0 < len(heard.path) < PATH_MAX
+        return (self_id, *heard.path) if heard is not None and known else ()
+
+    def backup(self, self_id: BrokerId, link_cost: LinkCost) -> BrokerId | None:
+        """The neighbour with the best way that is not our own: the second best next hop.
+
+        It takes over at once when it is feasible; otherwise a solicit makes it so.
+        """
+        others = (
+            n
+            for n, heard in self.heard.items()
+            if n not in self.parents[:1] and self_id not in heard.path
+        )
+        ranked = [(self.cost_via(n, link_cost), n) for n in others]
+        best = min((each for each in ranked if each[0] < UNREACHABLE), default=None)
+        return None if best is None else best[1]
 
     def adopt_newest(self) -> None:
         """Start over with the newest announcement; ``choose`` must follow."""

@@ -49,11 +49,14 @@ class FilterRoute:
         next_hops: Neighbours that get each publication (except the one it came from), ascending:
             parents and children for a member; one parent for a non-member (one per mesh while a
             hand-over lasts); none while a route is being repaired.
+        destinations: Brokers that want it over the shortest path, ascending; each gets one copy
+            by way of the next hop in ``SetDestination``.
     """
 
     local: bool
     wanted: bool
     next_hops: tuple[BrokerId, ...]
+    destinations: tuple[BrokerId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,14 @@ class SetRoute:
     filter: str
     route: FilterRoute | None
     lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetDestination:
+    """Frames for ``broker`` go by way of ``next_hop``; ``None``: no way is known now."""
+
+    broker: BrokerId
+    next_hop: BrokerId | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +134,7 @@ Effect = (
     | HangUp
     | ReachNeighbour
     | SetRoute
+    | SetDestination
     | RenewEpoch
     | PublishGuide
     | StepIn

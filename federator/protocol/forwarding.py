@@ -7,16 +7,22 @@ the literal beginning of its filter (``a/b`` of ``a/b/+/c``), and a photograph i
 its topic starts with none of the beginnings noted since it was taken. Ten thousand clients
 subscribing one by one then disturb only the topics they are about.
 
+Brokers that want a filter over the shortest path are named in a frame one by one, each with a key
+of its own, and each goes by way of its own next hop.
+
 Two filters with one 64-bit key are told apart nowhere on the wire. A frame for either is treated as
 a frame for both: more is delivered, nothing is lost, and ``collisions`` says so.
 
 Source: design section 3.4; docs/protocol.md section 8.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
 
+from federator.protocol.destinations import destination_key, destination_of
 from federator.protocol.effects import FilterRoute
 from federator.protocol.filters import Cover, CoverChange, FilterTrie, may_travel
 from federator.protocol.frames import FRAME_FILTERS_MAX, KEY_BYTES, keys_in, mask_bytes
@@ -41,7 +47,8 @@ class TopicRoute:
     """What the origin does with a topic. Equal routes are one object: compare with ``is``.
 
     Attributes:
-        keys: The keys of the matching filters that others want, as on the wire.
+        keys: The keys of the matching filters that others want, as on the wire, and behind them
+            those of their destinations.
         sends: Next hops; empty when no route is known now.
     """
 
@@ -119,6 +126,8 @@ class Forwarder:
         self._frame_cache_max = frame_cache_max
         self._routes: dict[str, FilterRoute] = {}
         self._filters_by_key: dict[bytes, tuple[str, ...]] = {}
+        self._by_way_of: dict[BrokerId, BrokerId] = {}
+        self._destined: Counter[BrokerId] = Counter()  # filters that each destination wants
         self._trie = FilterTrie()
         self._cover = Cover()
         self._shared: frozenset[str] = frozenset()
@@ -175,9 +184,27 @@ class Forwarder:
             self._discard_key(filter)
         else:
             self._routes[filter] = route
+        destinations = () if route is None else route.destinations
+        if before is None or before.destinations is not destinations:
+            self._destined.subtract(() if before is None else before.destinations)
+            self._destined.update(destinations)
         self._frames.clear()
         self._forget_topics(filter)
         return others
+
+    def set_destination(self, broker: BrokerId, next_hop: BrokerId | None) -> None:
+        """Send what is for ``broker`` by way of ``next_hop``; ``None``: no way is known now."""
+        if next_hop is None:
+            self._by_way_of.pop(broker, None)
+        else:
+            self._by_way_of[broker] = next_hop
+        self._frames.clear()
+        if self._destined[broker] > 0:
+            self._note("")  # with which every topic begins
+
+    def next_hop_to(self, broker: BrokerId) -> BrokerId | None:
+        """By way of whom frames for ``broker`` go."""
+        return self._by_way_of.get(broker)
 
     def share(self, filters: frozenset[str]) -> None:
         """Subscribe exactly these besides: shared groups of other brokers want them."""
@@ -201,6 +228,11 @@ class Forwarder:
         if self._here is not None:
             return self._cover.update(*map(sorted, self._here.change(added, removed)))
         return self._cover.update(added, removed)
+
+    def leads_to(self, key: bytes, brokers: AbstractSet[BrokerId]) -> bool:
+        """Whether the filter with ``key`` has one of ``brokers`` as a destination."""
+        filters = self._filters_by_key.get(key, ())
+        return any(not brokers.isdisjoint(self._routes[f].destinations) for f in filters)
 
     @property
     def cover(self) -> Iterable[str]:
@@ -251,11 +283,11 @@ class Forwarder:
         if topic.startswith("$"):
             return Explanation(topic, (), (), "topics that begin with $ stay on their broker")
         matched = tuple(
-            MatchedFilter(filter, self._key_of(filter), route, _why(route))
+            MatchedFilter(filter, self._key_of(filter), route, self._why(route))
             for filter in self._trie.match(topic)
             for route in (self._routes[filter],)
         )
-        hops = sorted({hop for found in matched for hop in found.route.next_hops})
+        hops = sorted({hop for found in matched for hop in self._hops_of(found.route)})
         if not self._lets_out(topic):
             return Explanation(topic, matched, (), "this broker's [rules] keep it here")
         if hops:
@@ -280,24 +312,67 @@ class Forwarder:
             return None
         routes = self._routes
         found = []
+        destinations: set[BrokerId] = set()
         for filter in self._trie.match(topic):
             route = routes[filter]
             if route.wanted or route.next_hops:
                 found.append((self.key(filter), route.next_hops))
+                destinations.update(route.destinations)
         if not found or not self._lets_out(topic):
             return None
         found.sort()
-        found = found[:FRAME_FILTERS_MAX]
-        keys = b"".join(dict.fromkeys(key for key, _ in found))
-        position = {keys[at : at + KEY_BYTES]: at // KEY_BYTES for at in range(0, len(keys), 8)}
+        found = found[: max(1, FRAME_FILTERS_MAX - len(destinations))]
+        keys, sends = self._label(found, destinations)
+        if len(self._topic_routes) >= self._topic_cache_max:
+            self._topic_routes.clear()
+        return self._topic_routes.setdefault((keys, sends), TopicRoute(keys, sends))
+
+    def route_chains(self, keys: bytes) -> tuple[bytes, Sends]:
+        """Where a frame of our own goes that concerns these filters, whatever their topics.
+
+        Args:
+            keys: Of filters, ascending, as on the wire.
+
+        Returns:
+            The frame's keys, which are ``keys`` and those of destinations, and its next hops.
+        """
+        found = []
+        destinations: set[BrokerId] = set()
+        for key in keys_in(keys):
+            hops: set[BrokerId] = set()
+            for filter in self._filters_by_key.get(key, ()):
+                hops.update(self._routes[filter].next_hops)
+                destinations.update(self._routes[filter].destinations)
+            found.append((key, tuple(sorted(hops))))
+        return self._label(found, destinations)
+
+    def _label(
+        self, found: list[tuple[bytes, tuple[BrokerId, ...]]], destinations: set[BrokerId]
+    ) -> tuple[bytes, Sends]:
+        """Keys and next hops of a frame for these filters, with the hops of each in its mesh."""
+        ends = sorted(destinations)
+        keys = b"".join(dict.fromkeys([key for key, _ in found] + list(map(destination_key, ends))))
+        position = {key: index for index, key in enumerate(keys_in(keys))}
         masks: dict[BrokerId, int] = {}
         for key, next_hops in found:
             for hop in next_hops:
                 masks[hop] = masks.get(hop, 0) | 1 << position[key]
-        sends = _sends(masks, len(position))
-        if len(self._topic_routes) >= self._topic_cache_max:
-            self._topic_routes.clear()
-        return self._topic_routes.setdefault((keys, sends), TopicRoute(keys, sends))
+        for end in ends:
+            if (way := self._by_way_of.get(end)) is not None:
+                masks[way] = masks.get(way, 0) | 1 << position[destination_key(end)]
+        return keys, _sends(masks, len(position))
+
+    def _hops_of(self, route: FilterRoute) -> set[BrokerId]:
+        """All next hops of ``route``."""
+        ways = map(self._by_way_of.get, route.destinations)
+        return {*route.next_hops, *(way for way in ways if way is not None)}
+
+    def _why(self, route: FilterRoute) -> str:
+        if self._hops_of(route):
+            return "has next hops"
+        if route.wanted:
+            return "others want it, but no neighbour leads to them now"
+        return "only our own clients subscribe to it"
 
     def _find_frame_route(
         self, keys: bytes, mask: int, sender: BrokerId, origin: BrokerId
@@ -306,11 +381,15 @@ class Forwarder:
         local: list[int] = []
         masks: dict[BrokerId, int] = {}
         for index, key in enumerate(keys_in(keys)):
+            bit = mask & (1 << index)
             filters = self._filters_by_key.get(key)
             if filters is None:
-                unknown += 1
+                end = destination_of(key)
+                way = None if end is None else self._by_way_of.get(end)
+                unknown += end is None
+                if bit and way is not None and way not in (sender, origin):
+                    masks[way] = masks.get(way, 0) | bit
                 continue
-            bit = mask & (1 << index)
             if any(self._routes[filter].local for filter in filters):
                 local.append(index)
             for filter in filters:
@@ -347,6 +426,9 @@ class Forwarder:
         if beginning == filter:
             self._topics.pop(filter, None)
             return
+        self._note(beginning)
+
+    def _note(self, beginning: str) -> None:
         self._generation += 1
         self._notes.append(beginning)
         if len(self._notes) > NOTES_MAX:
@@ -373,11 +455,3 @@ def _literal_beginning(filter: str) -> str:
     """What every topic that matches ``filter`` starts with; ``filter`` itself without wildcards."""
     literal = filter.partition("+")[0].partition("#")[0]
     return filter if len(literal) == len(filter) else literal.removesuffix("/")
-
-
-def _why(route: FilterRoute) -> str:
-    if route.next_hops:
-        return "has next hops"
-    if route.wanted:
-        return "others want it, but no neighbour leads to them now"
-    return "only our own clients subscribe to it"

@@ -15,13 +15,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from federator.protocol.announcements import Announcements
-from federator.protocol.effects import FilterRoute, Notice, SetRoute
+from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.filter_lists import RemoteList
 from federator.protocol.links import Links
 from federator.protocol.memberships import Memberships
 from federator.protocol.messages import FilterListPage, FilterListRequest, ListKind, MeshMembAnn
 from federator.protocol.parameters import Parameters
-from federator.protocol.signals import OwnFiltersChanged, Step
+from federator.protocol.signals import OwnFiltersChanged, RouteChanged, Step
 from federator.protocol.timers import Timers, earliest
 from federator.protocol.types import BrokerId, Millis
 
@@ -283,7 +283,7 @@ class Meshes:
         if route is not state.route:
             lost = changes.lost and state.route.wanted and not route.wanted
             state.route = route
-            changes.routes.append(SetRoute(filter_, None if route is NO_ROUTE else route, lost))
+            changes.routes.append(RouteChanged(filter_, lost))
 
     def _belong(self, filter_: str, state: FilterState, *, lost: bool) -> None:
         """Join and leave meshes, as clients and children want."""
@@ -355,6 +355,11 @@ class Meshes:
             self._shared_routes = {NO_ROUTE: NO_ROUTE}
         route = FilterRoute(local=state.local, wanted=others_want, next_hops=tuple(sorted(hops)))
         return self._shared_routes.setdefault(route, route)
+
+    def route_of(self, filter_: str) -> FilterRoute | None:
+        """What the data plane does with ``filter_`` for the sake of its mesh."""
+        state = self.states.get(filter_)
+        return None if state is None or state.route is NO_ROUTE else state.route
 
     def parents_of(self, core: BrokerId) -> tuple[BrokerId, ...]:
         """Our parents towards ``core``; none when it is us or out of reach."""

@@ -93,6 +93,8 @@ class CoreAnn(msgspec.Struct, frozen=True, array_like=True, tag=3):
     belongs to a mesh of this core: a non-member prefers it as the one parent it relays to.
     ``gave_up``: nobody in the core's meshes wants what is removed; otherwise it moved elsewhere or
     went out of reach.
+    ``path``: the brokers from the sender to the core, both included; empty when it is longer than
+    ``PATH_MAX``. For people, and to tell whether a way to the core leads back to us.
     """
 
     sender: _Id
@@ -107,6 +109,7 @@ class CoreAnn(msgspec.Struct, frozen=True, array_like=True, tag=3):
     digest: _Digest
     count: _Natural
     gave_up: bool = False
+    path: Annotated[tuple[_Id, ...], msgspec.Meta(max_length=PATH_MAX)] = ()
 
 
 class MeshMembAnn(msgspec.Struct, frozen=True, array_like=True, tag=4):

@@ -14,6 +14,7 @@ from federator.protocol import signals as s
 from federator.protocol.announcements import Announcements
 from federator.protocol.controller.failover import Failover, FailoverParameters
 from federator.protocol.controller.records import PREFIX
+from federator.protocol.destinations import is_destination_record
 from federator.protocol.events import (
     DeadlineReached,
     DrainRequested,
@@ -47,6 +48,7 @@ from federator.protocol.messages import (
 from federator.protocol.parameters import Parameters
 from federator.protocol.repeats import Repeats
 from federator.protocol.timers import earliest
+from federator.protocol.topic_routing import TopicRouting
 from federator.protocol.types import BrokerId, Epoch, Millis
 
 OWN_ID_RENEWALS_MAX = 3
@@ -98,6 +100,7 @@ class Node:
         )
         self.meshes = Meshes(self.links, self.announcements, parameters=parameters)
         self.failover = Failover(self.links, self.announcements, failover or FailoverParameters())
+        self.topic_routing = TopicRouting(self.links, self.announcements, parameters=parameters)
         self.id_conflict_until_ms: Millis | None = None
         self._renewed_at_ms: deque[Millis] = deque(maxlen=OWN_ID_RENEWALS_MAX)
         self._local_broker_up = False
@@ -134,7 +137,7 @@ class Node:
             case DeadlineReached():
                 return self._on_deadline(now_ms)
             case LocalFiltersChanged(added, removed):
-                return self.meshes.change_local(added, removed, now_ms=now_ms)
+                return self._on_local_filters(added, removed, now_ms)
             case PriorityChanged(priority):
                 return [
                     *self.announcements.own.change_priority(priority, now_ms=now_ms),
@@ -218,17 +221,38 @@ class Node:
                     *self.failover.on_links(now_ms=now_ms),
                 ]
             case s.CoreMoved(core):
-                return self.meshes.on_core_moved(core, now_ms=now_ms)
+                return [
+                    *self.topic_routing.on_core_moved(core),
+                    *self.meshes.on_core_moved(core, now_ms=now_ms),
+                ]
             case s.CoreRefreshed(core):
                 return self.meshes.memberships.on_core_refreshed(core, now_ms=now_ms)
             case s.AnnouncedFiltersChanged(core, filters, gave_up):
                 return self._on_announced(core, filters, not gave_up, now_ms)
             case s.OwnFiltersChanged(added, removed, lost):
                 return self.announcements.own.change(added, removed, lost=lost, now_ms=now_ms)
+            case s.RouteChanged(filter_, lost):
+                return [self._route(filter_, lost=lost)]
             case s.OwnIdHeard(epoch):
                 return self._on_own_id(epoch, now_ms)
             case _:
                 assert_never(signal)
+
+    def _on_local_filters(
+        self, added: frozenset[str], removed: frozenset[str], now_ms: Millis
+    ) -> list[s.Step]:
+        asks_for = self.topic_routing.asks_for
+        straight_in = frozenset(filter(asks_for, added))
+        straight_out = frozenset(filter(asks_for, removed))
+        return [
+            *self.topic_routing.change_local(straight_in, straight_out),
+            *self.meshes.change_local(added - straight_in, removed - straight_out, now_ms=now_ms),
+        ]
+
+    def _route(self, filter_: str, *, lost: bool) -> e.SetRoute:
+        """The route of ``filter_`` for both routings together."""
+        route = self.topic_routing.route_of(filter_, self.meshes.route_of(filter_))
+        return e.SetRoute(filter_, route, lost and not (route is not None and route.wanted))
 
     def _on_deadline(self, now_ms: Millis) -> list[s.Step]:
         steps: list[s.Step] = []
@@ -246,14 +270,18 @@ class Node:
     def _on_announced(
         self, core: BrokerId, filters: frozenset[str], lost: bool, now_ms: Millis
     ) -> list[s.Step]:
-        """Filters are the meshes' business, what is said about brokers and clients is not."""
-        records = frozenset(f for f in filters if f.startswith(PREFIX))
-        if not records:
+        """Filters are the meshes' business, records are not."""
+        if not any(f.startswith("$") for f in filters):
             return self.meshes.on_announced(core, filters, lost=lost, now_ms=now_ms)
-        return [
-            *self.meshes.on_announced(core, filters - records, lost=lost, now_ms=now_ms),
-            *self.failover.on_announced(core, records, now_ms=now_ms),
-        ]
+        said = frozenset(f for f in filters if f.startswith(PREFIX))
+        asked = frozenset(f for f in filters if is_destination_record(f))
+        meshed = filters - said - asked
+        steps = self.topic_routing.on_announced(core, asked, lost=lost) if asked else []
+        if meshed:
+            steps += self.meshes.on_announced(core, meshed, lost=lost, now_ms=now_ms)
+        if said:
+            steps += self.failover.on_announced(core, said, now_ms=now_ms)
+        return steps
 
     def _on_drain(self, order: DrainOrder) -> list[s.Step]:
         """Obey, or pass on towards whom it is for."""

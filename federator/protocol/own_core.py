@@ -114,4 +114,5 @@ class OwnCore:
             digest=self.filters.digest,
             count=len(self.filters),
             gave_up=gave_up,
+            path=(self._links.self_id,),
         )

@@ -1,8 +1,17 @@
 """Every timer and bound of the protocol. Defaults are for a LAN or a metropolitan network."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
+from federator.protocol.filters import contains
 from federator.protocol.types import Millis
+
+
+class Strategy(StrEnum):
+    """How publications reach the brokers that want a filter."""
+
+    MESH = "mesh"
+    SHORTEST_PATH = "shortest-path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +35,8 @@ class Parameters:
         filters_max: Filters one agent holds, its own and others'; more are refused.
         cores_max: Cores one agent holds; more are refused.
         dial_back: Connect to the broker of a stranger that greets us.
+        strategy: How we ask for what our clients want.
+        strategies: Others, for what is contained in a filter; the first that contains it counts.
     """
 
     redundancy: int = 2
@@ -42,3 +53,12 @@ class Parameters:
     filters_max: int = 1_000_000
     cores_max: int = 65_536
     dial_back: bool = True
+    strategy: Strategy = Strategy.MESH
+    strategies: tuple[tuple[str, Strategy], ...] = ()
+
+    def strategy_of(self, filter: str) -> Strategy:
+        """How we ask for ``filter``; records between agents begin with ``$`` and have meshes."""
+        if filter.startswith("$"):
+            return Strategy.MESH
+        found = (strategy for outer, strategy in self.strategies if contains(outer, filter))
+        return next(found, self.strategy)

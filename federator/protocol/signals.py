@@ -56,13 +56,21 @@ class AnnouncedFiltersChanged:
 
 @dataclass(frozen=True, slots=True)
 class OwnFiltersChanged:
-    """The filters whose core we are changed.
+    """What we announce changed: filters whose core we are, and destination records.
 
     ``lost``: who wanted the removed ones went out of reach.
     """
 
     added: frozenset[str]
     removed: frozenset[str]
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RouteChanged:
+    """One of the routings has another route for ``filter``; see ``SetRoute`` for ``lost``."""
+
+    filter: str
     lost: bool = False
 
 
@@ -74,6 +82,7 @@ Signal = (
     | CoreRefreshed
     | AnnouncedFiltersChanged
     | OwnFiltersChanged
+    | RouteChanged
 )
 
 SIGNALS: Final = (
@@ -84,6 +93,7 @@ SIGNALS: Final = (
     CoreRefreshed,
     AnnouncedFiltersChanged,
     OwnFiltersChanged,
+    RouteChanged,
 )
 """The same for ``isinstance``, which is much faster with a tuple."""
 

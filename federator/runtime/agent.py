@@ -53,6 +53,7 @@ from federator.runtime.guide_keeper import GuideKeeper
 from federator.runtime.loop_watch import LoopWatch
 from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
 from federator.runtime.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, NeighbourLinks
+from federator.runtime.prepared_sessions import Around, PreparedSessions
 from federator.runtime.priority_file import PriorityFile
 from federator.runtime.renaming import Renaming
 from federator.runtime.retained import Retained
@@ -172,6 +173,7 @@ class Agent:
             may_tell=lambda filter_: bool(self.border.asked_for(filter_)),
             handle=self.handle,
         )
+        self.prepared = self._prepared_sessions()
         self.local_up = False
         self._told_taken_over = False
         self._rivals = Rivals([self._client_id("ctl"), self._client_id("data")])
@@ -196,6 +198,7 @@ class Agent:
         self._tasks.create_task(self._report_drops(), name="drop reports")
         if self.settings.failover.enabled:
             self._tasks.create_task(self.failover.run(), name="failover")
+            self._tasks.create_task(self.prepared.run(), name="prepared sessions")
         for neighbour in self.settings.neighbours:
             expected = BrokerId(neighbour.id) if neighbour.id is not None else None
             link = NeighbourLink(neighbour.url, expected, Cost(neighbour.cost))
@@ -227,6 +230,19 @@ class Agent:
         retained.broker.local = self.data_link
         self._tasks.create_task(link.run(), name="retained connection")
         self._tasks.create_task(retained.run(), name="retained values")
+
+    def _prepared_sessions(self) -> PreparedSessions:
+        custody = self.data_path.custody
+        around = Around(
+            connected_here=self.discovery.is_connected,
+            connected_elsewhere=self.node.failover.is_connected_elsewhere,
+            in_federation=self.border.asked_for,
+            expect=lambda filters, since_us: custody.expect(filters, since_us=since_us),
+            fetch_again=lambda filters, since_us: custody.fetch_again(filters, since_us=since_us),
+        )
+        return PreparedSessions(
+            self.settings.failover, lambda: _endpoint(self.settings.broker), around
+        )
 
     def _covered(self, filter_: str) -> bool:
         """Whether what our clients publish below a filter that others want comes to us."""
@@ -280,9 +296,15 @@ class Agent:
         """Let the node see ``event`` and do what it says."""
         now_ms = monotonic_ms()
         routes_changed = False
+        moved: dict[BrokerId, BrokerId | None] = {}
         for effect in self.node.handle(event, now_ms=now_ms):
+            if isinstance(effect, e.SetDestination):
+                moved[effect.broker] = effect.next_hop
+                continue
             routes_changed |= isinstance(effect, e.SetRoute)
             self._perform(effect)
+        if moved:
+            self.data_path.set_destinations(moved)
         if self.sharing.on_routes_set() or routes_changed:
             self.cover.change(self.forwarder.cover_change())
         self._arm(now_ms)
@@ -302,6 +324,8 @@ class Agent:
                 self.data_path.reach(neighbour, link)
                 if self.retained is not None:
                     self.retained.on_neighbour(neighbour, link)
+            case e.SetDestination(broker, next_hop):
+                self.data_path.set_destinations({broker: next_hop})
             case e.Dial(neighbour, address):
                 self._dial_back(neighbour, address)
             case e.HangUp(conn):
@@ -315,8 +339,10 @@ class Agent:
                 self.guide.publish(self.control_link, guide)
             case e.SetDraining(drain):
                 self.failover.set_draining(drain)
-            case e.StepIn() | e.StepBack():
-                pass
+            case e.StepIn(broker, missed_at_ms, sessions):
+                self.prepared.step_in(broker, missed_at_ms, sessions)
+            case e.StepBack(broker):
+                self.prepared.step_back(broker)
             case e.Notice(name, level, details):
                 getattr(_log, level)(name, **details)
             case _:

@@ -6,6 +6,8 @@ from itertools import islice
 
 from prometheus_client.core import Metric
 
+from federator.protocol.parameters import Strategy
+from federator.protocol.routing_table import table_of
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.agent import Agent
 from federator.runtime.clocks import monotonic_ms
@@ -102,6 +104,15 @@ class LiveView:
             ],
             "meshes": [self._mesh(f) for f in sorted(islice(states, LISTED_MAX))],
             "meshes_total": len(states),
+            "destinations": [
+                row
+                for f in sorted(islice(agent.node.topic_routing.states, LISTED_MAX))
+                for row in self._ways(f)
+                if row["strategy"] == Strategy.SHORTEST_PATH
+            ][:LISTED_MAX],
+            "destinations_total": sum(
+                len(s.brokers) for s in agent.node.topic_routing.states.values()
+            ),
             "discovery": agent.discovery.snapshot(),
             "rules": self._rules(),
             "retained": self._retained(),
@@ -129,15 +140,25 @@ class LiveView:
             "stopped_by_rules": stopped,
             "why": why,
             "filters": [
-                {**self._mesh(m.filter), "wanted": m.route.wanted, "why": m.why}
+                {
+                    **self._mesh(m.filter),
+                    "wanted": m.route.wanted,
+                    "why": m.why,
+                    "ways": self._ways(m.filter)[:LISTED_MAX],
+                }
                 for m in explanation.filters
             ],
             "groups": self._agent.sharing.explain(topic),
         }
 
     def routes(self) -> Iterable[Answer]:
-        """One entry per filter."""
-        return [self._mesh(f) for f in sorted(islice(self._agent.node.meshes.states, LISTED_MAX))]
+        """The routing table: per filter and core or destination, the path, its weight, a backup."""
+        node = self._agent.node
+        filters = {
+            *islice(node.meshes.states, LISTED_MAX),
+            *islice(node.topic_routing.states, LISTED_MAX),
+        }
+        return [row for f in sorted(filters) for row in self._ways(f)][:LISTED_MAX]
 
     def controller(self) -> Answer:
         """Who steps in for whom, and why."""
@@ -185,6 +206,21 @@ class LiveView:
             "rtt_ms": known.round_trip_ms,
             "heard_ms_ago": now_ms - known.heard_at_ms,
         }
+
+    def _ways(self, filter_: str) -> list[Answer]:
+        return [
+            {
+                "filter": row.filter,
+                "strategy": row.strategy.value,
+                "to": row.to,
+                "next_hop": None if row.way is None else row.way.next_hop,
+                "path/topic": None if row.way is None else row.way.text(filter_),
+                "weight": None if row.way is None else row.way.weight,
+                "backup": None if row.backup is None else row.backup.text(filter_),
+                "backup_weight": None if row.backup is None else row.backup.weight,
+            }
+            for row in table_of(self._agent.node, filter_)
+        ]
 
     def _mesh(self, filter_: str) -> Answer:
         meshes = self._agent.node.meshes
@@ -274,8 +310,10 @@ class LiveView:
             "epoch": agent.epoch,
             "neighbours_up": len(agent.node.links.up),
             "cores": len(agent.node.announcements.routes),
-            "filters": len(agent.node.meshes.states),
-            "local_filters": sum(s.local for s in agent.node.meshes.states.values()),
+            "filters": len(agent.node.meshes.states) + len(agent.node.topic_routing.states),
+            "local_filters": sum(s.local for s in agent.node.meshes.states.values())
+            + sum(s.local for s in agent.node.topic_routing.states.values()),
+            "destinations": sum(len(s.brokers) for s in agent.node.topic_routing.states.values()),
             "widened": int(agent.discovery.widened),
             "topic_cache_size": agent.forwarder.topics_cached,
             "origins": agent.data_path.origins,

@@ -10,7 +10,7 @@ Source: design section 3.4; docs/protocol.md section 8.
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 from mqtt5 import PublishPacket
@@ -198,6 +198,14 @@ class DataPath:
             route = self.custody.on_route(filter, route, lost=lost)
         for other in self.forwarder.set_route(filter, route):
             _log.warning("filter.key_collision", filter=filter, other=other)
+
+    def set_destinations(self, next_hops: Mapping[BrokerId, BrokerId | None]) -> None:
+        """Frames for these brokers go by way of these next hops; see ``SetDestination``."""
+        self.intake.on_route_changes()
+        for broker, next_hop in next_hops.items():
+            self.forwarder.set_destination(broker, next_hop)
+        reached = {broker for broker, next_hop in next_hops.items() if next_hop is not None}
+        self.custody.on_destinations_moved(reached)
 
     def renew_epoch(self, epoch: Epoch) -> None:
         """Number the frames of a new epoch from 1."""

@@ -148,6 +148,10 @@ class Discovery:
         """Grows whenever clients or subscriptions change."""
         return self._pure.table_revision
 
+    def is_connected(self, client: str) -> bool:
+        """The client is connected to our broker, as far as its log tells."""
+        return self._pure.is_connected(client)
+
     def flow(self) -> Iterator[pure.ClientFlow]:
         """What each client of our broker subscribes. Walks the whole table."""
         return self._pure.flow()

@@ -47,6 +47,7 @@ AGENT = _table(
     ("cores", "cores", "Cores this agent knows."),
     ("filters", "filters", "Filters this agent holds, its own and others'."),
     ("local_filters", "local_filters", "Filters that clients of our broker subscribe to."),
+    ("destinations", "destinations", "Brokers to route to over shortest paths, per filter."),
     ("widened", "discovery_widened", "1 while more is asked for than is known to be needed."),
     ("send_queue_bytes", "send_queue_bytes", "Bytes waiting to be sent, all connections."),
     ("topic_cache_size", "topic_cache_entries", "Topics whose route is cached."),

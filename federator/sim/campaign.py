@@ -67,7 +67,7 @@ def run_scenario(scenario: Scenario) -> SeedResult:
     violation: Violation | None = None
     try:
         _play(world, scenario)
-        converged_ms = _converge(world, scenario.heal_ms, bound_ms)
+        converged_ms = _converge(world, invariants, scenario.heal_ms, bound_ms)
         _subscribe_anew(world, scenario)
         if scenario.stays:
             world.run_until(scenario.heal_ms + bound_ms)
@@ -98,7 +98,7 @@ def _play(world: World, scenario: Scenario) -> None:
     world.wires.duplication = 0.0
 
 
-def _converge(world: World, heal_ms: int, bound_ms: int) -> int:
+def _converge(world: World, invariants: Invariants, heal_ms: int, bound_ms: int) -> int:
     """Run until converged and a probe proves it; how long it took.
 
     What looks converged may still change within the bound, when the last echo of a fault arrives.
@@ -111,12 +111,23 @@ def _converge(world: World, heal_ms: int, bound_ms: int) -> int:
             demand("converges", convergence.complaints(world, shortest=shortest))
         if next(convergence.complaints(world, shortest=shortest), None) is None:
             converged_ms = world.now_ms - heal_ms
+            if shortest and world.plan.shortest.issuperset(world.plan.ids):
+                invariants.demand_shortest(_least_costs(world))
             missed = _probe(world)
+            invariants.demand_shortest(None)
             if not missed:
                 return converged_ms
             if late:
                 raise InvariantError("probe_reaches_each_once", missed)
         world.run_until(world.now_ms + CHECK_EVERY_MS)
+
+
+def _least_costs(world: World) -> dict[BrokerId, convergence.Costs]:
+    return {
+        id: convergence.costs_from(world, part.ids, id)
+        for part in convergence.parts_of(world)
+        for id in part.ids
+    }
 
 
 def _subscribe_anew(world: World, scenario: Scenario) -> None:

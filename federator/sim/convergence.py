@@ -22,6 +22,9 @@ from federator.sim.world import World, WorldPlan
 
 COMPLAINTS_SHOWN_MAX = 8
 
+Subscribers = dict[str, frozenset[BrokerId]]
+Costs = dict[BrokerId, int]
+
 
 def bound_ms(plan: WorldPlan) -> int:
     """How long after healing the federation may take to converge.
@@ -75,7 +78,7 @@ class Part:
     """Brokers that can reach each other, and what their clients want."""
 
     ids: frozenset[BrokerId]
-    subscribers: dict[str, frozenset[BrokerId]]
+    subscribers: Subscribers
 
 
 def parts_of(world: World) -> list[Part]:
@@ -112,12 +115,14 @@ def complaints(world: World, *, shortest: bool = False) -> Iterator[str]:
     for part in parts_of(world):
         agents = {id: world.agents[id] for id in sorted(part.ids)}
         yield from _links_missing(world, agents)
-        for filter, subscribers in part.subscribers.items():
+        meshes, straight = _by_strategy(part, world.plan.shortest)
+        for filter, subscribers in meshes.items():
             yield from _mesh_wrong(world, agents, filter, subscribers)
+        yield from _destinations_wrong(agents, straight)
         if shortest:
-            for core in sorted(_cores_in_use(agents, part)):
+            for core in sorted(_cores_in_use(agents, meshes) | _all_of(straight)):
                 yield from _paths_wrong(world, agents, core)
-        yield from _leftovers(agents, part)
+        yield from _leftovers(agents, meshes)
 
 
 def _links_missing(world: World, agents: dict[BrokerId, Agent]) -> Iterator[str]:
@@ -157,18 +162,65 @@ def _mesh_wrong(
         yield f"{filter!r}: core {core} does not reach {sorted(cut_off)}"
 
 
-def _cores_in_use(agents: dict[BrokerId, Agent], part: Part) -> set[BrokerId]:
-    cores = {core_of(agent, f) for f in part.subscribers for agent in agents.values()}
+def _by_strategy(part: Part, shortest: frozenset[BrokerId]) -> tuple[Subscribers, Subscribers]:
+    """Who must be in the mesh of each filter, and who is a destination of it."""
+    each = part.subscribers.items()
+    meshes = {filter: who - shortest for filter, who in each if who - shortest}
+    return meshes, {filter: who & shortest for filter, who in each if who & shortest}
+
+
+def _all_of(subscribers: Subscribers) -> set[BrokerId]:
+    return {id for who in subscribers.values() for id in who}
+
+
+def _destinations_wrong(agents: dict[BrokerId, Agent], straight: Subscribers) -> Iterator[str]:
+    """Everybody knows every destination, and following the next hops leads there."""
+    nobody: frozenset[BrokerId] = frozenset()
+    for id, agent in agents.items():
+        states = agent.node.topic_routing.states
+        for filter in sorted({*states, *straight}):
+            wanted = straight.get(filter, nobody)
+            state = states.get(filter)
+            known = set() if state is None else {*state.brokers, *((id,) if state.local else ())}
+            if known != wanted:
+                yield f"{filter!r}: {id} knows destinations {known}, not {sorted(wanted)}"
+    for id in agents:
+        for end in sorted(_all_of(straight) - {id}):
+            if not _leads(agents, id, end):
+                yield f"the next hops from {id} do not lead to {end}"
+
+
+def _leads(agents: dict[BrokerId, Agent], here: BrokerId, end: BrokerId) -> bool:
+    for _ in agents:
+        if here == end:
+            return True
+        following = agents[here].data.forwarder.next_hop_to(end)
+        if following is None or following not in agents:
+            return False
+        here = following
+    return False
+
+
+def _cores_in_use(agents: dict[BrokerId, Agent], meshes: Subscribers) -> set[BrokerId]:
+    cores = {core_of(agent, f) for f in meshes for agent in agents.values()}
     return {core for core in cores if core in agents}
 
 
-def _paths_wrong(world: World, agents: dict[BrokerId, Agent], core: BrokerId) -> Iterator[str]:
-    """Parents are the smallest of the neighbours on a cheapest path, by textbook Dijkstra."""
-    near: dict[BrokerId, dict[BrokerId, int]] = {id: {} for id in agents}
+def costs_from(world: World, agents: Iterable[BrokerId], core: BrokerId) -> Costs:
+    """The cost from ``core`` to each of ``agents`` over these, by textbook Dijkstra."""
+    return _dijkstra(_nearby(world, agents), core)
+
+
+def _nearby(world: World, agents: Iterable[BrokerId]) -> dict[BrokerId, Costs]:
+    near: dict[BrokerId, Costs] = {id: {} for id in agents}
     for link in world.plan.links:
-        if link.a in agents and link.b in agents:
+        if link.a in near and link.b in near:
             near[link.a][link.b] = near[link.b][link.a] = link.cost
-    costs = {core: 0}
+    return near
+
+
+def _dijkstra(near: dict[BrokerId, Costs], core: BrokerId) -> Costs:
+    costs: Costs = {core: 0}
     border = [(0, core)]
     while border:
         cost, id = heapq.heappop(border)
@@ -176,6 +228,13 @@ def _paths_wrong(world: World, agents: dict[BrokerId, Agent], core: BrokerId) ->
             if cost + link_cost < costs.get(other, UNREACHABLE):
                 costs[other] = cost + link_cost
                 heapq.heappush(border, (cost + link_cost, other))
+    return costs
+
+
+def _paths_wrong(world: World, agents: dict[BrokerId, Agent], core: BrokerId) -> Iterator[str]:
+    """Parents are the smallest of the neighbours on a cheapest path."""
+    near = _nearby(world, agents)
+    costs = _dijkstra(near, core)
     redundancy = world.plan.parameters.redundancy
     for id, agent in agents.items():
         best = sorted(n for n in near[id] if costs[n] + near[id][n] == costs[id])
@@ -194,10 +253,10 @@ def _spanned(agents: dict[BrokerId, Agent], filter: str, core: BrokerId) -> set[
     return reached
 
 
-def _leftovers(agents: dict[BrokerId, Agent], part: Part) -> Iterator[str]:
+def _leftovers(agents: dict[BrokerId, Agent], meshes: Subscribers) -> Iterator[str]:
     for id, agent in agents.items():
         for filter, state in agent.node.meshes.states.items():
-            if filter not in part.subscribers:
+            if filter not in meshes:
                 yield f"{filter!r}: {id} still knows it ({state})"
             elif state.previous is not None:
                 yield f"{filter!r}: {id} still hands over from {state.previous}"

@@ -7,7 +7,7 @@ up, costs are compared one by one.
 Source: testing.md, "The simulator", SAFETY; papers/federator.txt, Theorem 1; RFC 8966, section 2.4.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from federator.protocol.core_route import Number
@@ -16,6 +16,7 @@ from federator.protocol.events import Event, LocalFiltersChanged, Received
 from federator.protocol.messages import Bye, CoreAnn, FilterListPage, Hello, MeshMembAnn, Solicit
 from federator.protocol.types import UNREACHABLE, BrokerId, Cost
 from federator.sim.agents import Agent
+from federator.sim.convergence import Costs
 from federator.sim.data import Passage
 from federator.sim.topics import topic_matches
 from federator.sim.watcher import InvariantError, Watcher
@@ -53,11 +54,26 @@ class Invariants(Watcher):
         self._checked: dict[tuple[BrokerId, BrokerId], tuple[Number, Cost, tuple[BrokerId, ...]]]
         self._checked = {}
         self._links_changed_ms = 0
+        self._shortest: Mapping[BrokerId, Costs] | None = None
+        self._travelled: dict[tuple[_Number, BrokerId], int] = {}
+        self._link_costs: dict[tuple[BrokerId, BrokerId], int] = {}
+
+    def demand_shortest(self, costs: Mapping[BrokerId, Costs] | None) -> None:
+        """Each frame made from now on goes to each broker once, at the least cost.
+
+        Args:
+            costs: By origin and destination; ``None`` takes the demand back.
+        """
+        self._shortest = costs
+        self._travelled = {}
 
     def attach(self, world: World) -> None:
         """Watch ``world``."""
         self._world = world
         self._bound = ANNOUNCEMENT_SENDS_PER_LINK_MAX * len(world.plan.links)
+        for link in world.plan.links:
+            for ends in ((link.a, link.b), (link.b, link.a)):
+                self._link_costs[ends] = link.cost
 
     @property
     def world(self) -> World:
@@ -99,7 +115,7 @@ class Invariants(Watcher):
                 self.world.fired["sent solicit"] += 1
             return
         for filter in filters:
-            if filter.startswith("$"):
+            if filter.removeprefix("$fed/to/").startswith("$"):
                 raise InvariantError("local_topics_stay", f"{agent.id} tells {target} {filter!r}")
 
     def handled(self, agent: Agent, event: Event, effects: Sequence[Effect]) -> None:
@@ -188,12 +204,31 @@ class Invariants(Watcher):
                 f"{agent.id} sends {target} frame {number} for {mask:#b} after {before:#b}",
             )
         self._sent_masks[key] = before | mask
+        if self._shortest is not None:
+            self._check_shortest(self._shortest, agent, target, number)
         # An agent that restarted forgot which frames it had: each can let one go round once more.
         restarts = self._starts - self._starts_before.setdefault(number, self._starts)
         hops_max = len(self.world.plan.ids) - 1 + restarts
         if passage.hops > hops_max:
             raise InvariantError(
                 "hops", f"{agent.id} takes frame {number} after {passage.hops} of {hops_max} hops"
+            )
+
+    def _check_shortest(
+        self, costs: Mapping[BrokerId, Costs], agent: Agent, target: BrokerId, number: _Number
+    ) -> None:
+        origin = number[0]
+        if agent.id != origin and (number, agent.id) not in self._travelled:
+            return  # It was on its way already when this was demanded.
+        if (number, target) in self._travelled:
+            raise InvariantError("one_copy", f"{agent.id} sends {target} frame {number} again")
+        travelled = self._travelled.get((number, agent.id), 0) + self._link_costs[agent.id, target]
+        self._travelled[number, target] = travelled
+        if travelled != costs[origin][target]:
+            raise InvariantError(
+                "shortest_path",
+                f"frame {number} comes to {target} at cost {travelled}, not"
+                f" {costs[origin][target]}",
             )
 
     def delivered(self, agent: Agent, publication: int, topic: str) -> None:

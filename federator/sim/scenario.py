@@ -9,9 +9,9 @@ Source: testing.md, "The simulator" ("Draw per seed").
 import random
 from dataclasses import dataclass, replace
 
-from federator.protocol.parameters import Parameters
+from federator.protocol.parameters import Parameters, Strategy
 from federator.protocol.types import BrokerId, Cost, Millis
-from federator.sim import topologies
+from federator.sim import strategies, topologies
 from federator.sim.faults import Fault, FaultKind, draw_faults
 from federator.sim.network import Link
 from federator.sim.world import LinkPlan, WorldPlan
@@ -72,8 +72,15 @@ class Scenario:
     stays: bool = False
 
 
-def draw(seed: int, *, nodes: int, topology: str = topologies.ANY, faulty: bool = True) -> Scenario:
-    """The scenario of ``seed``, with ``nodes`` brokers."""
+def draw(
+    seed: int,
+    *,
+    nodes: int,
+    topology: str = topologies.ANY,
+    faulty: bool = True,
+    strategy: str = Strategy.MESH,
+) -> Scenario:
+    """The scenario of ``seed``, with ``nodes`` brokers under one of ``strategies.NAMES``."""
     rng = random.Random(f"scenario {seed} {nodes} {topology}")
     name, raw_links = topologies.draw(topology, nodes, rng)
     ids = [BrokerId(id) for id in range(nodes)]
@@ -101,7 +108,7 @@ def draw(seed: int, *, nodes: int, topology: str = topologies.ANY, faulty: bool 
     return Scenario(
         seed=seed,
         topology=name,
-        plan=plan,
+        plan=strategies.under(strategy, plan, seed=seed),
         faults=faults,
         changes=_draw_changes(rng, plan, heal_ms),
         publications=_draw_publications(rng, ids, heal_ms),

@@ -9,7 +9,7 @@ Source: design section 2; testing.md, "The simulator".
 import random
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from federator.errors import DecodeError
 from federator.protocol import codec
@@ -23,6 +23,7 @@ from federator.protocol.effects import (
     ReachNeighbour,
     RenewEpoch,
     Send,
+    SetDestination,
     SetDraining,
     SetRoute,
     StepBack,
@@ -44,7 +45,7 @@ from federator.protocol.messages import (
     RetainedRequest,
 )
 from federator.protocol.node import Identity, Node
-from federator.protocol.parameters import Parameters
+from federator.protocol.parameters import Parameters, Strategy
 from federator.protocol.types import BrokerId, Cost, Epoch, Millis
 from federator.sim.agenda import Agenda
 from federator.sim.agents import FIRST_EPOCH, INBOX_MAX, Agent, Disk
@@ -86,6 +87,7 @@ class WorldPlan:
     filters: Mapping[BrokerId, frozenset[str]] = field(default_factory=dict)
     priorities: Mapping[BrokerId, int] = field(default_factory=dict)
     parameters: Parameters = field(default_factory=Parameters)
+    shortest: frozenset[BrokerId] = frozenset()  # those under shortest-path routing
     reconnect_ms_max: int = 5_000
     start_ms_max: int = 0
     clock_offset_ms_max: int = 0
@@ -371,7 +373,7 @@ class World:
             life=self.lives[id],
             node=Node(
                 Identity(id, disk.epoch, address_of(id), self.plan.priorities.get(id, 0)),
-                self.plan.parameters,
+                self._parameters_of(id),
             ),
             data=DataPlane(id, disk.epoch),
             clock_offset_ms=self._rng.randint(0, self.plan.clock_offset_ms_max),
@@ -387,6 +389,10 @@ class World:
             dialler = Dialler(address, target, expected, link.cost)
             agent.diallers[address] = dialler
             self.wires.dial(agent, dialler)
+
+    def _parameters_of(self, id: BrokerId) -> Parameters:
+        strategy = Strategy.SHORTEST_PATH if id in self.plan.shortest else Strategy.MESH
+        return replace(self.plan.parameters, strategy=strategy)
 
     def _local_attempt(self, agent: Agent) -> None:
         if self.agents.get(agent.id) is not agent or agent.subscribed:
@@ -437,6 +443,7 @@ class World:
 
     def _perform(self, agent: Agent, effects: Iterable[Effect]) -> None:
         routes_changed = False
+        moved: dict[BrokerId, BrokerId | None] = {}
         encoded: tuple[object, bytes] = (None, b"")
         for effect in effects:
             match effect:
@@ -451,6 +458,8 @@ class World:
                 case SetRoute(filter, route, lost):
                     self._set_route(agent, filter, route, lost)
                     routes_changed = True
+                case SetDestination(broker, next_hop):
+                    moved[broker] = next_hop
                 case ReachNeighbour(neighbour, reached):
                     if reached is None:
                         agent.reach.pop(neighbour, None)
@@ -469,6 +478,8 @@ class World:
                     self._on_failover(agent, effect)
                 case Notice(name):
                     self.fired[f"notice {name}"] += 1
+        if moved:
+            self._set_destinations(agent, moved)
         if routes_changed:
             self._cover_changed(agent)
 
@@ -479,6 +490,12 @@ class World:
         self, agent: Agent, effect: PublishGuide | StepIn | StepBack | SetDraining
     ) -> None:
         self.fired[f"failover {type(effect).__name__}"] += 1
+
+    def _set_destinations(
+        self, agent: Agent, next_hops: Mapping[BrokerId, BrokerId | None]
+    ) -> None:
+        for broker, next_hop in next_hops.items():
+            agent.data.forwarder.set_destination(broker, next_hop)
 
     def _reach_changed(self, agent: Agent, neighbour: BrokerId) -> None:
         self.watcher.link_changed(agent, neighbour)

@@ -31,6 +31,7 @@ def test_every_protocol_parameter_can_be_configured(write):
         "core_lifetime_intervals = 4\nsolicit_timeout_ms = 14\nimprovement_hold_ms = 15\n"
         "handover_ms = 16\nparent_settle_ms = 20\nlist_request_gap_ms = 17\n"
         "filters_max = 18\ncores_max = 19\n"
+        '[routing]\nstrategy = "shortest-path"\nfilters = [{filter = "a/#", strategy = "mesh"}]\n'
     )
 
     told = load(write(text), {}).parameters()

@@ -5,6 +5,7 @@ import pytest
 
 from federator.gateway import wire
 from federator.gateway.wire import V5, V311, Kind, Property, Reason
+from federator.gateway.wire.fields import write_packet
 
 LIMIT = 10_000
 
@@ -164,7 +165,19 @@ def test_a_publish_with_an_alias_gets_its_topic_back():
         (wire.read_subscribe, b"\x82\x08\0\1\0\0\2a#\0", Reason.TOPIC_FILTER_INVALID),
         (wire.read_subscribe, b"\x82\x07\0\0\0\0\1a\0", Reason.PROTOCOL_ERROR),
         (wire.read_unsubscribe, b"\xa2\x06\0\1\0\0\2a", Reason.MALFORMED_PACKET),
+        (wire.read_publish, b"\x30\x06\0\3a\0b\0", Reason.MALFORMED_PACKET),
+        (wire.read_publish, b"\x30\x06\0\3a\1b\0", Reason.MALFORMED_PACKET),
+        (wire.read_publish, b"\x30\x06\0\3\xed\xa0\x80\0", Reason.MALFORMED_PACKET),
+        (
+            wire.read_publish,
+            wire.write_publish("/" * 201, b"", version=V5),
+            Reason.TOPIC_NAME_INVALID,
+        ),
+        (wire.read_subscribe, b"\x82\x07\0\1\0\0\1a\x30", Reason.PROTOCOL_ERROR),
+        (wire.read_subscribe, b"\x82\x10\0\1\0\0\x0a$share/g/a\4", Reason.PROTOCOL_ERROR),
+        (wire.read_subscribe, b"\x82\x0e\0\1\0\0\x08$share/g\0", Reason.TOPIC_FILTER_INVALID),
         (wire.read_ack, b"\x40\x01\1", Reason.MALFORMED_PACKET),
+        (wire.read_ack, b"\x40\x02\0\0", Reason.PROTOCOL_ERROR),
         (wire.read_ack, b"\x40\x03\0\1\x01", Reason.PROTOCOL_ERROR),
         (wire.read_disconnect, b"\xe0\x01\x8e", Reason.PROTOCOL_ERROR),
     ],
@@ -174,6 +187,36 @@ def test_each_mistake_has_its_reason_code(reader, body, reason):
         reader(*parts(body), V5)
 
     assert caught.value.reason == reason
+
+
+def connect(flags, rest, *, level=5, name=b"\0\4MQTT"):
+    """A CONNECT by hand."""
+    return write_packet(Kind.CONNECT, name, bytes((level, flags)), b"\0\0", rest)
+
+
+@pytest.mark.parametrize(
+    ("packet", "reason", "said"),
+    [
+        (connect(3, b"\0\0\1c"), Reason.MALFORMED_PACKET, b"\x20\3\0\x81\0"),
+        (connect(0x1E, b"\0\0\1c\0\0\1w\0\0"), Reason.MALFORMED_PACKET, b"\x20\3\0\x81\0"),
+        (connect(0x22, b"\0\0\1c"), Reason.MALFORMED_PACKET, b"\x20\3\0\x81\0"),
+        (connect(6, b"\0\0\1c\0\0\1#\0\0"), Reason.TOPIC_NAME_INVALID, b"\x20\3\0\x90\0"),
+        (connect(2, b"\3\x21\0\0\0\1c"), Reason.PROTOCOL_ERROR, b"\x20\3\0\x82\0"),
+        (connect(2, b"\3\x16\0\0\0\1c"), Reason.PROTOCOL_ERROR, b"\x20\3\0\x82\0"),
+        (connect(2, b"\0\0\1c\0"), Reason.MALFORMED_PACKET, b"\x20\3\0\x81\0"),
+        (connect(2, b"\0\0\1c", level=6), Reason.UNSUPPORTED_VERSION, b"\x20\3\0\x84\0"),
+        (connect(2, b"\0\1c", level=3), Reason.UNSUPPORTED_VERSION, b"\x20\2\0\1"),
+        (connect(0x42, b"\0\1c\0\1p", level=4), Reason.MALFORMED_PACKET, b""),
+        (connect(2, b"\0\0\1c", name=b"\0\4HTTP"), Reason.MALFORMED_PACKET, b""),
+        (b"\x30\4\0\1a\0", Reason.PROTOCOL_ERROR, b""),
+    ],
+)
+def test_a_refused_connect_is_told_why_in_its_own_version(packet, reason, said):
+    with pytest.raises(wire.MalformedError) as caught:
+        wire.read_connect(*parts(packet))
+
+    assert caught.value.reason == reason
+    assert wire.refusal(caught.value, None) == said
 
 
 def test_a_packet_over_the_limit_is_refused_at_its_header():
@@ -196,6 +239,14 @@ def test_version_311_has_no_auth_and_its_clients_hear_their_return_codes():
     with pytest.raises(wire.MalformedError) as caught:
         wire.read_connect(*parts(old))
     assert wire.refusal(caught.value, None) == b"\x20\x02\0\1"
+
+
+def test_a_version_may_be_told_again():
+    splitter = wire.Splitter(limit=LIMIT, firsts=wire.FROM_CLIENT)
+    for _ in range(3):
+        splitter.speak(V311)
+
+        assert len(splitter.feed(wire.PINGREQ)[1]) == 1
 
 
 def test_answers_say_in_311_what_it_has_words_for():

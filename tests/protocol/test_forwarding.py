@@ -1,10 +1,13 @@
 """Route tables, against brute force over all filters."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federator.protocol import forwarding
+from federator.protocol.destinations import destination_key
 from federator.protocol.effects import FilterRoute
 from federator.protocol.filters import Cover, filter_key, matches
 from federator.protocol.forwarding import Forwarder
@@ -13,6 +16,7 @@ from federator.protocol.types import BrokerId
 FILTERS = ["a", "a/b", "a/+", "a/#", "+/b", "#", "+", "b/+/c", "b/#", "/+", "+/+/c"]
 TOPICS = ["a", "a/b", "a/b/c", "b", "b/x/c", "/", "/a", "c", "$x/b", "x/b"]
 HOPS = [BrokerId(n) for n in (2, 3, 4)]
+WAYS = {BrokerId(5): HOPS[0], BrokerId(6): HOPS[0], BrokerId(7): HOPS[2], BrokerId(8): None}
 
 
 def keys_of(*filters: str) -> bytes:
@@ -24,6 +28,7 @@ routes = st.builds(
     local=st.booleans(),
     wanted=st.booleans(),
     next_hops=st.sets(st.sampled_from(HOPS)).map(lambda hops: tuple(sorted(hops))),
+    destinations=st.sets(st.sampled_from([*WAYS])).map(lambda ends: tuple(sorted(ends))),
 )
 changes = st.lists(
     st.one_of(
@@ -35,14 +40,31 @@ changes = st.lists(
 
 
 def expected_sends(
-    table: dict[str, FilterRoute], filters: list[str], mask: int, without: tuple[int, ...] = ()
+    table: dict[str, FilterRoute],
+    filters: list[str],
+    mask: int,
+    without: tuple[int, ...] = (),
+    ends: Sequence[BrokerId] = (),
 ) -> dict[BrokerId, int]:
     sends: dict[BrokerId, int] = {}
+    for index, end in enumerate(ends, len(filters)):
+        hop = WAYS[end]
+        if hop is not None and mask >> index & 1 and hop not in without:
+            sends[hop] = sends.get(hop, 0) | 1 << index
     for index, filter in enumerate(sorted(filters, key=filter_key)):
         for hop in table[filter].next_hops if filter in table else ():
             if mask >> index & 1 and hop not in without:
                 sends[hop] = sends.get(hop, 0) | 1 << index
     return sends
+
+
+def keys_to(ends: Sequence[BrokerId]) -> bytes:
+    return b"".join(map(destination_key, ends))
+
+
+def with_ways(forwarder: Forwarder) -> None:
+    for end, hop in WAYS.items():
+        forwarder.set_destination(end, hop)
 
 
 def sends_of(sends: forwarding.Sends) -> dict[BrokerId, int]:
@@ -56,6 +78,7 @@ def test_topics_are_routed_as_by_brute_force_whatever_changed_before(
 ) -> None:
     forwarder = Forwarder()
     table: dict[str, FilterRoute] = {}
+    with_ways(forwarder)
 
     for change in changes:
         if isinstance(change, tuple):
@@ -75,13 +98,16 @@ def test_topics_are_routed_as_by_brute_force_whatever_changed_before(
 
         assert (answer is None) == (not found)
         if answer is not None:
-            assert answer.keys == keys_of(*found)
-            assert sends_of(answer.sends) == expected_sends(table, found, -1)
+            ends = sorted({end for filter in found for end in table[filter].destinations})
+            assert answer.keys == keys_of(*found) + keys_to(ends)
+            assert sends_of(answer.sends) == expected_sends(table, found, -1, ends=ends)
+            assert forwarder.route_chains(keys_of(*found)) == (answer.keys, answer.sends)
 
 
 @given(
     table=st.dictionaries(st.sampled_from(FILTERS), routes),
     named=st.sets(st.sampled_from(FILTERS), min_size=1),
+    ends=st.sets(st.sampled_from([*WAYS])).map(sorted),
     sender=st.sampled_from(HOPS),
     origin=st.sampled_from(HOPS),
     widened=st.booleans(),
@@ -90,27 +116,51 @@ def test_topics_are_routed_as_by_brute_force_whatever_changed_before(
 def test_frames_are_routed_as_by_brute_force(
     table: dict[str, FilterRoute],
     named: set[str],
+    ends: list[BrokerId],
     sender: BrokerId,
     origin: BrokerId,
     widened: bool,
     data: st.DataObject,
 ) -> None:
     forwarder = Forwarder()
+    with_ways(forwarder)
     for filter, route in table.items():
         forwarder.set_route(filter, route)
-    mask = data.draw(st.integers(0, 2 ** len(named) - 1))
-    forwarder.route_frame(keys_of(*named), mask, sender=sender, origin=origin)
+    mask = data.draw(st.integers(0, 2 ** (len(named) + len(ends)) - 1))
+    keys = keys_of(*named) + keys_to(ends)
+    forwarder.route_frame(keys, mask, sender=sender, origin=origin)
     forwarder.widened = widened
 
     for _ in ("computed", "remembered"):
-        answer = forwarder.route_frame(keys_of(*named), mask, sender=sender, origin=origin)
+        answer = forwarder.route_frame(keys, mask, sender=sender, origin=origin)
 
         local = any(filter in table and table[filter].local for filter in named)
         assert answer.deliver == (local or widened)
         assert answer.unknown == len(named - table.keys())
         assert sends_of(answer.sends) == expected_sends(
-            table, list(named), mask, without=(sender, origin)
+            table, list(named), mask, without=(sender, origin), ends=ends
         )
+
+
+def test_a_destination_that_moved_changes_the_routes_of_remembered_topics_and_frames() -> None:
+    end = BrokerId(9)
+    forwarder = Forwarder()
+    route = FilterRoute(local=False, wanted=True, next_hops=(), destinations=(end,))
+    forwarder.set_route("a", route)
+    keys = keys_of("a") + keys_to([end])
+
+    def ways() -> list[forwarding.Sends]:
+        from_here = forwarder.route_topic("a")
+        assert from_here is not None
+        passing = forwarder.route_frame(keys, 2, sender=BrokerId(50), origin=BrokerId(51))
+        return [from_here.sends, passing.sends]
+
+    assert ways() == [(), ()]
+    for hop in HOPS:
+        forwarder.set_destination(end, hop)
+        assert ways() == [((hop, b"\x02"),)] * 2
+    forwarder.set_destination(end, None)
+    assert ways() == [(), ()]
 
 
 @given(changes)

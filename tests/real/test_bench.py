@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from federator.bench.filters import measure_filters
-from federator.bench.layout import Layout
+from federator.bench.layout import Layout, topics
 from federator.bench.load import pace, saturate
 from federator.bench.wire import Wire, open_connection
 from federator.errors import LinkError
@@ -27,7 +27,7 @@ def wire_to(broker, layout=LAYOUT):
 async def test_saturation_counts_every_message_once(broker, qos):
     with contextlib.closing(wire_to(broker, Layout("bench/t", qos, 64))) as wire:
         outcome = await asyncio.to_thread(
-            saturate, wire, run=1, window=200, seconds=0.4, warm_up_s=0.1
+            saturate, [wire], run=1, window=200, seconds=0.4, warm_up_s=0.1
         )
 
     assert outcome.exact
@@ -36,9 +36,35 @@ async def test_saturation_counts_every_message_once(broker, qos):
     assert outcome.rate > 0
 
 
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_many_pairs_share_the_window_and_each_message_is_counted_once(broker, qos):
+    place = (broker.host, broker.port)
+    with contextlib.ExitStack() as stack:
+        wires = [
+            stack.enter_context(
+                contextlib.closing(
+                    Wire.connect(
+                        Layout(topic, qos, 64), publish_at=place, subscribe_at=place, name=topic
+                    )
+                )
+            )
+            for topic in topics("bench/t", 3)
+        ]
+        outcome = await asyncio.to_thread(
+            saturate, wires, run=1, window=300, seconds=0.4, warm_up_s=0.1
+        )
+        paced = await asyncio.to_thread(pace, wires, run=2, rate=500.0, seconds=0.5)
+
+    assert outcome.exact
+    assert outcome.sent > 300
+    assert paced.exact
+    assert paced.sent == 250
+    assert sorted(wire.sent for wire in wires) == [83, 83, 84]
+
+
 async def test_pacing_publishes_what_is_due_and_measures_every_delay(broker):
     with contextlib.closing(wire_to(broker)) as wire:
-        outcome = await asyncio.to_thread(pace, wire, run=1, rate=500.0, seconds=0.5)
+        outcome = await asyncio.to_thread(pace, [wire], run=1, rate=500.0, seconds=0.5)
 
     assert outcome.exact
     assert outcome.sent == 250
@@ -49,7 +75,7 @@ async def test_messages_that_the_broker_drops_are_lost(start_broker):
     broker = await start_broker(extra_config=("max_queued_messages 10",))
     with contextlib.closing(wire_to(broker, Layout("bench/t", 1, 64))) as wire:
         outcome = await asyncio.to_thread(
-            saturate, wire, run=1, window=5_000, seconds=0.4, warm_up_s=0.1
+            saturate, [wire], run=1, window=5_000, seconds=0.4, warm_up_s=0.1
         )
 
     assert outcome.lost > 0

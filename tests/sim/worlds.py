@@ -4,7 +4,7 @@ from collections import Counter
 
 from federator.protocol.messages import CoreAnn
 from federator.protocol.parameters import Parameters
-from federator.protocol.types import BrokerId
+from federator.protocol.types import BrokerId, Cost
 from federator.sim.topologies import grid
 from federator.sim.watcher import Watcher
 from federator.sim.world import LinkPlan, World, WorldPlan
@@ -26,19 +26,37 @@ class SendCounter(Watcher):
             self.by_announcement[message.core, message.seq] += 1
 
 
-def calm_world(pairs, filters, *, first_id=0, watcher=None, delay_ms=DELAY_MS, **parameters):
+def calm_world(
+    pairs,
+    filters,
+    *,
+    first_id=0,
+    watcher=None,
+    delay_ms=DELAY_MS,
+    delays_ms=None,
+    shortest=(),
+    costs=None,
+    **others,
+):
+    """Brokers linked in ``pairs``; those in ``shortest`` route over shortest paths.
+
+    ``delays_ms`` and ``costs`` are by pair, for pairs that differ.
+    """
     links = tuple(
         LinkPlan(
             BrokerId(a + first_id),
             BrokerId(b + first_id),
-            delay_ms_min=delay_ms,
-            delay_ms_max=delay_ms,
+            cost=Cost((costs or {}).get((a, b), 1)),
+            delay_ms_min=(delays_ms or {}).get((a, b), delay_ms),
+            delay_ms_max=(delays_ms or {}).get((a, b), delay_ms),
         )
         for a, b in pairs
     )
     ids = tuple(sorted({id for link in links for id in (link.a, link.b)}))
     wanted = {BrokerId(id): frozenset(these) for id, these in filters.items()}
-    plan = WorldPlan(ids, links, wanted, parameters=Parameters(**parameters))
+    plan = WorldPlan(
+        ids, links, wanted, parameters=Parameters(**others), shortest=frozenset(shortest)
+    )
     return World(plan, seed=0, watcher=watcher)
 
 

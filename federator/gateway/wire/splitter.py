@@ -50,8 +50,7 @@ FROM_CLIENT: Final = _allowed(*_CLIENT, Kind.AUTH)
 FROM_SERVER: Final = _allowed(*_SERVER, Kind.DISCONNECT, Kind.AUTH)
 """First bytes a broker may send."""
 
-_FROM_CLIENT_311: Final = _allowed(*_CLIENT)
-_FROM_SERVER_311: Final = _allowed(*_SERVER)
+_IN_311: Final = {FROM_CLIENT: _allowed(*_CLIENT), FROM_SERVER: _allowed(*_SERVER)}
 
 
 class Splitter:
@@ -84,7 +83,7 @@ class Splitter:
     def speak(self, version: Version) -> None:
         """The version is known now: 3.1.1 has no AUTH, and no DISCONNECT from a broker."""
         if version == V311:
-            self._firsts = _FROM_CLIENT_311 if self._firsts is FROM_CLIENT else _FROM_SERVER_311
+            self._firsts = _IN_311.get(self._firsts, self._firsts)
 
     def feed(self, data: bytes) -> tuple[bytes, list[Packet]]:
         """Return a block of bytes and the whole packets in it, which lie back to back from 0.

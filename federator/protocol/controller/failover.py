@@ -288,6 +288,11 @@ class Failover:
             self.office.replan(situation, self.table)
         self.office.decide(situation, self.table)
 
+    def is_connected_elsewhere(self, client: str) -> bool:
+        """The client is connected to another broker that is there."""
+        others = set(self.table.connected_at(client)) - {self._links.self_id}
+        return any(not self.presence.is_missed(broker) for broker in others)
+
     def situation(self) -> Situation:
         """The brokers, ours included, as they are now."""
         self_id = self._links.self_id
@@ -359,8 +364,10 @@ class Failover:
         return steps
 
     def _orphaned_sessions(self, broker: BrokerId) -> tuple[FlowRow, ...]:
-        """Subscriptions of sessions that ``broker`` kept, of clients that are nowhere else."""
-        rows = [r for r in self.table.rows(broker) if r.keeps and r.action == "sub"]
+        """Subscriptions of sessions that ``broker`` kept, of clients that nobody else minds."""
+        rows = [
+            r for r in self.table.rows(broker) if r.keeps and r.action == "sub" and not r.gateway
+        ]
         return tuple(r for r in rows if set(self.table.connected_at(r.client)) <= {broker})
 
     # -- the guide ------------------------------------------------------------------------

@@ -38,14 +38,16 @@ def own_rows(
         session = reported.get(client.id)
         keeps = client.keeps if session is None else not session.clean
         for filter, qos in client.filters.items():
-            row = FlowRow(client.id, "sub", filter, client.connected, keeps, qos)
+            row = FlowRow(
+                client.id, "sub", filter, client.connected, keeps, qos, session is not None
+            )
             rows[client.id, "sub", filter] = row
     for session in reported.values():
         for filter in session.subscribes:
-            row = FlowRow(session.client, "sub", filter, session.on, not session.clean, 1)
+            row = FlowRow(session.client, "sub", filter, session.on, not session.clean, 1, True)
             rows.setdefault((row.client, row.action, row.topic), row)
         for topic in session.publishes:
-            row = FlowRow(session.client, "pub", topic, session.on, not session.clean)
+            row = FlowRow(session.client, "pub", topic, session.on, not session.clean, 0, True)
             rows[row.client, row.action, row.topic] = row
     told = [row for row in rows.values() if is_sound(row) and may_tell(without_share(row.topic))]
     told.sort(key=lambda row: (not row.keeps, row))

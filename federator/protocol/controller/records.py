@@ -71,6 +71,7 @@ class FlowRow(msgspec.Struct, frozen=True, array_like=True, order=True):
         on: It is connected.
         keeps: Its session outlives its connection.
         qos: Of the subscription; 0 for publishers.
+        gateway: A gateway minds the client, and moves its session itself.
     """
 
     client: _Text
@@ -79,6 +80,7 @@ class FlowRow(msgspec.Struct, frozen=True, array_like=True, order=True):
     on: bool = True
     keeps: bool = False
     qos: Annotated[int, msgspec.Meta(ge=0, le=2)] = 0
+    gateway: bool = False
 
 
 class OfficeRecord(msgspec.Struct, frozen=True, array_like=True):

@@ -7,6 +7,7 @@ Source: docs/protocol.md section 11.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 from federator.protocol import effects as e
@@ -14,9 +15,11 @@ from federator.protocol.custody.disk_trouble import DiskTrouble
 from federator.protocol.custody.record import Record
 from federator.protocol.custody.repairs import FrameArchive, answer
 from federator.protocol.custody.tails import Tails
+from federator.protocol.destinations import filter_part
 from federator.protocol.expiry import age_expiry
 from federator.protocol.forwarding import Forwarder, Sends, TopicRoute
 from federator.protocol.frames import (
+    CHAIN_BYTES,
     CUSTODY_FLAG,
     KEY_BYTES,
     LAST_FLAG,
@@ -32,6 +35,8 @@ from federator.protocol.publications import RunChecker
 from federator.protocol.types import BrokerId, Epoch, Millis
 
 TAIL_CHAINS_MAX = 512  # in one frame
+AGAIN_FRAMES_MAX = 10_000
+"""Of our own, delivered again for clients that came late: more than a broker queues for one."""
 
 
 class Log(FrameArchive, Protocol):
@@ -142,11 +147,12 @@ class Origin:
         seq = self.log.next_seq
         made: dict[bytes, int] = {}
         for batch in batches:
-            keys = keys_in(batch.route.keys)
-            prevs = tuple(made.get(key) or self.log.head(key) for key in keys)
-            made.update(dict.fromkeys(keys, seq))
+            keys = filter_part(batch.route.keys)
+            each = keys_in(keys)
+            prevs = tuple(made.get(key) or self.log.head(key) for key in each)
+            made.update(dict.fromkeys(each, seq))
             body = b"".join(batch.parts)
-            records.append(Record(seq, batch.time_us, batch.count, batch.route.keys, prevs, body))
+            records.append(Record(seq, batch.time_us, batch.count, keys, prevs, body))
             seq += 1
         try:
             self.log.append(records)
@@ -157,7 +163,8 @@ class Origin:
             self.tails.made(key, head, now_ms)
         for batch, record in zip(batches, records, strict=True):
             if batch.route.sends:
-                self._outlet.send_copies(self._frame(record), batch.route.sends, record.body)
+                frame = self._addressed(self._frame(record), batch.route.keys)
+                self._outlet.send_copies(frame, batch.route.sends, record.body)
         return True
 
     def send_tails(self, now_ms: Millis) -> None:
@@ -167,15 +174,19 @@ class Origin:
         for at in range(0, len(due), TAIL_CHAINS_MAX):
             chains = due[at : at + TAIL_CHAINS_MAX]
             keys = b"".join(key for key, _ in chains)
-            mask = (1 << len(chains)) - 1
-            me = self._self_id
-            route = self._forwarder.route_frame(keys, mask, sender=me, origin=me)
-            if not route.sends:
+            all_keys, sends = self._forwarder.route_chains(keys)
+            if not sends:
                 continue
             epoch, seq = self._outlet.number()
             frame = self._label(TAIL_FLAG, epoch, seq, self._wall_clock_us(), 0, keys, body)
             frame.chain = chain_bytes([head for _, head in chains])
-            self._outlet.send_copies(frame, route.sends, body)
+            self._outlet.send_copies(self._addressed(frame, all_keys), sends, body)
+
+    def on_destinations_moved(self, brokers: AbstractSet[BrokerId], now_ms: Millis) -> None:
+        """A new way leads to ``brokers``: repeat the heads of what they want now."""
+        for key in self.tails:
+            if self._forwarder.leads_to(key, brokers):
+                self.tails.hasten(key, now_ms)
 
     def on_request(self, request: RepairRequest) -> None:
         """Send what somebody missed, back along the way the request came."""
@@ -198,6 +209,26 @@ class Origin:
             if not self._outlet.send_repair(first, frame):
                 return
             self.repairs += 1
+
+    def made_since(self, keys: Sequence[bytes], since_us: int) -> list[int]:
+        """Numbers of our own frames on ``keys`` since ``since_us``, ascending, not all of many."""
+        seqs: set[int] = set()
+        for key in keys:
+            first = self.log.first_since(key, since_us)
+            if first is not None:
+                seqs.update(self.log.select(key, first - 1, limit=AGAIN_FRAMES_MAX))
+        return sorted(seqs)[:AGAIN_FRAMES_MAX]
+
+    def frame_again(self, seq: int) -> Frame | None:
+        """One of our own frames, as far as it has not expired."""
+        record = self.log.read(seq)
+        return self._aged(self._frame(record)) if record is not None else None
+
+    def _addressed(self, frame: Frame, keys: bytes) -> Frame:
+        """``frame`` with ``keys``: its own, and those of destinations, which have no chains."""
+        frame.chain += bytes(CHAIN_BYTES * (len(keys) // KEY_BYTES - frame.k))
+        frame.keys = keys
+        return frame
 
     def _frame(self, kept: Record, flags: int = CUSTODY_FLAG) -> Frame:
         frame = self._label(

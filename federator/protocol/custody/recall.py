@@ -1,17 +1,18 @@
 """Fetching again what was delivered here already, for clients that came after it.
 
 When we step in for a broker that died, its clients' sessions begin here some time after its death.
-What was published in between on filters that nobody here wanted, the receiver asks for as a
-beginning. What was published on filters that were wanted here was delivered before those clients
-had a session: it is fetched a second time, from each origin's log, up to where the receiver stood.
+What was published in between, and that nobody here wanted, the receiver asks for as a beginning.
+But what others here wanted, by the same filter or by one that overlaps, was delivered before those
+clients had a session: it is fetched a second time, from each origin's log, up to where the receiver
+stood.
 
 It is a second receiver that follows the recalled filters only, and only up to there. Whoever
-subscribed all along gets these frames twice.
+subscribed all along gets these frames twice. A chain that brings nothing new any more is done.
 
 Source: docs/protocol.md sections 11.8 and 15; docs/failover.md.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 from federator.protocol.custody.receiver import Ask, Chained, Delivery, Receiver
@@ -21,6 +22,12 @@ F = TypeVar("F")
 
 PATIENCE_MS = 60_000
 """A recall that is not complete by then is given up: its origin is out of reach."""
+
+ASKED_IN_VAIN_MAX = 3
+"""Times that a chain is asked for without anything new: then there is nothing more."""
+
+CHAINS_MAX = 65_536
+"""Filters times origins; of more, those asked for last are not recalled."""
 
 
 class Recall(Generic[F]):
@@ -37,6 +44,7 @@ class Recall(Generic[F]):
         self.delivered = 0
         self._receiver = receiver
         self._until: dict[tuple[BrokerId, bytes], int] = {}  # where each chain's recall ends
+        self._asked: dict[tuple[BrokerId, bytes], tuple[int, int]] = {}  # after what, how often
         self._given_up_ms = Millis(0)
 
     def __len__(self) -> int:
@@ -59,10 +67,14 @@ class Recall(Generic[F]):
             since_us: Wall clock; origins' clocks are taken to agree with ours.
             now_ms: Our monotonic clock.
         """
-        wanted = set(keys)
         self._given_up_ms = Millis(now_ms + PATIENCE_MS)
-        for (origin, key), (epoch, last) in sorted(positions.items()):
-            if key in wanted and last > 0 and (origin, key) not in self._until:
+        newest: dict[BrokerId, tuple[int, int]] = {}
+        for (origin, _), position in positions.items():
+            newest[origin] = max(newest.get(origin, (0, 0)), position)
+        for key in sorted(set(keys)):
+            for origin, (epoch, last) in sorted(newest.items()):
+                if not last or (origin, key) in self._until or len(self._until) >= CHAINS_MAX:
+                    continue
                 self._until[origin, key] = last
                 self._receiver.want(key, since_us=since_us)
                 self._receiver.look_back(
@@ -81,12 +93,10 @@ class Recall(Generic[F]):
         made_us: int,
         now_us: int,
         now_ms: Millis,
-        room: bool,
+        room: bool = True,
     ) -> list[Delivery[F]]:
         """Take a repair; arguments as for ``Receiver.arrive``, links as for all wanted filters."""
-        ours = tuple(
-            link for link in links if seq <= self._until.get((origin, link.key), 0)
-        )
+        ours = tuple(link for link in links if seq <= self._until.get((origin, link.key), 0))
         if not ours:
             return []
         due = self._receiver.arrive(
@@ -127,24 +137,29 @@ class Recall(Generic[F]):
     def asks(self, now_ms: Millis) -> list[Ask]:
         """What to ask for now."""
         if self._until and now_ms >= self._given_up_ms:
-            for key in {key for _, key in self._until}:
-                self._receiver.unwant(key)
             self._until.clear()
-        return self._receiver.asks(now_ms)
+            self._asked.clear()
+            self._receiver.unwant_all()
+        asks = self._receiver.asks(now_ms)
+        answered = self._receiver.positions()
+        for ask in asks:
+            for chain in ask.chains:
+                at = (ask.origin, chain.key)
+                after, times = self._asked.get(at, (-1, 0))
+                self._asked[at] = (chain.after, times + 1 if after == chain.after else 1)
+                if self._asked[at][1] > ASKED_IN_VAIN_MAX and at in answered:
+                    self._end(*at)
+        return asks
 
     def _end_complete(self) -> None:
         """Forget chains that are as far as the main receiver was."""
-        positions = self._receiver.positions()
-        for (origin, key), until in list(self._until.items()):
-            if positions.get((origin, key), (0, 0))[1] >= until:
-                del self._until[origin, key]
-        open_keys = {key for _, key in self._until}
-        for key in {key for _, key in positions} - open_keys:
+        for (origin, key), (_, last) in self._receiver.positions().items():
+            if last >= self._until.get((origin, key), 0):
+                self._end(origin, key)
+
+    def _end(self, origin: BrokerId, key: bytes) -> None:
+        self._until.pop((origin, key), None)
+        self._asked.pop((origin, key), None)
+        self._receiver.leave(origin, key)
+        if all(key != other for _, other in self._until):
             self._receiver.unwant(key)
-
-
-def own_recall(
-    select: Callable[[bytes], Iterable[int]], keys: Iterable[bytes]
-) -> list[int]:
-    """Numbers of our own frames on ``keys``, ascending, each once."""
-    return sorted({seq for key in keys for seq in select(key)})

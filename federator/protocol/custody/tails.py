@@ -8,6 +8,7 @@ Source: docs/protocol.md section 11; the source path messages of PGM (RFC 3208).
 """
 
 from collections import deque
+from collections.abc import Iterator
 
 from federator.protocol.types import Millis
 
@@ -32,6 +33,10 @@ class Tails:
     def __len__(self) -> int:
         """How many chains are repeated."""
         return len(self._heads)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The chains that are repeated."""
+        return iter(self._heads)
 
     def made(self, key: bytes, seq: int, now_ms: Millis) -> None:
         """A frame was made on the chain of ``key``."""

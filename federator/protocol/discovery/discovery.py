@@ -245,6 +245,10 @@ class Discovery:
         """Grows whenever clients or subscriptions change."""
         return self._table.revision
 
+    def is_connected(self, id: str) -> bool:
+        """The client is connected, as far as is known."""
+        return self._table.is_connected(id)
+
     def flow(self) -> Iterator[ClientFlow]:
         """What each client of our broker subscribes. Walks the whole table."""
         return self._table.flow()

@@ -26,7 +26,6 @@ from federator.protocol.sharing.records import (
     inbox_of,
     is_inbox_key,
     is_record,
-    outside_inboxes,
     parse_record,
     share_filter,
 )
@@ -60,7 +59,6 @@ __all__ = [
     "inbox_of",
     "is_inbox_key",
     "is_record",
-    "outside_inboxes",
     "pack_confirmation",
     "pack_parcel",
     "parse_record",

@@ -19,6 +19,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from federator.protocol.destinations import outside_brokers
 from federator.protocol.filters import filter_key, may_travel, validate_filter
 from federator.protocol.types import BROKER_ID_MAX, BrokerId
 
@@ -73,18 +74,13 @@ def is_inbox_key(keys: bytes) -> bool:
 
 
 def frame_key(filter: str) -> int:
-    """The key of any filter in frames: an inbox has its own, and no other filter has one of its
-    kind.
+    """The key of any filter in frames: an inbox has its own, and no other filter has one of a kind
+    that names brokers.
     """
     broker = inbox_of(filter)
     if broker is not None:
         return _INBOX_BASE + broker
-    return outside_inboxes(filter_key(filter))
-
-
-def outside_inboxes(key: int) -> int:
-    """The key of a filter that is no inbox: one in 2^32 would look like an inbox's."""
-    return key ^ 1 << 63 if key >> 32 == 0xFFFFFFFF else key
+    return outside_brokers(filter_key(filter))
 
 
 def parse_record(filter: str) -> MemberRecord | None:

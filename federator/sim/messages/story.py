@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from federator.errors import DecodeError
-from federator.protocol.parameters import Parameters
+from federator.protocol.parameters import Parameters, Strategy
 from federator.protocol.types import BrokerId, Cost, Millis
-from federator.sim import topologies
+from federator.sim import strategies, topologies
 from federator.sim.faults import Fault, draw_faults
 from federator.sim.messages.brokers import BrokerPlan
 from federator.sim.messages.clients import SubscriberPlan
@@ -87,8 +87,17 @@ def draw(
     nodes: int | None = None,
     topology: str = topologies.ANY,
     faulty: bool = True,
+    strategy: str = Strategy.MESH,
 ) -> MessageStory:
-    """The story of ``seed``; ``nodes``: how many brokers, or any small number."""
+    """The story of ``seed``.
+
+    Args:
+        seed: Of all dice.
+        nodes: How many brokers, or any small number.
+        topology: Of their links.
+        faulty: Let things go wrong.
+        strategy: How they route, one of ``strategies.NAMES``.
+    """
     rng = random.Random(f"messages {seed} {nodes} {topology}")
     nodes = nodes or rng.choice((2, 3, 3, 4, 4, 5, 6, 7, NODES_MAX))
     name, raw_links = topologies.draw(topology, nodes, rng)
@@ -98,6 +107,7 @@ def draw(
     plan = _draw_plan(rng, ids, links)
     if not faulty:
         plan = replace(plan, world=replace(plan.world, loss=0.0, duplication=0.0))
+    plan = replace(plan, world=strategies.under(strategy, plan.world, seed=seed))
     slowest_ms = max(each.sys_interval_ms for each in plan.brokers.values())
     settle_ms = 4_000 + 3 * slowest_ms
     heal_ms = settle_ms + (LONG_FAULTY_MS if rng.random() < 0.1 else FAULTY_MS)

@@ -287,6 +287,15 @@ class MessageWorld(World):
         effective = host.custodian.on_route(filter, route, lost=lost)
         super()._set_route(agent, filter, effective, lost)
 
+    def _set_destinations(
+        self, agent: Agent, next_hops: Mapping[BrokerId, BrokerId | None]
+    ) -> None:
+        super()._set_destinations(agent, next_hops)
+        host = self._host_of(agent)
+        if host is not None:
+            reached = {broker for broker, next_hop in next_hops.items() if next_hop is not None}
+            host.custodian.on_destinations_moved(reached)
+
     def _reach_changed(self, agent: Agent, neighbour: BrokerId) -> None:
         super()._reach_changed(agent, neighbour)
         host = self._host_of(agent)

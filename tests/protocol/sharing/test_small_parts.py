@@ -18,7 +18,6 @@ from federator.protocol.sharing import (
     inbox_of,
     is_inbox_key,
     is_record,
-    outside_inboxes,
     pack_confirmation,
     pack_parcel,
     parse_record,
@@ -84,13 +83,6 @@ def test_inboxes_have_keys_of_their_own(broker, filter):
     assert is_inbox_key(inbox_key(broker))
     assert not is_inbox_key(frame_key(filter).to_bytes(8, "big"))
     assert frame_key(filter) & 2**63 - 1 == filter_key(filter) & 2**63 - 1
-
-
-def test_a_filter_whose_key_would_look_like_an_inbox_gets_another_one():
-    for number in (0, 7, 2**32 - 1):
-        key = outside_inboxes(0xFFFFFFFF << 32 | number)
-        assert not is_inbox_key(key.to_bytes(8, "big"))
-    assert outside_inboxes(0xFFFFFFFE << 32) == 0xFFFFFFFE << 32
 
 
 # Parcels

@@ -1,0 +1,150 @@
+"""One real gateway as a child process: configured, started, stopped, killed, paused.
+
+It is started as users start it, ``federator gateway -c FILE``.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from federator.errors import LinkError
+from federator.grid.broker_process import free_ports
+from federator.grid.children import end, python, spawn
+from federator.protocol.types import BrokerId
+
+START_TIMEOUT_S: Final = 20.0
+POLL_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayConfig:
+    """What a grid says to one gateway; the rest keeps its defaults.
+
+    Attributes:
+        brokers: URL of each broker that clients may be attached to.
+        more: Further keys by section, as in the file: ``{"failover": {"hold_ms": 1000}}``.
+    """
+
+    name: str
+    brokers: dict[BrokerId, str]
+    federation: str = "grid"
+    more: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def toml(self, *, port: int, http_port: int) -> str:
+        """The configuration file. Strings are written as JSON's, which TOML reads alike."""
+        lines = [f"federation = {json.dumps(self.federation)}", f"name = {json.dumps(self.name)}"]
+        sections: dict[str, dict[str, Any]] = {
+            "http": {"port": http_port},
+            "log": {"format": "json"},
+        }
+        for section, keys in self.more.items():
+            sections[section] = {**sections.get(section, {}), **keys}
+        for section, keys in sections.items():
+            lines += ["", f"[{section}]"]
+            lines += [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
+        lines += ["", "[[listeners]]", f"port = {port}"]
+        for broker, url in sorted(self.brokers.items()):
+            lines += ["", "[[brokers]]", f"id = {broker}", f"url = {json.dumps(url)}"]
+        return "\n".join(lines) + "\n"
+
+
+class GatewayProcess:
+    """A ``federator gateway``; an async context manager that starts and stops it.
+
+    Args:
+        folder: Made when missing; holds the configuration and the log.
+        config: What it is told.
+    """
+
+    host: Final = "127.0.0.1"
+
+    def __init__(self, folder: Path, config: GatewayConfig) -> None:
+        self.config = config
+        self.log_path = folder / "gateway.log"
+        self.port, self.http_port = free_ports(2)
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        if self._process is None:
+            raise LinkError("the gateway was never started")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process exists; a paused one does."""
+        return self._process is not None and self._process.poll() is None
+
+    async def start(self) -> None:
+        """Start the gateway and return once it listens.
+
+        Raises:
+            LinkError: It ended or did not listen in time; the text ends with its log.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / "gateway.toml"
+        path.write_text(
+            self.config.toml(port=self.port, http_port=self.http_port), encoding="utf-8"
+        )
+        command = python("federator", "gateway", "-c", str(path))
+        self._process = spawn(command, log=self.log_path)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not await self._listens():
+            if not self.running or time.monotonic() > deadline:
+                self.kill9()
+                raise LinkError(f"gateway {self.config.name} did not start:\n{self.log_tail()}")
+            await asyncio.sleep(POLL_S)
+
+    async def _listens(self) -> bool:
+        try:
+            _, writer = await asyncio.open_connection(self.host, self.port)
+        except OSError:
+            return False
+        writer.close()
+        return True
+
+    async def stop(self) -> bool:
+        """End the gateway with SIGTERM, by force when it does not obey; whether it obeyed."""
+        return self._process is None or await end(self._process)
+
+    def kill9(self) -> None:
+        """End it as a crash does. Returns when it is gone."""
+        if self._process is not None and self.running:
+            self._process.kill()
+            self._process.wait()
+
+    def pause(self) -> None:
+        """Stop it without closing a socket."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused gateway go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def log_tail(self, lines: int = 10) -> str:
+        """The last lines of its log, for messages to people."""
+        if not self.log_path.exists():
+            return ""
+        text = self.log_path.read_text(encoding="utf-8", errors="replace")
+        return "\n".join(text.splitlines()[-lines:])
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()

@@ -1,0 +1,82 @@
+"""The routing table of TBRG, read from a node: path/topic, weight, and a backup, for people.
+
+The paper keeps in every node, per topic, the node to which data goes next, the path from there to
+the consumer, and its length. A node of ours has the same by consumer: announcements carry their
+path. A second way that does not lead back through us is the backup.
+
+Source: papers/topic-routing-and-rerouting.txt, Tables 1 to 10.
+"""
+
+from dataclasses import dataclass
+
+from federator.protocol.node import Node
+from federator.protocol.parameters import Strategy
+from federator.protocol.types import BrokerId, Cost
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to a broker.
+
+    Attributes:
+        next_hop: The neighbour that it begins with; ``None`` at the end itself.
+        path: From the next hop to the end, both included; empty when it is not known.
+        weight: The cost of all of it, from us.
+    """
+
+    next_hop: BrokerId | None
+    path: tuple[BrokerId, ...]
+    weight: Cost
+
+    def text(self, topic: str) -> str:
+        """As the paper writes it: ``2-1/top``."""
+        return f"{'-'.join(map(str, self.path)) or '?'}/{topic}"
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """Where publications that match ``filter`` go for the sake of one broker.
+
+    Attributes:
+        to: A destination, or the core of the mesh.
+        way: The way there; ``None`` while there is none.
+        backup: The second best way, by another neighbour.
+    """
+
+    filter: str
+    strategy: Strategy
+    to: BrokerId
+    way: Way | None
+    backup: Way | None
+
+
+def table_of(node: Node, filter: str) -> list[TableRow]:
+    """The rows of ``filter``: one for the core of its mesh, one for each destination."""
+    rows = []
+    mesh = node.meshes.states.get(filter)
+    if mesh is not None and mesh.core is not None:
+        rows.append(_row(node, filter, Strategy.MESH, mesh.core))
+    straight = node.topic_routing.states.get(filter)
+    if straight is not None:
+        ours = (node.links.self_id,) if straight.local else ()
+        brokers = sorted({*straight.brokers, *ours})
+        rows += [_row(node, filter, Strategy.SHORTEST_PATH, broker) for broker in brokers]
+    return rows
+
+
+def _row(node: Node, filter: str, strategy: Strategy, to: BrokerId) -> TableRow:
+    links = node.links
+    if to == links.self_id:
+        return TableRow(filter, strategy, to, Way(None, (to,), Cost(0)), None)
+    route = node.announcements.routes.get(to)
+    if route is None:
+        return TableRow(filter, strategy, to, None, None)
+
+    def way(neighbour: BrokerId | None) -> Way | None:
+        if neighbour is None or neighbour not in route.heard:
+            return None
+        cost = route.cost_via(neighbour, links.cost_to)
+        return Way(neighbour, route.heard[neighbour].path, cost)
+
+    first = way(route.parents[0]) if route.parents else None
+    return TableRow(filter, strategy, to, first, way(route.backup(links.self_id, links.cost_to)))
