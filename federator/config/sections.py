@@ -346,7 +346,7 @@ class RetainedSettings(Section):
     )
 
 
-class FailoverSettings(Section):
+class AgentFailoverSettings(Section):
     """Who steps in when a broker dies: the controller, the guide for clients, prepared sessions."""
 
     enabled: _Bool = Field(

@@ -18,10 +18,10 @@ from federator.config.brokers import (
 )
 from federator.config.section import Section, wrong
 from federator.config.sections import (
+    AgentFailoverSettings,
     CustodySettings,
     DataSettings,
     DiscoverySettings,
-    FailoverSettings,
     HttpSettings,
     LinkSettings,
     LogSettings,
@@ -65,7 +65,7 @@ class Settings(Section):
     rules: RulesSettings = RulesSettings()
     loops: LoopSettings = LoopSettings()
     retained: RetainedSettings = RetainedSettings()
-    failover: FailoverSettings = FailoverSettings()
+    failover: AgentFailoverSettings = AgentFailoverSettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
 

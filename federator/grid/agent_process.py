@@ -5,21 +5,17 @@ It is started as users start it, ``federator run -c FILE``, and asked through it
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from federator.errors import LinkError
-from federator.grid.children import end, python, spawn
+from federator.grid.children import Child, python, spawn
+from federator.grid.http_client import get, get_json
 from federator.protocol.types import BrokerId
 
 START_TIMEOUT_S: Final = 20.0
-HTTP_TIMEOUT_S: Final = 5.0
 POLL_S: Final = 0.05
 
 
@@ -67,8 +63,8 @@ class AgentConfig:
         return "\n".join(lines) + "\n"
 
 
-class AgentProcess:
-    """A ``federator run``; an async context manager that starts and stops it.
+class AgentProcess(Child):
+    """A ``federator run``.
 
     Args:
         folder: Made when missing; holds the configuration, the state and the log.
@@ -76,25 +72,12 @@ class AgentProcess:
     """
 
     def __init__(self, folder: Path, config: AgentConfig) -> None:
+        super().__init__("agent", folder / "federator.log")
         self.folder = folder
         self.config = config
         self.config_path = folder / "federator.toml"
         self.state_dir = folder / "state"
-        self.log_path = folder / "federator.log"
-        self._process: subprocess.Popen[bytes] | None = None
         self._http_port: int | None = None
-
-    @property
-    def pid(self) -> int:
-        """Process id of the agent itself: ``setpriv`` turns into it."""
-        if self._process is None:
-            raise LinkError("the agent was never started")
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether the process exists; a paused one does."""
-        return self._process is not None and self._process.poll() is None
 
     @property
     def http(self) -> str:
@@ -164,76 +147,16 @@ class AgentProcess:
         Raises:
             LinkError: It did not answer as it should.
         """
-        try:
-            code, body = await self._get(path)
-        except OSError as error:
-            raise LinkError(f"agent {self.config.id}: {error}") from error
-        if code != 200:
-            raise LinkError(f"agent {self.config.id}: {path} answered {code}")
-        document: dict[str, Any] = json.loads(body)
+        if self._http_port is None:
+            raise LinkError(f"agent {self.config.id} has no HTTP port yet")
+        who = f"agent {self.config.id}"
+        document: dict[str, Any] = await get_json(self._http_port, path, who=who)
         return document
-
-    async def stop(self) -> bool:
-        """End the agent with SIGTERM, by force when it does not obey; whether it obeyed."""
-        return self._process is None or await end(self._process)
-
-    async def restart(self) -> None:
-        """Stop cleanly and start again with the same state."""
-        await self.stop()
-        await self.start()
-
-    def kill9(self) -> None:
-        """End it as a crash does. Returns when it is gone."""
-        if self._process is not None and self.running:
-            self._process.kill()
-            self._process.wait()
-
-    def pause(self) -> None:
-        """Stop it without closing a socket."""
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Let a paused agent go on."""
-        os.kill(self.pid, signal.SIGCONT)
-
-    def log_tail(self, lines: int = 10) -> str:
-        """The last lines of its log, for messages to people."""
-        if not self.log_path.exists():
-            return ""
-        text = self.log_path.read_text(encoding="utf-8", errors="replace")
-        return "\n".join(text.splitlines()[-lines:])
 
     async def _get(self, path: str) -> tuple[int, bytes]:
         if self._http_port is None:
             raise LinkError(f"agent {self.config.id} has no HTTP port yet")
-        request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
-        try:
-            async with asyncio.timeout(HTTP_TIMEOUT_S):
-                reader, writer = await asyncio.open_connection("127.0.0.1", self._http_port)
-                try:
-                    writer.write(request.encode())
-                    answer = await reader.read(-1)
-                finally:
-                    writer.close()
-        except TimeoutError as error:
-            raise LinkError(f"agent {self.config.id}: {path} took too long") from error
-        head, separator, body = answer.partition(b"\r\n\r\n")
-        fields = head.split(b" ", 2)
-        if not separator or len(fields) < 2:
-            raise LinkError(f"agent {self.config.id}: {path} answered {answer[:80]!r}")
-        return int(fields[1]), body
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.stop()
+        return await get(self._http_port, path, who=f"agent {self.config.id}")
 
 
 def _read_port(file: Path) -> int | None:

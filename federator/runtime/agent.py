@@ -49,6 +49,7 @@ from federator.runtime.data_path import DataPath
 from federator.runtime.discovery import Discovery, held_filters
 from federator.runtime.drops import LOOK_S, DropReports
 from federator.runtime.failover import FailoverDesk
+from federator.runtime.gateway_marks import GatewayMarks
 from federator.runtime.guide_keeper import GuideKeeper
 from federator.runtime.loop_watch import LoopWatch
 from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
@@ -58,6 +59,7 @@ from federator.runtime.priority_file import PriorityFile
 from federator.runtime.renaming import Renaming
 from federator.runtime.retained import Retained
 from federator.runtime.rivals import Rivals
+from federator.runtime.session_filters import SessionFilters
 from federator.runtime.share_file import ShareFile
 from federator.runtime.sharing import Sharing
 from federator.runtime.state_dir import StateDir
@@ -149,7 +151,11 @@ class Agent:
         topic = self.data_path.data_topic
         self.loops = LoopWatch(settings.loops, data_topic=topic, pass_on=self._enter)
         self.renaming = Renaming(renames, topic) if renames else None
-        self.cover = CoverSubscriber(self.data_link, settings.federation)
+        self.cover = CoverSubscriber(
+            self.data_link, settings.federation, SessionFilters(self._stores.subscribed)
+        )
+        self.marks = GatewayMarks(settings.federation, self.control_link)
+        self.data_path.intake.on_acknowledged = self.marks.on_acknowledged
         self.sharing = Sharing(
             self_id=settings.broker_id,
             epoch=self.epoch,
@@ -184,7 +190,7 @@ class Agent:
     def start(self) -> None:
         """Connect to our broker and to the neighbours."""
         self.control_link.subscribe(self._control_subscriptions())
-        self.data_link.subscribe([self._frames_subscription()])
+        self.data_link.subscribe([self._frames_subscription(), self.marks.subscription()])
         self.cover.start()
         self.data_path.custody.resume()
         self.sharing.resume()
@@ -607,7 +613,7 @@ class _DataHandler:
         self._agent = agent
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
-        self._agent.cover.on_up()
+        self._agent.cover.on_up(session_present=session_present)
         self._agent.data_path.intake.on_local_up(session_present=session_present)
 
     def on_subscribed(self, link: MqttLink) -> None:
@@ -615,6 +621,7 @@ class _DataHandler:
 
     def on_down(self, link: MqttLink, reason: str) -> None:
         self._agent.cover.on_down()
+        self._agent.marks.on_down()
         self._agent.data_path.intake.on_local_down()
         if self._agent.retained is not None:
             self._agent.retained.on_data_down()
@@ -622,6 +629,8 @@ class _DataHandler:
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
         packet_ids = [(p.packet_id, int(p.qos)) for p, _, _ in publishes if p.packet_id is not None]
+        if packet_ids:
+            self._agent.marks.note(publishes)
         self._agent.on_data(chunk, publishes)
         if packet_ids:
             self._agent.data_path.intake.acknowledge(link, packet_ids)

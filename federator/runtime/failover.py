@@ -10,7 +10,7 @@ from pathlib import Path
 
 import structlog
 
-from federator.config import FailoverSettings
+from federator.config import AgentFailoverSettings
 from federator.protocol.controller.choice import rounded
 from federator.protocol.controller.own_rows import own_rows
 from federator.protocol.controller.records import BrokerRecord, FlowRow
@@ -47,7 +47,7 @@ class FailoverDesk:
 
     def __init__(
         self,
-        settings: FailoverSettings,
+        settings: AgentFailoverSettings,
         *,
         address: str,
         folder: Path,
@@ -88,7 +88,10 @@ class FailoverDesk:
         if drain == self.draining:
             return
         self.draining = drain
-        _log.info("drain.started" if drain else "drain.ended")
+        if drain:
+            _log.info("drain.started")
+        else:
+            _log.info("drain.ended")
         try:
             if drain:
                 write_whole(self._draining_path, b"")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from federator.config import FailoverSettings
+from federator.config import AgentFailoverSettings
 from federator.errors import LinkError
 from federator.protocol.controller.records import FlowRow
 from federator.protocol.filters import without_share
@@ -64,7 +64,7 @@ class PreparedSessions:
     """
 
     def __init__(
-        self, settings: FailoverSettings, endpoint: Callable[[], Endpoint], around: Around
+        self, settings: AgentFailoverSettings, endpoint: Callable[[], Endpoint], around: Around
     ) -> None:
         self.waiting: dict[str, Millis] = {}
         self.prepared = 0

@@ -82,8 +82,6 @@ async def test_a_client_with_a_session_finds_at_the_substitute_all_since_the_kil
         substitute = planned(told, 2)[0]
         await until(lambda: len({n // 1_000_000 for n in nomad.numbers()}) == 2, "both arrive")
         brokers[2].kill9()
-        killed = time.monotonic()
-        prepped = arrived = None
         since = {n: n * 1_000_000 + publishers[n].sent for n in publishers}
         if not in_a_hurry:
             await until(lambda: sessions_prepared(agents[substitute]), "the session is prepared")

@@ -116,6 +116,18 @@ def with_topic(packet: bytes, topic: str) -> bytes:
     return b"".join((packet[:1], write_varint(len(head) + len(payload)), head, payload))
 
 
+def read_payload(packet: bytes, version: Version) -> tuple[bytes, bytes, Properties]:
+    """Topic, payload and properties of a whole, well-formed PUBLISH."""
+    body = 2
+    while packet[body - 1] >= 0x80:
+        body += 1
+    cursor = Cursor(packet, (packet[0], 0, body, len(packet)))
+    topic = cursor.binary()
+    cursor.take(2 if packet[0] & QOS else 0)
+    properties = read_properties(cursor, Kind.PUBLISH) if version == V5 else ()
+    return topic, packet[cursor.at :], properties
+
+
 def again(packet: bytes, id_at: int, packet_id: int, *, duplicate: bool) -> bytes:
     """A QoS 1 or 2 PUBLISH with another packet id and DUP flag.
 

@@ -125,7 +125,7 @@ class Destination:
         self._due: list[Delivery[Frame]] = []
         self._again: list[Delivery[Frame]] = []  # recalled: the journal need not have them
         self._given: set[tuple[BrokerId, int]] = set()  # while there is a recall
-        self.trouble = DiskTrouble("custody.journal_failed", outlet.tell)
+        self.trouble = DiskTrouble(e.Notice("custody.journal_failed", "error"), outlet.tell)
 
     def want(self, key: bytes, now_ms: Millis) -> None:
         """Our clients subscribe to the filter with ``key``."""
