@@ -135,3 +135,29 @@ async def test_a_cut_path_is_replaced_at_once_and_each_copy_still_comes_once(tmp
             assert set(range(min(subscriber.came), max(subscriber.came) + 1)) == set(
                 subscriber.came
             )
+
+
+async def test_with_cost_by_delay_the_way_leaves_a_link_that_became_slow(tmp_path):
+    options = {**STRAIGHT, "links": {"cost": "delay", "hello_interval_ms": 100}}
+    grid = RunningGrid(
+        Grid(2, 2), tmp_path, link_delay_ms=5, agent_options=options, broker_options=QUICK
+    )
+    async with grid:
+        subscriber = Subscriber(grid.brokers[3].port, "plant/#", client_id="s")
+        async with running(subscriber):
+            await grid.until(knows_destinations("plant/#", 3))
+            slow, fast = [link for link in grid.grid.links if link.b == 3]
+            for link, other in ((slow, fast.a), (fast, slow.a)):
+                await grid.set_delay_ms(slow, 5)
+                await grid.set_delay_ms(link, 60)
+                await grid.until(goes_by("plant/#", other))
+
+
+def goes_by(filter_, next_hop):
+    """What keeps broker 0 from sending what matches ``filter_`` by way of ``next_hop``."""
+
+    def fault(statuses):
+        rows = [row for row in statuses[0]["destinations"] if row["filter"] == filter_]
+        return None if [row["next_hop"] for row in rows] == [next_hop] else f"ways {rows}"
+
+    return fault

@@ -53,7 +53,8 @@ def _header(outcome: Outcome) -> Text:
     return Text(
         f"seed {plan.seed}, {plan.grid.rows} x {plan.grid.columns} brokers, {plan.strategy}, "
         f"redundancy {plan.redundancy}, {plan.rate:g} msg/s QoS {plan.qos}, "
-        f"{outcome.elapsed_s:.0f} s; brokers queue {plan.broker_queue}\norigins {_list(layout.origins)}; destinations "
+        f"{outcome.elapsed_s:.0f} s; brokers queue {plan.broker_queue}\n"
+        f"origins {_list(layout.origins)}; destinations "
         f"{_list(layout.destinations)}; relays {_list(layout.relays)}"
     )
 
