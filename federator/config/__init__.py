@@ -6,7 +6,15 @@ that can be used as they are or raises one ``ConfigError`` that says what to men
 
 from federator.config.address import Address
 from federator.config.brokers import BrokerSettings, Connection, NeighbourSettings
-from federator.config.reading import load
+from federator.config.gateway import (
+    AttachmentSettings,
+    ClientSettings,
+    FailoverSettings,
+    GatewayBrokerSettings,
+    GatewaySettings,
+    ListenerSettings,
+)
+from federator.config.reading import load, load_gateway
 from federator.config.sections import (
     CustodySettings,
     DataSettings,
@@ -24,13 +32,19 @@ from federator.config.topics import LoopSettings, RenameSettings, RulesSettings
 
 __all__ = [
     "Address",
+    "AttachmentSettings",
     "BrokerSettings",
+    "ClientSettings",
     "Connection",
     "CustodySettings",
     "DataSettings",
     "DiscoverySettings",
+    "FailoverSettings",
+    "GatewayBrokerSettings",
+    "GatewaySettings",
     "HttpSettings",
     "LinkSettings",
+    "ListenerSettings",
     "LogSettings",
     "LoopSettings",
     "MeshSettings",
@@ -42,4 +56,5 @@ __all__ = [
     "Settings",
     "ShareSettings",
     "load",
+    "load_gateway",
 ]

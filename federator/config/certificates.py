@@ -80,30 +80,59 @@ def client_context(
         ValueError: With ``what: how to mend``.
         OSError: A file cannot be read.
     """
-    for path in (ca_file, cert_file, key_file):
+    _check_files(ca_file, cert_file, key_file)
+    context = ssl.create_default_context() if ca_file is None else ssl.SSLContext(_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if ca_file is not None:
+        _load_authorities(context, ca_file, now)
+    if cert_file is not None and key_file is not None:
+        _load_own(context, cert_file, key_file, now)
+    return context
+
+
+def server_context(
+    *, cert_file: Path, key_file: Path, client_ca_file: Path | None, now: datetime
+) -> ssl.SSLContext:
+    """A context that presents ``cert_file``, and asks clients for one that the CA file signed.
+
+    Raises:
+        ValueError: With ``what: how to mend``.
+        OSError: A file cannot be read.
+    """
+    _check_files(cert_file, key_file, client_ca_file)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _load_own(context, cert_file, key_file, now)
+    if client_ca_file is not None:
+        _load_authorities(context, client_ca_file, now)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def _check_files(*paths: Path | None) -> None:
+    for path in paths:
         if path is not None and path.stat().st_size > PEM_BYTES_MAX:
             raise ValueError(f"{path} exceeds {PEM_BYTES_MAX} bytes: name a PEM file")
         if path is not None and not path.is_file():  # reading a pipe could take for ever
             raise ValueError(f"{path} is not a file: correct the path")
-    context = ssl.create_default_context() if ca_file is None else ssl.SSLContext(_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if ca_file is not None:
-        _check_dates(ca_file, now)
-        try:
-            context.load_verify_locations(cafile=ca_file)
-        except ssl.SSLError:
-            raise ValueError(f"{ca_file} is not a valid certificate: write it again") from None
-    if cert_file is not None and key_file is not None:
-        _check_dates(cert_file, now)
-        try:
-            # An empty password: an encrypted key is an error, not a question on the terminal.
-            context.load_cert_chain(cert_file, key_file, password="")
-        except ssl.SSLError as error:
-            if error.reason == "KEY_VALUES_MISMATCH":
-                raise ValueError(
-                    f"{key_file} is not the key of {cert_file}: name the key it was made with"
-                ) from None
+
+
+def _load_authorities(context: ssl.SSLContext, ca_file: Path, now: datetime) -> None:
+    _check_dates(ca_file, now)
+    try:
+        context.load_verify_locations(cafile=ca_file)
+    except ssl.SSLError:
+        raise ValueError(f"{ca_file} is not a valid certificate: write it again") from None
+
+
+def _load_own(context: ssl.SSLContext, cert_file: Path, key_file: Path, now: datetime) -> None:
+    _check_dates(cert_file, now)
+    try:
+        # An empty password: an encrypted key is an error, not a question on the terminal.
+        context.load_cert_chain(cert_file, key_file, password="")
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
             raise ValueError(
-                f"{key_file} is not a usable key: give an unencrypted PEM key"
+                f"{key_file} is not the key of {cert_file}: name the key it was made with"
             ) from None
-    return context
+        raise ValueError(f"{key_file} is not a usable key: give an unencrypted PEM key") from None

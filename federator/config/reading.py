@@ -5,21 +5,23 @@ without a known first part are left alone: orchestrators set names like ``FEDERA
 themselves.
 """
 
+import functools
 import json
 import re
 import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from federator.config.brokers import Credentials
 from federator.config.complaints import first_complaint
+from federator.config.gateway import GatewaySettings
 from federator.config.positions import Location, line_of
 from federator.config.settings import Settings
 from federator.errors import ConfigError
@@ -51,6 +53,9 @@ class _Source:
         return _refusal(f"{place}: {complaint}", exit_code)
 
 
+_Root = TypeVar("_Root", Settings, GatewaySettings)
+
+
 def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
     """Read, merge and check everything an agent is told.
 
@@ -61,17 +66,39 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
     Raises:
         ConfigError: One line, and the exit code that tells a supervisor what went wrong.
     """
+    settings, _ = _settings(Settings, path, environ)
+    return settings
+
+
+def load_gateway(path: Path | None, environ: Mapping[str, str]) -> GatewaySettings:
+    """Read, merge and check everything a gateway is told; as ``load``."""
+    settings, source = _settings(GatewaySettings, path, environ)
+    now = datetime.now(UTC)
+    for index, listener in enumerate(settings.listeners):
+        if listener.key_file is None:
+            continue
+        at: Location = ("listeners", index)
+        _check_secret_file(listener.key_file, (*at, "key_file"), source)
+        keys = ("cert_file", "key_file", "client_ca_file")
+        files = {key: getattr(listener, key) for key in keys}
+        _check_context(functools.partial(listener.context, now), files, at, source)
+    return settings
+
+
+def _settings(
+    root: type[_Root], path: Path | None, environ: Mapping[str, str]
+) -> tuple[_Root, _Source]:
     source = _Source("environment" if path is None else str(path))
     values: dict[str, Any] = {} if path is None else _read(path, source)
-    _overlay(values, environ, source)
+    _overlay(root, values, environ, source)
     try:
-        settings = Settings.model_validate(values)
+        settings = root.model_validate(values)
     except ValidationError as error:
-        complaint = first_complaint(error, Settings, lambda at: line_of(source.text, at))
+        complaint = first_complaint(error, root, lambda at: line_of(source.text, at))
         raise source.error(complaint.location, complaint.text) from None
-    _check_secrets(path, settings, source)
-    _check_certificates(settings, source)
-    return settings
+    _check_secrets(path, settings.credential_holders(), source)
+    _check_certificates(settings.credential_holders(), source)
+    return settings, source
 
 
 def _read(path: Path, source: _Source) -> dict[str, Any]:
@@ -118,17 +145,19 @@ def _refusal(text: str, exit_code: int) -> ConfigError:
     return ConfigError(printable[:LINE_CHARACTERS_MAX], exit_code=exit_code)
 
 
-def _overlay(values: dict[str, Any], environ: Mapping[str, str], source: _Source) -> None:
+def _overlay(
+    root: type[BaseModel], values: dict[str, Any], environ: Mapping[str, str], source: _Source
+) -> None:
     """Put what the environment says over what the file says."""
     for variable in sorted(environ):
         if not variable.upper().startswith(ENVIRONMENT_PREFIX):
             continue
         names = variable[len(ENVIRONMENT_PREFIX) :].lower().split("__")
         if len(names) == 1:
-            _check_underscores(variable, environ[variable])
-        if names[0] not in Settings.model_fields or len(names) > 2:
+            _check_underscores(root, variable, environ[variable])
+        if names[0] not in root.model_fields or len(names) > 2:
             continue
-        section = Settings.model_fields[names[0]].annotation
+        section = root.model_fields[names[0]].annotation
         is_section = isinstance(section, type) and issubclass(section, BaseModel)
         if is_section != (len(names) == 2):
             continue
@@ -138,14 +167,14 @@ def _overlay(values: dict[str, Any], environ: Mapping[str, str], source: _Source
             target = values.setdefault(names[0], {})
             if not isinstance(target, dict):
                 continue  # validation complains about the section itself
-        model = section if isinstance(section, type) and is_section else Settings
+        model = section if isinstance(section, type) and is_section else root
         target[names[-1]] = _from_text(model, names[-1], environ[variable])
 
 
-def _check_underscores(variable: str, value: str) -> None:
+def _check_underscores(root: type[BaseModel], variable: str, value: str) -> None:
     """Catch FEDERATOR_BROKER_ID, unless an orchestrator set it (its values are addresses)."""
     section, _, key = variable[len(ENVIRONMENT_PREFIX) :].lower().partition("_")
-    info = Settings.model_fields.get(section)
+    info = root.model_fields.get(section)
     keys = getattr(info.annotation, "model_fields", {}) if info is not None else {}
     if key in keys and not value.startswith(("tcp://", "udp://")):
         wanted = f"{ENVIRONMENT_PREFIX}{section.upper()}__{key.upper()}"
@@ -170,9 +199,11 @@ def _holds_text(annotation: object) -> bool:
     return annotation in (str, Path, SecretStr)
 
 
-def _check_secrets(path: Path | None, settings: Settings, source: _Source) -> None:
+def _check_secrets(
+    path: Path | None, holders: Iterable[tuple[str, Credentials]], source: _Source
+) -> None:
     """Refuse secrets that other users of this machine can read."""
-    for at, holder in settings.credential_holders():
+    for at, holder in holders:
         location = _location(at)
         if isinstance(holder.password, SecretStr) and path is not None:
             inline = (*location, "password") not in source.variables
@@ -208,31 +239,40 @@ def _check_secret_file(file: Path, location: Location, source: _Source) -> None:
         raise source.error(location, what, NO_PERMISSION)
 
 
-def _check_certificates(settings: Settings, source: _Source) -> None:
+def _check_certificates(holders: Iterable[tuple[str, Credentials]], source: _Source) -> None:
     now = datetime.now(UTC)
-    for at, holder in settings.credential_holders():
-        location = _location(at)
-        try:
-            if holder.ca_file is not None or holder.cert_file is not None:
-                holder.verifying_context(now)
-        except FileNotFoundError as error:
-            text = f"{error.filename}: no such file: correct the path"
-        except PermissionError as error:
-            text = f"{error.filename} is not readable by this user: change its owner or mode"
-            raise source.error((*location, _key_of(holder, text)), text, NO_PERMISSION) from None
-        except (OSError, ValueError) as error:
-            text = str(error)
-        else:
-            continue
-        raise source.error((*location, _key_of(holder, text)), text)
+    for at, holder in holders:
+        if holder.ca_file is not None or holder.cert_file is not None:
+            files = {key: getattr(holder, key) for key in ("cert_file", "key_file", "ca_file")}
+            make = functools.partial(holder.verifying_context, now)
+            _check_context(make, files, _location(at), source)
 
 
-def _key_of(holder: Credentials, text: str) -> str:
-    """The key whose file ``text`` begins with."""
-    for key in ("cert_file", "key_file"):
-        if (file := getattr(holder, key)) is not None and text.startswith(str(file)):
+def _check_context(
+    make: Callable[[], object], files: dict[str, Path | None], at: Location, source: _Source
+) -> None:
+    """Make the TLS context that ``files`` are for, and complain about the one that is wrong."""
+    try:
+        make()
+    except FileNotFoundError as error:
+        text = f"{error.filename}: no such file: correct the path"
+    except PermissionError as error:
+        text = f"{error.filename} is not readable by this user: change its owner or mode"
+        raise source.error((*at, _key_of(files, text)), text, NO_PERMISSION) from None
+    except (OSError, ValueError) as error:
+        text = str(error)
+    else:
+        return
+    raise source.error((*at, _key_of(files, text)), text)
+
+
+def _key_of(files: dict[str, Path | None], text: str) -> str:
+    """The key whose file ``text`` begins with; the authorities' otherwise."""
+    *others, last = files
+    for key in others:
+        if (file := files[key]) is not None and text.startswith(str(file)):
             return key
-    return "ca_file"
+    return last
 
 
 def _location(dotted: str) -> Location:

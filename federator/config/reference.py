@@ -5,6 +5,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from federator.config.brokers import NeighbourSettings
+from federator.config.gateway import GatewayBrokerSettings, GatewaySettings, ListenerSettings
 from federator.config.settings import Settings
 
 _HEAD = """\
@@ -51,18 +52,50 @@ This page is written by `federator check-config --reference > docs/configuration
 _NOT_IN_TABLE = "|"
 
 
+_GATEWAY_HEAD = """\
+# The gateway's configuration
+
+`federator gateway -c FILE` reads a file of its own, by default `/etc/federator/gateway.toml`, with
+the same manners ([failover.md](failover.md) tells what a gateway does):
+
+```toml
+name = "gate-1"
+[[listeners]]
+host = "0.0.0.0"
+[[brokers]]
+id = 1
+url = "mqtt://broker-1:1883"
+[[brokers]]
+id = 2
+url = "mqtt://broker-2:1883"
+```
+
+`federator gateway -c FILE --check` reads all of it and stops there.
+"""
+
+
 def reference() -> str:
-    """Markdown: every key with its type, default and meaning."""
-    top = {name: info for name, info in Settings.model_fields.items() if _section(info) is None}
-    plain = {name: info for name, info in top.items() if name != "neighbours"}
-    blocks = [_HEAD, _table("## Top level", "Before the first section.", plain)]
-    for name, info in Settings.model_fields.items():
+    """Markdown: every key of an agent, then of a gateway, with its type, default and meaning."""
+    blocks = [_HEAD, *_sections(Settings, {"neighbours": NeighbourSettings})]
+    tables: dict[str, type[BaseModel]]
+    tables = {"listeners": ListenerSettings, "brokers": GatewayBrokerSettings}
+    blocks += [_GATEWAY_HEAD, *_sections(GatewaySettings, tables)]
+    return "\n".join(blocks)
+
+
+def _sections(root: type[BaseModel], tables: dict[str, type[BaseModel]]) -> list[str]:
+    """The tables of ``root``, whose lists of tables are ``tables``."""
+    fields = root.model_fields
+    top = {name: info for name, info in fields.items() if _section(info) is None}
+    plain = {name: info for name, info in top.items() if name not in tables}
+    blocks = [_table("## Top level", "Before the first section.", plain)]
+    for name, info in fields.items():
         if (section := _section(info)) is not None:
             blocks.append(_table(f"## [{name}]", section.__doc__ or "", section.model_fields))
-        elif name == "neighbours":
-            fields = NeighbourSettings.model_fields
-            blocks.append(_table("## [[neighbours]]", NeighbourSettings.__doc__ or "", fields))
-    return "\n".join(blocks)
+        elif name in tables:
+            section = tables[name]
+            blocks.append(_table(f"## [[{name}]]", section.__doc__ or "", section.model_fields))
+    return blocks
 
 
 def _section(info: FieldInfo) -> type[BaseModel] | None:

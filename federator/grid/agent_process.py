@@ -16,10 +16,10 @@ from typing import Any, Final, Self
 
 from federator.errors import LinkError
 from federator.grid.children import end, python, spawn
+from federator.grid.http_client import get, get_json
 from federator.protocol.types import BrokerId
 
 START_TIMEOUT_S: Final = 20.0
-HTTP_TIMEOUT_S: Final = 5.0
 POLL_S: Final = 0.05
 
 
@@ -163,13 +163,10 @@ class AgentProcess:
         Raises:
             LinkError: It did not answer as it should.
         """
-        try:
-            code, body = await self._get("/status")
-        except OSError as error:
-            raise LinkError(f"agent {self.config.id}: {error}") from error
-        if code != 200:
-            raise LinkError(f"agent {self.config.id}: /status answered {code}")
-        document: dict[str, Any] = json.loads(body)
+        if self._http_port is None:
+            raise LinkError(f"agent {self.config.id} has no HTTP port yet")
+        who = f"agent {self.config.id}"
+        document: dict[str, Any] = await get_json(self._http_port, "/status", who=who)
         return document
 
     async def stop(self) -> bool:
@@ -205,22 +202,7 @@ class AgentProcess:
     async def _get(self, path: str) -> tuple[int, bytes]:
         if self._http_port is None:
             raise LinkError(f"agent {self.config.id} has no HTTP port yet")
-        request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
-        try:
-            async with asyncio.timeout(HTTP_TIMEOUT_S):
-                reader, writer = await asyncio.open_connection("127.0.0.1", self._http_port)
-                try:
-                    writer.write(request.encode())
-                    answer = await reader.read(-1)
-                finally:
-                    writer.close()
-        except TimeoutError as error:
-            raise LinkError(f"agent {self.config.id}: {path} took too long") from error
-        head, separator, body = answer.partition(b"\r\n\r\n")
-        fields = head.split(b" ", 2)
-        if not separator or len(fields) < 2:
-            raise LinkError(f"agent {self.config.id}: {path} answered {answer[:80]!r}")
-        return int(fields[1]), body
+        return await get(self._http_port, path, who=f"agent {self.config.id}")
 
     async def __aenter__(self) -> Self:
         await self.start()

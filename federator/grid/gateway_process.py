@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 from federator.errors import LinkError
 from federator.grid.broker_process import free_ports
 from federator.grid.children import end, python, spawn
+from federator.grid.http_client import get_json
 from federator.protocol.types import BrokerId
 
 START_TIMEOUT_S: Final = 20.0
@@ -85,10 +86,10 @@ class GatewayProcess:
         return self._process is not None and self._process.poll() is None
 
     async def start(self) -> None:
-        """Start the gateway and return once it listens.
+        """Start the gateway and return once it listens and a broker answers it.
 
         Raises:
-            LinkError: It ended or did not listen in time; the text ends with its log.
+            LinkError: It ended or was not ready in time; the text ends with its log.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / "gateway.toml"
@@ -98,19 +99,39 @@ class GatewayProcess:
         command = python("federator", "gateway", "-c", str(path))
         self._process = spawn(command, log=self.log_path)
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not await self._listens():
+        while not await self._ready():
             if not self.running or time.monotonic() > deadline:
                 self.kill9()
                 raise LinkError(f"gateway {self.config.name} did not start:\n{self.log_tail()}")
             await asyncio.sleep(POLL_S)
 
-    async def _listens(self) -> bool:
+    async def _ready(self) -> bool:
         try:
-            _, writer = await asyncio.open_connection(self.host, self.port)
-        except OSError:
+            return bool((await self.status())["ready"])
+        except LinkError:
             return False
-        writer.close()
-        return True
+
+    async def status(self) -> dict[str, Any]:
+        """What ``/status`` says.
+
+        Raises:
+            LinkError: It does not answer.
+        """
+        found: dict[str, Any] = await get_json(self.http_port, "/status", who=self._who)
+        return found
+
+    async def clients(self) -> dict[str, dict[str, Any]]:
+        """Its clients by id: broker, state, moves.
+
+        Raises:
+            LinkError: It does not answer.
+        """
+        rows = await get_json(self.http_port, "/routes", who=self._who)
+        return {row["client"]: row for row in rows}
+
+    @property
+    def _who(self) -> str:
+        return f"gateway {self.config.name}"
 
     async def stop(self) -> bool:
         """End the gateway with SIGTERM, by force when it does not obey; whether it obeyed."""

@@ -171,6 +171,23 @@ class Settled(msgspec.Struct, frozen=True):
     known: bool
 
 
+class Mark(msgspec.Struct, frozen=True):
+    """A gateway asks: tell me when all that this broker acknowledged before is in your custody.
+
+    It reaches the agent behind these publications, for it comes by the same connection. The answer,
+    ``Taken``, covers everything its broker had handled when it took the mark.
+    """
+
+    gateway: _Gateway
+    number: _Natural
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """The answer to a ``Mark``."""
+
+    number: _Natural
+
+
 class Drain(msgspec.Struct, frozen=True):
     """An operator, to any agent: move the clients of ``broker`` away, or let them come back."""
 
@@ -178,12 +195,13 @@ class Drain(msgspec.Struct, frozen=True):
     drain: bool
 
 
-Word = Guide | SessionReport | Settle | Settled | Drain
-_W = TypeVar("_W", Guide, SessionReport, Settle, Settled, Drain)
+Word = Guide | SessionReport | Settle | Settled | Mark | Taken | Drain
+_W = TypeVar("_W", Guide, SessionReport, Settle, Settled, Mark, Taken, Drain)
 
 _encoder: Final = msgspec.json.Encoder()
 _decoders: Final = {
-    kind: msgspec.json.Decoder(kind) for kind in (Guide, SessionReport, Settle, Settled, Drain)
+    kind: msgspec.json.Decoder(kind)
+    for kind in (Guide, SessionReport, Settle, Settled, Mark, Taken, Drain)
 }
 
 
@@ -205,6 +223,16 @@ def settle_topic(federation: str) -> str:
 def settled_topic(federation: str, gateway: str) -> str:
     """Where the agent answers ``gateway`` with ``Settled``."""
     return f"$fed/{federation}/settled/{gateway}"
+
+
+def mark_topic(federation: str) -> str:
+    """Where gateways publish ``Mark``, at QoS 1: behind what has QoS 1 and 2."""
+    return f"$fed/{federation}/mark"
+
+
+def taken_topic(federation: str, gateway: str) -> str:
+    """Where the agent answers ``gateway`` with ``Taken``."""
+    return f"$fed/{federation}/taken/{gateway}"
 
 
 def drain_topic(federation: str) -> str:

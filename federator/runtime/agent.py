@@ -47,6 +47,7 @@ from federator.runtime.custody import CustodyStores
 from federator.runtime.data_path import DataPath
 from federator.runtime.discovery import Discovery, held_filters
 from federator.runtime.drops import LOOK_S, DropReports
+from federator.runtime.gateway_marks import GatewayMarks
 from federator.runtime.loop_watch import LoopWatch
 from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
 from federator.runtime.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, NeighbourLinks
@@ -145,6 +146,8 @@ class Agent:
         self.loops = LoopWatch(settings.loops, data_topic=topic, pass_on=self._enter)
         self.renaming = Renaming(renames, topic) if renames else None
         self.cover = CoverSubscriber(self.data_link, settings.federation)
+        self.marks = GatewayMarks(settings.federation, self.control_link)
+        self.data_path.intake.on_acknowledged = self.marks.on_acknowledged
         self.sharing = Sharing(
             self_id=settings.broker_id,
             epoch=self.epoch,
@@ -168,7 +171,7 @@ class Agent:
     def start(self) -> None:
         """Connect to our broker and to the neighbours."""
         self.control_link.subscribe(self._control_subscriptions())
-        self.data_link.subscribe([self._frames_subscription()])
+        self.data_link.subscribe([self._frames_subscription(), self.marks.subscription()])
         self.cover.start()
         self.data_path.custody.resume()
         self.sharing.resume()
@@ -568,6 +571,7 @@ class _DataHandler:
 
     def on_down(self, link: MqttLink, reason: str) -> None:
         self._agent.cover.on_down()
+        self._agent.marks.on_down()
         self._agent.data_path.intake.on_local_down()
         if self._agent.retained is not None:
             self._agent.retained.on_data_down()
@@ -575,6 +579,8 @@ class _DataHandler:
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
         packet_ids = [(p.packet_id, int(p.qos)) for p, _, _ in publishes if p.packet_id is not None]
+        if packet_ids:
+            self._agent.marks.note(publishes)
         self._agent.on_data(chunk, publishes)
         if packet_ids:
             self._agent.data_path.intake.acknowledge(link, packet_ids)

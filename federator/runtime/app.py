@@ -24,11 +24,11 @@ def serve(settings: Settings) -> None:
     Raises:
         ConfigError: The state folder or the HTTP port cannot be had.
     """
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(run(settings))
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """uvloop where it is installed; 32-bit gateways lack it."""
     try:
         import uvloop  # noqa: PLC0415 - optional

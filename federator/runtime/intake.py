@@ -64,6 +64,7 @@ class Intake:
 
     Attributes:
         of: The batches of a route.
+        on_acknowledged: Called when all that came is in the log, and our broker was told so.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Intake:
         counters: DataCounters,
     ) -> None:
         self._open = OpenBatches()
+        self.on_acknowledged: Callable[[], None] = lambda: None
         self.of: Callable[[TopicRoute], RouteBatches] = self._open.of
         self._custody = custody
         self._log = log
@@ -213,3 +215,4 @@ class Intake:
         if source is not None and packet_ids:
             source.acknowledge(packet_ids, session_number=self._unacknowledged_of)
             self._unacknowledged = []
+            self.on_acknowledged()

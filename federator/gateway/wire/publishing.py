@@ -5,7 +5,6 @@ Nothing here looks at a payload. A topic that was seen before is known to be goo
 Source: OASIS MQTT 5.0, sections 3.3 to 3.7, 4.7.
 """
 
-from functools import lru_cache
 from typing import Final
 
 from federator.gateway.wire.fields import Cursor, as_text, write_packet, write_varint
@@ -35,7 +34,10 @@ RETAIN: Final = 0x01
 
 KNOWN_TOPICS_MAX: Final = 8_192
 KNOWN_TOPIC_BYTES_MAX: Final = 256
-"""Longer topics are checked each time: what hostile topics can occupy is 4 MB."""
+"""Longer topics are checked each time: what hostile ones can occupy is some 4 MB."""
+
+_known: dict[bytes, str] = {}
+"""Topics that were checked: what is dear about a PUBLISH is its topic, and they come again."""
 
 PublishHeader = tuple[str, int, int, int]
 """Topic (may be empty with an alias), packet id (0 with QoS 0), its index in the block, alias
@@ -51,15 +53,13 @@ def read_publish(
         MalformedError: The broker would close the connection that sends it.
     """
     first, _, body, end = packet
-    if end - body < 2:
-        raise malformed("PUBLISH ends inside its topic")
-    at = body + 2
-    after = at + (block[body] << 8 | block[body + 1])
+    try:
+        after = body + 2 + (block[body] << 8 | block[body + 1])
+        topic = _known[block[body + 2 : after]]
+    except (IndexError, KeyError):
+        topic, after = _new_topic(block, body, end)
     if after > end:
         raise malformed("PUBLISH ends inside its topic")
-    topic = _known(block[at:after]) if after - at <= KNOWN_TOPIC_BYTES_MAX else ""
-    if not topic and after > at:
-        topic = checked_topic(block[at:after])
     packet_id, id_at = 0, after
     if first & QOS:
         after += 2
@@ -69,9 +69,9 @@ def read_publish(
         if not packet_id:
             raise protocol_error("PUBLISH with the packet id 0")
     if version == V5:
-        alias = 0
         if after >= end:
             raise malformed("PUBLISH ends before its properties")
+        alias = 0
         if block[after]:
             alias = _read_alias(block, (first, 0, after, end), from_client=from_client)
         if not topic and not alias:
@@ -114,6 +114,18 @@ def with_topic(packet: bytes, topic: str) -> bytes:
     head = len(name).to_bytes(2, "big") + name + packet_id + write_properties(properties)
     payload = memoryview(packet)[cursor.at :]
     return b"".join((packet[:1], write_varint(len(head) + len(payload)), head, payload))
+
+
+def read_payload(packet: bytes, version: Version) -> tuple[bytes, bytes, Properties]:
+    """Topic, payload and properties of a whole, well-formed PUBLISH."""
+    body = 2
+    while packet[body - 1] >= 0x80:
+        body += 1
+    cursor = Cursor(packet, (packet[0], 0, body, len(packet)))
+    topic = cursor.binary()
+    cursor.take(2 if packet[0] & QOS else 0)
+    properties = read_properties(cursor, Kind.PUBLISH) if version == V5 else ()
+    return topic, packet[cursor.at :], properties
 
 
 def again(packet: bytes, id_at: int, packet_id: int, *, duplicate: bool) -> bytes:
@@ -200,9 +212,18 @@ def checked_topic(encoded: bytes) -> str:
     return topic
 
 
-@lru_cache(KNOWN_TOPICS_MAX)
-def _known(encoded: bytes) -> str:
-    return checked_topic(encoded) if encoded else ""
+def _new_topic(block: bytes, body: int, end: int) -> tuple[str, int]:
+    """A topic we have not met, and where it ends."""
+    cursor = Cursor(block, (0, 0, body, end))
+    encoded = cursor.binary()
+    if not encoded:
+        return "", cursor.at
+    topic = checked_topic(encoded)
+    if len(encoded) <= KNOWN_TOPIC_BYTES_MAX:
+        if len(_known) >= KNOWN_TOPICS_MAX:
+            _known.clear()
+        _known[encoded] = topic
+    return topic, cursor.at
 
 
 def _read_alias(block: bytes, packet: Packet, *, from_client: bool) -> int:

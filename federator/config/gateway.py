@@ -1,0 +1,247 @@
+"""What one gateway can be told: where clients come in, which brokers it knows, what it may hold.
+
+The same manners as an agent's settings: one TOML file, the environment over it, and one line per
+mistake. A gateway has a name instead of an id, for it is no broker.
+"""
+
+import ssl
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, Strict, StringConstraints, model_validator
+
+from federator.config.brokers import Connection, Credentials
+from federator.config.certificates import server_context
+from federator.config.section import Section, WholeNumber, wrong
+from federator.config.sections import HttpSettings, LogSettings
+from federator.protocol.effects import Notice
+from federator.protocol.types import BROKER_ID_MAX
+
+LISTENERS_MAX = 16
+BROKERS_MAX = 256
+ASSIGNMENTS_MAX = 4_096
+
+_Bool = Annotated[bool, Strict()]
+_Span = Annotated[int, Strict(), Field(ge=1, le=86_400_000)]
+_Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+
+
+class ListenerSettings(Section):
+    """Where clients connect; plain, or TLS with ``cert_file`` and ``key_file``."""
+
+    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
+    port: WholeNumber = Field(default=1883, ge=1, le=65_535, description="TCP port.")
+    cert_file: Path | None = Field(
+        default=None, description="PEM certificate; with it the listener speaks TLS."
+    )
+    key_file: Path | None = Field(
+        default=None, description="PEM key of cert_file, not encrypted; closed to others."
+    )
+    client_ca_file: Path | None = Field(
+        default=None, description="Clients must present a certificate that one of these signed."
+    )
+
+    @model_validator(mode="after")
+    def _tls_is_whole(self) -> Self:
+        if (self.cert_file is None) != (self.key_file is None):
+            has, lacks = ("cert_file", "key_file") if self.cert_file else ("key_file", "cert_file")
+            raise wrong(has, f"{has} without {lacks}", f"add {lacks}, or remove {has}")
+        if self.client_ca_file is not None and self.cert_file is None:
+            what = "client_ca_file on a listener without TLS"
+            raise wrong("client_ca_file", what, "add cert_file and key_file, or remove it")
+        return self
+
+    def context(self, now: datetime) -> ssl.SSLContext | None:
+        """The TLS context; ``None`` for a plain listener.
+
+        Raises:
+            ValueError: With ``what: how to mend``.
+            OSError: A file cannot be read.
+        """
+        if self.cert_file is None or self.key_file is None:
+            return None
+        return server_context(
+            cert_file=self.cert_file,
+            key_file=self.key_file,
+            client_ca_file=self.client_ca_file,
+            now=now,
+        )
+
+
+class GatewayBrokerSettings(Connection):
+    """A broker that clients may be attached to. Credentials are the gateway's own, for the guide
+    and for control; clients bring theirs.
+    """
+
+    id: Annotated[int, Strict(), Field(ge=0, le=BROKER_ID_MAX)] = Field(
+        description="The broker's id in the federation."
+    )
+
+
+class AttachmentSettings(Section):
+    """Which broker a client is attached to."""
+
+    policy: Literal["assigned", "nearest", "least-loaded"] = Field(
+        default="assigned",
+        description='"assigned" follows assign, and spreads all others by their client id, so that '
+        'every gateway chooses alike; "nearest" takes the broker that answers soonest; '
+        '"least-loaded" the one with the fewest clients.',
+    )
+    assign: tuple[str, ...] = Field(
+        default=(),
+        max_length=ASSIGNMENTS_MAX,
+        description="PATTERN=ID: client ids like PATTERN (* stands for anything) belong to that "
+        "broker while it serves. The first that fits holds.",
+    )
+
+    @model_validator(mode="after")
+    def _assignments_are_pairs(self) -> Self:
+        for index, text in enumerate(self.assign):
+            pattern, equals, broker = text.rpartition("=")
+            if not equals or not pattern or not broker.isdecimal():
+                raise wrong(f"assign.{index}", repr(text), "write PATTERN=ID, like pump-*=3")
+        return self
+
+    @property
+    def assignments(self) -> tuple[tuple[str, int], ...]:
+        """Patterns and broker ids, in order."""
+        split = [text.rpartition("=") for text in self.assign]
+        return tuple((pattern, int(broker)) for pattern, _, broker in split)
+
+
+class ClientSettings(Section):
+    """What one client may take up."""
+
+    clients_max: WholeNumber = Field(
+        default=10_000, ge=1, le=1_000_000, description="Connections; more are refused."
+    )
+    packet_bytes_max: WholeNumber = Field(
+        default=1_048_576,
+        ge=1_024,
+        le=268_435_460,
+        description="Largest packet from a client or for one. A longer one ends its connection.",
+    )
+    buffer_bytes_max: WholeNumber = Field(
+        default=1_048_576,
+        ge=4_096,
+        le=2**32,
+        description="Per client and direction, what is kept while it has no broker or does not "
+        "read. Beyond it the client is disconnected, for the promise cannot be kept.",
+    )
+    connect_timeout_ms: _Span = Field(
+        default=5_000, description="From the TCP connection to a whole CONNECT."
+    )
+    filters_max: WholeNumber = Field(
+        default=10_000, ge=1, le=1_000_000, description="Subscriptions of one client."
+    )
+
+
+class FailoverSettings(Section):
+    """When a broker dies, and how long clients are held meanwhile."""
+
+    hold_ms: _Span = Field(
+        default=30_000,
+        description="How long a client is kept without a broker before it is disconnected.",
+    )
+    attempt_ms: _Span = Field(
+        default=2_000, description="How long a broker may take to accept a client."
+    )
+    ping_ms: _Span = Field(
+        default=1_000,
+        description="Between pings to each broker; without an answer for three of them it counts "
+        "as dead.",
+    )
+    settle_ms: WholeNumber = Field(
+        default=500,
+        ge=0,
+        le=60_000,
+        description="How long a SUBACK may wait until the whole federation knows the subscription; "
+        "0 asks nobody.",
+    )
+    custody_mark_ms: _Span = Field(
+        default=20,
+        description="How often at most a broker's agent is asked how far it took custody of what "
+        "our clients published.",
+    )
+    recent_ms: _Span = Field(
+        default=5_000,
+        description="How long publications and deliveries at QoS 1 and 2 are remembered, so that a "
+        "client that moves gets what it missed.",
+    )
+    heal: Literal["seen", "all"] = Field(
+        default="seen",
+        description="Topics on which a client that moved is given what it missed: those on which a "
+        'broker gave it something before, or "all" that it subscribes to. Only where no broker '
+        'denies clients topics that they subscribe to, "all" tells nobody secrets.',
+    )
+    recent_bytes_max: WholeNumber = Field(
+        default=67_108_864,
+        ge=65_536,
+        le=2**40,
+        description="Bytes of them, of all clients; the oldest go first.",
+    )
+
+
+class GatewaySettings(Section):
+    """Everything one gateway needs to start."""
+
+    federation: _Name = Field(default="fed", description="Name shared by all agents.")
+    name: _Name = Field(description="This gateway's, unique in the federation.")
+    listeners: tuple[ListenerSettings, ...] = Field(
+        default=(ListenerSettings(),), min_length=1, max_length=LISTENERS_MAX
+    )
+    brokers: tuple[GatewayBrokerSettings, ...] = Field(
+        min_length=1, max_length=BROKERS_MAX, description="Brokers clients may be attached to."
+    )
+    attachment: AttachmentSettings = AttachmentSettings()
+    clients: ClientSettings = ClientSettings()
+    failover: FailoverSettings = FailoverSettings()
+    http: HttpSettings = HttpSettings(port=9884)
+    log: LogSettings = LogSettings()
+
+    @model_validator(mode="after")
+    def _each_is_named_once(self) -> Self:
+        ids: set[int] = set()
+        addresses: dict[object, int] = {}
+        for index, broker in enumerate(self.brokers):
+            if broker.id in ids:
+                what = f"broker id {broker.id} appears twice"
+                raise wrong(f"brokers.{index}.id", what, "remove one, or correct its id")
+            if broker.address in addresses:
+                what = f"{broker.url} is already brokers[{addresses[broker.address]}]"
+                raise wrong(f"brokers.{index}.url", what, "name each broker once")
+            ids.add(broker.id)
+            addresses[broker.address] = index
+        listening: set[tuple[str, int]] = set()
+        for index, listener in enumerate(self.listeners):
+            if (listener.host, listener.port) in listening:
+                what = f"{listener.host}:{listener.port} appears twice"
+                raise wrong(f"listeners.{index}.port", what, "remove one, or correct its port")
+            listening.add((listener.host, listener.port))
+        return self
+
+    @model_validator(mode="after")
+    def _assignments_are_known(self) -> Self:
+        ids = {broker.id for broker in self.brokers}
+        for index, (_, broker) in enumerate(self.attachment.assignments):
+            if broker not in ids:
+                what = f"broker {broker} is not in [[brokers]]"
+                raise wrong(f"attachment.assign.{index}", what, "add it, or correct the id")
+        return self
+
+    def credential_holders(self) -> list[tuple[str, Credentials]]:
+        """Every section that may name secrets, with its key."""
+        return [(f"brokers.{index}", broker) for index, broker in enumerate(self.brokers)]
+
+    def notices(self) -> tuple[Notice, ...]:
+        """What an operator should hear at start: credentials that travel in clear."""
+        return tuple(
+            Notice(
+                "config.credentials_in_clear",
+                "warning",
+                {"key": f"brokers.{index}.url", "url": broker.url},
+            )
+            for index, broker in enumerate(self.brokers)
+            if broker.address.is_exposed and broker.username
+        )

@@ -1,0 +1,202 @@
+"""The gateway's own connections: one to each broker, for the guide, for questions, and to know at
+once when a broker dies.
+
+A client's connection that ends says little: its broker may have died, or thrown out this client
+alone, and a 3.1.1 broker tells neither. So the gateway asks on its own connection, which ends with
+the broker and with nothing else.
+"""
+
+import asyncio
+import ssl
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+import structlog
+from mqtt5 import TopicFilter
+
+from federator.config import GatewayBrokerSettings, GatewaySettings
+from federator.errors import DecodeError
+from federator.protocol.guide import (
+    Guide,
+    Mark,
+    SessionReport,
+    Settle,
+    Settled,
+    Taken,
+    decode,
+    encode,
+    guide_topic,
+    mark_topic,
+    sessions_topic,
+    settle_topic,
+    settled_topic,
+    taken_topic,
+)
+from federator.protocol.types import BrokerId
+from federator.runtime.mqtt_link import Endpoint, Inbound, MqttLink
+
+PROBE_S: Final = 0.5
+"""How long a broker may take to answer whether it lives; then it counts as dead."""
+
+PROBE_POLL_S: Final = 0.01
+UNANSWERED_MAX: Final = 3
+"""After so many questions without an answer nobody is waited for, until one is answered."""
+
+_log = structlog.get_logger()
+
+
+class Listener(Protocol):
+    """Whom brokers are reported to."""
+
+    def on_guide(self, guide: Guide) -> None:
+        """The agent of a broker has a new guide."""
+
+    def on_settled(self, token: int) -> None:
+        """The answer to ``Broker.ask_settled``."""
+
+    def on_taken(self, broker: BrokerId, number: int) -> None:
+        """The answer to ``Broker.send_mark``."""
+
+    def on_broker_up(self, broker: BrokerId) -> None:
+        """Our connection stands."""
+
+    def on_broker_down(self, broker: BrokerId) -> None:
+        """Our connection ended."""
+
+
+class Broker:
+    """One broker that clients may be attached to.
+
+    Args:
+        settings: Where it is, and who we are there.
+        gateway: What we are called, and in which federation.
+        listener: Told what happens.
+
+    Attributes:
+        round_trip_s: How long it last took to answer; infinite before.
+        generation: Counts our connections: a broker that came back is another one.
+    """
+
+    def __init__(
+        self, settings: GatewayBrokerSettings, gateway: GatewaySettings, listener: Listener
+    ) -> None:
+        self.id = BrokerId(settings.id)
+        self.address = settings.address
+        self.generation = 0
+        self.round_trip_s = float("inf")
+        self.tls: ssl.SSLContext | None = settings.tls_context(datetime.now(UTC))
+        self._listener = listener
+        self._gateway = gateway.name
+        self._federation = gateway.federation
+        self._unanswered = 0
+        self._probe: asyncio.Task[bool] | None = None
+        address = settings.address
+        self.link = MqttLink(
+            Endpoint(
+                address.host,
+                address.port,
+                username=settings.username,
+                password=settings.secret(),
+                tls=self.tls,
+            ),
+            self,
+            client_id=f"federator-gateway-{gateway.name}",
+            # Silence is noticed after half of it, counted from a ping.
+            keep_alive_s=max(1, gateway.failover.ping_ms * 3 // 1000),
+            reconnect_max_ms=1_000,
+        )
+        answers = (settled_topic, taken_topic)
+        self.link.subscribe(
+            [
+                TopicFilter(guide_topic(self._federation)),
+                *(TopicFilter(topic(self._federation, self._gateway)) for topic in answers),
+            ]
+        )
+
+    @property
+    def up(self) -> bool:
+        """Whether our connection stands."""
+        return self.link.connected
+
+    # -- what the link tells --------------------------------------------------------------------
+
+    def on_up(self, link: MqttLink, session_present: bool) -> None:
+        """The broker accepted us."""
+        self.generation += 1
+        self._unanswered = 0
+        self._listener.on_broker_up(self.id)
+
+    def on_subscribed(self, link: MqttLink) -> None:
+        """Nothing to do: the guide comes by itself."""
+
+    def on_down(self, link: MqttLink, reason: str) -> None:
+        """Our connection ended."""
+        self.generation += 1
+        self._listener.on_broker_down(self.id)
+
+    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        """The agent speaks."""
+        for packet, _, _ in publishes:
+            try:
+                self._read(packet.topic, packet.payload)
+            except DecodeError as error:
+                _log.warning("gateway.malformed", broker=self.id, reason=str(error)[:200])
+
+    def _read(self, topic: str, payload: bytes) -> None:
+        if topic == guide_topic(self._federation):
+            if payload:
+                self._listener.on_guide(decode(Guide, payload))
+        elif topic == taken_topic(self._federation, self._gateway):
+            self._listener.on_taken(self.id, decode(Taken, payload).number)
+        elif topic == settled_topic(self._federation, self._gateway):
+            self._unanswered = 0
+            self._listener.on_settled(decode(Settled, payload).token)
+
+    # -- what it is asked -----------------------------------------------------------------------
+
+    def ask_settled(self, token: int, filters: tuple[str, ...]) -> bool:
+        """Ask the agent when ``filters`` are known; ``False`` when an answer is not to be expected.
+
+        A broker without an agent would make every subscriber wait for nothing.
+        """
+        settle = Settle(self._gateway, token, filters)
+        asked = self.link.publish(settle_topic(self._federation), encode(settle), urgent=True)
+        self._unanswered += 1
+        return asked and self._unanswered <= UNANSWERED_MAX
+
+    def send_mark(self, number: int) -> None:
+        """Ask the agent how far it took custody."""
+        mark = Mark(self._gateway, number)
+        self.link.publish(mark_topic(self._federation), encode(mark), qos=1)
+
+    def report(self, page: SessionReport) -> bool:
+        """Tell the agent who is here."""
+        return self.link.publish(sessions_topic(self._federation), encode(page), urgent=True)
+
+    async def lives(self, generation: int) -> bool:
+        """Whether the broker that we were connected to as ``generation`` still lives."""
+        if self._probe is None or self._probe.done():
+            self._probe = asyncio.create_task(self._ask_alive(), name=f"probe of {self.id}")
+        alive = await asyncio.shield(self._probe)
+        return alive and generation == self.generation
+
+    async def measure(self) -> None:
+        """Note how long it takes to answer."""
+        await self.lives(self.generation)
+
+    async def _ask_alive(self) -> bool:
+        generation, link = self.generation, self.link
+        loop = asyncio.get_running_loop()
+        if not link.connected:
+            return False
+        start_s = loop.time()
+        link.publish(f"$fed/{self._federation}/alive/{self._gateway}", b"", qos=1)
+        position = link.offered
+        while loop.time() < start_s + PROBE_S:
+            if generation != self.generation:
+                return False
+            if link.settled_through >= position:
+                self.round_trip_s = loop.time() - start_s
+                return True
+            await asyncio.sleep(PROBE_POLL_S)
+        return False

@@ -1,0 +1,439 @@
+"""One gateway: its clients, its brokers, and what passes between them beside publications.
+
+Source: docs/failover.md.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import structlog
+
+from federator.config import GatewaySettings
+from federator.gateway.attachment import Attachment, Candidate
+from federator.gateway.attendant import Attendant
+from federator.gateway.brokers import PROBE_POLL_S, PROBE_S, Broker
+from federator.gateway.counters import GatewayCounters
+from federator.gateway.door import Door
+from federator.gateway.guide_book import GuideBook
+from federator.gateway.journal import Journal, Publication
+from federator.gateway.ports import Port
+from federator.gateway.reports import Reports
+from federator.gateway.session import Session, State
+from federator.gateway.strays import republish
+from federator.gateway.wipes import Wipes
+from federator.gateway.wire import (
+    Connect,
+    MalformedError,
+    Property,
+    Reason,
+    Splitter,
+    text_in,
+)
+from federator.protocol.guide import Guide
+from federator.protocol.types import BrokerId, Millis
+from federator.runtime.clocks import wall_clock_ms
+
+TEND_S: Final = 1.0
+POLL_S: Final = 0.02
+RECENT_SLACK_MS: Final = 2_000
+"""Deliveries are remembered longer than publications: they may come before their PUBACK."""
+
+MARK_LOST_S: Final = 0.5
+STRAYS_S: Final = 1.0
+"""How long what a departed client published waits for its client, after its broker died."""
+
+MOVES_AT_ONCE: Final = 16
+HOMES_MAX: Final = 100_000
+OUR_NAMES: Final = "federator-"
+
+_log = structlog.get_logger()
+
+
+class Gateway:
+    """All of it.
+
+    Args:
+        settings: What the operator said.
+        tasks: Runs everything that lasts.
+    """
+
+    def __init__(self, settings: GatewaySettings, tasks: asyncio.TaskGroup) -> None:
+        failover, clients = settings.failover, settings.clients
+        self.settings = settings
+        self.packet_bytes_max = clients.packet_bytes_max
+        self.buffer_bytes_max = clients.buffer_bytes_max
+        self.attempt_s = failover.attempt_ms / 1000
+        self.hold_s = failover.hold_ms / 1000
+        self.unseen_topics = failover.heal == "all"
+        self.epoch = wall_clock_ms()
+        self.counters = GatewayCounters()
+        self.attendants: dict[str, Attendant] = {}
+        self.brokers = {
+            BrokerId(each.id): Broker(each, settings, self) for each in settings.brokers
+        }
+        self.book = GuideBook()
+        self.journal = Journal(
+            recent_ms=failover.recent_ms,
+            bytes_max=failover.recent_bytes_max,
+            first_mark=self.epoch << 16,
+        )
+        self.doors: list[Door] = []
+        policy = settings.attachment
+        assignments = [(pattern, BrokerId(id)) for pattern, id in policy.assignments]
+        self.attachment = Attachment(policy.policy, assignments)
+        self._tasks = tasks
+        self._reports = Reports(settings.name, self.epoch)
+        self._wipes = Wipes()
+        self._homes: dict[str, BrokerId] = {}  # where persistent sessions are
+        self._stash: dict[str, list[Publication]] = {}  # acknowledged by a broker that died
+        self._settling: dict[int, tuple[Attendant, int, asyncio.Handle]] = {}
+        self._next_settle = 0
+        self._marking: dict[BrokerId, asyncio.Handle] = {}
+        self._moving: set[BrokerId] = set()
+        self._draining = False
+
+    # -- life -------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect to the brokers and let clients in.
+
+        Raises:
+            ConfigError: A listener's port is taken.
+        """
+        for broker in self.brokers.values():
+            self._tasks.create_task(broker.link.run(), name=f"control connection to {broker.id}")
+        now = datetime.now(UTC)
+        for listener in self.settings.listeners:
+            door = Door(self, listener, listener.context(now))
+            await door.open()
+            self.doors.append(door)
+        self._tasks.create_task(self._tend(), name="tending")
+
+    async def leave(self, *, patience_s: float) -> None:
+        """Let nobody in, let publications be acknowledged, and tell clients that we stop."""
+        self._draining = True
+        for door in self.doors:
+            door.close()
+        end_s = asyncio.get_running_loop().time() + patience_s
+        await _until(lambda: not any(a.session.up.in_flight for a in self.every), end_s)
+        for attendant in self.every:
+            attendant.dismiss(Reason.SERVER_SHUTTING_DOWN, "the gateway stops", with_will=False)
+        await _until(lambda: not any(map(self.journal.unsafe, self.brokers)), end_s)
+        for broker in self.brokers.values():
+            with contextlib.suppress(TimeoutError):
+                await broker.link.close()
+
+    @property
+    def connect_timeout_s(self) -> float:
+        """How long a CONNECT may take."""
+        return self.settings.clients.connect_timeout_ms / 1000
+
+    @property
+    def every(self) -> list[Attendant]:
+        """All clients."""
+        return [*self.attendants.values()]
+
+    def now_ms(self) -> Millis:
+        """Monotonic time."""
+        return Millis(int(asyncio.get_running_loop().time() * 1000))
+
+    async def _tend(self) -> None:
+        """Once a second: who is silent, what is too old, which reports are due."""
+        while True:
+            await asyncio.sleep(TEND_S)
+            now_ms = self.now_ms()
+            self.journal.forget(now_ms)
+            for attendant in self.every:
+                attendant.check_keep_alive(now_ms)
+            for broker in self.brokers.values():
+                if broker.up:
+                    self._report(broker, now_ms)
+                    self._tasks.create_task(broker.measure(), name=f"round trip to {broker.id}")
+            for id in self.book.in_state("draining"):
+                self._drain(id)
+
+    def _report(self, broker: Broker, now_ms: Millis) -> None:
+        here = [a for a in self.every if a.broker is broker and a.session.attached]
+        for page in self._reports.due(broker.id, (a.session for a in here), now_ms):
+            broker.report(page)
+
+    # -- clients come and go ----------------------------------------------------------------------
+
+    def admit(self, connect: Connect, port: Port, splitter: Splitter) -> Attendant:
+        """A client said CONNECT.
+
+        Raises:
+            MalformedError: It is not let in; its version is in it.
+        """
+        if self._draining or len(self.attendants) >= self.settings.clients.clients_max:
+            raise _no(connect, Reason.SERVER_BUSY, "no room for another client")
+        if text_in(connect.properties, Property.AUTHENTICATION_METHOD) is not None:
+            text = "enhanced authentication, which cannot be repeated elsewhere"
+            raise _no(connect, Reason.BAD_AUTHENTICATION_METHOD, text)
+        if connect.client_id.startswith(OUR_NAMES):
+            raise _no(connect, Reason.CLIENT_ID_NOT_VALID, "a client id of ours")
+        assigned = not connect.client_id
+        if assigned:
+            name = f"gateway-{self.settings.name}-{secrets.token_hex(8)}"
+            connect = Connect(
+                connect.version,
+                name,
+                connect.clean,
+                connect.keep_alive,
+                connect.will,
+                connect.username,
+                connect.password,
+                connect.properties,
+            )
+        former = self.attendants.get(connect.client_id)
+        if former is not None:
+            self.counters.takeovers += 1
+            former.dismiss(Reason.SESSION_TAKEN_OVER, "its client id came again")
+        session = Session(
+            connect,
+            assigned=assigned,
+            packet_bytes_max=self.packet_bytes_max,
+            filters_max=self.settings.clients.filters_max,
+            settles=self.settings.failover.settle_ms > 0,
+            recent_ms=self.settings.failover.recent_ms + RECENT_SLACK_MS,
+        )
+        attendant = Attendant(self, session, port, splitter)
+        self.attendants[connect.client_id] = attendant
+        self.counters.admitted += 1
+        attendant.start()
+        return attendant
+
+    def on_gone(self, attendant: Attendant) -> None:
+        """A client is gone for good."""
+        if self.attendants.get(attendant.client_id) is attendant:
+            del self.attendants[attendant.client_id]
+        if not attendant.session.persistent:
+            self._homes.pop(attendant.client_id, None)
+        for token, (each, _, handle) in [*self._settling.items()]:
+            if each is attendant:
+                handle.cancel()
+                del self._settling[token]
+
+    def on_healed(self, attendant: Attendant, given: int) -> None:
+        """A client was given what it missed."""
+        self.counters.healed += given
+
+    def on_dismissed(self, attendant: Attendant) -> None:
+        """We ended a client's connection."""
+        self.counters.dismissed += 1
+
+    def on_left(self, attendant: Attendant, broker: Broker) -> None:
+        """A client has nothing to do with ``broker`` any more: nor has its session."""
+        if attendant.session.persistent:
+            self._wipes.add(attendant.session.connect, broker, self._tasks)
+
+    def on_attached(self, attendant: Attendant, *, moved: bool) -> None:
+        """A broker accepted a client, which has ``moved`` there from another."""
+        assert attendant.broker is not None
+        self.counters.moved += moved
+        if attendant.session.persistent:
+            self._wipes.cancel(attendant.client_id, attendant.broker.id)
+            self._homes.pop(attendant.client_id, None)
+            self._homes[attendant.client_id] = attendant.broker.id
+            if len(self._homes) > HOMES_MAX:
+                del self._homes[next(iter(self._homes))]
+
+    # -- which broker -----------------------------------------------------------------------------
+
+    def brokers_for(self, attendant: Attendant, avoid: Iterable[BrokerId]) -> Sequence[Broker]:
+        """Brokers that could take the client, best first, without ``avoid``.
+
+        Those that seem to live come first; when there are none, the others are tried: our own
+        connection may be the one that is broken.
+        """
+        avoided = set(avoid)
+        client = attendant.client_id
+        home = self._homes.get(client)
+        if home is None and attendant.broker is not None:
+            home = attendant.broker.id
+        if home is None and self.attachment.by_name:
+            home = self.attachment.home(client, self.brokers)
+        preferred = (home, *self.book.substitutes(home)) if home is not None else ()
+        alive = [b for b in self.brokers.values() if self._serves(b) and b.id not in avoided]
+        others = [b for b in self.brokers.values() if b not in alive and b.id not in avoided]
+        ranked = []
+        for group in (alive, others):
+            candidates = [self._candidate(broker) for broker in group]
+            ranked += self.attachment.rank(client, candidates, preferred=preferred)
+        return [self.brokers[id] for id in ranked]
+
+    def _serves(self, broker: Broker) -> bool:
+        return broker.up and self.book.state(broker.id) == "up"
+
+    def _candidate(self, broker: Broker) -> Candidate:
+        ours = sum(1 for each in self.attendants.values() if each.broker is broker)
+        return Candidate(broker.id, max(ours, self.book.clients(broker.id)), broker.round_trip_s)
+
+    # -- what brokers tell ------------------------------------------------------------------------
+
+    def on_broker_up(self, broker: BrokerId) -> None:
+        """Our connection stands."""
+        self._wipes.on_up(self.brokers[broker], self._tasks)
+
+    def on_broker_down(self, broker: BrokerId) -> None:
+        """Our connection ended: if the broker is dead, so are its clients' connections."""
+        self.book.forget(broker)
+        self._tasks.create_task(self._examine(broker), name=f"examine {broker}")
+
+    async def _examine(self, broker: BrokerId) -> None:
+        """Move the clients of a broker that does not take our connection back soon."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + PROBE_S
+        while loop.time() < end_s:
+            if self.brokers[broker].up:
+                return
+            await asyncio.sleep(PROBE_POLL_S)
+        self._collect(broker)
+        for attendant in self.every:
+            if attendant.broker is not None and attendant.broker.id == broker:
+                attendant.broker_is_dead()
+
+    def on_guide(self, guide: Guide) -> None:
+        """An agent's guide is new."""
+        if guide.federation != self.settings.federation:
+            return
+        before = set(self.book.in_state("gone"))
+        self.book.learn(guide)
+        for id in set(self.book.in_state("gone")) - before:
+            self._drain(id)  # nobody serves what its clients subscribe to
+
+    def _drain(self, id: BrokerId) -> None:
+        """Move everybody away from a broker, a few at a time."""
+        broker = self.brokers.get(id)
+        others = any(self._serves(b) for b in self.brokers.values() if b is not broker)
+        if broker is None or not broker.up or id in self._moving or not others:
+            return
+        self._moving.add(id)
+        self._tasks.create_task(self._move_all(broker), name=f"move from {id}")
+
+    async def _move_all(self, broker: Broker) -> None:
+        try:
+            here = [a for a in self.every if a.broker is broker]
+            if here:
+                _log.info("gateway.moving", broker=broker.id, clients=len(here))
+            for at in range(0, len(here), MOVES_AT_ONCE):
+                await asyncio.gather(*(each.move() for each in here[at : at + MOVES_AT_ONCE]))
+        finally:
+            self._moving.discard(broker.id)
+
+    # -- subscriptions known everywhere -----------------------------------------------------------
+
+    def ask_settled(self, attendant: Attendant, token: int, filters: tuple[str, ...]) -> None:
+        """Ask the agent; call back when it answers or the bound passes."""
+        loop = asyncio.get_running_loop()
+        self._next_settle += 1
+        number = self._next_settle
+        expected = attendant.broker is not None and attendant.broker.ask_settled(number, filters)
+        wait_s = self.settings.failover.settle_ms / 1000 if expected else 0.0
+        handle = loop.call_later(wait_s, self.on_settled, number, False)
+        self._settling[number] = attendant, token, handle
+
+    def on_settled(self, number: int, answered: bool = True) -> None:
+        """An agent answered, or its time is over."""
+        found = self._settling.pop(number, None)
+        if found is None:
+            return
+        attendant, token, handle = found
+        handle.cancel()
+        self.counters.settled += answered
+        self.counters.unsettled += not answered
+        attendant.on_settled(token)
+
+    # -- what is safe -----------------------------------------------------------------------------
+
+    def acknowledged(self, attendant: Attendant, broker: BrokerId) -> None:
+        """A broker acknowledged publications of a client."""
+        up = attendant.session.up
+        self.journal.acknowledged(
+            up.acknowledged,
+            client=attendant.client_id,
+            version=attendant.session.version,
+            broker=broker,
+            now_ms=self.now_ms(),
+        )
+        up.acknowledged.clear()
+        if broker not in self._marking:
+            self._mark_in(broker, self.settings.failover.custody_mark_ms / 1000)
+
+    def _mark_in(self, broker: BrokerId, delay_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._marking[broker] = loop.call_later(delay_s, self._mark, broker)
+
+    def _mark(self, id: BrokerId) -> None:
+        self._marking.pop(id, None)
+        if not self.brokers[id].up:
+            return
+        number = self.journal.mark(id)
+        if number is not None:
+            self.brokers[id].send_mark(number)
+            asyncio.get_running_loop().call_later(MARK_LOST_S, self._mark_again, id, number)
+
+    def _mark_again(self, id: BrokerId, number: int) -> None:
+        """Send another mark for one that got lost."""
+        if self.journal.last_mark(id) == number and self.journal.unsafe(id) and self.brokers[id].up:
+            anew = self.journal.mark(id, anew=True)
+            if anew is not None:
+                self.brokers[id].send_mark(anew)
+                asyncio.get_running_loop().call_later(MARK_LOST_S, self._mark_again, id, anew)
+
+    def on_taken(self, broker: BrokerId, number: int) -> None:
+        """An agent has custody of what came before a mark."""
+        self.journal.on_taken(broker, number)
+
+    def recently(self, from_ms: Millis, to_ms: Millis) -> Iterable[Publication]:
+        """What clients published lately, by when it was acknowledged."""
+        return self.journal.between(from_ms, to_ms)
+
+    def unsafe_of(self, attendant: Attendant, lost: BrokerId | None) -> list[bytes]:
+        """What a lost broker acknowledged and may have taken along."""
+        if lost is not None:
+            self._collect(lost)
+        version = attendant.session.version
+        stash = self._stash.pop(attendant.client_id, [])
+        others = [each for each in stash if each.version != version]
+        if others:
+            self._stash[attendant.client_id] = others
+        kept = [each.packet for each in stash if each.version == version]
+        self.counters.republished += len(kept)
+        return kept
+
+    def _collect(self, lost: BrokerId) -> None:
+        """``lost`` died: give back to its clients what is not safe, and see to the rest."""
+        taken = self.journal.take_unsafe(lost)
+        for client, publications in taken.items():
+            self._stash.setdefault(client, []).extend(publications)
+        if taken:
+            asyncio.get_running_loop().call_later(STRAYS_S, self._publish_strays)
+
+    def _publish_strays(self) -> None:
+        """Publish for clients that are gone, or live elsewhere by now."""
+        for client in [*self._stash]:
+            attendant = self.attendants.get(client)
+            if attendant is not None and attendant.session.state in (State.AWAY, State.JOINING):
+                asyncio.get_running_loop().call_later(STRAYS_S, self._publish_strays)
+                continue
+            publications = self._stash.pop(client)
+            self.counters.republished += len(publications)
+            republish(publications, [b for b in self.brokers.values() if self._serves(b)])
+
+
+def _no(connect: Connect, reason: Reason, text: str) -> MalformedError:
+    return MalformedError(reason, text, version=connect.version)
+
+
+async def _until(done: Callable[[], bool], end_s: float) -> None:
+    """Wait for ``done``, at most until ``end_s`` of the loop's clock."""
+    loop = asyncio.get_running_loop()
+    while loop.time() < end_s:
+        if done():
+            return
+        await asyncio.sleep(POLL_S)

@@ -1,0 +1,192 @@
+"""What clients of this gateway published at QoS 1 and 2 lately, and how much of it is safe.
+
+A broker's PUBACK says that the broker has a publication, and a broker that is killed the next
+moment takes it along. So a publication is kept here beyond its PUBACK:
+
+- until the agent beside the broker has it in its custody log. It is asked with a **mark**, a
+  publication that reaches the agent on the same connection as, and therefore behind, all that the
+  broker acknowledged before; the agent's answer covers everything before the mark. If the broker
+  dies first, the publication goes to the next broker again.
+- for ``recent_ms``, whatever the agent says: a client whose broker dies may not have got what its
+  broker had for it, and is given the rest from here (``healing``).
+
+Intuition: a receipt by the post office is not the parcel in the train.
+
+Source: docs/failover.md, "What a PUBACK is worth".
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from federator.gateway.wire import QOS, RETAIN, Properties, Version, read_payload
+from federator.protocol.types import BrokerId, Millis
+
+
+@dataclass(slots=True)
+class Publication:
+    """A publication that a broker acknowledged.
+
+    Attributes:
+        client: Who published it.
+        packet: As it was sent.
+        acked_ms: When the broker acknowledged it.
+    """
+
+    client: str
+    packet: bytes
+    version: Version
+    acked_ms: Millis
+    _read: "tuple[bytes, bytes, Properties] | None" = None
+
+    @property
+    def topic(self) -> bytes:
+        """The topic, as in the packet."""
+        return self._parts()[0]
+
+    @property
+    def payload(self) -> bytes:
+        """The payload."""
+        return self._parts()[1]
+
+    @property
+    def properties(self) -> Properties:
+        """Those of version 5; none of 3.1.1."""
+        return self._parts()[2]
+
+    @property
+    def qos(self) -> int:
+        """1 or 2."""
+        return (self.packet[0] & QOS) >> 1
+
+    @property
+    def retain(self) -> bool:
+        """Whether brokers keep it as the topic's value."""
+        return bool(self.packet[0] & RETAIN)
+
+    def _parts(self) -> tuple[bytes, bytes, Properties]:
+        if self._read is None:
+            self._read = read_payload(self.packet, self.version)
+        return self._read
+
+
+@dataclass(slots=True)
+class _Custody:
+    """One broker.
+
+    Attributes:
+        waiting: Publications and the mark that will cover each.
+        next_mark: The number of the mark to be sent next.
+        answered: Of the last mark that came back.
+    """
+
+    waiting: deque[tuple[int, Publication]]
+    next_mark: int
+    answered: int = 0
+
+
+class Journal:
+    """The publications of all clients of one gateway.
+
+    Args:
+        recent_ms: How long each is kept.
+        bytes_max: Bound of all; the oldest go first.
+        first_mark: Greater than every mark of an earlier run, whose answers may still come.
+
+    Attributes:
+        bytes: Kept now.
+        cut_ms: What was acknowledged before was dropped for want of room, not for its age.
+    """
+
+    def __init__(self, *, recent_ms: int, bytes_max: int, first_mark: int = 1) -> None:
+        self._first_mark = first_mark
+        self.bytes = 0
+        self.cut_ms = Millis(0)
+        self._recent_ms = recent_ms
+        self._bytes_max = bytes_max
+        self._all: deque[Publication] = deque()
+        self._custody: dict[BrokerId, _Custody] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def between(self, from_ms: Millis, to_ms: Millis) -> Iterator[Publication]:
+        """Those acknowledged in this time, ends included, oldest first."""
+        return (each for each in self._all if from_ms <= each.acked_ms <= to_ms)
+
+    def acknowledged(
+        self,
+        packets: Iterable[bytes],
+        *,
+        client: str,
+        version: Version,
+        broker: BrokerId,
+        now_ms: Millis,
+    ) -> None:
+        """``broker`` acknowledged ``packets`` of ``client``."""
+        custody = self._custody.get(broker)
+        if custody is None:
+            custody = self._custody[broker] = _Custody(deque(), self._first_mark)
+        for packet in packets:
+            publication = Publication(client, packet, version, now_ms)
+            self._all.append(publication)
+            custody.waiting.append((custody.next_mark, publication))
+            self.bytes += len(packet)
+        self.forget(now_ms)
+
+    def forget(self, now_ms: Millis) -> None:
+        """Forget what is too old, or too much."""
+        every, oldest_ms = self._all, now_ms - self._recent_ms
+        while every and (every[0].acked_ms < oldest_ms or self.bytes > self._bytes_max):
+            gone = every.popleft()
+            self.bytes -= len(gone.packet)
+            if gone.acked_ms >= oldest_ms:
+                self.cut_ms = gone.acked_ms
+        first_ms = every[0].acked_ms if every else now_ms
+        for custody in self._custody.values():
+            while custody.waiting and custody.waiting[0][1].acked_ms < first_ms:
+                custody.waiting.popleft()
+
+    def mark(self, broker: BrokerId, *, anew: bool = False) -> int | None:
+        """The number of a mark to send to ``broker`` now; ``None`` when it would tell nothing new.
+
+        Args:
+            anew: The last one may be lost: send another if anything waits at all.
+        """
+        custody = self._custody.get(broker)
+        if custody is None or not custody.waiting:
+            return None
+        if custody.waiting[-1][0] < custody.next_mark and not anew:
+            return None
+        custody.next_mark += 1
+        return custody.next_mark - 1
+
+    def last_mark(self, broker: BrokerId) -> int:
+        """The number of the last mark for ``broker``."""
+        custody = self._custody.get(broker)
+        return custody.next_mark - 1 if custody is not None else 0
+
+    def on_taken(self, broker: BrokerId, mark: int) -> None:
+        """The agent of ``broker`` has custody of all that ``mark`` covers."""
+        custody = self._custody.get(broker)
+        if custody is None or mark >= custody.next_mark:
+            return
+        custody.answered = max(custody.answered, mark)
+        while custody.waiting and custody.waiting[0][0] <= custody.answered:
+            custody.waiting.popleft()
+
+    def unsafe(self, broker: BrokerId) -> int:
+        """How many publications only ``broker`` is known to have."""
+        custody = self._custody.get(broker)
+        return len(custody.waiting) if custody is not None else 0
+
+    def take_unsafe(self, broker: BrokerId) -> dict[str, list[Publication]]:
+        """``broker`` died: what may be lost with it, by client, oldest first. Told once."""
+        custody = self._custody.get(broker)
+        if custody is None:
+            return {}
+        by_client: dict[str, list[Publication]] = {}
+        for _, publication in custody.waiting:
+            by_client.setdefault(publication.client, []).append(publication)
+        custody.waiting.clear()
+        return by_client

@@ -1,0 +1,56 @@
+"""What a session asks of the process around it, besides bytes to pass on."""
+
+from dataclasses import dataclass
+
+from federator.gateway.wire import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Dismiss:
+    """Close the client's connection; what it is told stands in ``to_client`` already."""
+
+    reason: Reason
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveBroker:
+    """Close the broker's connection once ``to_broker`` is out.
+
+    Attributes:
+        with_will: Break it, so that the broker publishes the client's will.
+    """
+
+    with_will: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FindBroker:
+    """Attach the client to another broker than the one that ``refused`` it, or that it lost.
+
+    Attributes:
+        refused: The broker is there and will not have the client now.
+    """
+
+    refused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AskSettled:
+    """Call ``on_settled(token)`` once the federation knows ``filters``, or after a bound."""
+
+    token: int
+    filters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Heal:
+    """Call ``heal`` with what was missed: the new broker has the subscriptions."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealRest:
+    """Call ``give`` with what was missed still, in a moment: now they are known everywhere."""
+
+
+Order = Dismiss | LeaveBroker | FindBroker | AskSettled | Heal | HealRest

@@ -1,0 +1,180 @@
+"""What one client subscribes to, as its broker answered it: to be asked for again elsewhere.
+
+Source: OASIS MQTT 5.0, sections 3.8 to 3.11.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from federator.gateway.wire import (
+    RETAIN_HANDLING,
+    V5,
+    Answer,
+    MalformedError,
+    Properties,
+    Property,
+    Reason,
+    Subscribe,
+    Unsubscribe,
+    Version,
+    number_in,
+    write_subscribe,
+)
+from federator.protocol.types import Millis
+
+FILTERS_PER_PACKET: Final = 100
+_NEVER: Final = 0x20
+_REFUSED: Final = 0x80
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One filter of a client.
+
+    Attributes:
+        options: As in SUBSCRIBE.
+        identifier: Of version 5; 0 without.
+        granted: QoS the broker gave.
+        since_ms: When it did.
+    """
+
+    options: int
+    identifier: int
+    granted: int
+    since_ms: Millis
+
+
+class Subscriptions:
+    """The filters of one client.
+
+    Args:
+        version: Of the protocol.
+        filters_max: More are refused.
+
+    Attributes:
+        granted: By filter, ``$share/...`` as given.
+        version_number: Grows with every change.
+    """
+
+    __slots__ = ("_again", "_filters_max", "_requests", "_version", "changes", "granted")
+
+    def __init__(self, version: Version, *, filters_max: int) -> None:
+        self.granted: dict[str, Subscription] = {}
+        self.changes = 0
+        self._version = version
+        self._filters_max = filters_max
+        self._requests: dict[int, tuple[bytes, Subscribe | Unsubscribe]] = {}
+        self._again: dict[int, tuple[str, ...]] = {}  # our own requests after a move
+
+    @property
+    def restored(self) -> bool:
+        """Whether the broker has answered all that we asked for again."""
+        return not self._again
+
+    @property
+    def ids(self) -> Iterable[int]:
+        """Packet ids in use."""
+        return (*self._requests, *self._again)
+
+    @property
+    def unanswered(self) -> list[bytes]:
+        """The client's own requests that no broker answered yet."""
+        return [packet for packet, _ in self._requests.values()]
+
+    @property
+    def asks(self) -> bool:
+        """Whether a SUBSCRIBE of the client is among them."""
+        return any(isinstance(request, Subscribe) for _, request in self._requests.values())
+
+    def ask(self, packet: bytes, request: Subscribe | Unsubscribe) -> None:
+        """The client asks its broker for ``request``.
+
+        Raises:
+            MalformedError: It has too many filters already.
+        """
+        if isinstance(request, Subscribe):
+            waiting = sum(len(each.filters) for _, each in self._requests.values())
+            if len(self.granted) + waiting + len(request.filters) > self._filters_max:
+                new = sum(filter not in self.granted for filter, _ in request.filters)
+                if len(self.granted) + waiting + new > self._filters_max:
+                    text = f"more than {self._filters_max} subscriptions"
+                    raise MalformedError(Reason.QUOTA_EXCEEDED, text)
+        self._requests[request.packet_id] = (packet, request)
+
+    def on_suback(self, answer: Answer, now_ms: Millis) -> tuple[str, ...] | None:
+        """The broker answered: the client's filters that hold now; ``None`` if it was for us.
+
+        Raises:
+            MalformedError: The broker refuses, to a client that moved, what another gave it.
+        """
+        if answer.packet_id in self._again:
+            self._on_again(answer)
+            return None
+        _, request = self._requests.pop(answer.packet_id, (b"", None))
+        if not isinstance(request, Subscribe):
+            return ()
+        identifier = number_in(request.properties, Property.SUBSCRIPTION_ID, 0)
+        taken: list[str] = []
+        for (filter, options), code in zip(request.filters, answer.codes, strict=False):
+            if code < _REFUSED:
+                former = self.granted.pop(filter, None)
+                since_ms = former.since_ms if former else now_ms
+                self.granted[filter] = Subscription(options, identifier, code, since_ms)
+                taken.append(filter)
+        self.changes += bool(taken)
+        return tuple(taken)
+
+    def on_unsuback(self, answer: Answer) -> None:
+        """The broker answered."""
+        _, request = self._requests.pop(answer.packet_id, (b"", None))
+        if isinstance(request, Unsubscribe):
+            for filter in request.filters:
+                self.changes += self.granted.pop(filter, None) is not None
+
+    def again(self, taken: Iterable[int]) -> Iterator[bytes]:
+        """Requests for all of it at another broker.
+
+        Args:
+            taken: Packet ids that are in use.
+        """
+        self._again.clear()
+        used = {*taken, *self._requests}
+        packet_id = 0
+        for identifier, group in groupby(self.granted.items(), lambda item: item[1].identifier):
+            wanted = list(group)
+            for at in range(0, len(wanted), FILTERS_PER_PACKET):
+                packet_id += 1
+                while packet_id in used:
+                    packet_id += 1
+                part = wanted[at : at + FILTERS_PER_PACKET]
+                self._again[packet_id] = tuple(filter for filter, _ in part)
+                filters = tuple((f, s.options & ~RETAIN_HANDLING | _NEVER) for f, s in part)
+                properties: Properties = ()
+                if identifier:
+                    properties = ((Property.SUBSCRIPTION_ID, identifier),)
+                request = Subscribe(packet_id, filters, properties)
+                yield write_subscribe(request, self._version)
+
+    def lose(self) -> None:
+        """The broker is gone."""
+        self._again.clear()
+
+    def _on_again(self, answer: Answer) -> None:
+        filters = self._again.pop(answer.packet_id)
+        for filter, code in zip(filters, answer.codes, strict=False):
+            former = self.granted.get(filter)
+            if former is None:
+                continue
+            if code >= _REFUSED:
+                text = f"the new broker refuses {filter[:100]!r} ({code:#x})"
+                raise MalformedError(Reason.IMPLEMENTATION_SPECIFIC, text)
+            if code < former.granted:
+                text = f"the new broker grants less for {filter[:100]!r}"
+                raise MalformedError(Reason.QOS_NOT_SUPPORTED, text)
+
+
+def receive_max(properties: Properties, version: Version, default: int) -> int:
+    """Receive Maximum as a CONNECT or CONNACK states it."""
+    return number_in(properties, Property.RECEIVE_MAXIMUM, default) if version == V5 else default

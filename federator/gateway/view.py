@@ -1,0 +1,130 @@
+"""What a gateway tells when asked: readiness, state, clients and counters, read at that moment."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from itertools import islice
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from federator.gateway.gateway import Gateway
+
+LISTED_MAX: Final = 1_000
+"""Clients in one answer; totals are given beside."""
+
+Answer = dict[str, object]
+
+_COUNTERS: Final = {
+    "admitted": "Clients let in.",
+    "refused": "Connections sent away before they were clients.",
+    "dismissed": "Clients that the gateway disconnected.",
+    "takeovers": "Clients whose id came again.",
+    "moved": "Times that a client was attached to another broker.",
+    "healed": "Publications given to clients that missed them while they moved.",
+    "republished": "Publications given to another broker, their own having died.",
+    "settled": "Subscriptions known everywhere before the client heard of them.",
+    "unsettled": "Subscriptions for which nobody said so in time.",
+    "malformed": "Words of agents that do not decode.",
+}
+
+
+class GatewayView:
+    """Answers for one gateway.
+
+    Args:
+        gateway: Whom to look at.
+
+    Attributes:
+        http_refused: How many HTTP connections were refused; set by whoever listens.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.http_refused: Callable[[], int] = lambda: 0
+        self._gateway = gateway
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether clients can be attached, and otherwise why not."""
+        if any(broker.up for broker in self._gateway.brokers.values()):
+            return True, "ready"
+        errors = [f"{b.id}: {b.link.last_error}" for b in self._gateway.brokers.values()]
+        return False, f"no broker: {'; '.join(errors)[:200]}"
+
+    def status(self) -> Answer:
+        """The whole state."""
+        gateway = self._gateway
+        ready, reason = self.ready()
+        guide = gateway.book.newest
+        here = Counter(a.broker.id for a in gateway.every if a.broker is not None)
+        return {
+            "name": gateway.settings.name,
+            "epoch": gateway.epoch,
+            "ready": ready,
+            "ready_reason": reason,
+            "clients": len(gateway.attendants),
+            "states": Counter(a.session.state.value for a in gateway.every),
+            "controller": guide.controller if guide is not None else None,
+            "brokers": [
+                {
+                    "id": broker.id,
+                    "up": broker.up,
+                    "state": gateway.book.state(broker.id),
+                    "clients": here[broker.id],
+                    "substitutes": gateway.book.substitutes(broker.id),
+                    "round_trip_ms": round(broker.round_trip_s * 1000, 2) if broker.up else None,
+                    "unsafe": gateway.journal.unsafe(broker.id),
+                    "error": broker.link.last_error,
+                }
+                for broker in gateway.brokers.values()
+            ],
+            "journal": {"publications": len(gateway.journal), "bytes": gateway.journal.bytes},
+            "counters": asdict(gateway.counters),
+        }
+
+    def explain(self, topic: str) -> Answer:
+        """Which clients want ``topic``. Where it goes from their brokers is the agents' to say."""
+        return {"topic": topic, "text": "ask the agent of a broker: a gateway routes nothing"}
+
+    def routes(self) -> Iterable[Answer]:
+        """One entry per client; bounded."""
+        return (
+            {
+                "client": attendant.client_id,
+                "broker": attendant.broker.id if attendant.broker is not None else None,
+                "state": attendant.session.state.value,
+                "version": attendant.session.version,
+                "persistent": attendant.session.persistent,
+                "moves": attendant.moves,
+                "subscribes": len(attendant.session.subscriptions.granted),
+                "publishes": len(attendant.session.publishes),
+            }
+            for attendant in islice(self._gateway.every, LISTED_MAX)
+        )
+
+    def metrics(self) -> Iterable[Metric]:
+        """Counters and gauges."""
+        gateway = self._gateway
+        for name, value in asdict(gateway.counters).items():
+            text = _COUNTERS[name]
+            yield CounterMetricFamily(f"federator_gateway_{name}", text, value=value)
+        gauges: Mapping[str, tuple[str, float]] = {
+            "clients": ("Clients connected.", len(gateway.attendants)),
+            "away": (
+                "Clients without a broker.",
+                sum(not a.session.attached for a in gateway.every),
+            ),
+            "journal_bytes": ("Of publications kept.", gateway.journal.bytes),
+            "unsafe": (
+                "Publications that only one broker is known to have.",
+                sum(gateway.journal.unsafe(id) for id in gateway.brokers),
+            ),
+            "http_refused": ("HTTP connections beyond the limit.", self.http_refused()),
+        }
+        for name, (text, value) in gauges.items():
+            yield GaugeMetricFamily(f"federator_gateway_{name}", text, value=value)
+        up = GaugeMetricFamily(
+            "federator_gateway_broker_up", "1 when the broker answers.", labels=["broker"]
+        )
+        for broker in gateway.brokers.values():
+            up.add_metric([str(broker.id)], broker.up)
+        yield up
