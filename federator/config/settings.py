@@ -32,7 +32,7 @@ from federator.config.sections import (
 from federator.config.topics import LoopSettings, RulesSettings, check_conflict
 from federator.protocol.effects import Notice
 from federator.protocol.messages import NEIGHBOURS_MAX
-from federator.protocol.parameters import Parameters, Strategy
+from federator.protocol.parameters import LinkCost, Parameters, Strategy
 from federator.protocol.rules import LinkRules
 from federator.protocol.sharing import LedgerParameters
 from federator.protocol.types import BrokerId, Millis
@@ -166,6 +166,7 @@ class Settings(Section):
             filters_max=mesh.filters_max,
             cores_max=mesh.cores_max,
             dial_back=links.dial_back,
+            link_cost=LinkCost(links.cost),
             strategy=Strategy(self.routing.strategy),
             strategies=self.routing.strategies,
         )
