@@ -35,6 +35,7 @@ _VERBS = {
     "sim": ("sim", "Run the protocol in a simulated world."),
     "plan": ("plan", "Plan routes under limited bandwidth."),
     "place": ("place", "Decide which topics live at the edge, and where brokers and cores run."),
+    "codecs": ("codecs", "Decide which brokers add repair packets where links lose."),
     "bench": ("bench", "Measure brokers, bridges and agents."),
 }
 """Verb to module of this package and one line of help. The module's command is ``command``."""

@@ -35,6 +35,12 @@ class LinkSettings(Credentials):
     reconnect_max_ms: _Span = Field(
         default=5_000, description="Longest wait; waits double and are jittered in between."
     )
+    cost: Literal["hops", "delay"] = Field(
+        default="hops",
+        description='What links cost whose cost is not given: "hops": 1; "delay": the '
+        "milliseconds there and back, smoothed; a change of less than a quarter, or 2 ms, moves "
+        "nothing.",
+    )
     dial_back: _Bool = Field(
         default=True, description="Connect to brokers that connect to ours without being listed."
     )

@@ -35,7 +35,7 @@ from federator.protocol.controller.failover import FailoverParameters
 from federator.protocol.controller.presence import PresenceParameters
 from federator.protocol.effects import Notice
 from federator.protocol.messages import NEIGHBOURS_MAX
-from federator.protocol.parameters import Parameters, Strategy
+from federator.protocol.parameters import LinkCost, Parameters, Strategy
 from federator.protocol.rules import LinkRules
 from federator.protocol.sharing import LedgerParameters
 from federator.protocol.types import BrokerId, Millis
@@ -170,6 +170,7 @@ class Settings(Section):
             filters_max=mesh.filters_max,
             cores_max=mesh.cores_max,
             dial_back=links.dial_back,
+            link_cost=LinkCost(links.cost),
             strategy=Strategy(self.routing.strategy),
             strategies=self.routing.strategies,
         )

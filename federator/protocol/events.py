@@ -21,13 +21,14 @@ class LocalBrokerDown:
 class NeighbourConnected:
     """Connection ``conn`` to a neighbour's broker can carry messages.
 
-    ``expected_id`` is what the operator wrote, or ``None`` when only an address was given.
+    ``expected_id`` and ``cost`` are what the operator wrote, or ``None`` when only an address was
+    given; ``cost`` is then 1 or the measured delay, as ``Parameters.link_cost`` says.
     """
 
     conn: ConnId
     address: str
     expected_id: BrokerId | None = None
-    cost: Cost = Cost(1)
+    cost: Cost | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,11 +45,11 @@ from federator.protocol.messages import (
     NodeMessage,
     Solicit,
 )
-from federator.protocol.parameters import Parameters
+from federator.protocol.parameters import LinkCost, Parameters
 from federator.protocol.repeats import Repeats
 from federator.protocol.timers import earliest
 from federator.protocol.topic_routing import TopicRouting
-from federator.protocol.types import BrokerId, Epoch, Millis
+from federator.protocol.types import BrokerId, Cost, Epoch, Millis
 
 OWN_ID_RENEWALS_MAX = 3
 """Epoch renewals within ``OWN_ID_WINDOW_MS`` that prove another agent to have our id."""
@@ -152,7 +152,10 @@ class Node:
                 order = DrainOrder(self.links.self_id, broker, drain, SOLICIT_HOPS_MAX)
                 return self._on_drain(order)
             case NeighbourConnected(conn, address, expected_id, cost):
-                connection = Connection(conn, address, expected_id, cost)
+                by_delay = self.parameters.link_cost is LinkCost.DELAY
+                connection = Connection(
+                    conn, address, expected_id, cost or Cost(1), measured=by_delay and cost is None
+                )
                 return self.links.on_connected(connection, now_ms=now_ms)
             case NeighbourDisconnected(conn):
                 return [
@@ -220,6 +223,8 @@ class Node:
                     *self.meshes.on_link_down(neighbour, now_ms=now_ms),
                     *self.failover.on_links(now_ms=now_ms),
                 ]
+            case s.LinkCostChanged(neighbour):
+                return self.announcements.on_link_cost(neighbour, now_ms=now_ms)
             case s.CoreMoved(core):
                 return [
                     *self.topic_routing.on_core_moved(core),

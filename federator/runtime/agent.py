@@ -207,7 +207,8 @@ class Agent:
             self._tasks.create_task(self.prepared.run(), name="prepared sessions")
         for neighbour in self.settings.neighbours:
             expected = BrokerId(neighbour.id) if neighbour.id is not None else None
-            link = NeighbourLink(neighbour.url, expected, Cost(neighbour.cost))
+            cost = Cost(neighbour.cost) if neighbour.cost is not None else None
+            link = NeighbourLink(neighbour.url, expected, cost)
             self._dial(link, self.settings.neighbour_connection(neighbour))
         if self.settings.mesh.core == "placed":
             self._tasks.create_task(self._follow_placement(), name="core placement")
@@ -563,7 +564,7 @@ class Agent:
             reason = f"{DIALLED_BACK_MAX} brokers are dialled back already"
             _log.warning("neighbour.not_dialled", neighbour=neighbour, reason=reason)
             return
-        link = NeighbourLink(address, neighbour, Cost(1), dialled_for=neighbour)
+        link = NeighbourLink(address, neighbour, None, dialled_for=neighbour)
         self._dial(link, connection)
 
 

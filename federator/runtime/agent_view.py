@@ -184,7 +184,7 @@ class LiveView:
                     "neighbour": neighbour_id,
                     "address": neighbour.address,
                     "dialled_back": neighbour.dialled_for is not None,
-                    "cost": neighbour.cost,
+                    "cost": neighbour.cost if connection is None else connection.cost,
                     "connected": neighbour.connected,
                     **self._heard(neighbour_id, now_ms),
                 }
