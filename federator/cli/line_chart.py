@@ -69,6 +69,17 @@ def line_chart(
     return "\n".join([*parts, "</svg>", ""])
 
 
+def stacked(charts: Sequence[str]) -> str:
+    """Several charts below each other, as one picture."""
+    size = f'width="{WIDTH}" height="{HEIGHT}"'
+    parts = [
+        chart.replace("<svg ", f'<svg y="{HEIGHT * number}" {size} ', 1)
+        for number, chart in enumerate(charts)
+    ]
+    head = f'viewBox="0 0 {WIDTH} {HEIGHT * len(charts)}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {head}>\n{"".join(parts)}</svg>\n'
+
+
 def _curve(name: str, number: int, of: int, places: Sequence[tuple[float, float]]) -> list[str]:
     colour = _COLOURS[number % len(_COLOURS)]
     stroke = f'stroke="{colour}" stroke-width="{1.2 + 0.5 * (of - number)}"'
