@@ -12,6 +12,7 @@ Source: papers/topic-routing-and-rerouting.txt section 3.3.4; design section 6; 
 section 15.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from federator.protocol.announcements import Announcements
@@ -34,6 +35,9 @@ from federator.protocol.links import Links
 from federator.protocol.signals import OwnFiltersChanged, Step
 from federator.protocol.timers import Timers, earliest
 from federator.protocol.types import BrokerId, CoreRank, Epoch, Millis
+
+REMIND_AFTER_OFFICES = 3
+"""Spans of ``office_ms`` after which a controller is reminded of takeovers it does not name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,7 @@ class Failover:
         self._guide: Guide | None = None
         self._stepped_in: set[BrokerId] = set()
         self._ordered: dict[BrokerId, TakeoverRecord] = {}  # takeovers that we announced
+        self._reminds = False
 
     @property
     def active(self) -> bool:
@@ -125,6 +130,7 @@ class Failover:
             self._own.listening = self._links.listening
             self._timers.set("office", Millis(now_ms + self._parameters.office_ms))
         self._own.status = status
+        self._timers.set_sooner("plan", Millis(now_ms + self._parameters.plan_gap_ms))
         return self._settle(now_ms)
 
     def on_rows(
@@ -193,6 +199,7 @@ class Failover:
             self.office.plans.pop(id, None)
             self.office.takeovers.pop(id, None)
         due = self._timers.pop_due(now_ms)
+        self._reminds = self._reminds or "remind" in due
         return self._settle(now_ms, plan="plan" in due or "office" in due)
 
     # -- what follows ---------------------------------------------------------------------
@@ -227,7 +234,7 @@ class Failover:
         self._adopt(now_ms)
         if self.holds_office and "office" not in self._timers and self._own.listening:
             self._rule(plan=plan)
-        steps += self._announce()
+        steps += self._announce(now_ms)
         steps += self._substitute()
         return steps + self._publish(now_ms)
 
@@ -256,19 +263,22 @@ class Failover:
     def _adopt(self, now_ms: Millis) -> None:
         """Follow the controller; keep, of what anybody ordered, all that it does not change."""
         office = self.office
+        for id in sorted({id for _, k in self.presence if k.present for id in k.record.missed}):
+            self._hear_of(id, now_ms)
         if not self.holds_office:
             words = self.heard.of(self.controller)
             for plan in sorted(words.plans, key=lambda p: (p.broker, p.substitutes)):
                 office.plans[plan.broker] = plan.substitutes
             for made in sorted(words.takeovers, key=lambda t: (t.term, t.number)):
+                self._hear_of(made.broker, now_ms)
                 if self._leaving(made.broker):
                     office.takeovers[made.broker] = made
         for made in self.heard.claims(besides=self.controller):
             self._hear_of(made.broker, now_ms)
-            if self._leaving(made.broker):
+            if self._leaving(made.broker) and self._serves(made.substitute):
                 office.takeovers.setdefault(made.broker, made)
-        for broker in sorted(office.takeovers):
-            if not self._leaving(broker):
+        for broker, made in sorted(office.takeovers.items()):
+            if not self._leaving(broker) or self._is_past(made.substitute):
                 del office.takeovers[broker]
 
     def _hear_of(self, broker: BrokerId, now_ms: Millis) -> None:
@@ -281,6 +291,20 @@ class Failover:
             return self.self_state.draining
         known = self.presence.known.get(broker)
         return known is None or not known.fit
+
+    def _serves(self, substitute: BrokerId) -> bool:
+        """It may step in, as far as we see."""
+        if substitute == self._links.self_id:
+            return not self.self_state.draining
+        known = self.presence.known.get(substitute)
+        return known is not None and known.fit
+
+    def _is_past(self, substitute: BrokerId) -> bool:
+        """It serves nobody any more: gone, or draining itself."""
+        if substitute == self._links.self_id:
+            return self.self_state.draining
+        known = self.presence.known.get(substitute)
+        return known is not None and known.state != "up"
 
     def _rule(self, *, plan: bool) -> None:
         situation = self.situation()
@@ -299,13 +323,15 @@ class Failover:
         records = {id: known.record for id, known in self.presence}
         records[self_id] = self._status()
         fit = {id for id, known in self.presence if known.fit}
+        serving = {id for id, known in self.presence if known.state == "up"}
         leaving = {id for id, known in self.presence if known.gone or known.state == "draining"}
-        (leaving if self.self_state.draining else fit).add(self_id)
+        for these in [leaving] if self.self_state.draining else [fit, serving]:
+            these.add(self_id)
         # Who is missed and not gone yet keeps the substitute that it may have already.
         leaving |= {
             id for id, known in self.presence if not known.fit and id in self.office.takeovers
         }
-        return Situation(records, frozenset(fit), frozenset(leaving))
+        return Situation(records, frozenset(fit), frozenset(serving), frozenset(leaving))
 
     def _orphans(self) -> list[BrokerId]:
         neighbours = self._links.neighbours.values()
@@ -320,9 +346,33 @@ class Failover:
             said.address,
             tuple(self._links.up)[:LINKS_MAX],
             tuple(self._orphans()[:LINKS_MAX]),
+            tuple(id for id, known in self.presence if known.gone and known.seen)[:LINKS_MAX],
         )
 
-    def _announce(self) -> list[Step]:
+    def _remind(
+        self, missing: Mapping[BrokerId, TakeoverRecord], now_ms: Millis
+    ) -> list[TakeoverRecord]:
+        """Takeovers that the controller does not know of, although it had time to say so.
+
+        A controller that was restarted knows nothing of brokers that died before. Whoever saw them
+        alive reminds it; hearsay is not repeated, or it would never die out.
+        """
+        lost = [
+            made
+            for broker, made in sorted(missing.items())
+            if broker not in self._ordered
+            and self.presence.was_seen(broker)
+            and self._serves(made.substitute)
+        ]
+        if not lost:
+            self._reminds = False
+            self._timers.clear("remind")
+        elif not self._reminds and "remind" not in self._timers:
+            wait_ms = REMIND_AFTER_OFFICES * self._parameters.office_ms
+            self._timers.set("remind", Millis(now_ms + wait_ms))
+        return lost if self._reminds else []
+
+    def _announce(self, now_ms: Millis) -> list[Step]:
         """Bring what we announce in line with what is so."""
         records: list[Record] = [self._status()]
         if self.holds_office and "office" not in self._timers:
@@ -330,12 +380,13 @@ class Failover:
             self._ordered = dict(self.office.takeovers)
         else:  # deposed: our orders stand until the controller gives its own
             theirs = self.heard.of(self.controller)
-            self._ordered = {
+            missing = {
                 broker: made
-                for broker, made in self._ordered.items()
-                if self.office.takeovers.get(broker) == made and not theirs.takeover_of(broker)
+                for broker, made in self.office.takeovers.items()
+                if theirs.takeover_of(broker) is None
             }
-            records += self._ordered.values()
+            self._ordered = {b: t for b, t in self._ordered.items() if missing.get(b) == t}
+            records += [*self._ordered.values(), *self._remind(missing, now_ms)]
         texts = (encode_record(record) for record in records)
         announced = frozenset(text for text in texts if text is not None)
         added, removed = announced - self._own.announced, self._own.announced - announced

@@ -32,11 +32,13 @@ class Situation:
     Attributes:
         records: The newest of each, those gone included.
         fit: Those that may step in.
+        serving: Those that may go on if they have stepped in: also who is missed for a moment.
         leaving: Those whose clients must go elsewhere: gone or draining.
     """
 
     records: Mapping[BrokerId, BrokerRecord]
     fit: frozenset[BrokerId]
+    serving: frozenset[BrokerId]
     leaving: frozenset[BrokerId]
 
 
@@ -76,7 +78,7 @@ class Office:
         takeovers = {
             broker: made
             for broker, made in self.takeovers.items()
-            if broker in situation.leaving and made.substitute in situation.fit
+            if broker in situation.leaving and made.substitute in situation.serving
         }
         changed = takeovers.keys() != self.takeovers.keys()
         for broker in sorted(situation.leaving - takeovers.keys()):

@@ -51,6 +51,7 @@ class BrokerRecord(msgspec.Struct, frozen=True, array_like=True):
         address: Where clients reach it; empty when it did not say.
         links: Neighbours with which it has a live link, ascending.
         orphans: Neighbours whose agent is silent while their broker still answers.
+        missed: Brokers that it saw alive and that are gone, for those who come later.
     """
 
     draining: bool = False
@@ -59,6 +60,7 @@ class BrokerRecord(msgspec.Struct, frozen=True, array_like=True):
     address: Annotated[str, msgspec.Meta(max_length=512)] = ""
     links: _Ids = ()
     orphans: _Ids = ()
+    missed: _Ids = ()
 
 
 class FlowRow(msgspec.Struct, frozen=True, array_like=True, order=True):
