@@ -36,7 +36,7 @@ def decide_anew(self, situation, table):
     decide(self, situation, table)
 
 
-def terms_stand(self, *, heard_term):
+def terms_stand(self, *, rival):
     self.term, self.number = 1, 1
 
 
@@ -57,28 +57,24 @@ def nobody_is_back(self, id, record):
     return come(self, id, record)
 
 
-def decide_at_once(self, now_ms):
-    steps = elect(self, now_ms)
-    self._timers.clear("office")
-    return steps
+def reminds_nobody(self, missing, now_ms):
+    return []
 
 
 decide, replan = Office.decide, Office.replan
-adopt, elect, come = Failover._adopt, Failover._elect, Presence.come
+adopt, come = Failover._adopt, Presence.come
 
 MUTANTS = [
     (Office, "decide", decide_anew),
     (Office, "take", terms_stand),
     (Office, "replan", plans_once),
     (Failover, "_adopt", adopts_nothing),
-    (Failover, "_elect", decide_at_once),
+    (Failover, "_remind", reminds_nobody),
     (Presence, "come", nobody_is_back),
 ]
 
 
-@pytest.mark.parametrize(
-    ("owner", "name", "mutant"), MUTANTS, ids=lambda m: getattr(m, "__name__", m)
-)
+@pytest.mark.parametrize(("owner", "name", "mutant"), MUTANTS)
 def test_a_mistake_is_found_within_200_seeds(monkeypatch, owner, name, mutant):
     monkeypatch.setattr(owner, name, mutant)
 

@@ -105,6 +105,7 @@ class Failover:
         self._timers: Timers[str] = Timers()
         self._guide: Guide | None = None
         self._stepped_in: set[BrokerId] = set()
+        self._entered = False  # we hold the office, and have looked around
         self._ordered: dict[BrokerId, TakeoverRecord] = {}  # takeovers that we announced
         self._reminds = False
 
@@ -184,6 +185,7 @@ class Failover:
         if self._own.listening != self._links.listening:
             self._own.listening = self._links.listening
             self.presence.start_over(now_ms=now_ms)
+            self._entered = False
             self._timers.set("office", Millis(now_ms + self._parameters.office_ms))
         return self._settle(now_ms)
 
@@ -233,6 +235,7 @@ class Failover:
         steps = self._elect(now_ms)
         self._adopt(now_ms)
         if self.holds_office and "office" not in self._timers and self._own.listening:
+            self._enter()
             self._rule(plan=plan)
         steps += self._announce(now_ms)
         steps += self._substitute()
@@ -251,14 +254,21 @@ class Failover:
         takes_office = controller == self_id and not self.holds_office
         self.holds_office = controller == self_id
         if takes_office:
-            self.office.take(heard_term=self.heard.term)
             self._timers.set("office", Millis(now_ms + self._parameters.office_ms))
-        elif self.holds_office and self.heard.term >= self.office.term:
-            self.office.take(heard_term=self.heard.term)
+        self._entered = self._entered and self.holds_office
         if before == controller:
             return []
         details: dict[str, int | str] = {"controller": controller, "before": before}
         return [Notice("controller.changed", "info", details)]
+
+    def _enter(self) -> None:
+        """Begin a term, or a newer one when somebody else was in office in ours or later."""
+        rivals = [known.record.rival for _, known in self.presence if known.present]
+        rival = max([self.heard.rival_of(self._links.self_id), *rivals])
+        if not self._entered or rival >= self.office.term:
+            self.office.take(rival=rival)
+            self.heard.note_term(self._links.self_id, self.office.term)
+        self._entered = True
 
     def _adopt(self, now_ms: Millis) -> None:
         """Follow the controller; keep, of what anybody ordered, all that it does not change."""
@@ -347,6 +357,7 @@ class Failover:
             tuple(self._links.up)[:LINKS_MAX],
             tuple(self._orphans()[:LINKS_MAX]),
             tuple(id for id, known in self.presence if known.gone and known.seen)[:LINKS_MAX],
+            self.heard.rival_of(self.controller),
         )
 
     def _remind(
@@ -375,7 +386,7 @@ class Failover:
     def _announce(self, now_ms: Millis) -> list[Step]:
         """Bring what we announce in line with what is so."""
         records: list[Record] = [self._status()]
-        if self.holds_office and "office" not in self._timers:
+        if self._entered:
             records += self.office.words()
             self._ordered = dict(self.office.takeovers)
         else:  # deposed: our orders stand until the controller gives its own
@@ -428,11 +439,11 @@ class Failover:
         self_id, office = self._links.self_id, self.office
         records = {id: (known.record, known.state) for id, known in self.presence}
         records[self_id] = (self.self_state, "draining" if self.self_state.draining else "up")
-        if self.holds_office:
+        if self._entered:
             term, number = office.term, office.number
         else:
             said = self.heard.of(self.controller).office
-            term, number = (said.term, said.number) if said is not None else (self.heard.term, 0)
+            term, number = (said.term, said.number) if said is not None else (0, 0)
         return Guide(
             version=GUIDE_VERSION,
             federation=self._parameters.federation,

@@ -58,9 +58,9 @@ class Office:
     plans: dict[BrokerId, tuple[BrokerId, ...]] = field(default_factory=dict)
     takeovers: dict[BrokerId, TakeoverRecord] = field(default_factory=dict)
 
-    def take(self, *, heard_term: int) -> None:
-        """Begin a term, newer than any we heard of."""
-        self.term = min(TERM_MAX, max(self.term, heard_term) + 1)
+    def take(self, *, rival: int) -> None:
+        """Begin a term, newer than ours before and than any of somebody else."""
+        self.term = min(TERM_MAX, max(self.term, rival) + 1)
         self.number = 1
 
     def replan(self, situation: Situation, table: SessionFlowTable) -> None:

@@ -10,7 +10,12 @@ from federator.protocol.types import BrokerId
 from federator.sim.campaign import SeedResult, Violation, violation_of
 from federator.sim.convergence import demand
 from federator.sim.failover.clients import Client, Clients
-from federator.sim.failover.demands import FailoverInvariants, bound_ms, complaints
+from federator.sim.failover.demands import (
+    FailoverInvariants,
+    bound_ms,
+    complaints,
+    terms_reused,
+)
 from federator.sim.failover.story import FailoverStory
 from federator.sim.failover.world import FailoverWorld
 from federator.sim.faults import Fault, schedule
@@ -34,6 +39,7 @@ def run_failover(story: FailoverStory) -> SeedResult:
         _play(world, invariants, story)
         converged_ms = _agree(world, story.heal_ms, limit_ms)
         _stay(world, clients)
+        demand("terms_grow", terms_reused(world, invariants))
     except Exception as error:  # whatever the protocol raises is a finding, not the end
         violation = violation_of(world, error)
     return SeedResult(

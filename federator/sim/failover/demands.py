@@ -50,7 +50,7 @@ class FailoverInvariants(Invariants, GuideWatcher):
         self._disturbed_ms: dict[BrokerId, int] = {}
         self._joined_ms = 0
         self._parted = False
-        self._terms: dict[tuple[BrokerId, int], int] = {}
+        self.terms: dict[tuple[BrokerId, int], dict[BrokerId, int]] = {}
 
     def disturb(self, id: BrokerId) -> None:
         """From now on until further notice, ``id`` may have been unfit to step in."""
@@ -72,6 +72,8 @@ class FailoverInvariants(Invariants, GuideWatcher):
             if made.substitute == made.broker:
                 raise InvariantError("others_step_in", f"{agent.id}: {made}")
             self._check_kept(agent, made.broker, made.substitute)
+        terms = self.terms.setdefault((agent.id, agent.life), {})
+        terms[guide.controller] = max(guide.epoch, terms.get(guide.controller, 0))
         for key in [k for k in self._named if k[:2] == (agent.id, agent.life)]:
             if takeover_in(guide, key[2]) is None:
                 del self._named[key]
@@ -95,6 +97,17 @@ class FailoverInvariants(Invariants, GuideWatcher):
                 f" which nothing befell since {named.since_ms} ms",
             )
         self._named[key] = _Named(substitute, now_ms)
+
+
+def terms_reused(world: FailoverWorld, invariants: FailoverInvariants) -> Iterator[str]:
+    """Who is in office at last has a newer term than anybody else whom those in reach followed."""
+    for id, agent in sorted(world.agents.items()):
+        guide = world.guides[id]
+        if guide is None or not world.brokers[id].running:
+            continue
+        for controller, term in sorted(invariants.terms[id, agent.life].items()):
+            if controller != guide.controller and term >= guide.epoch:
+                yield f"{id} had {controller} in {term}, then {guide.controller} in {guide.epoch}"
 
 
 def complaints(world: FailoverWorld) -> Iterator[str]:
@@ -126,6 +139,8 @@ def _guides_wrong(world: FailoverWorld, agents: dict[BrokerId, Agent]) -> Iterat
             continue
         if (guide.epoch, guide.number) != (first.epoch, first.number):
             yield f"{id} is at {guide.epoch, guide.number}, not {first.epoch, first.number}"
+        if not guide.epoch:
+            yield f"{id} knows of nobody in office"
         if guide.takeovers != first.takeovers:
             yield f"{id} has takeovers {guide.takeovers}, not {first.takeovers}"
         leaving = set()
