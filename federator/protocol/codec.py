@@ -11,6 +11,7 @@ from federator.protocol.filters import may_travel, validate_filter, validate_top
 from federator.protocol.messages import (
     Bye,
     CoreAnn,
+    Echo,
     FilterListPage,
     FilterListRequest,
     Hello,
@@ -24,6 +25,7 @@ from federator.protocol.messages import (
     RetainedRequest,
     RetainedValues,
     Solicit,
+    Wave,
 )
 from federator.protocol.sharing.records import is_record
 
@@ -41,11 +43,13 @@ _KIND_OF: dict[type, str] = {
     FilterListPage: "ctl",
     Solicit: "ctl",
     RepairRequest: "repair",
+    Wave: "wave",
+    Echo: "wave",
     RetainedRequest: "retained",
     RetainedLetter: "retained",
 }
 
-CONTROL_KINDS = ("hello", "core_ann", "mesh_memb_ann", "ctl", "repair", "retained")
+CONTROL_KINDS = tuple(dict.fromkeys(_KIND_OF.values()))
 """Last topic level of each control topic."""
 
 
@@ -88,6 +92,8 @@ def _filters_in(message: Message) -> tuple[str, ...]:
             return message.added + message.removed
         case FilterListPage():
             return message.filters
+        case Wave():
+            return tuple(filter_ for filter_, _ in message.filters)
         case RetainedRequest():
             return tuple(want.filter for want in message.wants)
         case RetainedLetter():
