@@ -122,16 +122,18 @@ class Journal:
         version: Version,
         broker: BrokerId,
         now_ms: Millis,
+        again: bool = False,
     ) -> None:
-        """``broker`` acknowledged ``packets`` of ``client``."""
+        """``broker`` acknowledged ``packets`` of ``client``, as another had before if ``again``."""
         custody = self._custody.get(broker)
         if custody is None:
             custody = self._custody[broker] = _Custody(deque(), self._first_mark)
         for packet in packets:
             publication = Publication(client, packet, version, now_ms)
-            self._all.append(publication)
             custody.waiting.append((custody.next_mark, publication))
-            self.bytes += len(packet)
+            if not again:
+                self._all.append(publication)
+                self.bytes += len(packet)
         self.forget(now_ms)
 
     def forget(self, now_ms: Millis) -> None:
