@@ -72,24 +72,25 @@ class Links:
     """
 
     def __init__(self, folder: Path, *, delay_ms: float) -> None:
+        self._folder = folder
         self._delay_ms = delay_ms
-        self._relays = RelayProcess(folder) if delay_ms else None
-        self._running = False
+        self._relays: RelayProcess | None = None  # since the first link that delays
 
     async def to(self, broker: BrokerProcess, *, name: str) -> int:
         """The port by which ``broker`` is reached over the link ``name``."""
-        if self._relays is None:
+        if not self._delay_ms:
             return broker.port
-        if not self._running:
-            await self._relays.start()
-            self._running = True
+        if self._relays is None:
+            relays = RelayProcess(self._folder)
+            await relays.start()
+            self._relays = relays
         return await self._relays.add(
             name, host=broker.host, port=broker.port, delay_ms=self._delay_ms
         )
 
     async def stop(self) -> None:
         """End the relays."""
-        if self._relays is not None and self._running:
+        if self._relays is not None:
             await self._relays.stop()
 
 

@@ -3,7 +3,6 @@
 Exit codes: 0 when every promise held, 1 when one did not, 69 when the grid did not start.
 """
 
-import asyncio
 import json
 import shutil
 import signal
@@ -16,6 +15,7 @@ import uvloop
 from rich.console import Console
 from rich.status import Status
 
+from federator.cli.stopping import until_stopped
 from federator.grid.chaos.faults import KINDS, MIXED
 from federator.grid.chaos.run import ChaosRun, Outcome, Plan
 from federator.grid.chaos.small_disk import available
@@ -151,19 +151,8 @@ def _run(plan: Plan, folder: Path) -> Outcome | None:
     with console.status("starting") as status:
         progress = _Progress(console, status, plan.minutes)
         run = ChaosRun(plan, folder, small_disks=available(), progress=progress)
-        try:
-            return uvloop.run(_until_stopped(run))
-        except asyncio.CancelledError:
-            return None
-
-
-async def _until_stopped(run: ChaosRun) -> Outcome:
-    """SIGINT and SIGTERM end the run in order: no process and no mount stays behind."""
-    loop = asyncio.get_running_loop()
-    work = loop.create_task(run.run(), name="chaos")
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, work.cancel)
-    return await work
+        ended = uvloop.run(until_stopped(run.run(), name="chaos"))
+    return None if isinstance(ended, signal.Signals) else ended
 
 
 class _Progress:

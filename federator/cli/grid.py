@@ -19,6 +19,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from federator.cli.stopping import until_stopped
 from federator.grid.measure import Measurement
 from federator.grid.report import as_json, render
 from federator.grid.running import RunningGrid
@@ -124,7 +125,7 @@ def command(
     if state is not None:
         state.unlink(missing_ok=True)  # nobody shall take an older grid's for ours
     with _folder(keep_logs) as folder:
-        return asyncio.run(_until_stopped(plan, folder))
+        return _run(plan, folder)
 
 
 def _scenario(preset: str | None, options: dict[str, Any]) -> Scenario:
@@ -166,27 +167,10 @@ def _folder(kept: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-async def _until_stopped(plan: _Plan, folder: Path) -> int:
-    """Carry out ``plan``; SIGINT and SIGTERM end it in order.
-
-    Returns:
-        The exit code: that of the measurement when stopped while staying, 130 or 143 before.
-    """
-    loop = asyncio.get_running_loop()
-    work = loop.create_task(_carry_out(plan, folder), name="grid")
-    received: list[signal.Signals] = []
-
-    def stop(which: signal.Signals) -> None:
-        if not received:  # a second one must not interrupt the clean-up
-            received.append(which)
-            work.cancel()
-
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, stop, each)
-    try:
-        return await work
-    except asyncio.CancelledError:
-        return 128 + received[0] if received else FAULTY
+def _run(plan: _Plan, folder: Path) -> int:
+    """The exit code: that of the measurement when stopped while staying, 130 or 143 before."""
+    ended = asyncio.run(until_stopped(_carry_out(plan, folder), name="grid"))
+    return 128 + ended if isinstance(ended, signal.Signals) else ended
 
 
 async def _carry_out(plan: _Plan, folder: Path) -> int:

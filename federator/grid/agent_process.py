@@ -5,17 +5,13 @@ It is started as users start it, ``federator run -c FILE``, and asked through it
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from federator.errors import LinkError
-from federator.grid.children import end, python, spawn
+from federator.grid.children import Child, python, spawn
 from federator.grid.http_client import get, get_json
 from federator.protocol.types import BrokerId
 
@@ -67,8 +63,8 @@ class AgentConfig:
         return "\n".join(lines) + "\n"
 
 
-class AgentProcess:
-    """A ``federator run``; an async context manager that starts and stops it.
+class AgentProcess(Child):
+    """A ``federator run``.
 
     Args:
         folder: Made when missing; holds the configuration, the state and the log.
@@ -76,25 +72,12 @@ class AgentProcess:
     """
 
     def __init__(self, folder: Path, config: AgentConfig) -> None:
+        super().__init__("agent", folder / "federator.log")
         self.folder = folder
         self.config = config
         self.config_path = folder / "federator.toml"
         self.state_dir = folder / "state"
-        self.log_path = folder / "federator.log"
-        self._process: subprocess.Popen[bytes] | None = None
         self._http_port: int | None = None
-
-    @property
-    def pid(self) -> int:
-        """Process id of the agent itself: ``setpriv`` turns into it."""
-        if self._process is None:
-            raise LinkError("the agent was never started")
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether the process exists; a paused one does."""
-        return self._process is not None and self._process.poll() is None
 
     @property
     def http(self) -> str:
@@ -166,52 +149,10 @@ class AgentProcess:
         document: dict[str, Any] = await get_json(self._http_port, "/status", who=who)
         return document
 
-    async def stop(self) -> bool:
-        """End the agent with SIGTERM, by force when it does not obey; whether it obeyed."""
-        return self._process is None or await end(self._process)
-
-    async def restart(self) -> None:
-        """Stop cleanly and start again with the same state."""
-        await self.stop()
-        await self.start()
-
-    def kill9(self) -> None:
-        """End it as a crash does. Returns when it is gone."""
-        if self._process is not None and self.running:
-            self._process.kill()
-            self._process.wait()
-
-    def pause(self) -> None:
-        """Stop it without closing a socket."""
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Let a paused agent go on."""
-        os.kill(self.pid, signal.SIGCONT)
-
-    def log_tail(self, lines: int = 10) -> str:
-        """The last lines of its log, for messages to people."""
-        if not self.log_path.exists():
-            return ""
-        text = self.log_path.read_text(encoding="utf-8", errors="replace")
-        return "\n".join(text.splitlines()[-lines:])
-
     async def _get(self, path: str) -> tuple[int, bytes]:
         if self._http_port is None:
             raise LinkError(f"agent {self.config.id} has no HTTP port yet")
         return await get(self._http_port, path, who=f"agent {self.config.id}")
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.stop()
 
 
 def _read_port(file: Path) -> int | None:

@@ -13,15 +13,13 @@ import random
 import shutil
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from federator.errors import LinkError
-from federator.grid.children import POLL_S, STOP_TIMEOUT_S, end, spawn
+from federator.grid.children import POLL_S, Child, spawn
 
 START_TIMEOUT_S: Final = 10.0
 START_ATTEMPTS: Final = 3
@@ -98,8 +96,8 @@ def find_mosquitto() -> str:
     return found
 
 
-class BrokerProcess:
-    """A Mosquitto on ``127.0.0.1:port``; an async context manager that starts and stops it.
+class BrokerProcess(Child):
+    """A Mosquitto on ``127.0.0.1:port``.
 
     Args:
         folder: made when missing; holds the configuration, the log and the persistence file.
@@ -120,14 +118,13 @@ class BrokerProcess:
         persistence: bool = False,
         log_topics: bool = True,
     ) -> None:
+        super().__init__("broker", folder / "mosquitto.log")
         self.folder = folder
-        self.log_path = folder / "mosquitto.log"
         self._port = port
         self._extra_config = extra_config
         self._allow_anonymous = allow_anonymous
         self._persistence = persistence
         self._log_topics = log_topics
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def host(self) -> str:
@@ -145,18 +142,6 @@ class BrokerProcess:
     def url(self) -> str:
         """What a configuration's ``broker.url`` wants."""
         return f"mqtt://{self.host}:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        """Process id of the broker itself."""
-        if self._process is None:
-            raise LinkError("the broker was never started")
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether the process exists; a paused one does."""
-        return self._process is not None and self._process.poll() is None
 
     async def start(self) -> None:
         """Starts the broker and returns once it answers a CONNECT.
@@ -184,40 +169,9 @@ class BrokerProcess:
             else:
                 return
 
-    async def stop(self) -> None:
-        """Ends the broker cleanly (clients get their Wills out), by force when it does not obey."""
-        if self._process is not None:
-            await end(self._process)
-
-    async def restart(self) -> None:
-        """Stops cleanly and starts again on the same port."""
-        await self.stop()
-        await self.start()
-
-    def kill9(self) -> None:
-        """Ends it as a crash does: no Will, nothing saved. Returns when it is gone."""
-        if self._process is not None and self.running:
-            self._process.kill()
-            self._process.wait(STOP_TIMEOUT_S)
-
-    def pause(self) -> None:
-        """Stops it without closing a socket: the silent failure."""
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Lets a paused broker go on."""
-        os.kill(self.pid, signal.SIGCONT)
-
     def reload(self) -> None:
         """Makes it read its configuration, passwords and ACL again."""
         os.kill(self.pid, signal.SIGHUP)
-
-    def log_tail(self, lines: int = 5) -> str:
-        """The last lines of its log, for messages to people."""
-        if not self.log_path.exists():
-            return ""
-        text = self.log_path.read_text(encoding="utf-8", errors="replace")
-        return "\n".join(text.splitlines()[-lines:])
 
     def configuration(self) -> str:
         """The text of its mosquitto.conf."""
@@ -243,11 +197,11 @@ class BrokerProcess:
         deadline = time.monotonic() + START_TIMEOUT_S
         while not await self._answers():
             if not self.running:
-                raise LinkError(f"mosquitto on port {self.port} ended at once:\n{self.log_tail()}")
+                raise LinkError(f"mosquitto on port {self.port} ended at once:\n{self.log_tail(5)}")
             if time.monotonic() > deadline:
                 raise LinkError(
                     f"mosquitto on port {self.port} did not answer a CONNECT within "
-                    f"{START_TIMEOUT_S} s:\n{self.log_tail()}"
+                    f"{START_TIMEOUT_S} s:\n{self.log_tail(5)}"
                 )
             await asyncio.sleep(POLL_S)
 
@@ -264,15 +218,3 @@ class BrokerProcess:
         except (OSError, TimeoutError):
             return False
         return first == bytes([_CONNACK]) and self.running
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.stop()

@@ -7,13 +7,16 @@ order.
 
 import asyncio
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 from federator.errors import LinkError
 
@@ -60,6 +63,82 @@ async def end(process: subprocess.Popen[bytes], *, timeout_s: float = STOP_TIMEO
             return False
         await asyncio.sleep(POLL_S)
     return True
+
+
+class Child(ABC):
+    """A program that runs until it is ended; an async context manager that starts and stops it.
+
+    Args:
+        what: It is, for messages to people.
+        log_path: Its output goes there.
+    """
+
+    def __init__(self, what: str, log_path: Path) -> None:
+        self.log_path = log_path
+        self._what = what
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Process id of the program itself: ``setpriv`` turns into it."""
+        if self._process is None:
+            raise LinkError(f"the {self._what} was never started")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process exists; a paused one does."""
+        return self._process is not None and self._process.poll() is None
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Start it and return once it answers.
+
+        Raises:
+            LinkError: It ended or did not answer in time; the text ends with its log.
+        """
+
+    async def stop(self) -> bool:
+        """End it with SIGTERM, by force when it does not obey; whether it obeyed."""
+        return self._process is None or await end(self._process)
+
+    async def restart(self) -> None:
+        """Stop cleanly and start again with the same state."""
+        await self.stop()
+        await self.start()
+
+    def kill9(self) -> None:
+        """End it as a crash does: no Will, nothing saved. Returns when it is gone."""
+        if self._process is not None and self.running:
+            self._process.kill()
+            self._process.wait(STOP_TIMEOUT_S)
+
+    def pause(self) -> None:
+        """Stop it without closing a socket: the silent failure."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def log_tail(self, lines: int = 10) -> str:
+        """The last lines of its log, for messages to people."""
+        if not self.log_path.exists():
+            return ""
+        text = self.log_path.read_text(encoding="utf-8", errors="replace")
+        return "\n".join(text.splitlines()[-lines:])
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
 
 
 class Helper:

@@ -5,18 +5,14 @@ It is started as users start it, ``federator gateway -c FILE``.
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from federator.errors import LinkError
 from federator.grid.broker_process import free_ports
-from federator.grid.children import end, python, spawn
+from federator.grid.children import Child, python, spawn
 from federator.grid.http_client import get_json
 from federator.protocol.types import BrokerId
 
@@ -56,8 +52,8 @@ class GatewayConfig:
         return "\n".join(lines) + "\n"
 
 
-class GatewayProcess:
-    """A ``federator gateway``; an async context manager that starts and stops it.
+class GatewayProcess(Child):
+    """A ``federator gateway``.
 
     Args:
         folder: Made when missing; holds the configuration and the log.
@@ -67,23 +63,10 @@ class GatewayProcess:
     host: Final = "127.0.0.1"
 
     def __init__(self, folder: Path, config: GatewayConfig) -> None:
+        super().__init__("gateway", folder / "gateway.log")
         self.config = config
-        self.log_path = folder / "gateway.log"
         self.port, self.http_port = free_ports(2)
         self._folder = folder
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def pid(self) -> int:
-        """Process id."""
-        if self._process is None:
-            raise LinkError("the gateway was never started")
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether the process exists; a paused one does."""
-        return self._process is not None and self._process.poll() is None
 
     async def start(self) -> None:
         """Start the gateway and return once it listens and a broker answers it.
@@ -98,10 +81,16 @@ class GatewayProcess:
         )
         command = python("federator", "gateway", "-c", str(path))
         self._process = spawn(command, log=self.log_path)
+        try:
+            await self._until_it_listens()
+        except BaseException:
+            self.kill9()
+            raise
+
+    async def _until_it_listens(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
         while not await self._ready():
             if not self.running or time.monotonic() > deadline:
-                self.kill9()
                 raise LinkError(f"gateway {self.config.name} did not start:\n{self.log_tail()}")
             await asyncio.sleep(POLL_S)
 
@@ -132,40 +121,3 @@ class GatewayProcess:
     @property
     def _who(self) -> str:
         return f"gateway {self.config.name}"
-
-    async def stop(self) -> bool:
-        """End the gateway with SIGTERM, by force when it does not obey; whether it obeyed."""
-        return self._process is None or await end(self._process)
-
-    def kill9(self) -> None:
-        """End it as a crash does. Returns when it is gone."""
-        if self._process is not None and self.running:
-            self._process.kill()
-            self._process.wait()
-
-    def pause(self) -> None:
-        """Stop it without closing a socket."""
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Let a paused gateway go on."""
-        os.kill(self.pid, signal.SIGCONT)
-
-    def log_tail(self, lines: int = 10) -> str:
-        """The last lines of its log, for messages to people."""
-        if not self.log_path.exists():
-            return ""
-        text = self.log_path.read_text(encoding="utf-8", errors="replace")
-        return "\n".join(text.splitlines()[-lines:])
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.stop()

@@ -385,9 +385,7 @@ class _Queue:
     def forget_turn(self) -> None:
         """The link's width changed: the first chunk leaves at another time."""
         self._turn = None
-        if self._paused and self.waiting_bytes <= self._relay.room_bytes // 2:
-            self._paused = False
-            self._source.resume_reading()
+        self._read_on()
 
     def put(self, entry: bytes | _Ending, *, age_s: float = 0.0) -> None:
         """Take a chunk that came ``age_s`` ago, or the source's end."""
@@ -449,6 +447,10 @@ class _Queue:
         self._relay.bytes_relayed += len(chunk)
         self.waiting_bytes -= len(chunk)
         self._sink.write(chunk)
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Let the source go on when there is room again."""
         if self._paused and self.waiting_bytes <= self._relay.room_bytes // 2:
             self._paused = False
             self._source.resume_reading()
@@ -459,9 +461,7 @@ class _Queue:
         self._relay.bytes_swallowed += self.waiting_bytes
         self._waiting.clear()
         self.waiting_bytes = 0
-        if self._paused:
-            self._paused = False
-            self._source.resume_reading()
+        self._read_on()
 
     def close(self) -> None:
         """Forget everything."""

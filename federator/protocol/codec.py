@@ -74,6 +74,8 @@ def decode(kind: str, payload: bytes) -> Message:
     if kind_of(message) != kind:
         raise DecodeError(f"{kind}: carries a {type(message).__name__}")
     for filter_ in _filters_in(message):
+        if kind == "retained":  # below a record nothing is
+            _check_travels(kind, filter_)
         _check_filter(kind, filter_)
     for topic in _topics_in(message):
         _check_topic(kind, topic)
@@ -109,8 +111,12 @@ def _check_topic(kind: str, topic: str) -> None:
         validate_topic(topic)
     except ValueError as error:
         raise DecodeError(f"{kind}: {error}") from error
-    if topic.startswith("$"):
-        raise DecodeError(f"{kind}: {topic[:80]!r} must not travel")
+    _check_travels(kind, topic)
+
+
+def _check_travels(kind: str, text: str) -> None:
+    if text.startswith("$"):
+        raise DecodeError(f"{kind}: {text[:80]!r} must not travel")
 
 
 def _check_filter(kind: str, filter_: str) -> None:

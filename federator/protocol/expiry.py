@@ -14,13 +14,15 @@ Source: OASIS MQTT 5.0, section 3.3.2.3.3; docs/guarantees.md, "Message expiry".
 
 from collections.abc import Iterable
 
-from federator.protocol.publications import Place, read_variable_byte_integer
+from federator.protocol.publications import (
+    EXPIRY,
+    FIXED_BYTES,
+    LENGTHS,
+    Place,
+    read_variable_byte_integer,
+)
 
-_EXPIRY = 0x02
-_EXPIRY_BYTES = 4
-# By property, the bytes of its value where they are fixed; else how many lengths of 2 bytes.
-_FIXED_BYTES = {0x01: 1, _EXPIRY: _EXPIRY_BYTES}
-_LENGTHS = {0x03: 1, 0x08: 1, 0x09: 1, 0x26: 2}
+_EXPIRY_BYTES = FIXED_BYTES[EXPIRY]
 
 
 def age_expiry(run: bytearray, places: Iterable[Place], *, age_s: int) -> list[Place]:
@@ -60,11 +62,11 @@ def _expiry_at(run: bytearray, at: int, packet_end: int) -> int | None:
     while at < end:
         kind = run[at]
         at += 1
-        if kind == _EXPIRY:
+        if kind == EXPIRY:
             return at
-        if kind in _FIXED_BYTES:
-            at += _FIXED_BYTES[kind]
+        if kind in FIXED_BYTES:
+            at += FIXED_BYTES[kind]
         else:
-            for _ in range(_LENGTHS[kind]):
+            for _ in range(LENGTHS[kind]):
                 at += 2 + (run[at] << 8 | run[at + 1])
     return None

@@ -15,8 +15,9 @@ import msgspec
 
 from federator.errors import DecodeError
 from federator.protocol.frames import Frame
+from federator.protocol.memory import Remembered
 from federator.protocol.publications import topics_of
-from federator.protocol.rules import LinkRules, Remembered
+from federator.protocol.rules import LinkRules, in_text
 from federator.protocol.sharing import (
     PARCEL_HEADER_BYTES,
     Confirmation,
@@ -53,8 +54,8 @@ class LinkGates:
         self._lets_in: dict[LinkRules, _MayCross] = {}
         self._lets_out: dict[LinkRules, _MayCross] = {}
         for each in (*self._rules.values(), self._others):
-            self._lets_in[each] = Remembered(each.lets_in)
-            self._lets_out[each] = Remembered(each.lets_out)
+            self._lets_in[each] = Remembered(in_text(each.lets_in))
+            self._lets_out[each] = Remembered(in_text(each.lets_out))
         self.active = not all(each.stops_nothing for each in self._lets_in)
 
     def rules_of(self, neighbour: BrokerId) -> LinkRules:

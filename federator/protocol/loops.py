@@ -289,7 +289,7 @@ class LoopDetector:
                 self._suspects.pop(topic, None)
             elif topic in self._loops:
                 effects += self._judge_loop(topic, trial, returned=returned)
-            else:
+            elif topic in self._suspects:  # not so a loop that just gave way to new ones
                 effects += self._judge_suspect(topic, trial, now_ms, returned=returned)
         return effects
 

@@ -11,6 +11,9 @@ Source: OASIS MQTT 5.0, sections 1.5 (data types), 2.1 (fixed header), 3.3 (PUBL
 from federator.errors import DecodeError
 from federator.protocol.filters import LEVELS_MAX, unwelcome_in
 
+RETAIN_BIT, QOS_BITS, DUP_BIT = 0x01, 0x06, 0x08
+"""Of the first byte of a PUBLISH."""
+
 KNOWN_TOPICS_MAX = 65_536
 KNOWN_TOPIC_BYTES_MAX = 256  # longer topics are checked every time
 
@@ -24,11 +27,18 @@ _QOS_OF = bytes(
     for byte in range(256)
 )
 
-# Properties of a PUBLISH that may travel, by the size of their value. Subscription identifiers and
-# topic aliases belong to one connection.
-_FIXED_BYTES = {0x01: 1, 0x02: 4}  # payload format, message expiry
-_TEXTS = {0x03: 1, 0x08: 1, 0x26: 2}  # content type, response topic, user property
-_BINARY = 0x09  # correlation data
+EXPIRY = 0x02
+"""The property that says for how long a message lives."""
+
+# Properties of a PUBLISH that may travel. Subscription identifiers and topic aliases belong to one
+# connection.
+FIXED_BYTES = {0x01: 1, EXPIRY: 4}
+"""Payload format and expiry: the size of their value."""
+
+LENGTHS = {0x03: 1, 0x08: 1, 0x09: 1, 0x26: 2}
+"""Content type, response topic, correlation data, user property: how many lengths of 2 bytes."""
+
+_BINARY = 0x09  # the one that is no text
 
 
 class RunChecker:
@@ -125,6 +135,18 @@ def topics_of(run: bytes | memoryview) -> list[tuple[int, int, bytes]]:
     return found
 
 
+def qos_of(packet: bytes | bytearray | memoryview) -> int:
+    """The QoS of a PUBLISH packet."""
+    return (packet[0] & QOS_BITS) >> 1
+
+
+def not_retained(packet: memoryview) -> bytes | memoryview:
+    """``packet`` so that no broker keeps it for later subscribers."""
+    if packet[0] & RETAIN_BIT:
+        return bytes((packet[0] & ~RETAIN_BIT,)) + bytes(packet[1:])
+    return packet
+
+
 def variable_byte_integer(value: int) -> bytes:
     """The wire form of a length below 2**28."""
     if 127 < value < 16_384:
@@ -141,7 +163,7 @@ def read_variable_byte_integer(run: bytes | bytearray | memoryview, at: int) -> 
     """A variable byte integer and where it ends.
 
     Raises:
-        DecodeError: It takes more than 4 bytes.
+        DecodeError: It takes more than 4 bytes, or more than it needs: a codec refuses that.
         IndexError: ``run`` ends within it.
     """
     value = shift = 0
@@ -149,6 +171,8 @@ def read_variable_byte_integer(run: bytes | bytearray | memoryview, at: int) -> 
         byte = run[index]
         value |= (byte & 127) << shift
         if byte < 128:
+            if shift and not byte:
+                raise DecodeError("run: a length takes more bytes than it needs")
             return value, index + 1
         shift += 7
     raise DecodeError("run: a length takes more than 4 bytes")
@@ -166,16 +190,14 @@ def _check_properties(run: bytes, at: int, end: int) -> None:
         if kind in seen and kind != 0x26:
             raise DecodeError(f"run: property {kind:#04x} twice")
         seen.add(kind)
-        if kind in _FIXED_BYTES:
+        if kind in FIXED_BYTES:
             if kind == 0x01 and run[at] > 1:
                 raise DecodeError(f"run: payload format {run[at]}")
-            at += _FIXED_BYTES[kind]
-        elif kind == _BINARY:
-            at += 2 + (run[at] << 8 | run[at + 1])
-        elif kind in _TEXTS:
-            for _ in range(_TEXTS[kind]):
+            at += FIXED_BYTES[kind]
+        elif kind in LENGTHS:
+            for _ in range(LENGTHS[kind]):
                 following = at + 2 + (run[at] << 8 | run[at + 1])
-                text = _text(run[at + 2 : following])
+                text = "" if kind == _BINARY else _text(run[at + 2 : following])
                 if kind == 0x08 and ("#" in text or "+" in text):
                     raise DecodeError(f"run: response topic {text!a}")
                 at = following

@@ -23,12 +23,6 @@ from federator.protocol.filters import FilterTrie, contains
 
 EVERYTHING = ("#",)
 
-REMEMBERED_MAX = 65_536
-"""Topics whose answer a link remembers."""
-
-REMEMBERED_BYTES_MAX = 256
-"""Longer topics are looked up every time."""
-
 
 class EdgeRules:
     """The rules of one broker. Topics and filters are the broker's own, before any renaming.
@@ -118,35 +112,16 @@ class LinkRules:
         return bool(self._out.match(topic)) and not self._denied.match(topic)
 
 
-class Remembered:
-    """Answers about topics as they stand on the wire, remembered.
+def in_text(ask: Callable[[str], bool]) -> Callable[[bytes], bool]:
+    """``ask`` about topics as they stand on the wire; ``False`` for what is not UTF-8."""
 
-    Args:
-        ask: The question, about a topic in text.
-        topics_max: Answers remembered; when there are more, all are forgotten.
-    """
+    def about(topic: bytes) -> bool:
+        try:
+            return ask(topic.decode())
+        except UnicodeDecodeError:
+            return False
 
-    def __init__(self, ask: Callable[[str], bool], *, topics_max: int = REMEMBERED_MAX) -> None:
-        self._ask = ask
-        self._topics_max = topics_max
-        self._answers: dict[bytes, bool] = {}
-
-    def __len__(self) -> int:
-        return len(self._answers)
-
-    def __call__(self, topic: bytes) -> bool:
-        """The answer about ``topic``; ``False`` when it is not UTF-8."""
-        answer = self._answers.get(topic)
-        if answer is None:
-            try:
-                answer = self._ask(topic.decode())
-            except UnicodeDecodeError:
-                answer = False
-            if len(topic) <= REMEMBERED_BYTES_MAX:
-                if len(self._answers) >= self._topics_max:
-                    self._answers.clear()
-                self._answers[topic] = answer
-        return answer
+    return about
 
 
 def conflict(

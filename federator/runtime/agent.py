@@ -55,6 +55,7 @@ from federator.runtime.priority_file import PriorityFile
 from federator.runtime.renaming import Renaming
 from federator.runtime.retained import Retained
 from federator.runtime.rivals import Rivals
+from federator.runtime.session_filters import SessionFilters
 from federator.runtime.share_file import ShareFile
 from federator.runtime.sharing import Sharing
 from federator.runtime.state_dir import StateDir
@@ -145,7 +146,9 @@ class Agent:
         topic = self.data_path.data_topic
         self.loops = LoopWatch(settings.loops, data_topic=topic, pass_on=self._enter)
         self.renaming = Renaming(renames, topic) if renames else None
-        self.cover = CoverSubscriber(self.data_link, settings.federation)
+        self.cover = CoverSubscriber(
+            self.data_link, settings.federation, SessionFilters(self._stores.subscribed)
+        )
         self.marks = GatewayMarks(settings.federation, self.control_link)
         self.data_path.intake.on_acknowledged = self.marks.on_acknowledged
         self.sharing = Sharing(
@@ -562,7 +565,7 @@ class _DataHandler:
         self._agent = agent
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
-        self._agent.cover.on_up()
+        self._agent.cover.on_up(session_present=session_present)
         self._agent.data_path.intake.on_local_up(session_present=session_present)
 
     def on_subscribed(self, link: MqttLink) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 import structlog
-from mqtt5 import QoS, RetainHandling, TopicFilter
+from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
 
 from federator.protocol.cover_transition import (
     CoverTransition,
@@ -25,6 +25,8 @@ from federator.protocol.cover_transition import (
 from federator.protocol.filters import CoverChange
 from federator.runtime.copies import Copies, without_identifiers
 from federator.runtime.mqtt_link import Inbound, MqttLink
+from federator.runtime.mqtt_wire import joined
+from federator.runtime.session_filters import SessionFilters
 
 MARK_GAP_S = 1.0
 """Another mark is sent when one does not come back for so long."""
@@ -41,16 +43,18 @@ class CoverSubscriber:
         link: The data connection. Its owner calls ``on_up`` and ``on_down``, and passes what
             arrives through ``once`` while ``sorting``.
         federation: The federation's name.
+        session: What our session at the broker may hold, for the next process.
 
     Attributes:
         sorting: Copies or identifiers may come.
         duplicates_dropped: Second copies of publications.
     """
 
-    def __init__(self, link: MqttLink, federation: str) -> None:
+    def __init__(self, link: MqttLink, federation: str, session: SessionFilters) -> None:
         self.sorting = False
         self.duplicates_dropped = 0
         self._link = link
+        self._session = session
         self._topic = f"$fed/{federation}/cover"
         self._transition = CoverTransition()
         self._copies = Copies()
@@ -58,7 +62,8 @@ class CoverSubscriber:
         self._timer: asyncio.Handle | None = None
 
     def start(self) -> None:
-        """Subscribe our own marks."""
+        """Subscribe our own marks. Before the connection runs."""
+        self._link.recall(self._session.recalled())
         self._link.subscribe(
             [
                 TopicFilter(
@@ -73,8 +78,10 @@ class CoverSubscriber:
         """Subscribe what the cover has now."""
         self._perform(self._transition.change(change))
 
-    def on_up(self) -> None:
+    def on_up(self, *, session_present: bool) -> None:
         """The connection is up."""
+        if not session_present:
+            self._session.clear(but=self._link.wanted_filters)
         limits = self._link.limits
         known = limits is not None and limits.subscription_ids_available
         self._transition.on_up(identifiers=known)
@@ -88,9 +95,7 @@ class CoverSubscriber:
     ) -> tuple[memoryview, list[Inbound]]:
         """What one read brought, without second copies, identifiers and marks."""
         marks: list[bytes] = []
-        kept: list[Inbound] = []
-        parts: list[bytes | memoryview] = []
-        at = 0
+        kept: list[tuple[PublishPacket, bytes | memoryview]] = []
         for packet, start, end in publishes:
             if packet.topic == self._topic:
                 marks.append(packet.payload)
@@ -100,12 +105,10 @@ class CoverSubscriber:
                 self.duplicates_dropped += 1
                 continue
             wire = without_identifiers(packet) if packet.subscription_ids else chunk[start:end]
-            parts.append(wire)
-            kept.append((packet, at, at + len(wire)))
-            at += len(wire)
+            kept.append((packet, wire))
         for mark in marks:
             self._on_mark(mark)
-        return memoryview(b"".join(parts)), kept
+        return joined(kept)
 
     def _on_mark(self, payload: bytes) -> None:
         if len(payload) != _NUMBER_BYTES:
@@ -126,9 +129,11 @@ class CoverSubscriber:
         for order in orders:
             match order:
                 case Subscribe(filters, identifier):
+                    self._session.on_subscribe(filters)
                     wanted = [_cover_filter(filter) for filter in filters]
                     self._link.subscribe(wanted, identifier=identifier)
                 case Unsubscribe(filters):
+                    self._session.on_unsubscribe(filters)
                     self._link.unsubscribe(filters)
                 case Mark(number):
                     mark = number.to_bytes(_NUMBER_BYTES, "big")

@@ -3,7 +3,6 @@
 Source: docs/protocol.md section 11; what decides is in ``protocol.custody``.
 """
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +17,13 @@ from federator.protocol.forwarding import Forwarder, Sends
 from federator.protocol.frames import Frame
 from federator.protocol.messages import RepairRequest
 from federator.protocol.types import BrokerId, Epoch, Millis
+from federator.runtime.alarm import Alarm
 from federator.runtime.clocks import monotonic_ms
 from federator.runtime.custody_log import CustodyLog
 from federator.runtime.delivery_journal import DeliveryJournal
 from federator.runtime.durable import FsyncPolicy
+from federator.runtime.filter_file import OWED, SUBSCRIBED, FilterFile
 from federator.runtime.mqtt_wire import packet_id_at
-from federator.runtime.owed_file import OwedFile
 
 REPAIR_BACKLOG_BYTES_MAX = 262_144
 """Repairs wait until a connection has less of them to send than this."""
@@ -37,7 +37,8 @@ class CustodyStores:
 
     log: CustodyLog
     journal: DeliveryJournal
-    owed: OwedFile
+    owed: FilterFile
+    subscribed: FilterFile
     keep_s: int
 
     @classmethod
@@ -57,7 +58,8 @@ class CustodyStores:
         return cls(
             CustodyLog(folder / "log", bytes_max=bytes_max, age_max_s=keep_s, fsync=fsync),
             DeliveryJournal(folder),
-            OwedFile(folder),
+            FilterFile(folder, OWED),
+            FilterFile(folder, SUBSCRIBED),
             keep_s,
         )
 
@@ -66,6 +68,7 @@ class CustodyStores:
         self.log.close()
         self.journal.close()
         self.owed.close()
+        self.subscribed.close()
 
 
 class Broker(Protocol):
@@ -125,7 +128,7 @@ class CustodyOutlet:
         self.deliver = carrier.deliver
         self.number = carrier.number
         self._broker = carrier.broker
-        self._timer: asyncio.Handle | None = None
+        self._alarm = Alarm(lambda: self.on_time())
 
     @property
     def room(self) -> bool:
@@ -152,18 +155,11 @@ class CustodyOutlet:
 
     def wake(self, at_ms: Millis) -> None:
         """Call ``on_time`` at this instant of our monotonic clock; earlier wishes are void."""
-        if self._timer is not None:
-            self._timer.cancel()
-        delay_s = max(0, at_ms - monotonic_ms()) / 1_000
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_time)
+        self._alarm.set(at_ms)
 
     def tell(self, notice: e.Notice) -> None:
         """Tell the operator."""
         getattr(_log, notice.level)(notice.name, **notice.details)
-
-    def _on_time(self) -> None:
-        self._timer = None
-        self.on_time()
 
 
 def custodian(

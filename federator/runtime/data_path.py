@@ -30,7 +30,14 @@ from federator.protocol.frames import (
     unpack,
 )
 from federator.protocol.link_gates import LinkGates
-from federator.protocol.publications import RunChecker, topics_of, variable_byte_integer
+from federator.protocol.publications import (
+    DUP_BIT,
+    QOS_BITS,
+    RETAIN_BIT,
+    RunChecker,
+    topics_of,
+    variable_byte_integer,
+)
 from federator.protocol.sharing import inbox_key, is_inbox_key
 from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.clocks import wall_clock_us
@@ -51,10 +58,6 @@ HOP_LIMIT = 64
 COMPLAINT_GAP_S = 60.0
 SENDER_LINGER_S = 10.0
 """How long frames of a neighbour are taken after its link went down: they may be on their way."""
-
-_QOS_BITS = 0x06
-_RETAIN = 0x01
-_DUP = 0x08
 
 _log = structlog.get_logger()
 
@@ -258,8 +261,8 @@ class DataPath:
                 self.counters.unwanted += 1
                 continue
             first_byte = chunk[start]
-            into = batches.acknowledged if first_byte & _QOS_BITS else batches.plain
-            if first_byte & _DUP and self.intake.is_logged(packet):
+            into = batches.acknowledged if first_byte & QOS_BITS else batches.plain
+            if first_byte & DUP_BIT and self.intake.is_logged(packet):
                 self.counters.redelivered += 1
                 continue
             if into is batch and start == run_end and end - run_start <= frame_bytes_max:
@@ -352,7 +355,7 @@ class DataPath:
             self.intake.end_read(True)
         else:
             self.counters.publications_in += 1
-            retained = packet[0] & _RETAIN
+            retained = packet[0] & RETAIN_BIT
             time_us = self._time_of((packet,), retained=True) if retained else self._wall_clock_us()
             self._make_frame(route, (packet,), len(packet), 1, time_us)
 

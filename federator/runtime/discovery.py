@@ -24,6 +24,7 @@ from federator.errors import DecodeError
 from federator.protocol import discovery as pure
 from federator.protocol.effects import Notice
 from federator.protocol.types import Millis
+from federator.runtime.alarm import Alarm
 from federator.runtime.clocks import monotonic_ms, wall_clock_ms
 from federator.runtime.mqtt_link import MqttLink
 from federator.runtime.state_dir import write_whole
@@ -109,7 +110,7 @@ class Discovery:
         self._own_id = own_id
         self._probing = False
         self._link: MqttLink | None = None
-        self._timer: asyncio.Handle | None = None
+        self._alarm = Alarm(self._on_time)
         self._saved_revision = -1
         self._save_gap_s = SAVE_GAP_S
 
@@ -193,8 +194,7 @@ class Discovery:
                 if self._pure.revision != self._saved_revision:
                     await self._save()
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
+            self._alarm.set(None)
             self._write(self._content(closed=True))
 
     # Within
@@ -252,16 +252,9 @@ class Discovery:
             self._link.unsubscribe(self._probes)
 
     def _arm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        at_ms = self._pure.next_deadline_ms()
-        if at_ms is not None:
-            delay_s = max(0, at_ms - monotonic_ms()) / 1000
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
+        self._alarm.set(self._pure.next_deadline_ms())
 
-    def _on_timer(self) -> None:
-        self._timer = None
+    def _on_time(self) -> None:
         self._perform(self._pure.on_deadline(now_ms=monotonic_ms()))
 
     def _content(self, *, closed: bool) -> bytes:

@@ -15,6 +15,7 @@ from mqtt5 import PublishPacket
 
 from federator.protocol.custody import Custodian
 from federator.protocol.forwarding import TopicRoute
+from federator.protocol.publications import RETAIN_BIT
 from federator.runtime.custody_log import CustodyLog
 from federator.runtime.data_counters import DataCounters
 from federator.runtime.data_ports import AcknowledgingLink
@@ -26,8 +27,6 @@ RETRY_S = 1.0
 
 REDELIVERED_MAX = 2_000
 """Records in which a publication is looked for that our broker sends again."""
-
-_RETAIN = 0x01
 
 
 class FrameMaker(Protocol):
@@ -119,7 +118,7 @@ class Intake:
                 self._flush(batch)
             elif self._retry is not None or not self._take_custody([batch]):
                 batch = self._open.after(batch)  # what waits for the log goes first
-        self._open.add(batch, run, count, retained=first_bytes & _RETAIN > 0)
+        self._open.add(batch, run, count, retained=first_bytes & RETAIN_BIT > 0)
 
     def flush(self) -> None:
         """Send what waits for more to come. To be called before the agent leaves."""

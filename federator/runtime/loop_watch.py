@@ -7,13 +7,11 @@ both ends. Without one nothing here looks at any publication. What to do is deci
 Source: docs/rules.md; mosquitto.conf(5), ``notifications``.
 """
 
-import asyncio
 import random
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
-import mqtt5
 import structlog
 from mqtt5 import PublishPacket, QoS, TopicFilter
 
@@ -29,9 +27,10 @@ from federator.protocol.loops import (
     Release,
     without_repetition,
 )
-from federator.protocol.types import Millis
+from federator.protocol.memory import Remembered
+from federator.runtime.alarm import Alarm
 from federator.runtime.clocks import monotonic_ms
-from federator.runtime.mqtt_wire import Inbound
+from federator.runtime.mqtt_wire import Inbound, joined, packets_of
 
 BRIDGES_MAX = 64
 HELD_BYTES_MAX = 16 * 1024 * 1024
@@ -81,9 +80,8 @@ class LoopWatch:
         self._data_topic = data_topic
         self._pass_on = pass_on
         self._held: list[tuple[PublishPacket, bytes]] = []
-        self._short: dict[str, str] = {}
-        self._timer: asyncio.Handle | None = None
-        self._timer_ms = Millis(0)
+        self._key = Remembered(without_repetition, answers_max=TOPICS_MAX)
+        self._alarm = Alarm(self._on_time)
         self.watching = settings.watch == "always"
 
     def subscriptions(self) -> list[TopicFilter]:
@@ -120,34 +118,25 @@ class LoopWatch:
         self._arm()
         if all(fate is Fate.PASS for fate in fates):
             return chunk, publishes
-        kept: list[Inbound] = []
-        parts: list[memoryview] = []
-        at = 0
+        passed: list[tuple[PublishPacket, memoryview]] = []
         for (packet, start, end), fate in zip(publishes, fates, strict=True):
-            wire = chunk[start:end]
             if fate is Fate.PASS:
-                parts.append(wire)
-                kept.append((packet, at, at + len(wire)))
-                at += len(wire)
+                passed.append((packet, chunk[start:end]))
             elif fate is Fate.HOLD:
-                self._held.append((packet, bytes(wire)))
-                self.held_bytes += len(wire)
-        passed = memoryview(b"".join(parts))
+                self._held.append((packet, bytes(chunk[start:end])))
+                self.held_bytes += end - start
         if self.held_bytes > HELD_BYTES_MAX:
             self._perform(self.detector.on_room_spent(now_ms=now_ms))
-        return passed, kept
+        return joined(passed)
 
     def note(self, run: bytes) -> None:
         """We publish ``run``, whose packets are well-formed, on our broker."""
         if not self.detector.loop_count:
             return
-        now_ms, view, at = monotonic_ms(), memoryview(run), 0
-        while at < len(run):
-            packet, size = mqtt5.read(view[at:])
-            if isinstance(packet, PublishPacket):
-                key = self._key(packet.topic)
-                self.detector.on_delivered(key, hash((key, packet.payload)), now_ms=now_ms)
-            at += size
+        now_ms = monotonic_ms()
+        for packet in packets_of(run):
+            key = self._key(packet.topic)
+            self.detector.on_delivered(key, hash((key, packet.payload)), now_ms=now_ms)
 
     def on_new_session(self) -> None:
         """Our broker remembers nothing of us, so we missed what it said; it tells states again."""
@@ -156,9 +145,7 @@ class LoopWatch:
 
     def stop(self) -> None:
         """Let go of everything held: the agent leaves."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.set(None)
         self._release()
 
     # Within
@@ -189,29 +176,11 @@ class LoopWatch:
         self._perform(self.detector.forget_all())
         self.watching = self._settings.watch == "always" or bool(self.bridges)
 
-    def _key(self, topic: str) -> str:
-        key = self._short.get(topic)
-        if key is None:
-            if len(self._short) >= TOPICS_MAX:
-                self._short.clear()
-            key = self._short[topic] = without_repetition(topic)
-        return key
-
     def _arm(self) -> None:
         """Wake up at the detector's next deadline."""
-        at_ms = self.detector.next_deadline_ms()
-        if self._timer is not None:
-            if at_ms is not None and self._timer_ms <= at_ms:
-                return
-            self._timer.cancel()
-            self._timer = None
-        if at_ms is not None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_at(max(loop.time(), at_ms / 1000), self._on_timer)
-            self._timer_ms = at_ms  # uvloop's handle of what is due at once does not know when
+        self._alarm.set(self.detector.next_deadline_ms())
 
-    def _on_timer(self) -> None:
-        self._timer = None
+    def _on_time(self) -> None:
         self._perform(self.detector.on_deadline(now_ms=monotonic_ms()))
 
     def _perform(self, effects: Iterable[LoopEffect]) -> None:
@@ -242,14 +211,8 @@ class LoopWatch:
     def _release(self) -> None:
         held, self._held, self.held_bytes = self._held, [], 0
         now_ms = monotonic_ms()
-        publishes: list[Inbound] = []
-        parts: list[bytes] = []
-        at = 0
-        for packet, wire in held:
+        for packet, _ in held:
             key = self._key(packet.topic)
             self.detector.on_released(key, hash((key, packet.payload)), now_ms=now_ms)
-            parts.append(wire)
-            publishes.append((packet, at, at + len(wire)))
-            at += len(wire)
-        if publishes:
-            self._pass_on(memoryview(b"".join(parts)), publishes)
+        if held:
+            self._pass_on(*joined(held))

@@ -300,6 +300,13 @@ class MqttLink:
         self._session.subscriptions.unsubscribe(filters, out)
         self._send(out)
 
+    def recall(self, filters: Iterable[str]) -> None:
+        """Before ``run``: an earlier process subscribed ``filters``, maybe; drop those not wanted.
+
+        A broker that is killed comes back with the session that it saved last.
+        """
+        self._session.subscriptions.recall(filters)
+
     def publish(self, topic: str, payload: bytes, *, qos: int = 0, urgent: bool = False) -> bool:
         """Publish; ``False`` when it was dropped (and counted).
 
@@ -485,11 +492,6 @@ class MqttLink:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._resume_at_s - time.monotonic()):
                         await self._stopping.wait()
-
-    def reconnect(self, reason: str) -> None:
-        """End the connection, and make another as after any loss."""
-        if self._pipe is not None:
-            self._pipe.abort(LinkError(reason))
 
     def give_way(self) -> None:
         """Behave as if the session had been taken over: its owner learnt that elsewhere."""

@@ -97,6 +97,11 @@ class Subscriptions:
                 self._change(pattern, None)
         self._send(out)
 
+    def recall(self, patterns: Iterable[str]) -> None:
+        """An earlier process subscribed ``patterns``: the session may still have them."""
+        for pattern in patterns:
+            self._retire(pattern)
+
     def resume(self, *, session_present: bool, out: Out) -> None:
         """A connection is up: ask for everything wanted, and drop what the session may have."""
         self._connected = True

@@ -7,9 +7,12 @@ identifier of a ready-made PUBLISH can be written without parsing it again.
 Source: OASIS MQTT 5.0, sections 1.5.5 (variable byte integer), 2.1 (fixed header), 3.3 (PUBLISH).
 """
 
+from collections.abc import Iterable
+
 from mqtt5 import Packet, PublishPacket, read
 
 from federator.errors import LinkError
+from federator.protocol.publications import DUP_BIT, QOS_BITS, variable_byte_integer
 
 Inbound = tuple[PublishPacket, int, int]
 """A PUBLISH and its bytes' place in the chunk: ``chunk[start:end]``."""
@@ -25,8 +28,6 @@ PUBCOMP = 0x70
 PINGREQ = b"\xc0\x00"
 
 _PUBLISH = 0x30
-_DUP = 0x08
-_QOS_BITS = 0x06
 _PACKET_ID_NOT_FOUND = 0x92
 _LENGTH_BYTES_MAX = 4
 
@@ -97,17 +98,17 @@ def publish_topic(packet: bytes | bytearray) -> str:
 def address_publish(packet: bytearray, id_at: int, packet_id: int, *, duplicate: bool) -> None:
     """Write the identifier and the DUP flag of a PUBLISH packet in place."""
     packet[id_at : id_at + 2] = packet_id.to_bytes(2, "big")
-    packet[0] = packet[0] | _DUP if duplicate else packet[0] & ~_DUP
+    packet[0] = packet[0] | DUP_BIT if duplicate else packet[0] & ~DUP_BIT
 
 
 def lower_qos(packet: bytearray, id_at: int, qos: int) -> bytearray:
     """The same QoS 1 or 2 PUBLISH packet at a lower ``qos``, for a broker that grants no more."""
-    first = packet[0] & ~(_QOS_BITS | _DUP) | qos << 1
+    first = packet[0] & ~(QOS_BITS | DUP_BIT) | qos << 1
     if qos > 0:
         packet[0] = first
         return packet
     body = packet[_header_bytes(packet) : id_at] + packet[id_at + 2 :]
-    return bytearray([first]) + _variable_byte_integer(len(body)) + body
+    return bytearray([first]) + variable_byte_integer(len(body)) + body
 
 
 def acknowledgement(kind: int, packet_id: int) -> bytes:
@@ -131,11 +132,30 @@ def split_run(run: bytes) -> list[bytes]:
     return packets
 
 
-def packets_of(run: bytes) -> list[PublishPacket]:
+def inbound_of(run: bytes) -> list[Inbound]:
     """The packets of a back-to-back run, which is known to be well-formed, parsed."""
     publishes: list[Inbound] = []
     read_packets(memoryview(run), publishes, [])
-    return [packet for packet, _, _ in publishes]
+    return publishes
+
+
+def packets_of(run: bytes) -> list[PublishPacket]:
+    """As ``inbound_of``, without their places."""
+    return [packet for packet, _, _ in inbound_of(run)]
+
+
+def joined(
+    packets: Iterable[tuple[PublishPacket, bytes | memoryview]],
+) -> tuple[memoryview, list[Inbound]]:
+    """Packets and their bytes, as if one read had brought these."""
+    publishes: list[Inbound] = []
+    parts: list[bytes | memoryview] = []
+    at = 0
+    for packet, wire in packets:
+        parts.append(wire)
+        publishes.append((packet, at, at + len(wire)))
+        at += len(wire)
+    return memoryview(b"".join(parts)), publishes
 
 
 def _header_bytes(packet: bytes | bytearray | memoryview) -> int:
@@ -144,12 +164,3 @@ def _header_bytes(packet: bytes | bytearray | memoryview) -> int:
     while packet[size - 1] >= 0x80:
         size += 1
     return size
-
-
-def _variable_byte_integer(value: int) -> bytes:
-    encoded = bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)

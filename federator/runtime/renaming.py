@@ -9,14 +9,11 @@ Source: docs/rules.md; ``protocol.renames``.
 
 from collections.abc import Callable, Sequence
 
-import mqtt5
 from mqtt5 import PublishPacket
 
+from federator.protocol.memory import Remembered
 from federator.protocol.renames import Renames
-from federator.runtime.mqtt_wire import Inbound
-
-NAMES_MAX = 65_536
-"""Topics whose other name is remembered, each way."""
+from federator.runtime.mqtt_wire import Inbound, inbound_of, joined
 
 _Name = Callable[[str], str | None]
 
@@ -37,8 +34,8 @@ class Renaming:
         self.kept = 0
         self.hidden = 0
         self._data_topic = data_topic
-        self._outward = _Memory(renames.outward)
-        self._inward = _Memory(renames.inward)
+        self._outward = Remembered(renames.outward)
+        self._inward = Remembered(renames.inward)
         self._prefixes = tuple(prefix.encode() for pair in renames.pairs for prefix in pair)
 
     def outgoing(
@@ -47,9 +44,7 @@ class Renaming:
         """What one read brought, with the names that the federation knows."""
         if not self._concerns(chunk):
             return chunk, publishes
-        kept: list[Inbound] = []
-        parts: list[bytes | memoryview] = []
-        at = 0
+        kept: list[tuple[PublishPacket, bytes | memoryview]] = []
         for packet, start, end in publishes:
             wire: bytes | memoryview = chunk[start:end]
             if packet.topic != self._data_topic:
@@ -60,48 +55,27 @@ class Renaming:
                 if renamed is not packet:
                     packet = renamed
                     wire = packet.write()
-            parts.append(wire)
-            kept.append((packet, at, at + len(wire)))
-            at += len(wire)
-        return memoryview(b"".join(parts)), kept
+            kept.append((packet, wire))
+        return joined(kept)
 
     def inward(self, run: bytes) -> bytes:
         """``run``, whose packets are well-formed, with the names that our broker knows."""
         if not self._concerns(run):
             return run
         renamed: list[bytes | memoryview] = []
-        at, view = 0, memoryview(run)
-        while at < len(run):
-            packet, size = mqtt5.read(view[at:])
-            assert isinstance(packet, PublishPacket), "only PUBLISHes are delivered"
+        view = memoryview(run)
+        for packet, start, end in inbound_of(run):
             other = _renamed(packet, self._inward)
             if other is None:
                 self.hidden += 1
             else:
-                renamed.append(view[at : at + size] if other is packet else other.write())
-            at += size
+                renamed.append(view[start:end] if other is packet else other.write())
         return b"".join(renamed)
 
     def _concerns(self, run: bytes | bytearray | memoryview) -> bool:
         """Whether a prefix stands anywhere in ``run``; if none does nothing changes."""
         content = bytes(run)
         return any(prefix in content for prefix in self._prefixes)
-
-
-class _Memory:
-    """Names found before, up to ``NAMES_MAX``."""
-
-    def __init__(self, name: _Name) -> None:
-        self._name = name
-        self._known: dict[str, str | None] = {}
-
-    def __call__(self, topic: str) -> str | None:
-        if topic in self._known:
-            return self._known[topic]
-        if len(self._known) >= NAMES_MAX:
-            self._known.clear()
-        name = self._known[topic] = self._name(topic)
-        return name
 
 
 def _renamed(packet: PublishPacket, name: _Name) -> PublishPacket | None:

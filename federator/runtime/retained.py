@@ -9,7 +9,6 @@ Source: docs/protocol.md, section 13.
 
 import asyncio
 import random
-import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -30,14 +29,16 @@ from federator.protocol.messages import (
     RetainedRequest,
     RetainedWant,
 )
+from federator.protocol.publications import RETAIN_BIT
+from federator.protocol.repeats import Repeats
 from federator.protocol.retained.gate import sift
-from federator.protocol.retained.packets import RETAIN_BIT, retained_in
+from federator.protocol.retained.packets import retained_in
 from federator.protocol.retained.post import RetainedPost, way_back, way_to_sender
 from federator.protocol.retained.round import Way, answer_pull
 from federator.protocol.retained.store import RetainedStore, Verdict
 from federator.protocol.retained.versions import HybridClock, Version
 from federator.protocol.types import BrokerId, Epoch, Millis
-from federator.runtime.clocks import wall_clock_us
+from federator.runtime.clocks import monotonic_ms, wall_clock_us
 from federator.runtime.mqtt_link import MqttLink
 from federator.runtime.retained_answers import RetainedAnswers
 from federator.runtime.retained_broker import RetainedBroker, RetainedCounters
@@ -62,7 +63,7 @@ RECHECKED_MAX = 1_024
 LOST_US = 5_000_000
 """What we wrote so shortly before the data connection broke may never have arrived."""
 
-COMPLAINT_GAP_S = 600.0
+COMPLAINT_GAP_MS = Millis(600_000)
 
 _log = structlog.get_logger()
 
@@ -149,7 +150,7 @@ class Retained:
         self._resync_timer: asyncio.Handle | None = None
         self._recheck: set[str] = set()
         self._overtaken: set[str] = set()
-        self._complained_at_s = -COMPLAINT_GAP_S
+        self._complaints: Repeats[None] = Repeats(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
 
     def load(self) -> None:
         """Take up what the last incarnation knew."""
@@ -233,9 +234,7 @@ class Retained:
 
     def _refuse_clock(self, origin: BrokerId, ahead_us: int) -> None:
         self.counters.clock_refused += 1
-        now_s = time.monotonic()
-        if now_s - self._complained_at_s >= COMPLAINT_GAP_S:
-            self._complained_at_s = now_s
+        if self._complaints.allow(None, monotonic_ms()):
             ahead_s = ahead_us // 1_000_000
             _log.warning("retained.clock_ahead", origin=origin, ahead_s=ahead_s)
 
@@ -338,8 +337,7 @@ class Retained:
             self._send(onward.route[onward.at + 1], onward)
 
     def _on_request(self, request: RetainedRequest) -> None:
-        now_ms = Millis(int(time.monotonic() * 1000))
-        new, onward, hops = self._post.on_request(request, self._links, now_ms=now_ms)
+        new, onward, hops = self._post.on_request(request, self._links, now_ms=monotonic_ms())
         if not new:
             return
         if onward is not None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import structlog
 
 from federator.errors import LinkError
+from federator.protocol.codec import CONTROL_BYTES_MAX
 from federator.protocol.messages import (
     RetainedAsk,
     RetainedEntry,
@@ -32,8 +33,9 @@ QUESTIONS_WAITING_MAX = 256
 REQUESTS_AT_ONCE_MAX = 16
 LOOK_KEPT_S = 20.0
 LETTER_BYTES_MAX = 65_536
-VALUE_BYTES_MAX = 1_500_000
-"""Longer ones stay where they are: Mosquitto 2.1 takes no packet of 2,000,000."""
+VALUE_BYTES_MAX = CONTROL_BYTES_MAX - 1_024
+"""Of a packet with its topic and filter once more, which leaves room for the rest of a letter.
+Longer ones stay where they are: who asked would refuse the letter, and ask again for ever."""
 
 _log = structlog.get_logger()
 
@@ -137,7 +139,7 @@ class RetainedAnswers:
             packet = None if entry is None else look.packet(topic, entry.digest)
             if entry is None or entry.deleted or packet is None:
                 continue
-            if len(packet) > VALUE_BYTES_MAX:
+            if len(packet) + len(topic.encode()) + len(ask.filter.encode()) > VALUE_BYTES_MAX:
                 self._counters.too_long += 1
                 continue
             size += len(packet)

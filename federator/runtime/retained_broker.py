@@ -17,8 +17,8 @@ from mqtt5 import PublishPacket
 
 from federator.errors import DecodeError, LinkError
 from federator.protocol.messages import RetainedEntry
-from federator.protocol.publications import RunChecker
-from federator.protocol.retained.packets import qos_of, retained_in
+from federator.protocol.publications import RunChecker, qos_of
+from federator.protocol.retained.packets import retained_in
 from federator.protocol.retained.round import version_of
 from federator.protocol.retained.store import RetainedStore
 from federator.protocol.retained.versions import HybridClock, Version

@@ -14,13 +14,12 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 import structlog
 
 from federator.protocol.retained.store import RetainedStore, Saved
-from federator.runtime.state_dir import write_whole
+from federator.runtime.durable import replace_file, write_at
 
 FILE_NAME = "retained.log"
 CONTACT_NAME = "retained_contact"
@@ -55,7 +54,8 @@ class RetainedFile:
         self._store = store
         self._contact_s = contact_s
         self._contact_at_s = 0.0
-        self._file: BinaryIO | None = None
+        self._fd: int | None = None
+        self._size = 0
         self._snapshot_bytes = self._appendix_bytes = 0
         self._complained = False
 
@@ -85,8 +85,8 @@ class RetainedFile:
             while part := self._store.take_changes(APPENDED_AT_ONCE_MAX):
                 self._append(part)
             self._note_contact(at_once=True)
-            if self._file is not None:
-                self._file.close()
+            if self._fd is not None:
+                os.close(self._fd)
 
     async def _write_anew(self) -> None:
         whole = self._store.save()
@@ -100,13 +100,13 @@ class RetainedFile:
     def _write(self, whole: Callable[[], Part]) -> None:
         content = _framed(whole())
         try:
-            if self._file is not None:
-                self._file.close()
-                self._file = None
-            write_whole(self._path, content)
-            self._file = self._path.open("ab", buffering=0)
+            fd = replace_file(self._path, [content], sync=True)
         except OSError as error:
             self._complain(error)
+        else:
+            if self._fd is not None:
+                os.close(self._fd)
+            self._fd, self._size = fd, len(content)
         self._snapshot_bytes, self._appendix_bytes = len(content), 0
 
     def _append(self, part: Part) -> None:
@@ -114,21 +114,22 @@ class RetainedFile:
             return
         content = _framed(part)
         self._appendix_bytes += len(content)
+        if self._fd is None:
+            return
         try:
-            if self._file is not None:
-                self._file.write(content)
+            write_at(self._fd, content, self._size)
         except OSError as error:
             self._complain(error)
+        else:
+            self._size += len(content)
 
     def _note_contact(self, *, at_once: bool = False) -> None:
         now_s = time.monotonic()
         contact_s = self._contact_s()
         if contact_s and (at_once or now_s - self._contact_at_s > CONTACT_GAP_S):
             self._contact_at_s = now_s
-            beside = self._contact_path.with_suffix(".new")
             try:
-                beside.write_text(f"{contact_s:f}\n")
-                os.replace(beside, self._contact_path)
+                os.close(replace_file(self._contact_path, [b"%f\n" % contact_s], sync=False))
             except OSError as error:
                 self._complain(error)
 

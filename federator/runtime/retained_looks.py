@@ -25,7 +25,10 @@ import structlog
 from mqtt5 import QoS, RetainHandling, TopicFilter
 
 from federator.errors import LinkError
+from federator.protocol.repeats import Repeats
 from federator.protocol.retained.packets import as_stored, at_least_once, payload_digest
+from federator.protocol.types import Millis
+from federator.runtime.clocks import monotonic_ms
 from federator.runtime.mqtt_link import Inbound, MqttLink
 
 QOS_ASKED_MAX = 500
@@ -37,7 +40,7 @@ PACKETS_BYTES_MAX = 64 * 1024 * 1024
 STEP_TIMEOUT_S = 5.0
 UPTIME_TIMEOUT_S = 2.0
 UPTIME_TOPIC = "$SYS/broker/uptime"
-COMPLAINT_GAP_S = 600.0
+COMPLAINT_GAP_MS = Millis(600_000)
 
 _log = structlog.get_logger()
 
@@ -133,7 +136,7 @@ class RetainedLooks:
         self._mark: _Mark | None = None
         self._dropped = False  # on this connection
         self._renewing = False
-        self._complained_at_s = -COMPLAINT_GAP_S
+        self._complaints: Repeats[None] = Repeats(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
         self._subscribed = asyncio.Event()
         self._broke = False
         self._found: dict[str, Found] | None = None
@@ -182,7 +185,7 @@ class RetainedLooks:
                     self._complain(len(self._found))
                 if self._dropped:  # Mosquitto says it once per connection
                     self._renewing = True
-                    link.reconnect("our broker drops values")
+                    link.drop("our broker drops values")
                 return Look(self._found, few, complete)
             except TimeoutError as error:
                 raise LinkError("our broker did not tell what it retains in time") from error
@@ -229,9 +232,7 @@ class RetainedLooks:
 
     def _complain(self, came: int) -> None:
         self.incomplete += 1
-        now_s = time.monotonic()
-        if now_s - self._complained_at_s >= COMPLAINT_GAP_S:
-            self._complained_at_s = now_s
+        if self._complaints.allow(None, monotonic_ms()):
             _log.warning("retained.look_incomplete", came=came, so_far=self.incomplete)
 
     # -- what the control connection hears --------------------------------------------------------

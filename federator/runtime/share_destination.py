@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
-from mqtt5 import PublishPacket, read
-
 from federator.errors import DecodeError
 from federator.protocol.filters import FilterTrie
 from federator.protocol.frames import Frame
-from federator.protocol.publications import RunChecker
+from federator.protocol.publications import RunChecker, not_retained, qos_of
 from federator.protocol.sharing import (
     TRIES_MAX,
     Arrivals,
@@ -27,7 +25,7 @@ from federator.protocol.sharing import (
 )
 from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.clocks import monotonic_ms
-from federator.runtime.mqtt_wire import Inbound, packet_id_at, publish_topic, split_run
+from federator.runtime.mqtt_wire import Inbound, packet_id_at, packets_of, publish_topic, split_run
 from federator.runtime.share_counters import ShareCounters
 from federator.runtime.share_origin import SendTo
 
@@ -38,9 +36,6 @@ WAITING_MAX: Final = 4_096
 """Parcels that wait for room in our connection; the origin sends again what does not fit."""
 
 SETTLE_S: Final = 5.0
-
-_QOS_BITS: Final = 0x06
-_RETAIN: Final = 0x01
 
 
 class Publishing(Protocol):
@@ -160,8 +155,7 @@ class ShareDestination:
         if tries >= TRIES_MAX or len(self._waiting) >= WAITING_MAX:
             return Returned.GIVEN_UP
         self._counters.returned += 1
-        again = bytes(raw) if not raw[0] & _RETAIN else bytes((raw[0] & ~_RETAIN, *raw[1:]))
-        self.publish(again, tries=tries + 1)
+        self.publish(bytes(not_retained(raw)), tries=tries + 1)
         return Returned.PUBLISHED_AGAIN
 
     def _work(self) -> None:
@@ -188,7 +182,7 @@ class ShareDestination:
         if not share.served_here and self._pass_on(topic, packet):
             self._counters.passed_on += 1
             return True
-        qos = (packet[0] & _QOS_BITS) >> 1
+        qos = qos_of(packet)
         if qos:
             id_at = packet_id_at(packet)
             if not self._data_link.publish_packet(bytearray(packet), id_at, qos):
@@ -198,7 +192,8 @@ class ShareDestination:
             return True
         self._counters.delivered += tries == 1
         if share.stood_in:
-            name = publication_name(topic, _payload_of(packet))
+            (publication,) = packets_of(packet)
+            name = publication_name(topic, publication.payload or b"")
             self._returns.note(name, tries, now_ms=monotonic_ms())
         return True
 
@@ -221,9 +216,3 @@ class ShareDestination:
     def _on_settled(self, filter: str) -> None:
         del self._settling[filter]
         self._wanted.add(filter)
-
-
-def _payload_of(packet: bytes) -> bytes | memoryview:
-    publication, _ = read(memoryview(packet))
-    assert isinstance(publication, PublishPacket)
-    return publication.payload or b""

@@ -6,12 +6,11 @@ and carries out what the ledger says.
 Source: docs/protocol.md section 12.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
 
 import structlog
 
+from federator.protocol.publications import not_retained, qos_of
 from federator.protocol.sharing import (
     Assignment,
     Confirmation,
@@ -26,15 +25,13 @@ from federator.protocol.sharing import (
     pack_parcel,
 )
 from federator.protocol.types import BrokerId, Epoch, Millis
+from federator.runtime.alarm import Alarm
 from federator.runtime.clocks import monotonic_ms
 from federator.runtime.mqtt_wire import Inbound
 from federator.runtime.share_counters import ShareCounters
 
 SendTo = Callable[[BrokerId, Sequence[bytes | memoryview], int, int], bool]
 """Sends a frame to a broker's inbox: parts, bytes, publications. Whether there is a way."""
-
-_QOS_BITS: Final = 0x06
-_RETAIN: Final = 0x01
 
 _log = structlog.get_logger()
 
@@ -76,7 +73,7 @@ class ShareOrigin:
         self._publish_here = publish_here
         self._lets_out = lets_out
         self._want_inbox = want_inbox
-        self._timer: asyncio.Handle | None = None
+        self._alarm = Alarm(self._on_time)
 
     @property
     def owed(self) -> int:
@@ -215,18 +212,10 @@ class ShareOrigin:
         _log.warning("share.lost", publications=count, reason=reason)
 
     def _arm(self) -> None:
-        at_ms = self.ledger.next_deadline_ms()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if at_ms is not None:
-            delay_s = max(0, at_ms - monotonic_ms()) / 1000
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
+        self._alarm.set(self.ledger.next_deadline_ms())
 
-    def _on_timer(self) -> None:
-        self._timer = None
-        now_ms = monotonic_ms()
-        self._resend(self.ledger.on_deadline(now_ms=now_ms))
+    def _on_time(self) -> None:
+        self._resend(self.ledger.on_deadline(now_ms=monotonic_ms()))
         self._arm()
 
 
@@ -240,17 +229,10 @@ class _Runs:
 
     def add(self, pick: Pick, packet: memoryview) -> None:
         """``packet`` is for the next one of ``pick``."""
-        key = (pick.next(), pick.serves, packet[0] & _QOS_BITS != 0)
-        self.parts.setdefault(key, []).append(_not_retained(packet))
+        key = (pick.next(), pick.serves, qos_of(packet) > 0)
+        self.parts.setdefault(key, []).append(not_retained(packet))
 
     def hold(self, orphans: tuple[GroupKey, ...], packet: memoryview) -> None:
         """``packet`` is for these groups, once they have members; QoS 0 does not wait."""
-        if packet[0] & _QOS_BITS:
-            self.held.setdefault(orphans, []).append(_not_retained(packet))
-
-
-def _not_retained(packet: memoryview) -> bytes | memoryview:
-    """``packet`` so that no broker keeps it for later subscribers."""
-    if packet[0] & _RETAIN:
-        return bytes((packet[0] & ~_RETAIN,)) + bytes(packet[1:])
-    return packet
+        if qos_of(packet):
+            self.held.setdefault(orphans, []).append(not_retained(packet))

@@ -33,6 +33,7 @@ from federator.protocol.sharing import (
     unpack_parcel,
 )
 from federator.protocol.types import BrokerId, Epoch
+from federator.runtime.alarm import Alarm
 from federator.runtime.clocks import monotonic_ms
 from federator.runtime.data_path import DataPath
 from federator.runtime.mqtt_link import Inbound, LinkHandler, MqttLink
@@ -96,13 +97,13 @@ class Sharing:
         self._own_members: dict[GroupKey, int] = {}
         self._watched = False
         self._crossings: dict[GroupKey, int] = {}
-        self._wanted: frozenset[str] = frozenset()
+        self._wanted: set[str] = set()
         self._announced: frozenset[str] = frozenset()
         self._needs_inbox = False
         self._gone: list[BrokerId] = []
         self._file = file
         self._orphans = Orphans(keep_ms=parameters.keep_ms)
-        self._orphans_timer: asyncio.Handle | None = None
+        self._orphans_alarm = Alarm(self._on_orphans_old)
         self._changed = False
         self._told_inexact: dict[GroupKey, str] = {}
         self._stand_ins = StandIns(make_link, taken=self._on_taken)
@@ -197,7 +198,8 @@ class Sharing:
         """Ordinary subscribers of ours want other filters than before."""
         removed &= self._wanted
         added -= self._wanted
-        self._wanted = (self._wanted - removed) | added
+        self._wanted -= removed
+        self._wanted |= added
         self.destination.on_interest(added, removed)
         for key in self._crossings:
             self._crossings[key] += sum(overlaps(key[1], filter) for filter in added)
@@ -241,24 +243,13 @@ class Sharing:
         self._tell_inexact()
         gone, self._gone = self._gone, []
         self.origin.on_members(gone)
-        self._arm_orphans()
+        self._orphans_alarm.set(self._orphans.next_deadline_ms())
         return True
 
-    def _arm_orphans(self) -> None:
-        if self._orphans_timer is not None:
-            self._orphans_timer.cancel()
-            self._orphans_timer = None
-        at_ms = self._orphans.next_deadline_ms()
-        if at_ms is not None:
-            delay_s = max(0, at_ms - monotonic_ms()) / 1000
-            loop = asyncio.get_running_loop()
-            self._orphans_timer = loop.call_later(delay_s, self._on_orphans_old)
-
     def _on_orphans_old(self) -> None:
-        self._orphans_timer = None
         self._changed |= self._orphans.expire(now_ms=monotonic_ms())
         self._announce(frozenset(), frozenset())  # with which the change is acted on
-        self._arm_orphans()
+        self._orphans_alarm.set(self._orphans.next_deadline_ms())
 
     def renew_epoch(self, epoch: Epoch) -> None:
         """Our epoch is another one."""

@@ -58,3 +58,9 @@ class Agent:
     reach: dict[BrokerId, ConnId] = field(default_factory=dict)
     connections_made: int = 0
     local_failures: int = 0
+
+    def connection_to(self, neighbour: BrokerId) -> Connection | None:
+        """The connection that the data plane uses, while it is there."""
+        conn = self.reach.get(neighbour)
+        held = None if conn is None else self.connections.get(conn)
+        return None if held is None else held[0]

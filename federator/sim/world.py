@@ -559,11 +559,9 @@ class World:
 
     def _forward(self, agent: Agent, passage: Passage) -> None:
         for neighbour, mask in passage.sends:
-            conn = agent.reach.get(neighbour)
-            held = None if conn is None else agent.connections.get(conn)
-            if held is None:
+            connection = agent.connection_to(neighbour)
+            if connection is None:
                 continue
-            connection = held[0]
             mask_bits = int.from_bytes(mask, "little")
             self.watcher.frame_sent(agent, connection.path.target, passage, mask_bits)
             self.wires.transmit(connection, "data", agent.data.copy_for(passage, mask))

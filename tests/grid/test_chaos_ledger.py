@@ -173,6 +173,24 @@ def test_copies_long_after_a_brokers_return_are_not_its_doing(story):
     assert story.total("twice") == 1
 
 
+@pytest.mark.parametrize(("keeps", "spared"), [(False, 2), (True, 0)])
+def test_a_killed_origin_may_double_what_is_published_before_its_agent_is_back(
+    story, keeps, spared
+):
+    story.come(story.send())
+    story.die(1, keeps=keeps)
+    story.back(1)
+    story.wait(2)
+    story.come(early := story.send())
+    story.wait(6)
+    story.come(late := story.send())
+
+    story.come(early)
+    story.come(late)
+
+    assert (story.total("twice"), story.total("spared_twice")) == (4 - spared, spared)
+
+
 def test_a_broker_that_hung_may_be_sent_again_what_was_in_flight_and_no_more(story):
     before = story.send()
     story.come(before)

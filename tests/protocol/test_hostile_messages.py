@@ -26,6 +26,10 @@ from federator.protocol.messages import (
     Hello,
     ListKind,
     MeshMembAnn,
+    RetainedLetter,
+    RetainedOffer,
+    RetainedRequest,
+    RetainedWant,
     Solicit,
 )
 from federator.protocol.types import BROKER_ID_MAX, EPOCH_MAX, UNREACHABLE
@@ -188,6 +192,8 @@ def out_of_range():
         MeshMembAnn(1, 1, 1, 1, ("$share/g/a",), (), 0, 1),
         MeshMembAnn(1, 1, 1, 1, ("a/#/b",), (), 0, 1),
         MeshMembAnn(1, 1, 1, 1, ("a\0b",), (), 0, 1),
+        RetainedRequest(1, 1, 1, (1,), False, (RetainedWant("$fed/inbox/7", 0),)),
+        RetainedLetter(1, (1, 2), 0, RetainedOffer("$fed/members/7/1/0/g/a", ())),
         Hello(1, 1, 1, 1, 1, "x" * 513, ()),
         Hello(1, 1, 1, 1, 1, "", (Heard(1, 1, 1, 1, 1, 1),) * (NEIGHBOURS_MAX + 1)),
     ]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from federator.protocol import loops
 from federator.protocol.loop_suspicions import CLEARED_MS_MIN
 from federator.protocol.loops import (
     RETEST_MS,
@@ -291,6 +292,18 @@ def test_a_loop_that_lasts_is_not_forgotten_by_its_tests():
 
     assert [type(effect) for effect in world.effects] == [LoopFound]
     assert world.passed_since(100_000) == ["21.5"] * 1_000
+
+
+@pytest.mark.parametrize("seed", [1, 3, 4])
+def test_a_loop_that_gives_way_to_another_during_its_test_is_not_judged(seed, monkeypatch):
+    monkeypatch.setattr(loops, "LOOPS_MAX", 1)
+    world = World(seed=seed)
+    for n in range(3):
+        world.steady(f"t/{n}", "21.5", every_ms=100, from_ms=7 * n, until_ms=40_000)
+
+    world.run(40_000)
+
+    assert world.detector.loop_count == 1
 
 
 def test_when_the_bridge_goes_nothing_is_held_or_stopped_any_more():

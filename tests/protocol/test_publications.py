@@ -118,6 +118,8 @@ def _raw(topic: bytes, properties: bytes = b"", first: int = 0x30) -> bytes:
         (A_RUN[:-1], "too short"),
         (A_RUN[:1], "ends inside a packet"),
         (b"\x30\xff\xff\xff\xff\x01", "more than 4 bytes"),
+        (b"\x30\x85\x00\x00\x01a\x00p", "more bytes than it needs"),
+        (b"\x30\x06\x00\x01a\x80\x00p", "more bytes than it needs"),
         (_raw(b"$SYS/x"), "may not be published"),
         (_raw(b"a/+"), "may not be published"),
         (_raw(b"#"), "may not be published"),

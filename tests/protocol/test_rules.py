@@ -2,7 +2,8 @@ import pytest
 
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding import Forwarder
-from federator.protocol.rules import Denied, EdgeRules, LinkRules, Remembered, conflict
+from federator.protocol.memory import Remembered
+from federator.protocol.rules import Denied, EdgeRules, LinkRules, conflict, in_text
 
 ELSEWHERE = FilterRoute(local=False, wanted=True, next_hops=(2,))
 
@@ -83,13 +84,13 @@ def test_what_is_denied_is_neither_routed_nor_asked_for():
 
 def test_answers_about_topics_are_remembered_within_a_bound():
     asked = []
-    remembered = Remembered(lambda topic: asked.append(topic) is None, topics_max=2)
+    remembered = Remembered(in_text(lambda topic: asked.append(topic) is None), answers_max=2)
 
     answers = [remembered(topic) for topic in (b"a", b"a", b"b", b"c", b"a")]
 
     assert all(answers)
     assert asked == ["a", "b", "c", "a"]
-    assert len(remembered) <= 2
+    assert len(remembered._answers) <= 2
     assert not remembered(b"\xff"), "no topic at all"
 
 

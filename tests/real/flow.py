@@ -12,9 +12,10 @@ from itertools import pairwise
 import mqtt5
 
 from federator.runtime.mqtt_link import Endpoint, MqttLink
+from tests.real.handler import Handler
 
 
-class Subscriber:
+class Subscriber(Handler):
     """Counts numbered payloads, and notes when each came.
 
     Attributes:
@@ -38,12 +39,6 @@ class Subscriber:
         ends = [since_s, *(t for t in self.at_s if since_s <= t <= until_s), until_s]
         return max(later - earlier for earlier, later in pairwise(ends))
 
-    def on_up(self, link, session_present): ...
-
-    def on_subscribed(self, link): ...
-
-    def on_down(self, link, reason): ...
-
     def on_publishes(self, link, chunk, publishes):
         now_s = time.monotonic()
         for packet, _, _ in publishes:
@@ -53,7 +48,7 @@ class Subscriber:
             self.at_s.append(now_s)
 
 
-class Publisher:
+class Publisher(Handler):
     """Publishes 0, 1, 2, ... at a steady rate until stopped.
 
     Attributes:
@@ -72,14 +67,6 @@ class Publisher:
         """Publish no more."""
         self._paused = True
 
-    def on_up(self, link, session_present): ...
-
-    def on_subscribed(self, link): ...
-
-    def on_down(self, link, reason): ...
-
-    def on_publishes(self, link, chunk, publishes): ...
-
     def payload(self, number):
         """What is published as ``number``."""
         return b"%d" % number
@@ -93,6 +80,18 @@ class Publisher:
                 self.sent += 1
             due_s += self._gap_s
             await asyncio.sleep(max(0.0, due_s - loop.time()))
+
+
+class Timed(Publisher):
+    """Notes when each number was published."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.sent_at_s = []
+
+    def payload(self, number):
+        self.sent_at_s.append(time.monotonic())
+        return super().payload(number)
 
 
 @contextlib.asynccontextmanager

@@ -7,10 +7,11 @@ import mqtt5
 
 from federator.runtime.mqtt_link import Endpoint, MqttLink
 from federator.runtime.mqtt_wire import packet_id_at
+from tests.real.handler import Handler
 from tests.real.polling import until
 
 
-class Client:
+class Client(Handler):
     """Subscribes, publishes, and notes what came.
 
     Attributes:
@@ -34,26 +35,25 @@ class Client:
         await until(lambda: not self.link.unacknowledged, "the broker takes the value")
 
     def send(self, topic, payload, *, qos=1, **properties):
-        packet_id = 1 if qos else None
-        packet = mqtt5.PublishPacket(
-            topic, payload, qos=mqtt5.QoS(qos), retain=True, packet_id=packet_id, **properties
-        )
-        wire = bytearray(packet.write())
-        if qos:
-            assert self.link.publish_packet(wire, packet_id_at(wire), qos)
-        else:
-            assert self.link.write_packets([wire], 1)
-
-    def on_up(self, link, session_present): ...
-
-    def on_subscribed(self, link): ...
-
-    def on_down(self, link, reason): ...
+        retain(self.link, topic, payload, qos=qos, **properties)
 
     def on_publishes(self, link, chunk, publishes):
         for packet, _, _ in publishes:
             self.came.append((packet.topic, packet.payload))
             self.qos_of[packet.topic] = int(packet.qos)
+
+
+def retain(link, topic, payload, *, qos=1, **properties):
+    """Publish a retained value over ``link``."""
+    packet_id = 1 if qos else None
+    packet = mqtt5.PublishPacket(
+        topic, payload, qos=mqtt5.QoS(qos), retain=True, packet_id=packet_id, **properties
+    )
+    wire = bytearray(packet.write())
+    if qos:
+        assert link.publish_packet(wire, packet_id_at(wire), qos)
+    else:
+        assert link.write_packets([wire], 1)
 
 
 @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""Three brokers in a triangle, groups with members on them, and what each member got."""
+"""Three brokers in a triangle or a line, groups with members on them, and what each member got."""
 
 import asyncio
 import itertools
@@ -7,6 +7,7 @@ from collections import Counter
 
 from federator.runtime.mqtt_link import Endpoint, MqttLink
 from tests.real.flow import Subscriber
+from tests.real.handler import Handler
 from tests.real.plain_agents import eventually, linked
 from tests.real.polling import DEADLINE_S, POLL_S, until
 
@@ -19,7 +20,7 @@ UNACKNOWLEDGED_MAX = 200
 """Of a publisher; few enough for the queues of a broker with default limits."""
 
 
-class Burst:
+class Burst(Handler):
     """Publishes numbers as fast as the broker acknowledges them, or at a rate."""
 
     def __init__(self, port, topic, *, client_id, qos=1):
@@ -30,12 +31,6 @@ class Burst:
 
     def on_up(self, link, session_present):
         self._up.set()
-
-    def on_subscribed(self, link): ...
-
-    def on_down(self, link, reason): ...
-
-    def on_publishes(self, link, chunk, publishes): ...
 
     async def publish(self, numbers, *, rate_hz=None):
         """Publish ``numbers``; returns once the broker has acknowledged all, where it does."""
@@ -66,6 +61,17 @@ async def triangle(plain, **sections):
         others = {1, 2, 3} - {id}
         await eventually(agent, linked(*others), f"{id} is linked to {others}")
     return brokers, agents
+
+
+async def line(plain):
+    """Brokers and agents 1, 2 and 3, of which the second alone is linked with both others."""
+    brokers = [await plain.broker() for _ in range(3)]
+    near = await plain.agent(1, brokers[0])
+    relay = await plain.agent(2, brokers[1], brokers[0].url, brokers[2].url)
+    far = await plain.agent(3, brokers[2])
+    for agent, others in ((near, [2]), (relay, [1, 3]), (far, [2])):
+        await eventually(agent, linked(*others), f"links to {others}")
+    return brokers, (near, relay, far)
 
 
 def member(broker, number, *, shared="$share/g/jobs/#", qos=1):

@@ -13,6 +13,7 @@ import mqtt5
 import pytest
 
 from federator.runtime.mqtt_link import Endpoint, MqttLink
+from tests.real.handler import Handler
 from tests.real.polling import until
 
 CHAOS = (sys.executable, "-m", "federator", "chaos")
@@ -40,19 +41,13 @@ def running_chaos(told, *arguments):
         process.wait()
 
 
-class Eavesdropper:
+class Eavesdropper(Handler):
     """A client of one broker that keeps the latest message and can publish."""
 
     def __init__(self, port):
         self.latest = None
         self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id="eavesdropper")
         self.link.subscribe([mqtt5.TopicFilter("chaos/#", max_qos=mqtt5.QoS(1))])
-
-    def on_up(self, link, session_present): ...
-
-    def on_subscribed(self, link): ...
-
-    def on_down(self, link, reason): ...
 
     def on_publishes(self, link, chunk, publishes):
         packet = publishes[-1][0]

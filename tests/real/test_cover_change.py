@@ -16,6 +16,7 @@ from federator.grid.running import RunningGrid
 from federator.grid.topology import Grid
 from federator.runtime.mqtt_link import Endpoint, MqttLink
 from tests.real.flow import Subscriber, running
+from tests.real.handler import Handler
 from tests.real.polling import until
 
 TOPIC = "a/b"
@@ -29,7 +30,7 @@ PER_TICK = 4  # of each publisher: 3,400 a second in all
 TRIES = 20  # until a change meets traffic, which one time through nearly always does
 
 
-class Source:
+class Source(Handler):
     """Publishes every ``PUBLISHERS``-th number, a few at a time, until stopped."""
 
     def __init__(self, port, first, *, qos):
@@ -37,14 +38,6 @@ class Source:
         self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=f"source-{first}")
         self._next = first
         self._qos = qos
-
-    def on_up(self, link, session_present): ...
-
-    def on_subscribed(self, link): ...
-
-    def on_down(self, link, reason): ...
-
-    def on_publishes(self, link, chunk, publishes): ...
 
     async def run(self):
         while True:

@@ -20,6 +20,7 @@ from federator.planner.delegation_file import parse
 from federator.planner.delegation_live import plan
 from federator.runtime.mqtt_link import Endpoint, MqttLink
 from tests.real.flow import running
+from tests.real.handler import Handler
 from tests.real.polling import until
 
 HUB, EDGES = 2, (1, 3)
@@ -39,7 +40,7 @@ def described():
     return {"hub": HUB, "collects": ["city/#"], "brokers": brokers}
 
 
-class Client:
+class Client(Handler):
     """Subscribes at one broker and publishes there; notes how often each topic came."""
 
     def __init__(self, port, name, filters):
@@ -48,12 +49,8 @@ class Client:
         self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=name)
         self.link.subscribe([mqtt5.TopicFilter(f, max_qos=mqtt5.QoS(1)) for f in filters])
 
-    def on_up(self, link, session_present): ...
-
     def on_subscribed(self, link):
         self.subscribed = True
-
-    def on_down(self, link, reason): ...
 
     def on_publishes(self, link, chunk, publishes):
         for packet, _, _ in publishes:

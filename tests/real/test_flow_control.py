@@ -13,7 +13,7 @@ import pytest
 from federator.grid.running import RunningGrid
 from federator.grid.topology import Grid, Link
 from tests.real.agent_log import assert_calm, named
-from tests.real.flow import Publisher, Subscriber, running
+from tests.real.flow import Subscriber, Timed, running
 from tests.real.plain_agents import QUICK, gets_through
 from tests.real.polling import until
 
@@ -37,16 +37,11 @@ PROGRESS = 500
 """Several times the publications that find room in queues."""
 
 
-class Timed(Publisher):
-    """Notes when each number was published, and pads it."""
-
-    def __init__(self, *args, **options):
-        super().__init__(*args, **options)
-        self.sent_at_s = []
+class Padded(Timed):
+    """Publications of a size that tells."""
 
     def payload(self, number):
-        self.sent_at_s.append(time.monotonic())
-        return (b"%d" % number).ljust(PAYLOAD_BYTES)
+        return super().payload(number).ljust(PAYLOAD_BYTES)
 
     def delays_s(self, subscriber, *, since):
         """Ascending, of what ``subscriber`` got of the numbers from ``since`` on."""
@@ -94,13 +89,18 @@ async def slow_phase(publisher, *, seconds=SLOW_S):
     return first
 
 
+async def usual_delay_s(publisher, subscriber, *, seconds):
+    """The 99th percentile over ``seconds`` in which nobody is slow."""
+    first = await slow_phase(publisher, seconds=seconds)
+    return p99(publisher.delays_s(subscriber, since=first))
+
+
 async def test_a_narrow_link_neither_delays_others_nor_goes_down(line):
     quick, slow = at(line, 0), at(line, 2)
-    publisher = Timed(line.brokers[1].port, "flow/x", client_id="pub", rate_hz=RATE_HZ)
+    publisher = Padded(line.brokers[1].port, "flow/x", client_id="pub", rate_hz=RATE_HZ)
     async with running(quick, slow, publisher):
         await gets_through(publisher, quick, slow)
-        first = await slow_phase(publisher, seconds=3.0)
-        usual_s = p99(publisher.delays_s(quick, since=first))
+        usual_s = await usual_delay_s(publisher, quick, seconds=3.0)
         before = resident_bytes(line.agents[1].pid)
 
         await line.narrow(Link(1, 2), NARROW_BYTES_PER_S)
@@ -150,11 +150,10 @@ class Stuck:
 
 async def test_a_stuck_client_delays_nobody(line):
     beside, quick = at(line, 2), at(line, 0)
-    publisher = Timed(line.brokers[1].port, "flow/x", client_id="pub", rate_hz=RATE_HZ)
+    publisher = Padded(line.brokers[1].port, "flow/x", client_id="pub", rate_hz=RATE_HZ)
     async with running(beside, quick, publisher):
         await gets_through(publisher, beside, quick)
-        first = await slow_phase(publisher, seconds=2.0)
-        usual_s = p99(publisher.delays_s(beside, since=first))
+        usual_s = await usual_delay_s(publisher, beside, seconds=2.0)
         before = resident_bytes(line.agents[2].pid)
 
         with Stuck(line.brokers[2].port, "flow/#"):
@@ -171,11 +170,10 @@ async def test_a_stuck_client_delays_nobody(line):
 
 async def test_a_stopped_broker_delays_nobody_and_is_served_again(line):
     quick, stopped = at(line, 0), at(line, 2)
-    publisher = Timed(line.brokers[1].port, "flow/x", client_id="pub", rate_hz=RATE_HZ)
+    publisher = Padded(line.brokers[1].port, "flow/x", client_id="pub", rate_hz=RATE_HZ)
     async with running(quick, stopped, publisher):
         await gets_through(publisher, quick, stopped)
-        first = await slow_phase(publisher, seconds=2.0)
-        usual_s = p99(publisher.delays_s(quick, since=first))
+        usual_s = await usual_delay_s(publisher, quick, seconds=2.0)
         before = resident_bytes(line.agents[1].pid)
 
         line.brokers[2].pause()
@@ -197,7 +195,7 @@ async def test_a_stopped_broker_delays_nobody_and_is_served_again(line):
 
 async def test_a_subscription_overtakes_the_data_that_waits_on_a_narrow_link(line):
     quick, slow = at(line, 0), at(line, 2)
-    publisher = Timed(line.brokers[1].port, "flow/x", client_id="pub", rate_hz=RATE_HZ)
+    publisher = Padded(line.brokers[1].port, "flow/x", client_id="pub", rate_hz=RATE_HZ)
     async with running(quick, slow, publisher):
         await gets_through(publisher, quick, slow)
         await line.narrow(Link(1, 2), VERY_NARROW_BYTES_PER_S)
@@ -220,11 +218,10 @@ def lacks(status, filter_):
 
 async def test_at_qos_1_a_narrow_link_loses_nothing(line):
     quick, slow = at(line, 0, qos=1), at(line, 2, qos=1)
-    publisher = Timed(line.brokers[1].port, "flow/x", client_id="pub", rate_hz=RATE_HZ, qos=1)
+    publisher = Padded(line.brokers[1].port, "flow/x", client_id="pub", rate_hz=RATE_HZ, qos=1)
     async with running(quick, slow, publisher):
         await gets_through(publisher, quick, slow)
-        first = await slow_phase(publisher, seconds=2.0)
-        usual_s = p99(publisher.delays_s(quick, since=first))
+        usual_s = await usual_delay_s(publisher, quick, seconds=2.0)
         before = {here: resident_bytes(line.agents[here].pid) for here in (1, 2)}
 
         await line.narrow(Link(1, 2), NARROW_BYTES_PER_S)

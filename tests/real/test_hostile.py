@@ -19,6 +19,7 @@ from federator.runtime.mqtt_link import Endpoint, MqttLink
 from tests.protocol.hostile import STRANGER, mutated, samples
 from tests.real.agent_log import assert_calm, named, tally
 from tests.real.flow import Publisher, Subscriber, running
+from tests.real.handler import Handler
 from tests.real.polling import until
 
 FLOOD = 10_000
@@ -26,19 +27,11 @@ MEGABYTE = 1_048_576
 TOPIC = "plant/7/temp"
 
 
-class Vandal:
+class Vandal(Handler):
     """A plain client that publishes what it likes."""
 
     def __init__(self, port):
         self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id="vandal")
-
-    def on_up(self, link, session_present): ...
-
-    def on_subscribed(self, link): ...
-
-    def on_down(self, link, reason): ...
-
-    def on_publishes(self, link, chunk, publishes): ...
 
     async def publish(self, topic, payload, *, retain=False):
         packet = PublishPacket(topic, payload, retain=retain).write()

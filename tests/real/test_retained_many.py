@@ -10,6 +10,8 @@ import mqtt5
 from federator.grid.running import RunningGrid
 from federator.grid.topology import Grid
 from federator.runtime.mqtt_link import Endpoint, MqttLink
+from tests.real.flow import Publisher, running
+from tests.real.handler import Handler
 from tests.real.plain_agents import QUICK
 from tests.real.polling import until
 from tests.real.retained_clients import client
@@ -22,17 +24,20 @@ LATER_MS = 50.0
 BEFORE_S = 3.0
 
 
-class Delays:
+class Stamping(Publisher):
+    """Says when each publication was sent."""
+
+    def payload(self, number):
+        return struct.pack("d", time.monotonic())
+
+
+class Delays(Handler):
     """The delays of live publications, in ms, by when they came."""
 
-    def __init__(self):
+    def __init__(self, port):
         self.came = []
-
-    def on_up(self, link, session_present): ...
-
-    def on_subscribed(self, link): ...
-
-    def on_down(self, link, reason): ...
+        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id="live")
+        self.link.subscribe([mqtt5.TopicFilter("live/x")])
 
     def on_publishes(self, link, chunk, publishes):
         now_s = time.monotonic()
@@ -46,15 +51,6 @@ class Delays:
         return delays[len(delays) * 99 // 100]
 
 
-async def publish_for_ever(link):
-    loop = asyncio.get_running_loop()
-    due_s = loop.time()
-    while True:
-        link.publish("live/x", struct.pack("d", time.monotonic()))
-        due_s += 1 / LIVE_HZ
-        await asyncio.sleep(max(0.0, due_s - loop.time()))
-
-
 async def set_all(setter):
     for number in range(TOPICS):
         setter.send(f"many/{number}", VALUE)
@@ -63,24 +59,10 @@ async def set_all(setter):
     await until(lambda: not setter.link.unacknowledged, "the broker has all values")
 
 
-@contextlib.asynccontextmanager
-async def running(*links):
-    tasks = [asyncio.create_task(link.run()) for link in links]
-    try:
-        await until(lambda: all(link.subscribed for link in links), "connected")
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
 async def synchronised(grid, here):
     """A late joiner at broker ``here``: (seconds until it had all, p99 in ms before and then)."""
-    delays = Delays()
-    receiver = MqttLink(Endpoint("127.0.0.1", grid.brokers[here].port), delays, client_id="live")
-    receiver.subscribe([mqtt5.TopicFilter("live/x")])
-    async with running(receiver):
+    delays = Delays(grid.brokers[here].port)
+    async with running(delays):
         await until(lambda: delays.came, "live traffic flows")
         start_s = delays.came[0][0]
         await until(lambda: delays.came[-1][0] > start_s + BEFORE_S, "a while passes")
@@ -101,20 +83,16 @@ async def test_ten_thousand_values_come_within_ten_seconds_and_do_not_delay_live
     grid = RunningGrid(Grid(1, 4, 0), tmp_path, link_delay_ms=5, broker_options=QUICK)
     async with grid, client(grid.brokers[0], "setter") as setter:
         await set_all(setter)
-        sender = MqttLink(Endpoint("127.0.0.1", grid.brokers[0].port), Delays(), client_id="sender")
-        async with running(sender):
-            live = asyncio.create_task(publish_for_ever(sender))
-            figures = []
-            try:
-                for here in (1, 2, 3):
-                    took_s, before_ms, during_ms = await synchronised(grid, here)
-                    figures.append(f"{took_s:.2f} s, p99 {before_ms:.1f} -> {during_ms:.1f} ms")
-                    if took_s < SYNCHRONISED_S and during_ms < before_ms + LATER_MS:
-                        break
-                else:
-                    raise AssertionError(str(figures))
-            finally:
-                live.cancel()
+        port = grid.brokers[0].port
+        figures = []
+        async with running(Stamping(port, "live/x", client_id="sender", rate_hz=LIVE_HZ)):
+            for here in (1, 2, 3):
+                took_s, before_ms, during_ms = await synchronised(grid, here)
+                figures.append(f"{took_s:.2f} s, p99 {before_ms:.1f} -> {during_ms:.1f} ms")
+                if took_s < SYNCHRONISED_S and during_ms < before_ms + LATER_MS:
+                    break
+            else:
+                raise AssertionError(str(figures))
         record_property("figures", figures)
         for agent in grid.agents.values():  # our own subscriptions are no clients'
             assert agent.log_path.read_text().count("discovery.untrusted") == 1

@@ -11,18 +11,19 @@ from urllib.request import urlopen
 
 import mqtt5
 import pytest
-from mqtt5 import PublishPacket, QoS
+from mqtt5 import PublishPacket
 
 from federator.runtime.mqtt_link import Endpoint, MqttLink
-from federator.runtime.mqtt_wire import packet_id_at
 from tests.real.flow import running
+from tests.real.handler import Handler
 from tests.real.plain_agents import Plain, eventually, linked
 from tests.real.polling import DEADLINE_S, until
+from tests.real.retained_clients import retain
 
 PROBE = b"probe"
 
 
-class Client:
+class Client(Handler):
     """Subscribes and publishes at one broker.
 
     Attributes:
@@ -49,15 +50,7 @@ class Client:
             self.link.publish(topic, topic.encode(), qos=qos)
 
     def retain(self, topic):
-        packet = PublishPacket(topic, topic.encode(), qos=QoS(1), packet_id=1, retain=True)
-        wire = bytearray(packet.write())
-        self.link.publish_packet(wire, packet_id_at(wire), 1)
-
-    def on_up(self, link, session_present): ...
-
-    def on_subscribed(self, link): ...
-
-    def on_down(self, link, reason): ...
+        retain(self.link, topic, topic.encode())
 
     def on_publishes(self, link, chunk, publishes):
         for packet, _, _ in publishes:

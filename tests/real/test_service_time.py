@@ -15,7 +15,7 @@ import pytest
 from federator.grid.running import RunningGrid
 from federator.grid.topology import Grid
 from tests.real.agent_log import assert_calm
-from tests.real.flow import Publisher, Subscriber, running
+from tests.real.flow import Subscriber, Timed, running
 from tests.real.plain_agents import QUICK
 from tests.real.polling import until
 
@@ -29,16 +29,8 @@ WANTED_S = 0.05
 _log = logging.getLogger(__name__)
 
 
-class Stamping(Publisher):
-    """Notes when each number was published; its topic can be changed."""
-
-    def __init__(self, *args, **options):
-        super().__init__(*args, **options)
-        self.sent_at_s = []
-
-    def payload(self, number):
-        self.sent_at_s.append(time.monotonic())
-        return super().payload(number)
+class Movable(Timed):
+    """Its topic can be changed."""
 
     def publish_on(self, topic):
         self._topic = topic
@@ -85,7 +77,7 @@ async def line(tmp_path):
 async def test_a_new_subscription_is_served_from_every_other_broker_at_once(line):
     others = range(1, BROKERS)
     publishers = {
-        n: Stamping(line.brokers[n].port, "x", client_id=f"p{n}", rate_hz=RATE_HZ) for n in others
+        n: Movable(line.brokers[n].port, "x", client_id=f"p{n}", rate_hz=RATE_HZ) for n in others
     }
     subscriber = Sorting(line.brokers[0].port, client_id="sub")
     added_s = {n: [] for n in others}

@@ -9,9 +9,9 @@ import pytest
 
 from tests.real.agent_log import named
 from tests.real.flow import Subscriber, running
-from tests.real.plain_agents import Plain, eventually, linked
+from tests.real.plain_agents import Plain, eventually
 from tests.real.polling import until
-from tests.real.shares import Burst, all_came, knows, member, together, triangle, warm_up
+from tests.real.shares import Burst, all_came, knows, line, member, together, triangle, warm_up
 
 MESSAGES = 30_000
 LINGER_MESSAGES = 3_500
@@ -86,12 +86,7 @@ async def test_nothing_acknowledged_is_lost_when_a_members_broker_or_agent_is_ki
 
 
 async def test_members_behind_a_relay_are_served_and_nothing_is_lost_when_its_agent_restarts(plain):
-    brokers = [await plain.broker() for _ in range(3)]
-    near = await plain.agent(1, brokers[0])
-    relay = await plain.agent(2, brokers[1], brokers[0].url, brokers[2].url)
-    far = await plain.agent(3, brokers[2])
-    for agent, others in ((near, [2]), (relay, [1, 3]), (far, [2])):
-        await eventually(agent, linked(*others), f"links to {others}")
+    brokers, (near, relay, _) = await line(plain)
     members = [member(brokers[0], "near"), member(brokers[2], "far")]
     burst = Burst(brokers[0].port, "jobs/1", client_id="pub")
     async with running(*members, burst):
@@ -112,12 +107,7 @@ async def test_members_behind_a_relay_are_served_and_nothing_is_lost_when_its_ag
 
 
 async def test_what_is_published_while_no_member_is_in_reach_is_served_when_one_is_again(plain):
-    brokers = [await plain.broker() for _ in range(3)]
-    near = await plain.agent(1, brokers[0])
-    relay = await plain.agent(2, brokers[1], brokers[0].url, brokers[2].url)
-    far = await plain.agent(3, brokers[2])
-    for agent, others in ((near, [2]), (relay, [1, 3]), (far, [2])):
-        await eventually(agent, linked(*others), f"links to {others}")
+    brokers, (near, relay, _) = await line(plain)
     members = [member(brokers[2], "far")]
     burst = Burst(brokers[0].port, "jobs/1", client_id="pub")
     async with running(*members, burst):

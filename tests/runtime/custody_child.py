@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from federator.runtime.delivery_journal import DeliveryJournal
-from federator.runtime.owed_file import OwedFile
+from federator.runtime.filter_file import OWED, FilterFile
 from tests.runtime.custody_world import add, key, open_log
 
 
@@ -31,7 +31,7 @@ def journal(folder):
 
 
 def owed(folder):
-    one = OwedFile(folder)
+    one = FilterFile(folder, OWED)
     while True:
         last = int(max(one.load(), default="0"))
         assert one.note(f"{last + 1:09}", 0)

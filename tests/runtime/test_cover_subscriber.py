@@ -7,7 +7,11 @@ taking two of them for copies of one shows.
 """
 
 import asyncio
+import shutil
+import tempfile
+import weakref
 from collections import Counter, deque
+from pathlib import Path
 
 import mqtt5
 from hypothesis import example, given
@@ -17,9 +21,11 @@ from mqtt5 import PublishPacket, QoS
 from federator.protocol.filters import Cover, matches
 from federator.runtime import cover_subscriber
 from federator.runtime.cover_subscriber import CoverSubscriber
+from federator.runtime.filter_file import SUBSCRIBED, FilterFile
 from federator.runtime.mqtt_session import BrokerLimits
 from federator.runtime.mqtt_subscriptions import Subscriptions
 from federator.runtime.mqtt_window import PacketIds
+from federator.runtime.session_filters import SessionFilters
 
 KEPT = "a/b"
 FILTERS = ["a/#", "+/b", "a/+", "+/+", "#", "a/b/#", "c/d", "+/d", "c/#", "a"]
@@ -67,7 +73,7 @@ class Broker:
                 self.outgoing.append((ack.write(), None))
             case mqtt5.UnsubscribePacket():
                 for pattern in packet.patterns:
-                    del self.table[pattern]
+                    self.table.pop(pattern, None)
                 codes = [mqtt5.UnsubAckReasonCode.SUCCESS] * len(packet.patterns)
                 ack = mqtt5.UnsubAckPacket(packet.packet_id, codes)
                 self.outgoing.append((ack.write(), None))
@@ -149,6 +155,13 @@ class Link:
         self.subscriptions.unsubscribe(filters, out)
         self.broker.incoming.extend(out)
 
+    def recall(self, filters):
+        self.subscriptions.recall(filters)
+
+    @property
+    def wanted_filters(self):
+        return self.subscriptions.wanted
+
     def answered(self, filters):
         return self.subscriptions.answered(filters)
 
@@ -165,25 +178,34 @@ class World:
 
     def __init__(self, *, merging=False):
         self.broker = Broker(merging=merging)
+        self.folder = Path(tempfile.mkdtemp())
+        weakref.finalize(self, shutil.rmtree, self.folder)
+        self.got = Counter()
+        self.begin({KEPT})
+
+    def begin(self, wanted, *, session_present=False):
+        """A new process of the agent connects, once it knows what is wanted."""
         self.link = Link(self.broker)
-        self.subscriber = CoverSubscriber(self.link, "fed")
+        file = FilterFile(self.folder, SUBSCRIBED)
+        weakref.finalize(self.link, file.close)
+        self.subscriber = CoverSubscriber(self.link, "fed", SessionFilters(file))
         self.subscriber.start()
         self.cover = Cover()
         self.wanted = frozenset()
-        self.got = Counter()
-        self.connect()
-        self.want({KEPT})
+        self.want(wanted)
+        self.connect(session_present=session_present)
         self.settle()
 
-    def connect(self):
+    def connect(self, *, session_present=False):
         out = []
         self.link.connected = True
-        self.link.subscriptions.resume(session_present=False, out=out)
+        self.link.subscriptions.resume(session_present=session_present, out=out)
         self.broker.incoming.extend(out)
-        self.subscriber.on_up()
+        self.subscriber.on_up(session_present=session_present)
 
-    def cut(self):
+    def cut(self, *, restored=None):
         self.broker.forget()
+        self.broker.table.update(restored or {})
         self.link.connected = False
         self.link.subscriptions.suspend()
         self.subscriber.on_down()
@@ -349,6 +371,23 @@ def test_a_connection_lost_in_the_middle_ends_in_the_wanted_state_and_doubles_no
 
         assert world.got == dict.fromkeys(world.got, 1)
         world.assert_steady()
+
+    in_a_loop(body)
+
+
+@given(st.tuples(steps, steps), st.frozensets(st.sampled_from(FILTERS), max_size=3), st.data())
+def test_a_new_process_drops_what_its_broker_restored_of_earlier_ones(parts, wanted, data):
+    def body():
+        world, saved = World(), [{}]
+        for steps in parts:
+            for step in steps:
+                play(world, [step])
+                saved.append(dict.fromkeys(world.broker.table))
+
+            world.cut(restored=data.draw(st.sampled_from(saved)))
+            world.begin(wanted, session_present=True)
+
+            world.assert_steady()
 
     in_a_loop(body)
 

@@ -9,7 +9,7 @@ import pytest
 
 from federator.runtime.custody_log import CustodyLog
 from federator.runtime.delivery_journal import DeliveryJournal
-from federator.runtime.owed_file import OwedFile
+from federator.runtime.filter_file import OWED, FilterFile
 from tests.runtime.custody_world import BOOT, add, key, open_log
 
 CHILD = [sys.executable, "-m", "tests.runtime.custody_child"]
@@ -80,7 +80,7 @@ def test_a_journal_whose_writer_is_killed_has_all_that_was_taken(tmp_path):
 def test_a_list_of_filters_whose_writer_is_killed_has_all_that_was_taken(tmp_path):
     def check(said):
         taken = said[-1]
-        owed = OwedFile(tmp_path)
+        owed = FilterFile(tmp_path, OWED)
         assert taken <= int(max(owed.load())) <= taken + 1
         assert len(owed.load()) <= 1 + KILLS, "each kill may leave one listed"
         owed.close()
@@ -111,7 +111,7 @@ def test_a_full_disk_leaves_the_journal_whole_and_without_the_rest(tmp_path):
 def test_a_full_disk_leaves_the_list_of_filters_whole(tmp_path):
     taken = fill("owed", tmp_path, 9_999)
 
-    owed = OwedFile(tmp_path)
+    owed = FilterFile(tmp_path, OWED)
     assert taken <= int(max(owed.load())) <= taken + 1
     assert owed.unreadable == 0
     owed.close()

@@ -7,9 +7,15 @@ from mqtt5 import PublishPacket
 
 from federator.config import RetainedSettings
 from federator.protocol.border import Border
+from federator.protocol.codec import decode, encode
 from federator.protocol.link_gates import LinkGates
+from federator.protocol.messages import PATH_MAX, RetainedAsk, RetainedLetter
+from federator.protocol.retained.packets import payload_digest
 from federator.protocol.retained.versions import CLOCK_LEAP_MAX_US, Version
+from federator.protocol.types import BROKER_ID_MAX
 from federator.runtime.retained import Retained
+from federator.runtime.retained_answers import VALUE_BYTES_MAX
+from federator.runtime.retained_looks import Found, Look
 
 ME, OTHER = 1, 2
 
@@ -89,3 +95,18 @@ async def test_a_clock_that_is_days_ahead_is_told_and_its_values_are_not_retaine
     assert retained.store.get("a") is None
     assert retained.counters.clock_refused == 1
     assert "retained.clock_ahead" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("over", "too_long"), [(-50, 0), (0, 1)])
+async def test_a_value_is_given_only_when_who_asked_can_take_the_letter(retained, over, too_long):
+    value = packet(bytes(VALUE_BYTES_MAX + over))
+    retained.leave(value)
+    found = Found(payload_digest(bytes(VALUE_BYTES_MAX + over)), value)
+
+    reply = retained._answers._values(RetainedAsk("a", ("a",)), Look({"a": found}, True, True))
+
+    longest_way = tuple(range(BROKER_ID_MAX - PATH_MAX, BROKER_ID_MAX))
+    letter = RetainedLetter(ME, longest_way, 0, reply)
+    assert decode("retained", encode(letter)) == letter
+    assert retained.counters.too_long == too_long
+    assert len(reply.entries) == 1 - too_long

@@ -2,6 +2,9 @@
 
 import asyncio
 import contextlib
+import resource
+
+from structlog.testing import capture_logs
 
 from federator.protocol.retained.store import RetainedStore
 from federator.protocol.retained.versions import Version
@@ -89,6 +92,25 @@ async def test_half_a_record_at_the_end_is_left_out(tmp_path):
     (tmp_path / FILE_NAME).write_bytes(content + content[:-1])
 
     assert same(loaded(tmp_path)[0], store)
+
+
+async def test_what_a_full_disk_took_half_of_does_not_spoil_what_follows(tmp_path):
+    path = tmp_path / FILE_NAME
+    store = empty()
+    put(store, "before", 5)
+    async with saving(tmp_path, store):
+        await until(lambda: same(loaded(tmp_path)[0], store), "a first file")
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        with capture_logs() as logs:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 20, hard))
+            try:
+                put(store, "too long" * 20, 6)
+                await until(lambda: [e for e in logs if e["event"] == "retained.not_saved"], "why")
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        put(store, "after", 7)
+
+        await until(lambda: "after" in known(loaded(tmp_path)[0]), "what follows")
 
 
 def test_without_a_file_or_with_a_damaged_one_an_agent_starts_with_nothing(tmp_path):

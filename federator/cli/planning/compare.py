@@ -18,7 +18,6 @@ from federator.planner.comparison import TABLE_2, Run, Summary, run_of, summaris
 from federator.planner.instance import Instance
 from federator.planner.methods import Method, solve
 
-INTERRUPTED = 130
 PAPER_METHODS = (Method.EXACT, Method.LAGRANGIAN, Method.ANNEALING, Method.GREEDY, Method.SPLIT)
 
 _file = click.Path(path_type=Path, dir_okay=False)
@@ -85,7 +84,7 @@ def compare(
         click.echo(json.dumps([asdict(summary) for summary in summaries]))
     else:
         click.echo("\n".join(_table(summaries, paper=paper)))
-    return INTERRUPTED if noted.happened else 0
+    return noted.exit_code
 
 
 def _finite(values: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from federator.planner.outcome import Outcome
 from federator.planner.steps import Rule
 from federator.planner.watch import Watch
 
-INTERRUPTED = 130
 TIME_LIMIT_S = 600.0
 
 _file = click.Path(path_type=Path, dir_okay=False)
@@ -77,7 +76,7 @@ def solve(
         click.echo(json.dumps(as_dict(problem, outcome, seconds)))
     else:
         _print(problem, outcome, seconds)
-    return INTERRUPTED if noted.happened else 0
+    return noted.exit_code
 
 
 @click.command()

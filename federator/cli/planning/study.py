@@ -14,7 +14,6 @@ from federator.planner.distributed.world import Conditions
 from federator.planner.outcome import Outcome
 from federator.planner.watch import Watch
 
-INTERRUPTED = 130
 NEAR = 0.05
 SIZES = ((1_250, 125), (2_500, 250), (5_000, 500), (10_000, 1_000))
 """Nodes and topics: each has some four times the work of the one before."""
@@ -51,7 +50,7 @@ def distributed(first_seed: int, seeds: int, noise: float, rounds: int) -> int:
         near = sum(each <= NEAR for each in above)
         ends = f"median {median(above):.2%}, worst {max(above):.2%}"
         click.echo(f"within {NEAR:.0%}: {near} of {len(runs)}; {ends}")
-    return INTERRUPTED if noted.happened else 0
+    return noted.exit_code
 
 
 def _row(run: studies.Settled) -> list[object]:
@@ -87,7 +86,7 @@ def growth(tightness: float, seed: int, sizes: int) -> int:
     if len(amounts) > 1:
         power = studies.exponent(amounts, seconds)
         click.echo(f"time grows as (n log n x topics) to the power {power:.2f}")
-    return INTERRUPTED if noted.happened else 0
+    return noted.exit_code
 
 
 def _timed(

@@ -25,6 +25,11 @@ class Interruption:
 
     happened: bool = False
 
+    @property
+    def exit_code(self) -> int:
+        """What shells say of a program that Ctrl-C ended, or 0."""
+        return 128 + signal.SIGINT if self.happened else 0
+
 
 @contextmanager
 def interruption() -> Iterator[Interruption]:

@@ -11,7 +11,6 @@ Source: OASIS MQTT 5.0, sections 3.1 to 3.14, 4.3 and 4.4.
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
@@ -34,10 +33,10 @@ RECEIVE_MAX: Final = 65_535
 class Watcher(Protocol):
     """Told what a client sees."""
 
-    def on_message(self, client: "Client", packet: mqtt5.PublishPacket) -> None:
+    def on_message(self, packet: mqtt5.PublishPacket) -> None:
         """A publication, each QoS 2 one once."""
 
-    def on_subscribed(self, client: "Client") -> None:
+    def on_subscribed(self) -> None:
         """The session at the broker has our subscription, after each connection."""
 
     def on_acknowledged(self, topic: str, number: int) -> None:
@@ -71,15 +70,12 @@ class Client(asyncio.Protocol):
         client_id: str,
         qos: int,
         filter: str | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.client_id = client_id
-        self.connections = 0
         self._place = place
         self._watcher = watcher
         self._qos = mqtt5.QoS(qos)
         self._filter = filter
-        self._clock = clock
         self._transport: asyncio.Transport | None = None
         self._up = False
         self._subscribed = False  # in the session
@@ -146,7 +142,7 @@ class Client(asyncio.Protocol):
                 async with asyncio.timeout(PING_S if self._up else CONNECT_TIMEOUT_S):
                     await self._closed.wait()
             except TimeoutError:
-                if not self._up or self._clock() - self._heard_s > SILENCE_S:
+                if not self._up or time.monotonic() - self._heard_s > SILENCE_S:
                     return
                 self._write(mqtt5.PingReqPacket())
             else:
@@ -158,8 +154,7 @@ class Client(asyncio.Protocol):
         """Say hello."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         self._unread = b""
-        self._heard_s = self._clock()
-        self.connections += 1
+        self._heard_s = time.monotonic()
         connect = mqtt5.ConnectPacket(
             self.client_id,
             clean_start=False,
@@ -176,7 +171,7 @@ class Client(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take every whole packet."""
-        self._heard_s = self._clock()
+        self._heard_s = time.monotonic()
         chunk = memoryview(self._unread + data)
         offset = 0
         try:
@@ -206,7 +201,7 @@ class Client(asyncio.Protocol):
             case mqtt5.SubAckPacket():
                 assert int(packet.reason_codes[0]) < 0x80, f"{self.client_id}: not allowed"
                 self._subscribed = True
-                self._watcher.on_subscribed(self)
+                self._watcher.on_subscribed()
             case mqtt5.ConnAckPacket():
                 self._greet(packet)
             case _:
@@ -221,7 +216,7 @@ class Client(asyncio.Protocol):
             self._received.add(packet_id)
         elif packet_id is not None:
             self._write(mqtt5.PubAckPacket(packet_id))
-        self._watcher.on_message(self, packet)
+        self._watcher.on_message(packet)
 
     def _greet(self, packet: mqtt5.ConnAckPacket) -> None:
         if int(packet.reason_code) >= 0x80:
@@ -235,7 +230,7 @@ class Client(asyncio.Protocol):
             self._subscribed = False
         if self._filter is not None:
             if self._subscribed:
-                self._watcher.on_subscribed(self)
+                self._watcher.on_subscribed()
             else:
                 wanted = mqtt5.TopicFilter(self._filter, max_qos=self._qos)
                 self._write(mqtt5.SubscribePacket(self._free_id(), [wanted]))

@@ -16,7 +16,9 @@ those two.
 Further copies, and a changed order, are spared when the origin's or destination's broker ended in
 between, and when the publisher itself sent the publication twice because its connection broke.
 When the destination's broker hung and went on, its agent may have lost patience and sent again what
-the broker had taken after all: of ``IN_FLIGHT_MAX`` messages at most, as MQTT allows.
+the broker had taken after all: of ``IN_FLIGHT_MAX`` messages at most, as MQTT allows. When the
+origin's broker was killed, it comes back with the sessions that it saved last, and may give its
+agent twice what is published before the agent is back and sets that right.
 
 Nothing here reads a clock: times are seconds on any one clock.
 
@@ -26,7 +28,7 @@ Source: the vocabulary of Jepsen's analyses (attempted, acknowledged, lost, dupl
 import bisect
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -50,6 +52,9 @@ IN_FLIGHT_MAX: Final = 20
 
 HANG_AFTERMATH_S: Final = 10.0
 """So long after a broker goes on, copies may be of what was in flight when it hung."""
+
+RESTORED_S: Final = 6.0
+"""So long after a killed broker's return, its agent may still be away: it dials every 5 s."""
 
 CALM: Final = "none"
 """The phase without a fault."""
@@ -185,8 +190,6 @@ class Ledger:
         self.deaths: list[Death] = []
         self.hangs: list[Hang] = []
         self.violations: list[Violation] = []
-        self.sent = 0
-        self.delivered = 0
         self._phases: list[tuple[float, str]] = [(0.0, CALM)]
         self._arrival_counts: dict[str, Counter[str]] = {}
         self._counting = False
@@ -212,7 +215,6 @@ class Ledger:
         stream.sent_s.append(now_s)
         stream.acknowledged.append(0)
         stream.carried.append(0)
-        self.sent += 1
         return number
 
     def acknowledged(self, topic: str, number: int) -> None:
@@ -264,7 +266,6 @@ class Ledger:
         if number >= len(receipt.came_s):
             receipt.came_s.extend([0.0] * (len(stream.sent_s) - len(receipt.came_s)))
         receipt.came_s[number] = now_s
-        self.delivered += 1
         if receipt.subscriber.broker != stream.origin:
             stream.carried[number] = 1
         if number < receipt.latest:
@@ -280,8 +281,10 @@ class Ledger:
             return
         if redelivery:
             self._count("redelivered", now_s)
-        elif self._excused(receipt, number, now_s, since_s=first_s) or self._was_in_flight(
-            receipt.subscriber, first_s, now_s
+        elif (
+            self._excused(receipt, number, now_s, since_s=first_s)
+            or self._was_in_flight(receipt.subscriber, first_s, now_s)
+            or self._met_an_old_session(receipt.stream, number)
         ):
             self._count("spared_twice", now_s)
         else:
@@ -312,6 +315,16 @@ class Ledger:
                 hang.copies[subscriber.name] += 1
                 return hang.copies[subscriber.name] <= IN_FLIGHT_MAX
         return False
+
+    def _met_an_old_session(self, stream: Stream, number: int) -> bool:
+        """Whether it was published when its broker had sessions as it once saved them."""
+        sent_s = stream.sent_s[number]
+        return any(
+            death.broker == stream.origin
+            and not death.keeps
+            and death.up_s - BUFFERED_S <= sent_s <= death.up_s + RESTORED_S
+            for death in self.deaths
+        )
 
     def _violated(
         self, kind: str, where: str, topic: str, number: int, now_s: float, detail: str = ""
@@ -367,9 +380,8 @@ class Ledger:
         for receipt in self.receipts.values():
             receipt.low = len(receipt.stream.sent_s)
 
-    def spared(self, receipt: Receipt, missing: Iterable[int]) -> set[int]:
+    def spared(self, receipt: Receipt, missing: Sequence[int]) -> set[int]:
         """Those of the ``missing`` numbers that a dead broker took with it."""
-        wanted = list(missing)
         spared: set[int] = set()
         for death in self.deaths:
             if death.keeps:
@@ -378,10 +390,10 @@ class Ledger:
             since = stream.after(death.since_s)
             if death.broker == receipt.subscriber.broker:
                 end = self._resumed_at_destination(receipt, death)
-                spared.update(n for n in wanted if since <= n < end)
+                spared.update(n for n in missing if since <= n < end)
             elif death.broker == stream.origin:
                 end = self._resumed_at_origin(stream, death)
-                spared.update(n for n in wanted if since <= n < end and not stream.carried[n])
+                spared.update(n for n in missing if since <= n < end and not stream.carried[n])
         return spared
 
     @staticmethod
@@ -403,8 +415,10 @@ class Ledger:
     def counts(self) -> dict[str, Counts]:
         """Everything by fault class; complains about what is lost. Call once, at the end."""
         found: dict[str, Counts] = {}
-        phases = [self._phase_of_numbers(stream) for stream in self.streams.values()]
-        by_topic = dict(zip(self.streams, phases, strict=True))
+        by_topic = {
+            topic: [self.phase_at(sent_s) for sent_s in stream.sent_s]
+            for topic, stream in self.streams.items()
+        }
         for topic, stream in self.streams.items():
             for number in range(stream.first, len(stream.sent_s)):
                 counts = found.setdefault(by_topic[topic][number], Counts())
@@ -439,6 +453,3 @@ class Ledger:
             counts.lost += 1
             where, sent_s = receipt.subscriber.name, stream.sent_s[number]
             self.complain(Violation("lost", phases[number], sent_s, where, stream.topic, number))
-
-    def _phase_of_numbers(self, stream: Stream) -> list[str]:
-        return [self.phase_at(sent_s) for sent_s in stream.sent_s]

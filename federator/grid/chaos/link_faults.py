@@ -8,12 +8,13 @@ Source: testing.md, "Real processes: fault rows".
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from federator.grid.chaos.injury import Act, Draw, Injury, Kind
 from federator.grid.chaos.stage import Stage
 from federator.grid.topology import Link
+from federator.protocol.types import BrokerId
 
 CUT_S: Final = (1.0, 5.0, 10.0)
 HURT_S: Final = (3.0, 6.0, 10.0)
@@ -25,6 +26,9 @@ RESET_GAP_S: Final = 0.4
 
 _BOTH, _THERE, _BACK = "both ways", "there", "back"
 _WAYS: Final = (_BOTH, _THERE, _BACK)
+
+_OfLink = Callable[[Link], Awaitable[None]]
+_OfDirection = Callable[[BrokerId, BrokerId], Awaitable[None]]
 
 
 def _injury(
@@ -106,12 +110,7 @@ def _draw_silence(stage: Stage, rng: random.Random) -> Injury:
     way = rng.choice(_WAYS)
 
     async def hurt() -> None:
-        if way == _BOTH:
-            await stage.grid.silence(link)
-        elif way == _THERE:
-            await stage.grid.silence_towards(link.a, link.b)
-        else:
-            await stage.grid.silence_towards(link.b, link.a)
+        await _one_way_or_both(link, way, stage.grid.silence, stage.grid.silence_towards)
 
     async def heal() -> None:
         await stage.grid.heal(link)
@@ -126,17 +125,21 @@ def _draw_half_open(stage: Stage, rng: random.Random) -> Injury:
     way = rng.choice(_WAYS)
 
     async def hurt() -> None:
-        if way == _BOTH:
-            await stage.grid.swallow(link)
-        elif way == _THERE:
-            await stage.grid.swallow_towards(link.a, link.b)
-        else:
-            await stage.grid.swallow_towards(link.b, link.a)
+        await _one_way_or_both(link, way, stage.grid.swallow, stage.grid.swallow_towards)
 
     detail = f"{way}, for good, watched for "
     return _injury(
         stage, "half-open", [link], detail, hold_s, hurt=hurt, heal=_nothing, trace="swallowed"
     )
+
+
+async def _one_way_or_both(link: Link, way: str, both: _OfLink, towards: _OfDirection) -> None:
+    if way == _BOTH:
+        await both(link)
+    elif way == _THERE:
+        await towards(link.a, link.b)
+    else:
+        await towards(link.b, link.a)
 
 
 def _draw_delay(stage: Stage, rng: random.Random) -> Injury:

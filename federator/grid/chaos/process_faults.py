@@ -11,11 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from federator.grid.agent_process import AgentProcess
-from federator.grid.broker_process import BrokerProcess
 from federator.grid.chaos.injury import Act, Draw, Injury, Kind
 from federator.grid.chaos.layout import Layout
 from federator.grid.chaos.stage import Stage
+from federator.grid.children import Child
 from federator.protocol.types import BrokerId
 
 BROKER_AWAY_S: Final = (1.0, 5.0)
@@ -126,7 +125,7 @@ def _pause(
     stage: Stage,
     kind: str,
     victim: str,
-    process: AgentProcess | BrokerProcess,
+    process: Child,
     rng: random.Random,
 ) -> Injury:
     hold_s = stage.span_s(rng, PAUSED_S)

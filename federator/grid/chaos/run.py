@@ -46,8 +46,6 @@ REST_TIMEOUT_S: Final = 60.0
 LINGER_S: Final = 2.0
 """At the end: time for copies to show up."""
 
-DISKS_MAX: Final = 2
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:

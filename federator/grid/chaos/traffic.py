@@ -32,14 +32,14 @@ class _Ears:
         self._traffic = traffic
         self._name = name
 
-    def on_message(self, client: Client, packet: mqtt5.PublishPacket) -> None:
+    def on_message(self, packet: mqtt5.PublishPacket) -> None:
         traffic = self._traffic
         number = traffic.number_of(packet.topic, packet.payload or b"")
         traffic.ledger.arrived(
             self._name, packet.topic, number, redelivery=packet.duplicate, now_s=traffic.clock()
         )
 
-    def on_subscribed(self, client: Client) -> None:
+    def on_subscribed(self) -> None:
         self._traffic.ledger.subscribed(self._name, self._traffic.clock())
 
     def on_acknowledged(self, topic: str, number: int) -> None:

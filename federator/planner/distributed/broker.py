@@ -141,14 +141,17 @@ class Broker:
         """Whether ``topic``, published here, is numbered in this round: its turn, or in a hurry."""
         return turn or (topic in self.topics and self.topics[topic].hurried == self.round - 1)
 
-    def announcement(self, topics: set[int], neighbour: int) -> Announcement:
-        """What ``neighbour`` is told about ``topics``."""
+    def announcements(self, topics: set[int]) -> dict[int, Announcement]:
+        """What each neighbour is told about ``topics``: the same ways, the prices of its link."""
         routes = {}
         for topic in sorted(topics):
             state = self.topics[topic]
             before = () if state.best is None else state.heard[state.best].path
             routes[topic] = Route(state.seq, state.cost, self.rates[topic], (*before, self.id))
-        return Announcement(self.id, routes, self._told(self.out_arcs[neighbour][1]))
+        return {
+            neighbour: Announcement(self.id, routes, self._told(channel))
+            for neighbour, (_, channel) in sorted(self.out_arcs.items())
+        }
 
     def _told(self, channel: int) -> dict[int, Price]:
         owned = self.owned.get(channel)

@@ -41,7 +41,7 @@ def want(
         here: 1 if we have a client for the topic ourselves, else 0.
         hurry: See ``Want``.
     """
-    nearest = min(detours, key=lambda d: d.extra, default=NO_WAY)
+    nearest = min(detours, key=_extra, default=NO_WAY)
     around = min((d for d in detours if parent not in d.path), key=_extra, default=NO_WAY)
     requests = here + sum(child.requests for child in below)
     loss, _ = _lost(nearest, below, here=here)

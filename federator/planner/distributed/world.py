@@ -194,8 +194,8 @@ class World:
         self._at(self.now_ms + AGAIN_MS, self._tell_all, broker, topics)
 
     def _tell_all(self, broker: Broker, topics: set[int]) -> None:
-        for neighbour in sorted(broker.out_arcs):
-            self._send(broker.id, neighbour, broker.announcement(topics, neighbour))
+        for neighbour, announcement in broker.announcements(topics).items():
+            self._send(broker.id, neighbour, announcement)
 
     def _repeat(self, broker: Broker) -> None:
         self._ask({neighbour: broker.joins(neighbour) for neighbour in sorted(broker.in_links)})

@@ -18,7 +18,7 @@ from federator.protocol.custody.disk_trouble import DiskTrouble
 from federator.protocol.custody.origin import Gathered, Log, Origin, OriginOutlet
 from federator.protocol.custody.owed import Owed
 from federator.protocol.custody.receiver import HELD_BYTES_MAX, Receiver
-from federator.protocol.effects import FilterRoute
+from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding import Forwarder
 from federator.protocol.frames import LAST_FLAG, TAIL_FLAG, VOID_FLAG, Frame
 from federator.protocol.messages import REPAIR_PATH_MAX, RepairRequest
@@ -138,7 +138,7 @@ class Custodian:
         self._wall_clock_us = clocks.wall_clock_us
         self._now_ms = clocks.now_ms
         self._toward: OrderedDict[BrokerId, BrokerId] = OrderedDict()
-        self.trouble = DiskTrouble("custody.owed_failed", outlet.tell)
+        self.trouble = DiskTrouble(Notice("custody.owed_failed", "error"), outlet.tell)
         self._armed_ms: Millis | None = None
 
     @property

@@ -115,7 +115,7 @@ class Destination:
         self._marked = 0  # the last entry whose marker our broker is known to have
         self._wants = self._saved_wants = 0  # changes of what our clients want
         self._due: list[Delivery[Frame]] = []
-        self.trouble = DiskTrouble("custody.journal_failed", outlet.tell)
+        self.trouble = DiskTrouble(e.Notice("custody.journal_failed", "error"), outlet.tell)
 
     def want(self, key: bytes, now_ms: Millis) -> None:
         """Our clients subscribe to the filter with ``key``."""

@@ -4,6 +4,7 @@ Source: docs/guarantees.md.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from federator.protocol.effects import Notice
@@ -16,16 +17,16 @@ class DiskTrouble:
     """The errors of one file.
 
     Args:
-        name: Of the notice.
+        notice: What to say, but for the reason.
         tell: Where notices go.
 
     Attributes:
         failures: Errors so far.
     """
 
-    def __init__(self, name: str, tell: Callable[[Notice], None]) -> None:
+    def __init__(self, notice: Notice, tell: Callable[[Notice], None]) -> None:
         self.failures = 0
-        self._name = name
+        self._notice = notice
         self._tell = tell
         self._told_ms: Millis | None = None
 
@@ -34,4 +35,4 @@ class DiskTrouble:
         self.failures += 1
         if self._told_ms is None or now_ms - self._told_ms >= COMPLAINT_GAP_MS:
             self._told_ms = now_ms
-            self._tell(Notice(self._name, "error", {"reason": error.strerror or str(error)}))
+            self._tell(replace(self._notice, details={"reason": error.strerror or str(error)}))

@@ -132,7 +132,7 @@ class Origin:
         self._outlet = outlet
         self._wall_clock_us = wall_clock_us
         self._checker = RunChecker()
-        self.trouble = DiskTrouble("custody.log_failed", outlet.tell)
+        self.trouble = DiskTrouble(e.Notice("custody.log_failed", "error"), outlet.tell)
 
     def resume(self, now_ms: Millis) -> None:
         """Repeat the heads of the chains of an earlier life, too."""

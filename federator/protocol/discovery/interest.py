@@ -76,10 +76,6 @@ class Interest:
     def __len__(self) -> int:
         return len(self._held)
 
-    def references(self, filter: str) -> int:
-        """How many hold ``filter``."""
-        return self._held[filter]
-
     def hold(self, filter: str, *, by_client: bool = True) -> None:
         """Count one more reason to want ``filter``, as subscribed (``$share/...`` included)."""
         plain = without_share(filter)

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import NamedTuple
 
-from federator.protocol.publications import read_variable_byte_integer, variable_byte_integer
+from federator.protocol.publications import (
+    DUP_BIT,
+    QOS_BITS,
+    RETAIN_BIT,
+    read_variable_byte_integer,
+    variable_byte_integer,
+)
 
-RETAIN_BIT = 0x01
 DIGEST_BYTES = 8
-
-_DUP_BIT = 0x08
-_QOS_BITS = 0x06
 
 
 class RetainedPacket(NamedTuple):
@@ -40,7 +42,7 @@ def retained_in(run: bytes) -> Iterator[RetainedPacket]:
         end = head + remaining
         if run[at] & RETAIN_BIT:
             topic_end = head + 2 + (run[head] << 8 | run[head + 1])
-            properties_at = topic_end + (2 if run[at] & _QOS_BITS else 0)
+            properties_at = topic_end + (2 if run[at] & QOS_BITS else 0)
             properties, payload_at = read_variable_byte_integer(run, properties_at)
             payload = run[payload_at + properties : end]
             topic = run[head + 2 : topic_end].decode()
@@ -52,13 +54,13 @@ def retained_in(run: bytes) -> Iterator[RetainedPacket]:
 def as_stored(packet: bytes | memoryview) -> bytes:
     """``packet`` as a broker stores it: retained, not a repetition."""
     copy = bytearray(packet)
-    copy[0] = copy[0] & ~_DUP_BIT | RETAIN_BIT
+    copy[0] = copy[0] & ~DUP_BIT | RETAIN_BIT
     return bytes(copy)
 
 
 def at_least_once(packet: bytes) -> bytes:
     """A QoS 0 ``packet`` as one of QoS 1, for want of knowing its true QoS; others as they are."""
-    if packet[0] & _QOS_BITS:
+    if packet[0] & QOS_BITS:
         return packet
     remaining, head = read_variable_byte_integer(packet, 1)
     topic_end = head + 2 + (packet[head] << 8 | packet[head + 1])
@@ -72,8 +74,3 @@ def at_least_once(packet: bytes) -> bytes:
             packet[topic_end:],
         )
     )
-
-
-def qos_of(packet: bytes) -> int:
-    """The QoS of a PUBLISH packet."""
-    return (packet[0] & _QOS_BITS) >> 1

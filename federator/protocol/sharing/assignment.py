@@ -22,14 +22,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from federator.protocol.filters import FilterTrie
+from federator.protocol.memory import Remembered
 from federator.protocol.sharing.membership import GroupKey, Members, Membership
 from federator.protocol.types import BrokerId
 
 TOPICS_MAX = 4_096
 """Topics whose picks are remembered."""
-
-REMEMBERED_CHARS_MAX = 256
-"""Longer topics are looked up every time."""
 
 
 @dataclass(slots=True, eq=False)
@@ -79,6 +77,9 @@ class Assignment:
     Args:
         self_id: That broker.
         stand_ins_max: Stand-ins in one group here.
+
+    Attributes:
+        share: What to do with a topic.
     """
 
     def __init__(self, self_id: BrokerId, *, stand_ins_max: int) -> None:
@@ -87,7 +88,7 @@ class Assignment:
         self._brokers: dict[GroupKey, dict[BrokerId, Members]] = {}
         self._by_filter: dict[str, list[GroupKey]] = {}
         self._trie = FilterTrie()
-        self._topics: dict[str, TopicShare] = {}
+        self.share = Remembered(self._share, answers_max=TOPICS_MAX)
         self._picks: dict[tuple[GroupKey, ...], tuple[Pick, ...]] = {}
         self._taken: dict[GroupKey, Pick] = {}
         self.stand_ins: dict[GroupKey, int] = {}
@@ -115,7 +116,7 @@ class Assignment:
             if key[1] not in self._by_filter:
                 self._trie.add(key[1])
             self._by_filter.setdefault(key[1], []).append(key)
-        self._topics.clear()
+        self.share.clear()
         self._picks.clear()
         self._taken.clear()
         here = self._self_id
@@ -127,25 +128,17 @@ class Assignment:
             if here in brokers and count and not watched and membership.is_alone(key):
                 self.stand_ins[key] = count
 
-    def share(self, topic: str) -> TopicShare:
-        """What to do with ``topic``."""
-        share = self._topics.get(topic)
-        if share is None:
-            groups = self.groups_of(topic)
-            here = [key for key in groups if self._self_id in self._brokers[key]]
-            orphans = tuple(key for key in groups if not self._brokers[key])
-            missing = [key for key in groups if key not in here and key not in orphans]
-            share = TopicShare(
-                picks=self._shared_picks(missing, here),
-                orphans=orphans,
-                served_here=bool(here),
-                stood_in=any(self.stand_ins.get(key) for key in here),
-            )
-            if len(self._topics) >= TOPICS_MAX:
-                self._topics.clear()
-            if len(topic) <= REMEMBERED_CHARS_MAX:
-                self._topics[topic] = share
-        return share
+    def _share(self, topic: str) -> TopicShare:
+        groups = self.groups_of(topic)
+        here = [key for key in groups if self._self_id in self._brokers[key]]
+        orphans = tuple(key for key in groups if not self._brokers[key])
+        missing = [key for key in groups if key not in here and key not in orphans]
+        return TopicShare(
+            picks=self._shared_picks(missing, here),
+            orphans=orphans,
+            served_here=bool(here),
+            stood_in=any(self.stand_ins.get(key) for key in here),
+        )
 
     def taken(self, topic: str) -> Pick | None:
         """Who must get what a stand-in of ours took; ``None``: nobody is left elsewhere."""

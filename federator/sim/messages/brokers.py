@@ -13,14 +13,7 @@ from typing import Protocol
 
 from federator.protocol.types import BrokerId
 from federator.sim.agenda import Agenda
-from federator.sim.messages.sessions import (
-    IN_FLIGHT_MAX,
-    Message,
-    Receiver,
-    SavedSession,
-    Session,
-    restored,
-)
+from federator.sim.messages.sessions import IN_FLIGHT_MAX, Message, Receiver, Session
 
 LOCAL_MS = 1
 """One way between a client and its broker."""
@@ -77,7 +70,6 @@ class MessageBroker:
 
     Attributes:
         life: Grows when it starts and when it stops.
-        overflows: Messages that found a queue full.
     """
 
     def __init__(self, id: BrokerId, plan: BrokerPlan, agenda: Agenda, auditor: Auditor) -> None:
@@ -85,10 +77,9 @@ class MessageBroker:
         self.plan = plan
         self.sessions: dict[str, Session] = {}
         self.running = True
-        self.overflows = 0
         self._agenda = agenda
         self._auditor = auditor
-        self._database: dict[str, SavedSession] = {}
+        self._database: dict[str, Session] = {}
         self._retained: dict[str, Message] = {}
         self._saved_retained: dict[str, Message] = {}
         self._started_ms = 0
@@ -98,7 +89,7 @@ class MessageBroker:
         self.start()
 
     @property
-    def database(self) -> Mapping[str, SavedSession]:
+    def database(self) -> Mapping[str, Session]:
         """The sessions that a kill would leave."""
         return self._database
 
@@ -112,24 +103,22 @@ class MessageBroker:
         self._numbers.clear()
         self._stored.clear()
         self._retained = dict(self._saved_retained)
-        self.sessions = {id: restored(id, saved) for id, saved in sorted(self._database.items())}
+        self.sessions = {id: kept.at_rest() for id, kept in sorted(self._database.items())}
         self._agenda.at(
             self._agenda.now_ms + self.plan.sys_interval_ms, self._tell_numbers, self.life
         )
         if self.plan.persistent:
             self._agenda.at(self._agenda.now_ms + self.plan.autosave_ms, self._autosave, self.life)
 
-    def stop(self, *, orderly: bool) -> None:
+    def stop(self) -> None:
         """Run no more: everything is gone but the database."""
-        if orderly and self.plan.persistent:
-            self.save()
         self.running = False
         self.life += 1
         self.sessions = {}
 
     def save(self) -> None:
         """Write the database."""
-        self._database = {id: s.saved() for id, s in self.sessions.items() if s.persistent}
+        self._database = {id: s.at_rest() for id, s in self.sessions.items() if s.persistent}
         self._saved_retained = dict(self._retained)
 
     def _autosave(self, life: int) -> None:
@@ -251,7 +240,6 @@ class MessageBroker:
             self._overflow(session, message)
 
     def _overflow(self, session: Session, message: Message) -> None:
-        self.overflows += 1
         self._auditor.dropped(self.id, session.client_id, message)
         if not session.dropping:
             session.dropping = True

@@ -14,7 +14,7 @@ from federator.protocol.custody.receiver import FORMER_EPOCH_MS
 from federator.protocol.custody.tails import STEPS_MS
 from federator.protocol.types import BrokerId
 from federator.sim import convergence
-from federator.sim.campaign import SeedResult, Violation, violation_of
+from federator.sim.campaign import CHECK_EVERY_MS, SeedResult, Violation, violation_of
 from federator.sim.convergence import demand
 from federator.sim.faults import schedule
 from federator.sim.invariants import Invariants
@@ -24,7 +24,6 @@ from federator.sim.messages.story import ClientPublication, MessageStory
 from federator.sim.messages.world import MessageWorld
 from federator.sim.scenario import TOPICS
 
-CHECK_EVERY_MS = 250
 SYS_INTERVALS = 3
 """Counts that may be needed until a table is trusted again: the first may be older than a gap."""
 

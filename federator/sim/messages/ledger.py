@@ -20,11 +20,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from federator.protocol.types import BrokerId
-from federator.sim.messages.sessions import Message, SavedSession, Session
+from federator.sim.messages.sessions import Message, Session
 from federator.sim.topics import topic_matches
 from federator.sim.watcher import InvariantError
-
-OWED_SHOWN_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +165,10 @@ class Ledger:
         item = Published(len(self.published), publisher, broker, topic, qos, now_ms)
         self.published.append(item)
         for client, filters in self._promised.items():
-            granted = [q for filter, q in filters.items() if topic_matches(filter, topic)]
-            if not self.calm and all(
-                filter in self._waived for filter in filters if topic_matches(filter, topic)
-            ):
+            granted = {f: q for f, q in filters.items() if topic_matches(f, topic)}
+            if not self.calm and granted.keys() <= self._waived:
                 continue
-            if granted and self._is_promised(item, min(qos, *granted), client):
+            if granted and self._is_promised(item, min(qos, *granted.values()), client):
                 self._owed[client].add(item.number)
         return item
 
@@ -227,7 +223,7 @@ class Ledger:
     def broker_dies(
         self,
         sessions: Iterable[Session],
-        database: Mapping[str, SavedSession],
+        database: Mapping[str, Session],
     ) -> None:
         """A broker forgets everything but its database."""
         for session in sessions:

@@ -173,7 +173,6 @@ class CustodyOutlet:
             self._wake_at_ms = None
             self.custodian.on_time()
 
-    def _run(self, call: object, *args: object) -> None:
-        assert callable(call), "only calls are run"
+    def _run(self, call: Callable[..., None], *args: object) -> None:
         if not self.doomed:
             self._world.run(self._agent, call, *args)

@@ -9,7 +9,7 @@ Source: mosquitto.md, "Queues and limits"; OASIS MQTT 5.0, sections 3.1.2.11 and
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from federator.protocol.types import BrokerId
 from federator.sim.topics import topic_matches
@@ -40,22 +40,6 @@ class Message:
 
 Receiver = Callable[["Session", int, int, Message], None]
 """Called with (session, connection, packet id, message); packet id 0 needs no acknowledgement."""
-
-
-@dataclass(frozen=True, slots=True)
-class SavedSession:
-    """A session in the broker's database."""
-
-    filters: dict[str, int]
-    in_flight: dict[int, Message]
-    queue: tuple[Message, ...]
-    packet_ids: int
-    expiry_ms: int | None
-    no_local: bool
-
-    def waiting(self) -> list[Message]:
-        """Everything that the client has not acknowledged, oldest first."""
-        return [*self.in_flight.values(), *self.queue]
 
 
 @dataclass(slots=True, eq=False)
@@ -97,30 +81,17 @@ class Session:
         """Everything that the client has not acknowledged, oldest first."""
         return [*self.in_flight.values(), *self.queue]
 
-    def saved(self) -> SavedSession:
-        """What goes into the broker's database."""
-        return SavedSession(
+    def at_rest(self) -> "Session":
+        """A copy with nobody connected: what the broker's database has, and what it starts with."""
+        return replace(
+            self,
             filters=dict(self.filters),
+            receiver=None,
+            connection=0,
             in_flight=dict(self.in_flight),
-            queue=tuple(self.queue),
-            packet_ids=self.packet_ids,
-            expiry_ms=self.expiry_ms,
-            no_local=self.no_local,
+            queue=deque(self.queue),
+            dropping=False,
         )
-
-
-def restored(client_id: str, saved: SavedSession) -> Session:
-    """The session as a restarted broker finds it: what was in flight still is."""
-    return Session(
-        client_id=client_id,
-        persistent=True,
-        expiry_ms=saved.expiry_ms,
-        no_local=saved.no_local,
-        filters=dict(saved.filters),
-        in_flight=dict(saved.in_flight),
-        queue=deque(saved.queue),
-        packet_ids=saved.packet_ids,
-    )
 
 
 def control_client_id(id: BrokerId) -> str:

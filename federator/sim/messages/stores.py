@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from federator.protocol.custody import Record
+from federator.protocol.custody.destination import Positions
 from federator.protocol.types import BrokerId
 from federator.sim.messages.disks import CustodyDisk, FrameLog
 
 KEEP_S = 1_800
-
-Positions = Mapping[tuple[BrokerId, bytes], tuple[int, int]]
 
 
 class Writer(Protocol):

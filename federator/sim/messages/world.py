@@ -112,7 +112,7 @@ class MessageWorld(World):
         if orderly and broker.plan.persistent:
             broker.save()
         self.ledger.broker_dies(list(broker.sessions.values()), broker.database)
-        broker.stop(orderly=False)
+        broker.stop()
         host = self.hosts.get(id)
         if host is not None:
             host.outlet.outbox.broker_dies()
@@ -195,24 +195,22 @@ class MessageWorld(World):
 
     def send_repair(self, agent: Agent, neighbour: BrokerId, frame: Frame) -> bool:
         """Send a repair, unless the neighbour is out of reach or much waits to be sent there."""
-        conn = agent.reach.get(neighbour)
-        held = None if conn is None else agent.connections.get(conn)
-        if held is None or held[0].path.clogged_until_ms > self.now_ms:
+        connection = agent.connection_to(neighbour)
+        if connection is None or connection.path.clogged_until_ms > self.now_ms:
             self.fired["repair refused"] += 1
             return False
         self.fired["repair sent"] += 1
         passage = Passage(frame, frame.hops, (), deliver=False)
         mask = mask_bytes(frame.mask, frame.k)
-        self.wires.transmit(held[0], "data", agent.data.copy_for(passage, mask))
+        self.wires.transmit(connection, "data", agent.data.copy_for(passage, mask))
         return True
 
     def send_request(self, agent: Agent, neighbour: BrokerId, request: RepairRequest) -> None:
         """Ask a neighbour for what is missing."""
-        conn = agent.reach.get(neighbour)
-        held = None if conn is None else agent.connections.get(conn)
-        if held is not None:
+        connection = agent.connection_to(neighbour)
+        if connection is not None:
             self.fired["repair asked"] += 1
-            self.wires.transmit(held[0], codec.kind_of(request), codec.encode(request))
+            self.wires.transmit(connection, codec.kind_of(request), codec.encode(request))
 
     def acknowledging(self, agent: Agent, number: int) -> None:
         """An agent tells its broker that it has a publication: then it must have it."""

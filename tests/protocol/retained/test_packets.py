@@ -5,12 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mqtt5 import PublishPacket, QoS
 
-from federator.protocol.publications import RunChecker
+from federator.protocol.publications import RunChecker, qos_of
 from federator.protocol.retained.packets import (
     as_stored,
     at_least_once,
     payload_digest,
-    qos_of,
     retained_in,
 )
 

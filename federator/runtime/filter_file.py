@@ -1,23 +1,25 @@
-"""The filters that our data connection subscribes or still owes, on disk.
+"""Filters and a time for each, on disk: what an agent must know after a restart.
 
-A restarted agent resumes its broker's session; to know what that session subscribes, the agent
-keeps a list: append a line for each change, and write the list anew when it is twice as long as it
-need be. A line is a JSON array, ``["a/b", 0]`` or, to forget, ``["a/b", null]``; half a line at the
-end is what a killed agent had not done yet.
+One list says what is wanted or still owed, another what our broker may hold in our session. Both
+are kept alike: append a line for each change, and write the list anew when it is twice as long as
+it need be. A line is a JSON array, ``["a/b", 0]`` or, to forget, ``["a/b", null]``; half a line at
+the end is what a killed agent had not done yet.
 """
 
 import contextlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
 from federator.runtime.durable import open_private, private_folder, replace_file, unusable, write_at
 
-__all__ = ["OwedFile"]
+__all__ = ["FilterFile"]
 
 FILTERS_MAX = 131_072
-FILE_NAME = "owed"
+OWED = "owed"
+SUBSCRIBED = "subscribed"
 CONFIG_KEY = "custody"
 SPARE_LINES = 1_024
 """Superfluous lines that are not worth writing the file anew."""
@@ -27,25 +29,26 @@ _decode = msgspec.json.Decoder(_Line, strict=True).decode
 _encode = msgspec.json.Encoder().encode
 
 
-class OwedFile:
-    """The list of one agent, for one thread.
+class FilterFile:
+    """One list, for one thread.
 
     Args:
         folder: Where the file is; made when missing.
+        name: The file's.
         filters_max: Filters listed; more are turned away.
 
     Attributes:
         unreadable: Lines that were damaged when it was opened.
-        is_new: There was no file, so nobody knows what an earlier session subscribes.
+        is_new: There was no file.
 
     Raises:
         ConfigError: The folder cannot be used.
     """
 
-    def __init__(self, folder: Path, *, filters_max: int = FILTERS_MAX) -> None:
-        self._path = folder / FILE_NAME
+    def __init__(self, folder: Path, name: str, *, filters_max: int = FILTERS_MAX) -> None:
+        self._path = folder / name
         self._filters_max = filters_max
-        self._until_us: dict[str, int] = {}
+        self._times_us: dict[str, int] = {}
         self._lines = 0
         self.unreadable = 0
         private_folder(folder, key=CONFIG_KEY)
@@ -57,23 +60,34 @@ class OwedFile:
             raise unusable(folder, error, key=CONFIG_KEY) from error
 
     def load(self) -> dict[str, int]:
-        """Filter -> wall clock, in microseconds, until which it is owed; 0: still wanted."""
-        return dict(self._until_us)
+        """Filter -> its time."""
+        return dict(self._times_us)
 
-    def note(self, filter_: str, until_us: int) -> bool:
-        """List ``filter_``, owed until ``until_us``; ``False`` when the list is full.
+    def note(self, filter_: str, time_us: int) -> bool:
+        """List ``filter_`` with ``time_us``; ``False`` when the list is full.
 
         Raises:
             OSError: The disk is full or broken; the list is as before.
         """
-        if self._until_us.get(filter_) == until_us:
-            return True
-        if filter_ not in self._until_us and len(self._until_us) >= self._filters_max:
-            return False
-        self._append((filter_, until_us))
-        self._until_us[filter_] = until_us
-        self._tidy()
-        return True
+        return self.note_all((filter_,), time_us)
+
+    def note_all(self, filters: Iterable[str], time_us: int) -> bool:
+        """List all ``filters`` with ``time_us``, in one write; ``False`` when some found no room.
+
+        Raises:
+            OSError: The disk is full or broken; the list is as before.
+        """
+        wanted = dict.fromkeys(filters)
+        changed = [each for each in wanted if self._times_us.get(each) != time_us]
+        room = self._filters_max - len(self._times_us)
+        new = [each for each in changed if each not in self._times_us]
+        refused = set(new[max(0, room) :])
+        listed = [each for each in changed if each not in refused]
+        if listed:
+            self._append(*((each, time_us) for each in listed))
+            self._times_us.update(dict.fromkeys(listed, time_us))
+            self._tidy()
+        return not refused
 
     def forget(self, filter_: str) -> None:
         """Take ``filter_`` off the list.
@@ -81,9 +95,9 @@ class OwedFile:
         Raises:
             OSError: The disk is full or broken; the list is as before.
         """
-        if filter_ in self._until_us:
+        if filter_ in self._times_us:
             self._append((filter_, None))
-            del self._until_us[filter_]
+            del self._times_us[filter_]
             self._tidy()
 
     def close(self) -> None:
@@ -92,16 +106,16 @@ class OwedFile:
             os.close(self._fd)
             self._fd = -1
 
-    def _append(self, line: _Line) -> None:
-        content = _encode(line) + b"\n"
+    def _append(self, *lines: _Line) -> None:
+        content = b"".join(_encode(line) + b"\n" for line in lines)
         write_at(self._fd, content, self._size)
         self._size += len(content)
-        self._lines += 1
+        self._lines += len(lines)
 
     def _tidy(self) -> None:
-        if self._lines <= 2 * len(self._until_us) + SPARE_LINES:
+        if self._lines <= 2 * len(self._times_us) + SPARE_LINES:
             return
-        lines = [_encode(line) + b"\n" for line in self._until_us.items()]
+        lines = [_encode(line) + b"\n" for line in self._times_us.items()]
         self._lines = len(lines)
         with contextlib.suppress(OSError):  # the long file is as good; tried again in a while
             fd = replace_file(self._path, lines, sync=True)
@@ -115,14 +129,14 @@ class OwedFile:
         for line in content[:end].split(b"\n")[:-1]:
             self._lines += 1
             try:
-                filter_, until_us = _decode(line)
+                filter_, time_us = _decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError):
                 self.unreadable += 1
                 continue
-            if until_us is None:
-                self._until_us.pop(filter_, None)
-            elif len(self._until_us) < self._filters_max or filter_ in self._until_us:
-                self._until_us[filter_] = until_us
+            if time_us is None:
+                self._times_us.pop(filter_, None)
+            elif len(self._times_us) < self._filters_max or filter_ in self._times_us:
+                self._times_us[filter_] = time_us
         if end < len(content):
             os.ftruncate(self._fd, end)
         return end

@@ -1,0 +1,13 @@
+"""What a link tells its owner, for owners that want to know little of it."""
+
+
+class Handler:
+    """Hears everything and minds nothing; who minds something overrides it."""
+
+    def on_up(self, link, session_present): ...
+
+    def on_subscribed(self, link): ...
+
+    def on_down(self, link, reason): ...
+
+    def on_publishes(self, link, chunk, publishes): ...
