@@ -197,6 +197,10 @@ class Session:
                 if packet_id:
                     self.up.publish(packet_id, block[packet[1] : packet[3]])
                 continue
+            if first == Kind.PUBACK and packet[3] - packet[2] == 2:
+                body = packet[2]
+                if self.down.take_puback(block[body] << 8 | block[body + 1]):
+                    continue
             answer = self._other(block, packet)
             if answer is PASS:
                 continue
@@ -354,6 +358,10 @@ class Session:
                     self.recent.see(block[packet[2] + 2 : id_at])
                     acknowledged = True
                 continue
+            if first == Kind.PUBACK and packet[3] - packet[2] == 2:
+                body = packet[2]
+                if self.up.take_puback(block[body] << 8 | block[body + 1]):
+                    continue
             if start < packet[1]:  # in order: what follows may send something itself
                 out.append(block[start : packet[1]])
             start = packet[3]

@@ -129,6 +129,17 @@ class Upstream:
         self._resend = queue
         self._pump(out)
 
+    def take_puback(self, packet_id: int) -> bool:
+        """The usual answer, which simply passes: whether it was that."""
+        if self._resend is not None or self._told:
+            return False
+        packet = self._in_flight.pop(packet_id, None)
+        if packet is None:
+            return False
+        self.bytes -= len(packet)
+        self.acknowledged.append(packet)
+        return True
+
     def on_puback(self, packet_id: int, reason: int, out: list[bytes]) -> bytes:
         """The broker's word on a QoS 1 publication: what the client hears of it."""
         return self._finish(packet_id, reason < Reason.UNSPECIFIED, out)
