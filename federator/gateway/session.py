@@ -442,6 +442,8 @@ class Session:
         self.up.resume(kept, receive_max=takes, out=self.to_broker)
         if self.subscriptions.restored:
             self._restored(now_ms)
+        if self.up.open:
+            self._catch_up(now_ms)
         return SWALLOW
 
     def _welcome(self, connack: Connack) -> bytes:
