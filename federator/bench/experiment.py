@@ -126,6 +126,8 @@ class Experiment:
         for done, system in enumerate(self._systems):
             self._progress("starting", done, len(self._systems))
             ends = await system.start()
+            if isinstance(system, GatewayFront):
+                await self._measure_idle(system)
             for qos in self._plan.qos:
                 if system.name == "echo" and qos:
                     continue
@@ -141,6 +143,14 @@ class Experiment:
                     await system.stands(topic)
                 await self._probe(subject)
         self._progress("starting", len(self._systems), len(self._systems))
+
+    async def _measure_idle(self, gateway: GatewayFront) -> None:
+        """Memory of a gateway before it has carried anything, with many clients and without."""
+        key = Key(gateway.name, gateway.hops, 0)
+        (pid,) = gateway.agent_pids()
+        self.results.add(key, r.RESIDENT, resident_mb(pid))
+        async with idle_clients(*gateway.place, count=r.IDLE_CLIENTS):
+            self.results.add(key, r.RESIDENT_IDLE, resident_mb(pid))
 
     async def _probe(self, subject: _Subject) -> None:
         """Publish until a whole run arrives."""
@@ -162,18 +172,7 @@ class Experiment:
             else:
                 await self._pace(subject, rate)
         self._progress("measuring", total, total)
-        await self._idle()
         return self.results
-
-    async def _idle(self) -> None:
-        """Memory of each gateway with many clients that do nothing."""
-        for system in self._systems:
-            if isinstance(system, GatewayFront):
-                key = Key(system.name, system.hops, 0)
-                (pid,) = system.agent_pids()
-                self.results.add(key, r.RESIDENT, resident_mb(pid))
-                async with idle_clients(*system.place, count=r.IDLE_CLIENTS):
-                    self.results.add(key, r.RESIDENT_IDLE, resident_mb(pid))
 
     def _works(self) -> Iterator[tuple[_Subject, int | None]]:
         """One repetition: what is to be compared runs one after the other."""

@@ -26,12 +26,16 @@ _VERBS = {
     "status": ("status", "Show how the agent of this machine is doing."),
     "topology": ("topology", "Draw the federation as the agent sees it."),
     "explain": ("explain", "Say where a publication on TOPIC goes, and why."),
+    "controller": ("controller", "Show who steps in for whom when a broker dies, and why."),
+    "drain": ("drain", "Move the clients of BROKER away before maintenance."),
+    "undrain": ("undrain", "Let the clients of BROKER come back."),
     "tap": ("tap", "Show the control traffic of this broker, decoded, live."),
     "grid": ("grid", "Run many real brokers and agents on this machine."),
     "chaos": ("chaos", "Hurt real brokers and agents, and count every message."),
     "sim": ("sim", "Run the protocol in a simulated world."),
     "plan": ("plan", "Plan routes under limited bandwidth."),
     "place": ("place", "Decide which topics live at the edge, and where brokers and cores run."),
+    "codecs": ("codecs", "Decide which brokers add repair packets where links lose."),
     "bench": ("bench", "Measure brokers, bridges and agents."),
 }
 """Verb to module of this package and one line of help. The module's command is ``command``."""

@@ -21,6 +21,7 @@ from federator.grid.chaos.run import ChaosRun, Outcome, Plan
 from federator.grid.chaos.small_disk import available
 from federator.grid.chaos.verdict import as_json, render
 from federator.grid.topology import Grid
+from federator.protocol.parameters import Strategy
 
 FAILED: Final = 1
 REPORT_COLUMNS: Final = 132
@@ -44,6 +45,9 @@ def _classes(context: click.Context, option: click.Parameter, text: str | None) 
 @click.option("--rows", type=click.IntRange(1, 20), default=3, show_default=True)
 @click.option("--columns", type=click.IntRange(1, 20), default=3, show_default=True)
 @click.option("--redundancy", type=click.IntRange(1, 8), default=2, show_default=True)
+@click.option(
+    "--strategy", type=click.Choice([*Strategy]), default=Strategy.MESH.value, show_default=True
+)
 @click.option("--link-delay-ms", type=click.FloatRange(0, 10_000), default=5.0, show_default=True)
 @click.option(
     "--rate",

@@ -1,7 +1,8 @@
 """``federator grid``: many real brokers and agents on this machine, measured beside the paper.
 
 Exit codes: 0 when all is well, 1 when something was lost, came twice or out of order, or when the
-mesh is not the expected one; 69 when the grid did not start.
+mesh is not the expected one, or when shortest paths are not what they promise; 69 when the grid did
+not start.
 """
 
 import asyncio
@@ -19,16 +20,31 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from federator.cli import grid_strategies as strategies
+from federator.cli.grid_strategies import settings
 from federator.cli.stopping import until_stopped
+from federator.grid.completion import CHEN2020, ITEMS, STEP, TESTBED
 from federator.grid.measure import Measurement
 from federator.grid.report import as_json, render
 from federator.grid.running import RunningGrid
 from federator.grid.scenario import PRESETS, Scenario, default_scenario
 from federator.grid.topology import Grid
+from federator.grid.trial import Arrangement, Setting
+from federator.protocol.parameters import Strategy
 
+CHEN2020_NAME = "chen2020"
 FAULTY = 1
 REPORT_COLUMNS = 100
 REAP_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """Strategies side by side, or with no settings the completion times of ``chen2020``."""
+
+    arrangement: Arrangement
+    settings: tuple[Setting, ...]
+    plot: Path | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +52,7 @@ class _Plan:
     """What one call of the verb does."""
 
     scenario: Scenario
+    trial: _Trial | None
     with_clients: bool
     measure: bool
     stay: bool
@@ -69,7 +86,24 @@ def _span(
 
 
 @click.command(name="grid")
-@click.option("--preset", type=click.Choice(sorted(PRESETS)), help="An evaluation from the papers.")
+@click.option(
+    "--preset",
+    type=click.Choice(sorted((*PRESETS, CHEN2020_NAME))),
+    help="An evaluation from the papers.",
+)
+@click.option(
+    "--strategy",
+    type=click.Choice([*(each.value for each in Strategy), "both"]),
+    help="Measure this routing, or both side by side: delay, messages, state.",
+)
+@click.option(
+    "--all-pairs", is_flag=True, help="With --strategy: every broker subscribes and publishes."
+)
+@click.option(
+    "--plot",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --preset chen2020: draw the completion times here, as SVG.",
+)
 @click.option("--rows", type=click.IntRange(1, 20), help="Rows of brokers. [3]")
 @click.option("--cols", type=click.IntRange(1, 20), help="Columns of brokers. [3]")
 @click.option("--first-id", type=click.IntRange(0), help="Id of the first broker. [0]")
@@ -104,6 +138,9 @@ def _span(
 )
 def command(
     preset: str | None,
+    strategy: str | None,
+    all_pairs: bool,
+    plot: Path | None,
     stay: bool,
     state: Path | None,
     json_output: bool,
@@ -114,8 +151,17 @@ def command(
 
     Without --preset, the arrangement of the paper on a grid of any size.
     """
+    if preset == CHEN2020_NAME or strategy is not None:
+        if stay or state is not None:
+            raise click.UsageError("--stay and --state do not go with strategies side by side")
+        trial: _Trial | None = _trial(preset, strategy, all_pairs, plot, options)
+    elif all_pairs or plot is not None:
+        raise click.UsageError("--all-pairs wants --strategy, and --plot wants --preset chen2020")
+    else:
+        trial = None
     plan = _Plan(
-        scenario=_scenario(preset, options),
+        scenario=_scenario(None if trial else preset, options),
+        trial=trial,
         with_clients=not stay or preset is not None or options["subscribers"] is not None,
         measure=not stay or options["publications"] is not None,
         stay=stay,
@@ -126,6 +172,40 @@ def command(
         state.unlink(missing_ok=True)  # nobody shall take an older grid's for ours
     with _folder(keep_logs) as folder:
         return _run(plan, folder)
+
+
+def _trial(
+    preset: str | None,
+    strategy: str | None,
+    all_pairs: bool,
+    plot: Path | None,
+    options: dict[str, Any],
+) -> _Trial:
+    """What is measured side by side.
+
+    Raises:
+        click.UsageError: The options do not go together.
+    """
+    if preset != CHEN2020_NAME:
+        if plot is not None:
+            raise click.UsageError("--plot wants --preset chen2020")
+        scenario = _scenario(preset, options)
+        arrangement = Arrangement.of(scenario, all_pairs=all_pairs)
+        return _Trial(arrangement, settings(strategy or "both", scenario.redundancy), None)
+    names = ("link_delay_ms", "payload_bytes", "qos", "gap_ms")
+    changes = {name: options[name] for name in names if options[name] is not None}
+    for name in ("rows", "cols", "first_id", "subscribers", "publisher"):
+        if options[name] is not None:
+            raise click.UsageError(f"--preset chen2020 has its own --{name.replace('_', '-')}")
+    items = (options["publications"] or (ITEMS,))[0]
+    ids = TESTBED.ids
+    changes |= {"subscribers": ids, "publishers": ids} if all_pairs else {}
+    arrangement = replace(CHEN2020, **changes, publications=items)
+    if strategy is not None:
+        return _Trial(arrangement, settings(strategy, options["redundancy"] or 2), None)
+    if all_pairs or items < STEP:
+        raise click.UsageError(f"--preset chen2020 has one pair, and {STEP} items at least")
+    return _Trial(arrangement, (), plot)
 
 
 def _scenario(preset: str | None, options: dict[str, Any]) -> Scenario:
@@ -178,6 +258,8 @@ async def _carry_out(plan: _Plan, folder: Path) -> int:
     if not console.is_terminal and not console.is_jupyter:
         console.width = REPORT_COLUMNS
     code = 0
+    if plan.trial is not None:
+        return await _carry_out_trial(plan.trial, folder, console, as_json=plan.as_json)
     with _progress(Console(stderr=True)) as bar:
         scenario = plan.scenario
         total = 2 * len(scenario.grid.ids)
@@ -213,6 +295,28 @@ async def _carry_out(plan: _Plan, folder: Path) -> int:
             finally:
                 await measurement.stop()
     return code
+
+
+async def _carry_out_trial(trial: _Trial, folder: Path, console: Console, *, as_json: bool) -> int:
+    with _progress(Console(stderr=True)) as bar:
+        if trial.settings:
+            outcomes = await strategies.compare(
+                trial.arrangement, trial.settings, folder, progress=_Bars(bar)
+            )
+            faults, told = strategies.faults(outcomes), strategies.as_json(outcomes)
+            shown = strategies.render(outcomes)
+        else:
+            outcomes = await strategies.complete(trial.arrangement, folder, progress=_Bars(bar))
+            faults = strategies.completion_faults(outcomes)
+            told = strategies.completion_json(outcomes)
+            shown = strategies.render_completion(outcomes)
+    if trial.plot is not None:
+        _write_atomically(trial.plot, strategies.completion_chart(outcomes))
+    if as_json:
+        click.echo(json.dumps(told))
+    else:
+        console.print(shown)
+    return FAULTY if faults else 0
 
 
 def _progress(console: Console) -> Progress:

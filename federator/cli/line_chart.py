@@ -11,7 +11,13 @@ _DASHES = ("", "6 3", "2 3", "8 3 2 3", "1 4", "12 4")
 
 
 def line_chart(
-    title: str, x_label: str, y_label: str, curves: Mapping[str, Mapping[float, float]]
+    title: str,
+    x_label: str,
+    y_label: str,
+    curves: Mapping[str, Mapping[float, float]],
+    *,
+    halves: Mapping[str, Mapping[float, float]] | None = None,
+    log_x: bool = False,
 ) -> str:
     """The chart. Curves that lie on one another are drawn thinner on top of thicker.
 
@@ -20,15 +26,19 @@ def line_chart(
         x_label: Below it.
         y_label: Beside it.
         curves: By name: y by x; at least one point in all.
+        halves: Half the width of what is known of y, drawn as bars: likewise.
+        log_x: Equal factors are equally wide; every x above 0.
     """
     xs = [x for curve in curves.values() for x in curve]
     ys = [0.0, *(y for curve in curves.values() for y in curve.values())]
-    x_ticks, y_ticks = _ticks(min(xs), max(xs)), _ticks(min(ys), max(ys))
+    y_ticks = _ticks(min(ys), max(ys))
+    x_ticks = _powers(min(xs), max(xs)) if log_x else _ticks(min(xs), max(xs))
     x_low, x_high = min(xs[0], x_ticks[0], *xs), max(x_ticks[-1], *xs)
     y_low, y_high = min(y_ticks[0], *ys), max(y_ticks[-1], *ys)
 
     def across(x: float) -> float:
-        share = (x - x_low) / ((x_high - x_low) or 1.0)
+        place, low, high = (math.log(v) if log_x else v for v in (x, x_low, x_high))
+        share = (place - low) / ((high - low) or 1.0)
         return _LEFT + share * (WIDTH - _LEFT - _RIGHT)
 
     def up(y: float) -> float:
@@ -53,7 +63,21 @@ def line_chart(
     for number, (name, curve) in enumerate(curves.items()):
         places = [(across(x), up(y)) for x, y in sorted(curve.items())]
         parts += _curve(name, number, len(curves), places)
+        for x, half in (halves or {}).get(name, {}).items():
+            low, high = up(curve[x] - half), up(curve[x] + half)
+            parts.append(_bar(number, across(x), low, high))
     return "\n".join([*parts, "</svg>", ""])
+
+
+def stacked(charts: Sequence[str]) -> str:
+    """Several charts below each other, as one picture."""
+    size = f'width="{WIDTH}" height="{HEIGHT}"'
+    parts = [
+        chart.replace("<svg ", f'<svg y="{HEIGHT * number}" {size} ', 1)
+        for number, chart in enumerate(charts)
+    ]
+    head = f'viewBox="0 0 {WIDTH} {HEIGHT * len(charts)}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {head}>\n{"".join(parts)}</svg>\n'
 
 
 def _curve(name: str, number: int, of: int, places: Sequence[tuple[float, float]]) -> list[str]:
@@ -72,6 +96,12 @@ def _curve(name: str, number: int, of: int, places: Sequence[tuple[float, float]
     ]
 
 
+def _bar(number: int, x: float, low: float, high: float) -> str:
+    colour = _COLOURS[number % len(_COLOURS)]
+    way = f"M{x - 3:.1f},{low:.1f}h6M{x - 3:.1f},{high:.1f}h6M{x:.1f},{low:.1f}V{high:.1f}"
+    return f'<path d="{way}" stroke="{colour}" fill="none"/>'
+
+
 def _text(x: float, y: float, text: str, anchor: str, *, bold: bool = False) -> str:
     weight = ' font-weight="bold"' if bold else ""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{weight}>{escape(text)}</text>'
@@ -85,3 +115,9 @@ def _ticks(low: float, high: float, about: int = 5) -> list[float]:
     step = next(m * magnitude for m in (1, 2, 2.5, 5, 10) if m * magnitude >= rough)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [round(n * step, 12) for n in range(first, last + 1)]
+
+
+def _powers(low: float, high: float) -> list[float]:
+    """Powers of ten that span ``low`` to ``high``."""
+    first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
+    return [float(10**n) for n in range(first, last + 1)]

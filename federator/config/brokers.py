@@ -156,8 +156,8 @@ class NeighbourSettings(Connection):
     id: _Id | None = Field(
         default=None, description="Checked against what the neighbour says, when given."
     )
-    cost: WholeNumber = Field(
-        default=1, ge=1, le=1_000_000, description="Cost of this link; 1 is a hop."
+    cost: Annotated[int, Strict(), Field(ge=1, le=1_000_000)] | None = Field(
+        default=None, description="Cost of this link, whatever links.cost says."
     )
     imports: tuple[TopicFilter, ...] = Field(
         default=EVERYTHING,

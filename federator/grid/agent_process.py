@@ -25,6 +25,7 @@ class AgentConfig:
 
     Attributes:
         neighbours: URL by which each neighbour's broker is reached, a relay's usually.
+        costs: Of links to neighbours, where they are not 1.
         more: Further keys by section, as in the file: ``{"mesh": {"redundancy": 1}}``.
     """
 
@@ -32,6 +33,7 @@ class AgentConfig:
     broker_url: str
     neighbours: dict[BrokerId, str]
     federation: str = "grid"
+    costs: dict[BrokerId, int] = field(default_factory=dict)
     more: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def toml(self, state_dir: Path) -> str:
@@ -60,6 +62,7 @@ class AgentConfig:
             lines += [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
         for other, url in sorted(self.neighbours.items()):
             lines += ["", "[[neighbours]]", f"id = {other}", f"url = {json.dumps(url)}"]
+            lines += [f"cost = {self.costs[other]}"] if other in self.costs else []
         return "\n".join(lines) + "\n"
 
 
@@ -138,7 +141,11 @@ class AgentProcess(Child):
         return code == 200
 
     async def status(self) -> dict[str, Any]:
-        """What ``/status`` says.
+        """What ``/status`` says. Raises as ``page``."""
+        return await self.page("/status")
+
+    async def page(self, path: str) -> dict[str, Any]:
+        """What one of its pages says.
 
         Raises:
             LinkError: It did not answer as it should.
@@ -146,7 +153,7 @@ class AgentProcess(Child):
         if self._http_port is None:
             raise LinkError(f"agent {self.config.id} has no HTTP port yet")
         who = f"agent {self.config.id}"
-        document: dict[str, Any] = await get_json(self._http_port, "/status", who=who)
+        document: dict[str, Any] = await get_json(self._http_port, path, who=who)
         return document
 
     async def _get(self, path: str) -> tuple[int, bytes]:

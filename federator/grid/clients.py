@@ -42,6 +42,7 @@ SETTLE_S: Final = 0.2
 PROGRESS_S: Final = 0.25
 POLL_S: Final = 0.002
 ORDER_BYTES_MAX: Final = 1024 * 1024
+FIRST_PUBLISHER: Final = "publisher"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +55,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """One run's publications; see ``Scenario`` for the fields."""
+    """One run's publications by one of the publishers; see ``Scenario`` for the other fields."""
 
     publications: int
     gap_ms: tuple[float, float]
     payload_bytes: int
     seed: int
+    publisher: str = FIRST_PUBLISHER
+    step: int = 0  # note when each so many publications are complete
 
 
 class ClientProcess:
@@ -82,18 +85,25 @@ class ClientProcess:
     async def start(
         self,
         *,
-        publisher: Place | None,
         subscribers: dict[str, Place],
         topic: str,
         filter: str,
         qos: int = 0,
+        publisher: Place | None = None,
+        publishers: dict[str, Place] | None = None,
     ) -> None:
-        """Start the child; returns when all clients are connected and subscribed."""
+        """Start the child; returns when all clients are connected and subscribed.
+
+        ``publisher``: the only one; ``publishers``: several, by name.
+        """
+        each = {} if publisher is None else {FIRST_PUBLISHER: publisher}
         await self._helper.start()
         await self._helper.tell(
             {
                 "name": self._name,
-                "publisher": None if publisher is None else asdict(publisher),
+                "publishers": {
+                    name: asdict(place) for name, place in (each | (publishers or {})).items()
+                },
                 "subscribers": {name: asdict(place) for name, place in subscribers.items()},
                 "topic": topic,
                 "filter": filter,
@@ -173,17 +183,21 @@ class _Experiment:
             )
             for name, place in order["subscribers"].items()
         }
-        self._publisher: _Client | None = None
-        if order["publisher"] is not None:
-            place = Place(**order["publisher"])
-            self._publisher = _Client(
-                place, self._arrival, client_id=f"{prefix}-publisher", filter=None, qos=self._qos
+        self._publishers = {
+            name: _Client(
+                Place(**place),
+                self._arrival,
+                client_id=f"{prefix}-publisher-{name}",
+                filter=None,
+                qos=self._qos,
             )
+            for name, place in order["publishers"].items()
+        }
 
     @property
     def clients(self) -> list[_Client]:
         """Every client."""
-        return [*self._subscribers.values(), *([self._publisher] if self._publisher else [])]
+        return [*self._subscribers.values(), *self._publishers.values()]
 
     async def connected(self) -> None:
         """Wait until every client is connected and subscribed."""
@@ -197,7 +211,10 @@ class _Experiment:
         tallies = {}
         for name, client in self._subscribers.items():
             client.tally = tallies[name] = Tally(
-                self._runs, traffic.publications, payload_bytes=traffic.payload_bytes
+                self._runs,
+                traffic.publications,
+                payload_bytes=traffic.payload_bytes,
+                step=traffic.step,
             )
         await asyncio.sleep(SETTLE_S)
         gc.collect()
@@ -212,8 +229,7 @@ class _Experiment:
     async def _publish(
         self, traffic: Traffic, tallies: list[Tally], report: Callable[[int], None]
     ) -> None:
-        assert self._publisher is not None, "no publisher was asked for"
-        link = self._publisher.link
+        link = self._publishers[traffic.publisher].link
         rng = random.Random(traffic.seed)
         one_by_one = traffic.gap_ms[1] == 0
         reported = time.monotonic()

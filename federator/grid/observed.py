@@ -3,11 +3,11 @@
 Source: papers/federator.txt, sections 3 and 4; the fields are those of an agent's ``/status``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from federator.grid.topology import Mesh
+from federator.grid.topology import LinkCosts, Linked, Mesh
 from federator.protocol.types import BrokerId
 
 Statuses = Mapping[BrokerId, Mapping[str, Any]]
@@ -94,6 +94,32 @@ def mesh_fault(statuses: Statuses, filter: str, expected: Mesh) -> str | None:
             wanted = tuple(p for p in parents if p in expected.members) or parents
             if len(hops) != 1 or not hops <= set(wanted):
                 return f"broker {here} relays to {sorted(hops)}, not to one of {wanted}"
+    return None
+
+
+def destinations_fault(
+    statuses: Statuses,
+    filter: str,
+    graph: Linked,
+    subscribers: Collection[BrokerId],
+    costs: LinkCosts,
+) -> str | None:
+    """What of the routing tables of ``filter`` is not as the graph gives it, as one line.
+
+    Every broker knows every subscriber as a destination, and the path there.
+    """
+    for here, status in statuses.items():
+        ways = {
+            row["to"]: row["path/topic"]
+            for row in status["destinations"]
+            if row["filter"] == filter
+        }
+        wanted = {}
+        for there in subscribers:
+            path = graph.path(here, there, costs)
+            wanted[there] = f"{'-'.join(map(str, path[1:] or path))}/{filter}"
+        if ways != wanted:
+            return f"broker {here} has the ways {ways}, not {wanted}"
     return None
 
 

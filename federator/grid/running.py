@@ -17,7 +17,7 @@ from federator.grid.agent_process import AgentConfig, AgentProcess
 from federator.grid.broker_process import BrokerProcess
 from federator.grid.relay import Way
 from federator.grid.relay_process import RelayProcess
-from federator.grid.topology import Grid, Link
+from federator.grid.topology import Link, LinkCosts, Linked
 from federator.protocol.types import BrokerId
 
 READY_TIMEOUT_S: Final = 60.0
@@ -41,6 +41,7 @@ class RunningGrid:
         folder: For configurations, state and logs; exists.
         link_delay_ms: Of every link, each way.
         redundancy: Parents per broker.
+        link_costs: Of links that do not cost 1.
         agent_options: Further configuration of every agent, by section.
         broker_options: Further lines of every broker's configuration.
         persistent: Brokers that keep sessions and queues over a clean stop.
@@ -49,11 +50,12 @@ class RunningGrid:
 
     def __init__(
         self,
-        grid: Grid,
+        grid: Linked,
         folder: Path,
         *,
         link_delay_ms: float,
         redundancy: int = 2,
+        link_costs: LinkCosts | None = None,
         agent_options: Mapping[str, Mapping[str, Any]] | None = None,
         broker_options: tuple[str, ...] = (),
         persistent: Container[BrokerId] = (),
@@ -70,6 +72,7 @@ class RunningGrid:
         }
         self.agents: dict[BrokerId, AgentProcess] = {}
         self.relays = RelayProcess(folder)
+        self._costs = link_costs or {}
         self._progress = progress
         options = {name: dict(keys) for name, keys in (agent_options or {}).items()}
         self._options = {**options, "mesh": {"redundancy": redundancy, **options.get("mesh", {})}}
@@ -105,6 +108,12 @@ class RunningGrid:
 
     async def _agent_config(self, here: BrokerId) -> AgentConfig:
         urls = {}
+        costs = {
+            other: cost
+            for link, cost in self._costs.items()
+            for one, other in ((link.a, link.b), (link.b, link.a))
+            if one == here
+        }
         for there in self.grid.neighbours[here]:
             broker = self.brokers[there]
             port = await self.relays.add(
@@ -119,6 +128,7 @@ class RunningGrid:
             broker_url=self.brokers[here].url,
             neighbours=urls,
             federation=FEDERATION,
+            costs=costs,
             more=self._options,
         )
 

@@ -29,6 +29,7 @@ class Arrivals:
         duplicates: Copies beyond the first.
         disordered: First copies that came after a later publication.
         foreign: Messages on our topic that we did not send, or with another length.
+        completed_ms: Time from sending the first to having each further ``step`` publications.
     """
 
     sent: int
@@ -42,6 +43,7 @@ class Arrivals:
     delay_ms_p50: float
     delay_ms_p99: float
     delay_ms_max: float
+    completed_ms: tuple[float, ...] = ()
 
     @property
     def lost(self) -> int:
@@ -57,12 +59,15 @@ class Arrivals:
 class Tally:
     """Counts one run's arrivals at one subscriber."""
 
-    def __init__(self, run: int, publications: int, *, payload_bytes: int) -> None:
+    def __init__(self, run: int, publications: int, *, payload_bytes: int, step: int = 0) -> None:
         self._run = run
         self._payload_bytes = payload_bytes
         self._seen = bytearray(publications)
         self._delays_ms = array("d")
         self._latest = -1
+        self._step = step
+        self._begun_ns: int | None = None
+        self._completed_ms: list[float] = []
         self.received = 0
         self.duplicates = 0
         self.disordered = 0
@@ -87,6 +92,10 @@ class Tally:
         self._seen[number] = 1
         self.received += 1
         self._delays_ms.append((now_ns - sent_ns) / 1e6)
+        if number == 0:
+            self._begun_ns = sent_ns
+        if self._step and self._begun_ns is not None and self.received % self._step == 0:
+            self._completed_ms.append((now_ns - self._begun_ns) / 1e6)
         if number < self._latest:
             self.disordered += 1
         self._latest = max(self._latest, number)
@@ -107,4 +116,5 @@ class Tally:
             delay_ms_p50=ordered[round(last * 0.50)],
             delay_ms_p99=ordered[round(last * 0.99)],
             delay_ms_max=ordered[last],
+            completed_ms=tuple(self._completed_ms),
         )

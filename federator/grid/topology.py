@@ -6,6 +6,7 @@ alone, by breadth-first search, so that what the agents agree on can be held aga
 Source: papers/federator.txt, sections 3 and 7.
 """
 
+import heapq
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,8 +26,93 @@ class Link:
     b: BrokerId
 
 
+LinkCosts = Mapping[Link, int]
+
+
+def _link(one: BrokerId, other: BrokerId) -> Link:
+    return Link(min(one, other), max(one, other))
+
+
+class Linked:
+    """What follows from brokers and links, whatever their arrangement."""
+
+    __slots__ = ()
+
+    @property
+    def ids(self) -> tuple[BrokerId, ...]:
+        """Every broker, ascending."""
+        raise NotImplementedError
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """Every link once, ascending."""
+        raise NotImplementedError
+
+    @property
+    def neighbours(self) -> dict[BrokerId, tuple[BrokerId, ...]]:
+        """The neighbours of every broker, ascending."""
+        found: dict[BrokerId, list[BrokerId]] = {here: [] for here in self.ids}
+        for link in self.links:
+            found[link.a].append(link.b)
+            found[link.b].append(link.a)
+        return {here: tuple(sorted(others)) for here, others in found.items()}
+
+    def hops_from(self, start: BrokerId) -> dict[BrokerId, Hops]:
+        """Links on the shortest path from ``start`` to every broker."""
+        neighbours = self.neighbours
+        hops = {start: Hops(0)}
+        frontier = deque([start])
+        while frontier:
+            here = frontier.popleft()
+            for other in neighbours[here]:
+                if other not in hops:
+                    hops[other] = Hops(hops[here] + 1)
+                    frontier.append(other)
+        return hops
+
+    def path(self, start: BrokerId, end: BrokerId, costs: LinkCosts) -> tuple[BrokerId, ...]:
+        """The cheapest path, where links cost 1 unless ``costs`` says otherwise.
+
+        Each broker on it takes the smallest of the best next ones, as TBRouting does.
+        """
+        neighbours = self.neighbours
+        to_end = {end: 0}
+        frontier = [(0, end)]
+        while frontier:
+            cost, here = heapq.heappop(frontier)
+            for other in neighbours[here]:
+                total = cost + costs.get(_link(here, other), 1)
+                if other not in to_end or total < to_end[other]:
+                    to_end[other] = total
+                    heapq.heappush(frontier, (total, other))
+        path = [start]
+        while path[-1] != end:
+            here = path[-1]
+            costs_by = {n: to_end[n] + costs.get(_link(here, n), 1) for n in neighbours[here]}
+            path.append(min(costs_by, key=lambda n: (costs_by[n], n)))
+        return tuple(path)
+
+
 @dataclass(frozen=True, slots=True)
-class Grid:
+class Graph(Linked):
+    """Brokers and links in any arrangement; every broker has a link."""
+
+    pairs: tuple[tuple[int, int], ...]
+
+    @property
+    def ids(self) -> tuple[BrokerId, ...]:
+        """Every broker, ascending."""
+        return tuple(sorted({BrokerId(id) for pair in self.pairs for id in pair}))
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """Every link once, ascending."""
+        each = (_link(BrokerId(a), BrokerId(b)) for a, b in self.pairs)
+        return tuple(sorted(each, key=lambda link: (link.a, link.b)))
+
+
+@dataclass(frozen=True, slots=True)
+class Grid(Linked):
     """``rows`` x ``columns`` brokers, each linked to the ones beside, above and below it."""
 
     rows: int
@@ -54,28 +140,6 @@ class Grid:
                 found.append(Link(here, BrokerId(here + self.columns)))
         return tuple(found)
 
-    @property
-    def neighbours(self) -> dict[BrokerId, tuple[BrokerId, ...]]:
-        """The neighbours of every broker, ascending."""
-        found: dict[BrokerId, list[BrokerId]] = {here: [] for here in self.ids}
-        for link in self.links:
-            found[link.a].append(link.b)
-            found[link.b].append(link.a)
-        return {here: tuple(sorted(others)) for here, others in found.items()}
-
-    def hops_from(self, start: BrokerId) -> dict[BrokerId, Hops]:
-        """Links on the shortest path from ``start`` to every broker."""
-        neighbours = self.neighbours
-        hops = {start: Hops(0)}
-        frontier = deque([start])
-        while frontier:
-            here = frontier.popleft()
-            for other in neighbours[here]:
-                if other not in hops:
-                    hops[other] = Hops(hops[here] + 1)
-                    frontier.append(other)
-        return hops
-
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
@@ -96,7 +160,7 @@ class Mesh:
         return tuple(sorted(m for m in self.members if here in self.parents.get(m, ())))
 
 
-def expected_mesh(grid: Grid, subscribers: Iterable[BrokerId], *, redundancy: int) -> Mesh:
+def expected_mesh(grid: Linked, subscribers: Iterable[BrokerId], *, redundancy: int) -> Mesh:
     """The mesh that the paper's rules give: smallest subscriber as core, up to ``redundancy``
     equal-best parents with the smallest ids, members closed over their parents.
 
@@ -123,11 +187,11 @@ def expected_mesh(grid: Grid, subscribers: Iterable[BrokerId], *, redundancy: in
     return Mesh(core, frozenset(members), parents)
 
 
-def announcement_bound(grid: Grid) -> int:
+def announcement_bound(grid: Linked) -> int:
     """Theorem 1: publications per core announcement, at most."""
     return 2 * len(grid.links)
 
 
-def announcement_flood(grid: Grid) -> int:
+def announcement_flood(grid: Linked) -> int:
     """Publications of one flood when all links delay alike: everyone but towards the sender."""
     return 2 * len(grid.links) - (len(grid.ids) - 1)

@@ -155,6 +155,14 @@ class Announcements:
                 steps += self._reroute(route, now_ms)
         return steps
 
+    def on_link_cost(self, neighbour: BrokerId, *, now_ms: Millis) -> list[Step]:
+        """The link to ``neighbour`` has another cost: choose again wherever it offers a way."""
+        steps: list[Step] = []
+        for _, route in sorted(self.routes.items()):
+            if neighbour in route.heard:
+                steps += self._reroute(route, now_ms)
+        return steps
+
     def on_solicit(self, solicit: Solicit, *, now_ms: Millis) -> list[Step]:
         """Answer when we know a newer number, else pass the question towards the core."""
         asked: Number = (solicit.epoch, solicit.seq)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from federator.protocol.controller.records import BrokerRecord, FlowRow
 from federator.protocol.messages import NodeMessage
 from federator.protocol.types import BrokerId, ConnId, Cost
 
@@ -20,13 +21,14 @@ class LocalBrokerDown:
 class NeighbourConnected:
     """Connection ``conn`` to a neighbour's broker can carry messages.
 
-    ``expected_id`` is what the operator wrote, or ``None`` when only an address was given.
+    ``expected_id`` and ``cost`` are what the operator wrote, or ``None`` when only an address was
+    given; ``cost`` is then 1 or the measured delay, as ``Parameters.link_cost`` says.
     """
 
     conn: ConnId
     address: str
     expected_id: BrokerId | None = None
-    cost: Cost = Cost(1)
+    cost: Cost | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,29 @@ class PriorityChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class StatusChanged:
+    """How our broker is: draining or not, its load, its address. Its links we know ourselves."""
+
+    status: BrokerRecord
+
+
+@dataclass(frozen=True, slots=True)
+class RowsChanged:
+    """What our clients publish and subscribe, as a change of our rows of the session flow table."""
+
+    added: frozenset[FlowRow]
+    removed: frozenset[FlowRow]
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRequested:
+    """An operator wants the clients of ``broker`` moved away, or lets them come back."""
+
+    broker: BrokerId
+    drain: bool
+
+
+@dataclass(frozen=True, slots=True)
 class DeadlineReached:
     """The instant returned by ``next_deadline_ms`` has come."""
 
@@ -76,6 +101,9 @@ Event = (
     | Received
     | LocalFiltersChanged
     | PriorityChanged
+    | StatusChanged
+    | RowsChanged
+    | DrainRequested
     | DeadlineReached
     | LeaveRequested
 )

@@ -15,10 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from federator.protocol.effects import Dial, HangUp, Notice, ReachNeighbour, Send
+from federator.protocol.link_delay import LinkDelay
 from federator.protocol.messages import NEIGHBOURS_MAX, PROTOCOL_VERSION, Bye, Heard, Hello, Message
 from federator.protocol.parameters import Parameters
 from federator.protocol.repeats import Repeats
-from federator.protocol.signals import LinkDown, LinkUp, OwnIdHeard, Step
+from federator.protocol.signals import LinkCostChanged, LinkDown, LinkUp, OwnIdHeard, Step
 from federator.protocol.timers import Timers
 from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis
 
@@ -45,6 +46,7 @@ class Connection:
     expected_id: BrokerId | None
     cost: Cost
     neighbour: BrokerId | None = None  # unknown until a hello returns ``conn``
+    measured: bool = False  # the cost is the link's delay
 
 
 @dataclass(slots=True)
@@ -64,6 +66,7 @@ class Neighbour:
     ups: int = 0  # how often our end came up
     peer_ups: int = 0  # how often its end did, by its last hello; 0 while that is down
     round_trip_ms: int | None = None
+    delay: LinkDelay = field(default_factory=LinkDelay)
     dialled: str | None = None  # the address we asked the driver to dial
     reason: str = "not heard yet"
 
@@ -292,6 +295,7 @@ class Links:
             return False
         neighbour.round_trip_ms = max(0, now_ms - heard.sent_at_ms - heard.held_ms)
         if connection.neighbour == neighbour.id:
+            self._weigh(neighbour, connection, heard, now_ms, steps)
             return False
         if connection.expected_id not in (None, neighbour.id):
             details: dict[str, int | str] = {"neighbour": neighbour.id}
@@ -312,7 +316,26 @@ class Links:
             other.conn = None
         connection.neighbour = neighbour.id
         neighbour.conn = connection.conn
+        self._weigh(neighbour, connection, heard, now_ms, steps)
         return True
+
+    def _weigh(
+        self,
+        neighbour: Neighbour,
+        connection: Connection,
+        heard: Heard,
+        now_ms: Millis,
+        steps: list[Step],
+    ) -> None:
+        """The round trip of ``heard`` may change what the link costs."""
+        if not connection.measured or not self._sent_lately(heard, now_ms):
+            return
+        assert neighbour.round_trip_ms is not None, "it was measured just now"
+        neighbour.delay.measure(neighbour.round_trip_ms)
+        if connection.cost != neighbour.delay.cost:
+            connection.cost = neighbour.delay.cost
+            if neighbour.up:
+                steps.append(LinkCostChanged(neighbour.id))
 
     def _judge(self, neighbour: Neighbour) -> list[Step]:
         """Take the link up or down after a hello."""

@@ -14,6 +14,13 @@ class Strategy(StrEnum):
     SHORTEST_PATH = "shortest-path"
 
 
+class LinkCost(StrEnum):
+    """What crossing a link counts for where the operator does not say."""
+
+    HOPS = "hops"
+    DELAY = "delay"
+
+
 @dataclass(frozen=True, slots=True)
 class Parameters:
     """How one agent behaves. All agents of a federation should use the same.
@@ -35,6 +42,7 @@ class Parameters:
         filters_max: Filters one agent holds, its own and others'; more are refused.
         cores_max: Cores one agent holds; more are refused.
         dial_back: Connect to the broker of a stranger that greets us.
+        link_cost: What a link costs.
         strategy: How we ask for what our clients want.
         strategies: Others, for what is contained in a filter; the first that contains it counts.
     """
@@ -53,6 +61,7 @@ class Parameters:
     filters_max: int = 1_000_000
     cores_max: int = 65_536
     dial_back: bool = True
+    link_cost: LinkCost = LinkCost.HOPS
     strategy: Strategy = Strategy.MESH
     strategies: tuple[tuple[str, Strategy], ...] = ()
 

@@ -22,6 +22,13 @@ class LinkDown:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkCostChanged:
+    """The link to ``neighbour`` takes longer, or less long, than before."""
+
+    neighbour: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
 class OwnIdHeard:
     """Somebody spoke in our name, with an epoch newer than ours."""
 
@@ -77,6 +84,7 @@ class RouteChanged:
 Signal = (
     LinkUp
     | LinkDown
+    | LinkCostChanged
     | OwnIdHeard
     | CoreMoved
     | CoreRefreshed
@@ -88,6 +96,7 @@ Signal = (
 SIGNALS: Final = (
     LinkUp,
     LinkDown,
+    LinkCostChanged,
     OwnIdHeard,
     CoreMoved,
     CoreRefreshed,

@@ -12,6 +12,7 @@ from federator.protocol.types import BrokerId, Millis
 from federator.runtime.agent import Agent
 from federator.runtime.clocks import monotonic_ms
 from federator.runtime.custody import counts
+from federator.runtime.failover_view import controller_page
 from federator.runtime.metrics import families
 
 LISTED_MAX = 1_000
@@ -159,6 +160,10 @@ class LiveView:
         }
         return [row for f in sorted(filters) for row in self._ways(f)][:LISTED_MAX]
 
+    def controller(self) -> Answer:
+        """Who steps in for whom, and why."""
+        return controller_page(self._agent.node.failover, self._agent.settings.broker_id)
+
     def metrics(self) -> Iterable[Metric]:
         """Counters and gauges, read now."""
         return families(self._agent_values(), self._link_values())
@@ -179,7 +184,7 @@ class LiveView:
                     "neighbour": neighbour_id,
                     "address": neighbour.address,
                     "dialled_back": neighbour.dialled_for is not None,
-                    "cost": neighbour.cost,
+                    "cost": neighbour.cost if connection is None else connection.cost,
                     "connected": neighbour.connected,
                     **self._heard(neighbour_id, now_ms),
                 }

@@ -39,6 +39,7 @@ class NeighbourLink:
     Attributes:
         address: As configured, or as the neighbour named itself.
         expected_id: The configured id.
+        cost: The configured one.
         conn: Of the current connections, or of those being tried.
         dialled_for: The neighbour that was dialled back, else ``None``.
         control: Carries control messages, and has the Will.
@@ -47,7 +48,7 @@ class NeighbourLink:
 
     address: str
     expected_id: BrokerId | None
-    cost: Cost
+    cost: Cost | None
     dialled_for: BrokerId | None = None
     control: MqttLink | None = None
     data: MqttLink | None = None

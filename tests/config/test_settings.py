@@ -26,7 +26,8 @@ def test_the_defaults_are_those_of_the_protocol_core(write):
 
 def test_every_protocol_parameter_can_be_configured(write):
     text = GOOD + (
-        "[links]\nhello_interval_ms = 11\nhello_timeout_ms = 12\ndial_back = false\n"
+        '[links]\ncost = "delay"\n'
+        "hello_interval_ms = 11\nhello_timeout_ms = 12\ndial_back = false\n"
         "[mesh]\nredundancy = 3\ncore_ann_interval_ms = 13\ncore_ann_gap_ms = 1\n"
         "core_lifetime_intervals = 4\nsolicit_timeout_ms = 14\nimprovement_hold_ms = 15\n"
         "handover_ms = 16\nparent_settle_ms = 20\nlist_request_gap_ms = 17\n"

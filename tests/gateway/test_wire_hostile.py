@@ -35,7 +35,8 @@ def read(block, packet, version):
         case Kind.CONNECT:
             return wire.read_connect(block, packet)
         case Kind.PUBLISH:
-            return wire.read_publish(block, packet, version)
+            topic, packet_id, id_at, alias = wire.read_publish(block, packet, version)
+            return topic, packet_id, id_at - packet[1], alias  # wherever in the block it stands
         case Kind.SUBSCRIBE:
             return wire.read_subscribe(block, packet, version)
         case Kind.UNSUBSCRIBE:

@@ -48,30 +48,42 @@ async def hurt(folder, grid, clients, *faults, **options):
     return outcome
 
 
-async def test_a_chain_keeps_every_message_through_cuts_and_kills(tmp_path):
+KILLS = ("link-cut", "broker-kill-relay", "agent-kill-origin", "agent-kill-destination")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "faults"),
+    [("mesh", (*KILLS, "half-open", "agent-kill-relay")), ("shortest-path", KILLS)],
+)
+async def test_a_chain_keeps_every_message_through_cuts_and_kills(tmp_path, strategy, faults):
     """There is no other way: what a link or a relay lost is sent again from the origin's log."""
     clients = layout(origin=0, relays=(1,), destination=2)
-    faults = (
-        "link-cut", "half-open", "broker-kill-relay",
-        "agent-kill-origin", "agent-kill-relay", "agent-kill-destination",
-    )  # fmt: skip
 
-    outcome = await hurt(tmp_path, Grid(1, 3), clients, *faults)
+    outcome = await hurt(tmp_path, Grid(1, 3), clients, *faults, strategy=strategy)
 
-    for fault in ("link-cut", "broker-kill-relay", "agent-kill-origin", "agent-kill-destination"):
+    for fault in KILLS:
         counts = outcome.counts[fault]
         assert counts.attempted > RATE * HOLD_S / 2
         assert counts.slowest_s > HOLD_S / 2, f"{fault}: nothing had to wait"
 
 
-@pytest.mark.parametrize("redundancy", [1, 2])
-async def test_a_ring_keeps_every_message_when_any_relay_dies(tmp_path, redundancy):
+@pytest.mark.parametrize(
+    ("strategy", "redundancy"), [("mesh", 1), ("mesh", 2), ("shortest-path", 1)]
+)
+async def test_a_ring_keeps_every_message_when_any_relay_dies(tmp_path, strategy, redundancy):
     """Seed 0 draws each relay's broker and each relay's agent once in two rounds."""
     clients = layout(origin=0, relays=(1, 2), destination=3)
     faults = ("broker-kill-relay", "agent-kill-relay")
 
     outcome = await hurt(
-        tmp_path, Grid(2, 2), clients, *faults, rounds=2, redundancy=redundancy, seed=0
+        tmp_path,
+        Grid(2, 2),
+        clients,
+        *faults,
+        rounds=2,
+        redundancy=redundancy,
+        strategy=strategy,
+        seed=0,
     )
 
     for fault, process in (("broker-kill-relay", "broker"), ("agent-kill-relay", "agent")):

@@ -182,3 +182,46 @@ def test_options_that_do_not_go_together_are_a_usage_error():
     assert run.returncode == 64
     assert run.stderr.count("\n") == 1
     assert "broker 9 is not in the grid" in run.stderr
+
+
+@pytest.mark.slow
+def test_shortest_paths_beside_meshes_are_direct_and_send_no_more(tmp_path):
+    few = ("--rows", "2", "--cols", "2", "--publications", "20", "--gap-ms", "5", "--json")
+    run = subprocess.run(
+        [*GRID, "--strategy", "both", "--all-pairs", "--redundancy", "1", *few],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+
+    report = json.loads(run.stdout)
+    mesh, straight = report["settings"]
+    for each in (mesh, straight):
+        assert len(each["pairs"]) == 12
+        assert all(pair["arrivals"]["received"] == 20 for pair in each["pairs"])
+    assert straight["data_per_publication"] <= 3, "less when two leave in one frame"
+    assert all(
+        pair["arrivals"]["delay_ms_min"] >= pair["floor_ms"] == 5 * pair["hops"]
+        for pair in straight["pairs"]
+    )
+    assert straight["state"]["destinations"] > 0 == mesh["state"]["destinations"]
+
+
+@pytest.mark.slow
+def test_the_seven_node_testbed_shows_the_shortest_path_faster(tmp_path):
+    plot = tmp_path / "chen.svg"
+    run = subprocess.run(
+        [*GRID, "--preset", "chen2020", "--publications", "500", "--plot", plot, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+
+    assert run.returncode == 0, run.stdout + run.stderr
+    long, short = json.loads(run.stdout)["settings"]
+    assert (long["path"], short["path"]) == ([6, 7, 4, 3, 2, 1], [6, 4, 2, 1])
+    assert (long["data_per_item"], short["data_per_item"]) == (5, 3)
+    assert short["completed_ms"]["consumer"]["500"] < long["completed_ms"]["consumer"]["500"]
+    assert plot.read_text().count("<polyline") == 6

@@ -69,6 +69,7 @@ class Plan:
     qos: int
     classes: tuple[str, ...]
     redundancy: int = 2
+    strategy: str = "mesh"
     link_delay_ms: float = 5.0
     payload_bytes: int = 64
     broker_queue: int = 5_000
@@ -216,7 +217,10 @@ class ChaosRun:
                 redundancy=plan.redundancy,
                 broker_options=lines,
                 persistent=self._persistent,
-                agent_options={} if plan.keep_s is None else {"custody": {"keep_s": plan.keep_s}},
+                agent_options={
+                    "routing": {"strategy": plan.strategy},
+                    "custody": {} if plan.keep_s is None else {"keep_s": plan.keep_s},
+                },
                 progress=lambda what: self._progress(f"starting {what}", 0.0),
             )
             async with grid:

@@ -51,9 +51,10 @@ def render(outcome: Outcome) -> RenderableType:
 def _header(outcome: Outcome) -> Text:
     plan, layout = outcome.plan, outcome.layout
     return Text(
-        f"seed {plan.seed}, {plan.grid.rows} x {plan.grid.columns} brokers, redundancy "
-        f"{plan.redundancy}, {plan.rate:g} msg/s QoS {plan.qos}, {outcome.elapsed_s:.0f} s; "
-        f"brokers queue {plan.broker_queue}\norigins {_list(layout.origins)}; destinations "
+        f"seed {plan.seed}, {plan.grid.rows} x {plan.grid.columns} brokers, {plan.strategy}, "
+        f"redundancy {plan.redundancy}, {plan.rate:g} msg/s QoS {plan.qos}, "
+        f"{outcome.elapsed_s:.0f} s; brokers queue {plan.broker_queue}\n"
+        f"origins {_list(layout.origins)}; destinations "
         f"{_list(layout.destinations)}; relays {_list(layout.relays)}"
     )
 
