@@ -74,7 +74,9 @@ class House(Protocol):
     def recently(self, from_ms: Millis, to_ms: Millis) -> Iterable[Publication]:
         """What clients published lately, by when it was acknowledged."""
 
-    def ask_settled(self, attendant: "Attendant", token: int, filters: tuple[str, ...]) -> None:
+    def ask_settled(
+        self, attendant: "Attendant", token: int, filters: tuple[str, ...], *, client_waits: bool
+    ) -> None:
         """Call ``on_settled(token)`` in time."""
 
     def on_attached(self, attendant: "Attendant", *, moved: bool) -> None:
@@ -251,7 +253,8 @@ class Attendant:
     def flush(self) -> None:
         """Send what the session has for its ends, and do what it orders."""
         session = self.session
-        if session.up.acknowledged and self.broker is not None:
+        up = session.up
+        if (up.acknowledged or up.acknowledged_again) and self.broker is not None:
             self._house.acknowledged(self, self.broker.id)
         if session.to_broker:
             if self._broker_port is not None:
@@ -281,8 +284,8 @@ class Attendant:
                 self._end(with_will=with_will)
             case FindBroker(refused):
                 self._find(refused=refused)
-            case AskSettled(token, filters):
-                self._house.ask_settled(self, token, filters)
+            case AskSettled(token, filters, client_waits):
+                self._house.ask_settled(self, token, filters, client_waits=client_waits)
             case Heal():
                 asyncio.get_running_loop().call_later(HEAL_GRACE_S, self._heal)
             case HealRest():
@@ -309,7 +312,7 @@ class Attendant:
         publications = self._house.recently(Millis(0), session.restored_ms)
         tail = self._tail.take() if self._tail is not None else ()
         given = missed(session, publications, tail=tail, unseen_topics=self._house.unseen_topics)
-        session.heal(given)
+        session.heal(given, self._house.now_ms())
         self._house.on_healed(self, len(given))
         asyncio.get_running_loop().call_later(UNMUTE_S, self._unmute)
         if not session.subscriptions.granted:
@@ -324,13 +327,20 @@ class Attendant:
         session = self.session
         if session.state is not State.LIVE or move != self.moves:
             return
-        publications = self._house.recently(Millis(session.restored_ms + 1), until_ms)
         tail = self._tail.take() if self._tail is not None else ()
-        given = missed(session, publications, tail=tail, unseen_topics=self._house.unseen_topics)
-        session.give(given)
-        self._house.on_healed(self, len(given))
+        self.give_missed(Millis(session.restored_ms + 1), until_ms, tail)
         self._leave_tail()
-        self.flush()
+
+    def give_missed(self, from_ms: Millis, to_ms: Millis, tail: Sequence[bytes] = ()) -> None:
+        """Give the client what others got acknowledged in this time, if nobody did."""
+        session = self.session
+        if session.state is State.LIVE and session.subscriptions.granted:
+            publications = self._house.recently(from_ms, to_ms)
+            unseen = self._house.unseen_topics
+            given = missed(session, publications, tail=tail, unseen_topics=unseen)
+            session.give(given, self._house.now_ms())
+            self._house.on_healed(self, len(given))
+            self.flush()
 
     def _leave_tail(self) -> None:
         if self._tail is not None:

@@ -46,6 +46,13 @@ MARK_LOST_S: Final = 0.5
 STRAYS_S: Final = 1.0
 """How long what a departed client published waits for its client, after its broker died."""
 
+CHECK_BEFORE_MS: Final = 500
+CHECK_AFTER_MS: Final = 1_500
+"""Around the death of a broker, when publications of anybody may have gone astray."""
+
+CHECK_REST_MS: Final = 1_000
+"""What they may take to arrive by themselves."""
+
 MOVES_AT_ONCE: Final = 16
 HOMES_MAX: Final = 100_000
 OUR_NAMES: Final = "federator-"
@@ -93,6 +100,7 @@ class Gateway:
         self._settling: dict[int, tuple[Attendant, int, asyncio.Handle]] = {}
         self._next_settle = 0
         self._marking: dict[BrokerId, asyncio.Handle] = {}
+        self._lost_ms: dict[BrokerId, Millis] = {}
         self._moving: set[BrokerId] = set()
         self._draining = False
 
@@ -327,13 +335,20 @@ class Gateway:
 
     # -- subscriptions known everywhere -----------------------------------------------------------
 
-    def ask_settled(self, attendant: Attendant, token: int, filters: tuple[str, ...]) -> None:
-        """Ask the agent; call back when it answers or the bound passes."""
+    def ask_settled(
+        self, attendant: Attendant, token: int, filters: tuple[str, ...], *, client_waits: bool
+    ) -> None:
+        """Ask the agent; call back when it answers or the bound passes.
+
+        A client is not kept waiting for an agent that answers nobody.
+        """
         loop = asyncio.get_running_loop()
         self._next_settle += 1
         number = self._next_settle
         expected = attendant.broker is not None and attendant.broker.ask_settled(number, filters)
-        wait_s = self.settings.failover.settle_ms / 1000 if expected else 0.0
+        wait_s = self.settings.failover.settle_ms / 1000
+        if client_waits and not expected:
+            wait_s = 0.0
         handle = loop.call_later(wait_s, self.on_settled, number, False)
         self._settling[number] = attendant, token, handle
 
@@ -353,14 +368,17 @@ class Gateway:
     def acknowledged(self, attendant: Attendant, broker: BrokerId) -> None:
         """A broker acknowledged publications of a client."""
         up = attendant.session.up
-        self.journal.acknowledged(
-            up.acknowledged,
-            client=attendant.client_id,
-            version=attendant.session.version,
-            broker=broker,
-            now_ms=self.now_ms(),
-        )
-        up.acknowledged.clear()
+        for again, packets in enumerate((up.acknowledged, up.acknowledged_again)):
+            if packets:
+                self.journal.acknowledged(
+                    packets,
+                    client=attendant.client_id,
+                    version=attendant.session.version,
+                    broker=broker,
+                    now_ms=self.now_ms(),
+                    again=bool(again),
+                )
+                packets.clear()
         if broker not in self._marking:
             self._mark_in(broker, self.settings.failover.custody_mark_ms / 1000)
 
@@ -408,11 +426,24 @@ class Gateway:
 
     def _collect(self, lost: BrokerId) -> None:
         """``lost`` died: give back to its clients what is not safe, and see to the rest."""
+        self._check_all_later(lost)
         taken = self.journal.take_unsafe(lost)
         for client, publications in taken.items():
             self._stash.setdefault(client, []).extend(publications)
         if taken:
             asyncio.get_running_loop().call_later(STRAYS_S, self._publish_strays)
+
+    def _check_all_later(self, lost: BrokerId) -> None:
+        """See that nobody missed what was published while the ways around ``lost`` were found."""
+        loop, now_ms = asyncio.get_running_loop(), self.now_ms()
+        if now_ms - self._lost_ms.get(lost, -CHECK_AFTER_MS) >= CHECK_AFTER_MS:
+            self._lost_ms[lost] = now_ms
+            loop.call_later((CHECK_AFTER_MS + CHECK_REST_MS) / 1000, self._check_all, now_ms)
+
+    def _check_all(self, lost_ms: Millis) -> None:
+        from_ms, to_ms = Millis(lost_ms - CHECK_BEFORE_MS), Millis(lost_ms + CHECK_AFTER_MS)
+        for attendant in self.every:
+            attendant.give_missed(from_ms, to_ms)
 
     def _publish_strays(self) -> None:
         """Publish for clients that are gone, or live elsewhere by now."""

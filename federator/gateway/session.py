@@ -17,7 +17,7 @@ when the subscriptions are known everywhere and what was missed is given.
 Source: docs/failover.md; OASIS MQTT 5.0 and 3.1.1.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Final
@@ -197,6 +197,10 @@ class Session:
                 if packet_id:
                     self.up.publish(packet_id, block[packet[1] : packet[3]])
                 continue
+            if first == Kind.PUBACK and packet[3] - packet[2] == 2:
+                body = packet[2]
+                if self.down.take_puback(block[body] << 8 | block[body + 1]):
+                    continue
             answer = self._other(block, packet)
             if answer is PASS:
                 continue
@@ -354,6 +358,10 @@ class Session:
                     self.recent.see(block[packet[2] + 2 : id_at])
                     acknowledged = True
                 continue
+            if first == Kind.PUBACK and packet[3] - packet[2] == 2:
+                body = packet[2]
+                if self.up.take_puback(block[body] << 8 | block[body + 1]):
+                    continue
             if start < packet[1]:  # in order: what follows may send something itself
                 out.append(block[start : packet[1]])
             start = packet[3]
@@ -434,6 +442,8 @@ class Session:
         self.up.resume(kept, receive_max=takes, out=self.to_broker)
         if self.subscriptions.restored:
             self._restored(now_ms)
+        if self.up.open:
+            self._catch_up(now_ms)
         return SWALLOW
 
     def _welcome(self, connack: Connack) -> bytes:
@@ -474,7 +484,7 @@ class Session:
             return PASS
         self._token += 1
         self._answers[self._token] = block[packet[1] : packet[3]]
-        self.orders.append(AskSettled(self._token, _plain(filters)))
+        self.orders.append(AskSettled(self._token, _plain(filters), client_waits=True))
         return SWALLOW
 
     def _restored(self, now_ms: Millis) -> None:
@@ -486,7 +496,7 @@ class Session:
         if filters:
             self._token += 1
             self._restoring = self._token
-            self.orders.append(AskSettled(self._token, filters))
+            self.orders.append(AskSettled(self._token, filters, client_waits=False))
 
     def on_settled(self, token: int) -> None:
         """The filters of ``AskSettled`` are known, or the bound has passed."""
@@ -502,16 +512,22 @@ class Session:
         """Retained values that our own requests brought have come by now."""
         self.down.unmute()
 
-    def heal(self, missed: Iterable[bytes]) -> None:
+    def heal(self, missed: Sequence[bytes], now_ms: Millis) -> None:
         """Give the client what it missed, and let deliveries pass."""
         if self.state is State.HEALING:
             self.state = State.LIVE
             self.down.heal(missed)
+            self._remember(missed, now_ms)
 
-    def give(self, missed: Iterable[bytes]) -> None:
+    def give(self, missed: Sequence[bytes], now_ms: Millis) -> None:
         """Give the client what it missed, besides what comes."""
         if self.state is State.LIVE:
             self.down.give(missed)
+            self._remember(missed, now_ms)
+
+    def _remember(self, given: Sequence[bytes], now_ms: Millis) -> None:
+        if given:
+            self.recent.add(b"".join(given), now_ms)
 
     def _on_dismissal(self, block: bytes, packet: Packet, now_ms: Millis) -> bytes:
         farewell = read_disconnect(block, packet, self.version, from_client=False)

@@ -8,7 +8,7 @@ own authentication and ACL say who may speak.
 
 Readers ignore fields they do not know, so that agents and gateways may be of different releases.
 
-Source: design section 6; docs/protocol.md section 14.
+Source: design section 6; docs/protocol.md section 15.
 """
 
 from typing import Annotated, Final, Literal, TypeVar
