@@ -40,6 +40,10 @@ UNMUTE_S: Final = 2.0
 RETRY_S: Final = 0.1
 """When every broker failed, until they are tried again."""
 
+UNRELEASED_MAX: Final = 20
+"""QoS 2 publications of the largest size that may wait for their PUBREL, beyond the buffer; as many
+as Mosquitto takes of any size."""
+
 QUIET_S: Final = 2.0
 """How long a client that is to be moved may take to answer what it got, and its broker."""
 
@@ -120,6 +124,7 @@ class Attendant:
         self._broker_port: Port | None = None
         self._from_broker = Splitter(limit=2**31, firsts=FROM_SERVER)
         self._generation = 0
+        self._braked = False
         self._seeking: asyncio.Task[None] | None = None
         self._patience: asyncio.Handle | None = None
         self._away_since_s: float | None = None
@@ -268,10 +273,25 @@ class Attendant:
             session.orders.clear()
             for order in orders:
                 self._perform(order)
-        if session.pending or self._client.full:
-            self._client.block("pending", session.pending_bytes > self._house.buffer_bytes_max)
-        elif not session.pending_bytes:
-            self._client.block("pending", False)
+        room = self._house.buffer_bytes_max
+        if self._braked or up.bytes > room or session.pending_bytes > room:
+            self._brake(room)
+
+    def _brake(self, room: int) -> None:
+        """Read no more of a client while too much of what it sent waits for a broker.
+
+        What waits for its own PUBREL is no reason to stop, for PUBREL may be among the unread; but
+        there is an end to that, too.
+        """
+        session, up = self.session, self.session.up
+        if session.state is State.GONE:
+            return
+        waits = up.bytes > room and not up.waits_for_client
+        self._braked = waits or session.pending_bytes > room
+        self._client.block("pending", self._braked)
+        if up.bytes > room + UNRELEASED_MAX * self._house.packet_bytes_max:
+            text = f"{up.bytes} bytes of QoS 2 publications that it does not release"
+            self.dismiss(Reason.RECEIVE_MAXIMUM_EXCEEDED, text)
 
     def _perform(self, order: Order) -> None:
         match order:

@@ -21,6 +21,7 @@ from federator.gateway.door import Door
 from federator.gateway.guide_book import GuideBook
 from federator.gateway.journal import Journal, Publication
 from federator.gateway.ports import Port
+from federator.gateway.recent import Allowance, Recent
 from federator.gateway.reports import Reports
 from federator.gateway.session import Session, State
 from federator.gateway.strays import republish
@@ -89,6 +90,8 @@ class Gateway:
             first_mark=self.epoch << 16,
         )
         self.doors: list[Door] = []
+        self._time_s = asyncio.get_running_loop().time
+        self._recent_bytes = Allowance(failover.recent_bytes_max)
         policy = settings.attachment
         assignments = [(pattern, BrokerId(id)) for pattern, id in policy.assignments]
         self.attachment = Attachment(policy.policy, assignments)
@@ -147,7 +150,7 @@ class Gateway:
 
     def now_ms(self) -> Millis:
         """Monotonic time."""
-        return Millis(int(asyncio.get_running_loop().time() * 1000))
+        return Millis(int(self._time_s() * 1000))
 
     async def _tend(self) -> None:
         """Once a second: who is silent, what is too old, which reports are due."""
@@ -157,6 +160,7 @@ class Gateway:
             self.journal.forget(now_ms)
             for attendant in self.every:
                 attendant.check_keep_alive(now_ms)
+                attendant.session.recent.forget(now_ms)
             for broker in self.brokers.values():
                 if broker.up:
                     self._report(broker, now_ms)
@@ -207,7 +211,7 @@ class Gateway:
             packet_bytes_max=self.packet_bytes_max,
             filters_max=self.settings.clients.filters_max,
             settles=self.settings.failover.settle_ms > 0,
-            recent_ms=self.settings.failover.recent_ms + RECENT_SLACK_MS,
+            recent=Recent(self.settings.failover.recent_ms + RECENT_SLACK_MS, self._recent_bytes),
         )
         attendant = Attendant(self, session, port, splitter)
         self.attendants[connect.client_id] = attendant
@@ -217,6 +221,7 @@ class Gateway:
 
     def on_gone(self, attendant: Attendant) -> None:
         """A client is gone for good."""
+        attendant.session.recent.close()
         if self.attendants.get(attendant.client_id) is attendant:
             del self.attendants[attendant.client_id]
         if not attendant.session.persistent:

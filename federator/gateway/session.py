@@ -32,7 +32,7 @@ from federator.gateway.orders import (
     LeaveBroker,
     Order,
 )
-from federator.gateway.recent import Recent
+from federator.gateway.recent import Allowance, Recent
 from federator.gateway.subscriptions import Subscriptions, receive_max
 from federator.gateway.upstream import PASS, SWALLOW, Upstream
 from federator.gateway.wire import (
@@ -69,7 +69,17 @@ from federator.protocol.types import Millis
 PUBLISHED_TOPICS_MAX: Final = 1_024
 """Topics of one client that are told in session reports; more are not."""
 
+PUBLISHED_TOPIC_CHARACTERS_MAX: Final = 256
+"""Longer ones are not told."""
+
 RECEIVE_MAX: Final = 65_535
+
+RECENT_MS: Final = 5_000
+RECENT_BYTES_MAX: Final = 67_108_864
+"""What is remembered where nobody says how much."""
+
+_PUBLISH: Final = int(Kind.PUBLISH)  # looked at for every packet: a member costs 50 ns
+_PUBACK: Final = int(Kind.PUBACK)
 
 _ELSEWHERE: Final = frozenset(
     {Reason.SERVER_UNAVAILABLE, Reason.SERVER_BUSY, Reason.SERVER_SHUTTING_DOWN, 0x9C, 0x9D}
@@ -101,7 +111,7 @@ class Session:
         packet_bytes_max: The largest packet the client may send.
         filters_max: Subscriptions it may hold.
         settles: A SUBACK waits until the federation knows the subscription.
-        recent_ms: How long deliveries are remembered.
+        recent: Where its deliveries are remembered.
 
     Attributes:
         state: Where it stands.
@@ -118,7 +128,7 @@ class Session:
         packet_bytes_max: int = 1_048_576,
         filters_max: int = 10_000,
         settles: bool = True,
-        recent_ms: int = 5_000,
+        recent: Recent | None = None,
     ) -> None:
         self.connect = connect
         self.version = connect.version
@@ -138,7 +148,7 @@ class Session:
             to_client=self.to_client,
             to_broker=self.to_broker,
         )
-        self.recent = Recent(recent_ms)
+        self.recent = recent or Recent(RECENT_MS, Allowance(RECENT_BYTES_MAX))
         self.pending: list[bytes] = []
         self.pending_bytes = 0
         self._assigned = assigned
@@ -188,7 +198,7 @@ class Session:
         start = 0
         for packet in packets:
             first = packet[0]
-            if first & 0xF0 == Kind.PUBLISH:
+            if first & 0xF0 == _PUBLISH:
                 topic, packet_id, _, alias = read_publish(block, packet, version)
                 if alias:
                     raise MalformedError(Reason.TOPIC_ALIAS_INVALID, "a topic alias: 0 are allowed")
@@ -197,7 +207,7 @@ class Session:
                 if packet_id:
                     self.up.publish(packet_id, block[packet[1] : packet[3]])
                 continue
-            if first == Kind.PUBACK and packet[3] - packet[2] == 2:
+            if first == _PUBACK and packet[3] - packet[2] == 2:
                 body = packet[2]
                 if self.down.take_puback(block[body] << 8 | block[body + 1]):
                     continue
@@ -350,7 +360,7 @@ class Session:
         acknowledged = False
         for packet in packets:
             first = packet[0]
-            is_publish = first & 0xF0 == Kind.PUBLISH
+            is_publish = first & 0xF0 == _PUBLISH
             if is_publish and down.plain and self.state is State.LIVE:
                 if first & QOS:
                     packet_id, id_at = publish_id(block, packet)
@@ -358,7 +368,7 @@ class Session:
                     self.recent.see(block[packet[2] + 2 : id_at])
                     acknowledged = True
                 continue
-            if first == Kind.PUBACK and packet[3] - packet[2] == 2:
+            if first == _PUBACK and packet[3] - packet[2] == 2:
                 body = packet[2]
                 if self.up.take_puback(block[body] << 8 | block[body + 1]):
                     continue

@@ -71,6 +71,11 @@ class Upstream:
         return len(self._in_flight) + len(self._own) + len(self._resend or ())
 
     @property
+    def waits_for_client(self) -> bool:
+        """Whether the broker has answered everything, and the client is to release it (QoS 2)."""
+        return len(self._told - self._released) == len(self._in_flight)
+
+    @property
     def ids(self) -> Iterable[int]:
         """Packet ids in use."""
         return (*self._in_flight, *self._own)
