@@ -6,6 +6,7 @@ publisher had acknowledged is lost, and traffic flows again soon.
 
 import asyncio
 import contextlib
+from itertools import pairwise
 
 import pytest
 
@@ -107,7 +108,7 @@ async def test_no_client_notices_and_nothing_acknowledged_is_lost(federation, ki
         for at_s in killed_s:
             for client in clients:
                 came_s = [s for s in client.at_s if at_s - 1 < s < at_s + FLOW_S]
-                silence_s = max(b - a for a, b in zip(came_s, came_s[1:], strict=False))
+                silence_s = max(b - a for a, b in pairwise(came_s))
                 assert silence_s < SILENCE_S_MAX
         twice = sum(client.came.total() - len(client.came) for client in clients)
         # At most what was not safe yet: half a second of publications for each death.
