@@ -16,6 +16,7 @@ from federator.config.gateway import (
 )
 from federator.config.reading import load, load_gateway
 from federator.config.sections import (
+    AgentFailoverSettings,
     CustodySettings,
     DataSettings,
     DiscoverySettings,
@@ -32,6 +33,7 @@ from federator.config.topics import LoopSettings, RenameSettings, RulesSettings
 
 __all__ = [
     "Address",
+    "AgentFailoverSettings",
     "AttachmentSettings",
     "BrokerSettings",
     "ClientSettings",

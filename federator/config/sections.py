@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, Strict, model_validator
 
 from federator.config.address import is_loopback
-from federator.config.brokers import Credentials
+from federator.config.brokers import Credentials, Url
 from federator.config.section import Section, WholeNumber, wrong
 from federator.config.topics import CONFIGURED_FILTERS_MAX, TopicFilter
 from federator.protocol.filters import contains
@@ -349,6 +349,64 @@ class RetainedSettings(Section):
         ge=1,
         le=86_400,
         description="About so often 64 filters are compared without another reason, in turns.",
+    )
+
+
+class AgentFailoverSettings(Section):
+    """Who steps in when a broker dies: the controller, the guide for clients, prepared sessions."""
+
+    enabled: _Bool = Field(
+        default=True,
+        description="Take part: announce this broker, be the controller where its rank is the "
+        "smallest, keep the guide that gateways read.",
+    )
+    report_sessions: _Bool = Field(
+        default=True,
+        description="Tell all agents which clients publish and subscribe what here. Without it "
+        "substitutes are chosen by load and distance, and no sessions are prepared.",
+    )
+    advertise: Url | None = Field(
+        default=None,
+        description="Where clients and gateways reach this broker; broker.advertise when absent.",
+    )
+    prepare_sessions: _Bool = Field(
+        default=False,
+        description="As a substitute, prepare the persistent sessions of a dead broker's clients "
+        "on this one, so that messages wait for them. The agent connects with their client ids: "
+        "its user needs the right to.",
+    )
+    repeat: _Bool = Field(
+        default=True,
+        description="With prepared sessions: publish here again what was published elsewhere "
+        "between the broker's death and its clients' sessions here. Others who subscribe the same "
+        "may get it twice; without it moved clients may miss it.",
+    )
+    session_keep_s: WholeNumber = Field(
+        default=3_600,
+        ge=1,
+        le=2**31,
+        description="How long a prepared session waits for its client.",
+    )
+    gone_after_ms: _Span = Field(
+        default=1_000,
+        description="A broker that nobody hears announced for so long counts as gone.",
+    )
+    orphan_after_ms: _Span = Field(
+        default=15_000,
+        description="The same, while only its agent is silent and the broker answers neighbours.",
+    )
+    office_ms: _Span = Field(
+        default=1_000,
+        description="How long a new controller watches before it decides anything.",
+    )
+    report_interval_ms: _Span = Field(
+        default=1_000, description="Between looks at our own load and clients."
+    )
+    rows_max: WholeNumber = Field(
+        default=10_000,
+        ge=0,
+        le=1_000_000,
+        description="Rows of the session flow table told, and held of each other broker.",
     )
 
 

@@ -18,6 +18,7 @@ from federator.config.brokers import (
 )
 from federator.config.section import Section, wrong
 from federator.config.sections import (
+    AgentFailoverSettings,
     CustodySettings,
     DataSettings,
     DiscoverySettings,
@@ -30,6 +31,8 @@ from federator.config.sections import (
     ShareSettings,
 )
 from federator.config.topics import LoopSettings, RulesSettings, check_conflict
+from federator.protocol.controller.failover import FailoverParameters
+from federator.protocol.controller.presence import PresenceParameters
 from federator.protocol.effects import Notice
 from federator.protocol.messages import NEIGHBOURS_MAX
 from federator.protocol.parameters import LinkCost, Parameters, Strategy
@@ -62,6 +65,7 @@ class Settings(Section):
     rules: RulesSettings = RulesSettings()
     loops: LoopSettings = LoopSettings()
     retained: RetainedSettings = RetainedSettings()
+    failover: AgentFailoverSettings = AgentFailoverSettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
 
@@ -169,6 +173,19 @@ class Settings(Section):
             link_cost=LinkCost(links.cost),
             strategy=Strategy(self.routing.strategy),
             strategies=self.routing.strategies,
+        )
+
+    def failover_parameters(self) -> FailoverParameters:
+        """How the controller works."""
+        failover = self.failover
+        return FailoverParameters(
+            federation=self.federation,
+            presence=PresenceParameters(
+                gone_after_ms=Millis(failover.gone_after_ms),
+                orphan_after_ms=Millis(failover.orphan_after_ms),
+            ),
+            office_ms=Millis(failover.office_ms),
+            rows_max=failover.rows_max,
         )
 
     def ledger(self) -> LedgerParameters:

@@ -101,6 +101,11 @@ class GatewayView:
             for attendant in islice(self._gateway.every, LISTED_MAX)
         )
 
+    def controller(self) -> Answer:
+        """Who is the controller. The rest is the agents' to say."""
+        guide = self._gateway.book.newest
+        return {"enabled": False, "controller": guide.controller if guide is not None else None}
+
     def metrics(self) -> Iterable[Metric]:
         """Counters and gauges."""
         gateway = self._gateway

@@ -141,7 +141,11 @@ class AgentProcess(Child):
         return code == 200
 
     async def status(self) -> dict[str, Any]:
-        """What ``/status`` says.
+        """What ``/status`` says. Raises as ``page``."""
+        return await self.page("/status")
+
+    async def page(self, path: str) -> dict[str, Any]:
+        """What one of its pages says.
 
         Raises:
             LinkError: It did not answer as it should.
@@ -149,7 +153,7 @@ class AgentProcess(Child):
         if self._http_port is None:
             raise LinkError(f"agent {self.config.id} has no HTTP port yet")
         who = f"agent {self.config.id}"
-        document: dict[str, Any] = await get_json(self._http_port, "/status", who=who)
+        document: dict[str, Any] = await get_json(self._http_port, path, who=who)
         return document
 
     async def _get(self, path: str) -> tuple[int, bytes]:

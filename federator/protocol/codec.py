@@ -6,11 +6,13 @@ Source: docs/protocol.md section 3.
 import msgspec
 
 from federator.errors import DecodeError
+from federator.protocol.controller.records import is_record as is_controller_record
 from federator.protocol.destinations import destination_filter, is_destination_record
 from federator.protocol.filters import may_travel, validate_filter, validate_topic
 from federator.protocol.messages import (
     Bye,
     CoreAnn,
+    DrainOrder,
     Echo,
     FilterListPage,
     FilterListRequest,
@@ -42,6 +44,7 @@ _KIND_OF: dict[type, str] = {
     FilterListRequest: "ctl",
     FilterListPage: "ctl",
     Solicit: "ctl",
+    DrainOrder: "ctl",
     RepairRequest: "repair",
     Wave: "wave",
     Echo: "wave",
@@ -126,7 +129,7 @@ def _check_travels(kind: str, text: str) -> None:
 
 
 def _check_filter(kind: str, filter_: str) -> None:
-    if is_record(filter_):
+    if is_record(filter_) or is_controller_record(filter_):
         return
     try:
         if is_destination_record(filter_):

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, field
 
+from federator.protocol.controller.records import FlowRow
+from federator.protocol.guide import Guide
 from federator.protocol.messages import Message
-from federator.protocol.types import BrokerId, ConnId
+from federator.protocol.types import BrokerId, ConnId, Millis
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,39 @@ class RenewEpoch:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishGuide:
+    """Retain ``guide`` on our broker, in place of the one before."""
+
+    guide: Guide
+
+
+@dataclass(frozen=True, slots=True)
+class StepIn:
+    """We are the substitute of ``broker``, missed since ``missed_at_ms``.
+
+    ``sessions`` are the subscriptions of sessions that lasted there.
+    """
+
+    broker: BrokerId
+    missed_at_ms: Millis
+    sessions: tuple[FlowRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepBack:
+    """We are no longer the substitute of ``broker``: it is back, or another one is."""
+
+    broker: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class SetDraining:
+    """Somebody ordered that our clients move away, or may come back: remember it."""
+
+    drain: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """Something an operator may want to know. ``name`` is stable: docs/events.md."""
 
@@ -93,4 +128,17 @@ class Notice:
     details: dict[str, int | str] = field(default_factory=dict)
 
 
-Effect = Send | Dial | HangUp | ReachNeighbour | SetRoute | SetDestination | RenewEpoch | Notice
+Effect = (
+    Send
+    | Dial
+    | HangUp
+    | ReachNeighbour
+    | SetRoute
+    | SetDestination
+    | RenewEpoch
+    | PublishGuide
+    | StepIn
+    | StepBack
+    | SetDraining
+    | Notice
+)

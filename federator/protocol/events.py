@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from federator.protocol.controller.records import BrokerRecord, FlowRow
 from federator.protocol.messages import NodeMessage
 from federator.protocol.types import BrokerId, ConnId, Cost
 
@@ -60,6 +61,29 @@ class PriorityChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class StatusChanged:
+    """How our broker is: draining or not, its load, its address. Its links we know ourselves."""
+
+    status: BrokerRecord
+
+
+@dataclass(frozen=True, slots=True)
+class RowsChanged:
+    """What our clients publish and subscribe, as a change of our rows of the session flow table."""
+
+    added: frozenset[FlowRow]
+    removed: frozenset[FlowRow]
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRequested:
+    """An operator wants the clients of ``broker`` moved away, or lets them come back."""
+
+    broker: BrokerId
+    drain: bool
+
+
+@dataclass(frozen=True, slots=True)
 class DeadlineReached:
     """The instant returned by ``next_deadline_ms`` has come."""
 
@@ -77,6 +101,9 @@ Event = (
     | Received
     | LocalFiltersChanged
     | PriorityChanged
+    | StatusChanged
+    | RowsChanged
+    | DrainRequested
     | DeadlineReached
     | LeaveRequested
 )

@@ -173,6 +173,18 @@ class Solicit(msgspec.Struct, frozen=True, array_like=True, tag=7):
     hops_left: Annotated[int, msgspec.Meta(ge=0, le=SOLICIT_HOPS_MAX)]
 
 
+class DrainOrder(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """An operator's word for the agent of ``broker``, passed on towards it.
+
+    One that is lost is not repeated here: the operator sees whether it was obeyed.
+    """
+
+    sender: _Id
+    broker: _Id
+    drain: bool
+    hops_left: Annotated[int, msgspec.Meta(ge=0, le=SOLICIT_HOPS_MAX)]
+
+
 CHAINS_PER_REQUEST_MAX = 256
 REPAIR_PATH_MAX = 64
 
@@ -338,7 +350,9 @@ class Echo(msgspec.Struct, frozen=True, array_like=True, tag=31):
 
 SettlingMessage = Wave | Echo
 
-NodeMessage = Hello | Bye | CoreAnn | MeshMembAnn | FilterListRequest | FilterListPage | Solicit
+NodeMessage = (
+    Hello | Bye | CoreAnn | MeshMembAnn | FilterListRequest | FilterListPage | Solicit | DrainOrder
+)
 """What the control plane hears and says."""
 
 Message = NodeMessage | RepairRequest | RetainedMessage | SettlingMessage

@@ -12,9 +12,12 @@ from typing import assert_never
 from federator.protocol import effects as e
 from federator.protocol import signals as s
 from federator.protocol.announcements import Announcements
+from federator.protocol.controller.failover import Failover, FailoverParameters
+from federator.protocol.controller.records import PREFIX
 from federator.protocol.destinations import is_destination_record
 from federator.protocol.events import (
     DeadlineReached,
+    DrainRequested,
     Event,
     LeaveRequested,
     LocalBrokerDown,
@@ -24,12 +27,16 @@ from federator.protocol.events import (
     NeighbourDisconnected,
     PriorityChanged,
     Received,
+    RowsChanged,
+    StatusChanged,
 )
 from federator.protocol.links import COMPLAINT_GAP_MS, Connection, Links
 from federator.protocol.meshes import Meshes
 from federator.protocol.messages import (
+    SOLICIT_HOPS_MAX,
     Bye,
     CoreAnn,
+    DrainOrder,
     FilterListPage,
     FilterListRequest,
     Hello,
@@ -77,15 +84,22 @@ class Node:
     Args:
         identity: Who we are.
         parameters: How we behave.
+        failover: How the controller works.
     """
 
-    def __init__(self, identity: Identity, parameters: Parameters) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        parameters: Parameters,
+        failover: FailoverParameters | None = None,
+    ) -> None:
         self.parameters = parameters
         self.links = Links(identity.id, identity.epoch, identity.address, parameters)
         self.announcements = Announcements(
             self.links, priority=identity.priority, parameters=parameters
         )
         self.meshes = Meshes(self.links, self.announcements, parameters=parameters)
+        self.failover = Failover(self.links, self.announcements, failover or FailoverParameters())
         self.topic_routing = TopicRouting(self.links, self.announcements, parameters=parameters)
         self.id_conflict_until_ms: Millis | None = None
         self._renewed_at_ms: deque[Millis] = deque(maxlen=OWN_ID_RENEWALS_MAX)
@@ -112,6 +126,7 @@ class Node:
             self.links.next_deadline_ms(),
             self.announcements.next_deadline_ms(),
             self.meshes.next_deadline_ms(),
+            self.failover.next_deadline_ms(),
             self.id_conflict_until_ms,
         )
 
@@ -127,7 +142,15 @@ class Node:
                 return [
                     *self.announcements.own.change_priority(priority, now_ms=now_ms),
                     *self.meshes.on_own_priority(now_ms=now_ms),
+                    *self.failover.on_links(now_ms=now_ms),
                 ]
+            case StatusChanged(status):
+                return self.failover.on_status(status, now_ms=now_ms)
+            case RowsChanged(added, removed):
+                return self.failover.on_rows(added, removed, now_ms=now_ms)
+            case DrainRequested(broker, drain):
+                order = DrainOrder(self.links.self_id, broker, drain, SOLICIT_HOPS_MAX)
+                return self._on_drain(order)
             case NeighbourConnected(conn, address, expected_id, cost):
                 by_delay = self.parameters.link_cost is LinkCost.DELAY
                 connection = Connection(
@@ -135,15 +158,24 @@ class Node:
                 )
                 return self.links.on_connected(connection, now_ms=now_ms)
             case NeighbourDisconnected(conn):
-                return self.links.on_disconnected(conn)
+                return [
+                    *self.links.on_disconnected(conn),
+                    *self.failover.on_links(now_ms=now_ms),
+                ]
             case LocalBrokerUp():
                 self._local_broker_up = True
                 if self.id_conflict_until_ms is not None:
                     return []
-                return self.links.on_local_up(now_ms=now_ms)
+                return [
+                    *self.links.on_local_up(now_ms=now_ms),
+                    *self.failover.on_links(now_ms=now_ms),
+                ]
             case LocalBrokerDown():
                 self._local_broker_up = False
-                return self.links.on_local_down(now_ms=now_ms)
+                return [
+                    *self.links.on_local_down(now_ms=now_ms),
+                    *self.failover.on_links(now_ms=now_ms),
+                ]
             case LeaveRequested():
                 self._left = True
                 return self.links.farewell()
@@ -164,6 +196,8 @@ class Node:
                 return self.meshes.on_membership(message, now_ms=now_ms)
             case Solicit():
                 return self.announcements.on_solicit(message, now_ms=now_ms)
+            case DrainOrder():
+                return self._on_drain(message)
             case FilterListRequest():
                 if message.kind is ListKind.CORE:
                     return self.announcements.lists.on_request(message)
@@ -181,11 +215,13 @@ class Node:
                 return [
                     *self.announcements.on_link_up(neighbour),
                     *self.meshes.memberships.on_link_up(neighbour, now_ms=now_ms),
+                    *self.failover.on_links(now_ms=now_ms),
                 ]
             case s.LinkDown(neighbour):
                 return [
                     *self.announcements.on_link_down(neighbour, now_ms=now_ms),
                     *self.meshes.on_link_down(neighbour, now_ms=now_ms),
+                    *self.failover.on_links(now_ms=now_ms),
                 ]
             case s.LinkCostChanged(neighbour):
                 return self.announcements.on_link_cost(neighbour, now_ms=now_ms)
@@ -197,13 +233,7 @@ class Node:
             case s.CoreRefreshed(core):
                 return self.meshes.memberships.on_core_refreshed(core, now_ms=now_ms)
             case s.AnnouncedFiltersChanged(core, filters, gave_up):
-                records = frozenset(f for f in filters if is_destination_record(f))
-                return [
-                    *self.topic_routing.on_announced(core, records, lost=not gave_up),
-                    *self.meshes.on_announced(
-                        core, filters - records, lost=not gave_up, now_ms=now_ms
-                    ),
-                ]
+                return self._on_announced(core, filters, not gave_up, now_ms)
             case s.OwnFiltersChanged(added, removed, lost):
                 return self.announcements.own.change(added, removed, lost=lost, now_ms=now_ms)
             case s.RouteChanged(filter_, lost):
@@ -240,7 +270,34 @@ class Node:
         steps += self.links.on_deadline(now_ms=now_ms)
         steps += self.announcements.on_deadline(now_ms=now_ms)
         steps += self.meshes.on_deadline(now_ms=now_ms)
+        return steps + self.failover.on_deadline(now_ms=now_ms)
+
+    def _on_announced(
+        self, core: BrokerId, filters: frozenset[str], lost: bool, now_ms: Millis
+    ) -> list[s.Step]:
+        """Filters are the meshes' business, records are not."""
+        if not any(f.startswith("$") for f in filters):
+            return self.meshes.on_announced(core, filters, lost=lost, now_ms=now_ms)
+        said = frozenset(f for f in filters if f.startswith(PREFIX))
+        asked = frozenset(f for f in filters if is_destination_record(f))
+        meshed = filters - said - asked
+        steps = self.topic_routing.on_announced(core, asked, lost=lost) if asked else []
+        if meshed:
+            steps += self.meshes.on_announced(core, meshed, lost=lost, now_ms=now_ms)
+        if said:
+            steps += self.failover.on_announced(core, said, now_ms=now_ms)
         return steps
+
+    def _on_drain(self, order: DrainOrder) -> list[s.Step]:
+        """Obey, or pass on towards whom it is for."""
+        if order.broker == self.links.self_id:
+            return [e.SetDraining(order.drain)]
+        route = self.announcements.routes.get(order.broker)
+        if route is None or not route.parents or not order.hops_left:
+            return [e.Notice("drain.undelivered", "warning", {"broker": order.broker})]
+        hops_left = order.hops_left - 1
+        passed_on = DrainOrder(self.links.self_id, order.broker, order.drain, hops_left)
+        return self.links.send(route.parents[0], passed_on)
 
     def _on_own_id(self, epoch: Epoch, now_ms: Millis) -> list[s.Step]:
         """Our id is known under a newer epoch: our clock was set back, or another agent has our id.

@@ -22,6 +22,7 @@ from federator.protocol.discovery import MembersChanged
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.events import (
     DeadlineReached,
+    DrainRequested,
     Event,
     LeaveRequested,
     LocalBrokerDown,
@@ -54,10 +55,13 @@ from federator.runtime.custody import CustodyStores
 from federator.runtime.data_path import DataPath
 from federator.runtime.discovery import Discovery, held_filters
 from federator.runtime.drops import LOOK_S, DropReports
+from federator.runtime.failover import FailoverDesk
 from federator.runtime.gateway_marks import GatewayMarks
+from federator.runtime.guide_keeper import GuideKeeper
 from federator.runtime.loop_watch import LoopWatch
 from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
 from federator.runtime.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, NeighbourLinks
+from federator.runtime.prepared_sessions import Around, PreparedSessions
 from federator.runtime.priority_file import PriorityFile
 from federator.runtime.renaming import Renaming
 from federator.runtime.retained import Retained
@@ -129,7 +133,8 @@ class Agent:
         identity = Identity(
             settings.broker_id, self.epoch, settings.broker.advertised, settings.broker.priority
         )
-        self.node = Node(identity, settings.parameters())
+        self.node = Node(identity, settings.parameters(), settings.failover_parameters())
+        self.guide = GuideKeeper(self_id=settings.broker_id, federation=settings.federation)
         self.discovery = Discovery(
             settings.discovery,
             federation=settings.federation,
@@ -173,6 +178,17 @@ class Agent:
             stand_ins_max=settings.share.stand_ins_max,
         )
         self.settling = SettlingDesk(self)
+        self.failover = FailoverDesk(
+            settings.failover,
+            address=settings.failover.advertise or settings.broker.advertised,
+            folder=state.path,
+            discovery=self.discovery,
+            counters=self.data_path.counters,
+            keeper=self.guide,
+            may_tell=lambda filter_: bool(self.border.asked_for(filter_)),
+            handle=self.handle,
+        )
+        self.prepared = self._prepared_sessions()
         self.local_up = False
         self._told_taken_over = False
         self._rivals = Rivals([self._client_id("ctl"), self._client_id("data")])
@@ -195,6 +211,9 @@ class Agent:
         if self.retained is not None:
             self._start_retained(self.retained)
         self._tasks.create_task(self._report_drops(), name="drop reports")
+        if self.settings.failover.enabled:
+            self._tasks.create_task(self.failover.run(), name="failover")
+            self._tasks.create_task(self.prepared.run(), name="prepared sessions")
         for neighbour in self.settings.neighbours:
             expected = BrokerId(neighbour.id) if neighbour.id is not None else None
             cost = Cost(neighbour.cost) if neighbour.cost is not None else None
@@ -227,6 +246,19 @@ class Agent:
         retained.broker.local = self.data_link
         self._tasks.create_task(link.run(), name="retained connection")
         self._tasks.create_task(retained.run(), name="retained values")
+
+    def _prepared_sessions(self) -> PreparedSessions:
+        custody = self.data_path.custody
+        around = Around(
+            connected_here=self.discovery.is_connected,
+            connected_elsewhere=self.node.failover.is_connected_elsewhere,
+            in_federation=self.border.asked_for,
+            expect=lambda filters, since_us: custody.expect(filters, since_us=since_us),
+            fetch_again=lambda filters, since_us: custody.fetch_again(filters, since_us=since_us),
+        )
+        return PreparedSessions(
+            self.settings.failover, lambda: _endpoint(self.settings.broker), around
+        )
 
     def covers(self, filter_: str) -> bool:
         """Whether what our clients publish below a filter that others want comes to us."""
@@ -268,6 +300,7 @@ class Agent:
         self.loops.stop()
         self.data_path.intake.flush()
         self.data_path.custody.leave()
+        self.guide.withdraw(self.control_link)
         self.handle(LeaveRequested())
         links = [link for n in self.neighbours.all for link in n.links]
         async with asyncio.timeout(LEAVE_SECONDS_MAX):
@@ -322,6 +355,14 @@ class Agent:
                 self.data_path.renew_epoch(self.epoch)
                 self.sharing.renew_epoch(self.epoch)
                 self.settling.settling.renew(self.epoch)
+            case e.PublishGuide(guide):
+                self.guide.publish(self.control_link, guide)
+            case e.SetDraining(drain):
+                self.failover.set_draining(drain)
+            case e.StepIn(broker, missed_at_ms, sessions):
+                self.prepared.step_in(broker, missed_at_ms, sessions)
+            case e.StepBack(broker):
+                self.prepared.step_back(broker)
             case e.Notice(name, level, details):
                 getattr(_log, level)(name, **details)
             case _:
@@ -348,6 +389,7 @@ class Agent:
         up = self.control_link.subscribed and self.data_link.connected
         if up != self.local_up:
             self.local_up = up
+            self.guide.publish(self.control_link)
             self.handle(LocalBrokerUp() if up else LocalBrokerDown())
             if up:
                 self._cohabitants.on_local_up(monotonic_ms())
@@ -399,6 +441,9 @@ class Agent:
                 self.loops.on_publish(packet)
                 if self.retained is not None:
                     self.retained.looks.on_control(packet.topic, packet.payload)
+                order = self.guide.on_publish(packet, now_ms=monotonic_ms())
+                if order is not None:
+                    self.handle(DrainRequested(order.broker, order.drain))
                 self.discovery.on_publish(packet)
 
     def on_data(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
@@ -445,6 +490,7 @@ class Agent:
             self.settling.subscription(),
             self._cohabitants.subscription(),
             marker,
+            *self.guide.subscriptions(),
         ]
         if self.retained is not None:
             filters.append(self.retained.looks.mark_filter())
@@ -478,6 +524,7 @@ class Agent:
 
     def _local_link(self, role: str, handler: LinkHandler) -> MqttLink:
         expiry_s = {"ctl": CONTROL_SESSION_EXPIRY_S, "data": self.settings.custody.keep_s}
+        keeps_guide = role == "ctl" and self.settings.failover.enabled
         return MqttLink(
             _endpoint(self.settings.broker),
             handler,
@@ -485,6 +532,7 @@ class Agent:
             clean_start=role == "looks" or (role == "data" and self._stores.owed.is_new),
             session_expiry_s=expiry_s.get(role, 0),
             acknowledge=role != "data",
+            will=self.guide.will() if keeps_guide else None,
             reconnect_min_ms=self.settings.links.reconnect_min_ms,
             reconnect_max_ms=self.settings.links.reconnect_max_ms,
             send_queue_bytes_max=self.settings.links.send_queue_bytes_max,

@@ -12,6 +12,7 @@ from federator.protocol.types import BrokerId, Millis
 from federator.runtime.agent import Agent
 from federator.runtime.clocks import monotonic_ms
 from federator.runtime.custody import counts
+from federator.runtime.failover_view import controller_page
 from federator.runtime.metrics import families
 
 LISTED_MAX = 1_000
@@ -163,6 +164,10 @@ class LiveView:
             *islice(node.topic_routing.states, LISTED_MAX),
         }
         return [row for f in sorted(filters) for row in self._ways(f)][:LISTED_MAX]
+
+    def controller(self) -> Answer:
+        """Who steps in for whom, and why."""
+        return controller_page(self._agent.node.failover, self._agent.settings.broker_id)
 
     def metrics(self) -> Iterable[Metric]:
         """Counters and gauges, read now."""

@@ -10,7 +10,7 @@ Source: docs/ARCHITECTURE.md, "Discovery".
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, assert_never
@@ -143,6 +143,19 @@ class Discovery:
     def wanted(self) -> frozenset[str]:
         """Every filter wanted from the federation."""
         return self._pure.wanted
+
+    @property
+    def table_revision(self) -> int:
+        """Grows whenever clients or subscriptions change."""
+        return self._pure.table_revision
+
+    def is_connected(self, client: str) -> bool:
+        """The client is connected to our broker, as far as its log tells."""
+        return self._pure.is_connected(client)
+
+    def flow(self) -> Iterator[pure.ClientFlow]:
+        """What each client of our broker subscribes. Walks the whole table."""
+        return self._pure.flow()
 
     def snapshot(self) -> dict[str, Any]:
         """What an operator sees, as JSON."""

@@ -35,6 +35,7 @@ _log = structlog.get_logger(__name__)
 _NOT_IN_TOPICS = frozenset("+#\0")
 _JSON = "application/json; charset=utf-8"
 _TEXT = "text/plain; charset=utf-8"
+_PAGES = b"/metrics /healthz /readyz /status /routes /explain /controller\n"
 
 
 class AgentView(Protocol):
@@ -51,6 +52,9 @@ class AgentView(Protocol):
 
     def routes(self) -> Iterable[Mapping[str, object]]:
         """One entry per filter; bounded."""
+
+    def controller(self) -> Mapping[str, object]:
+        """Who steps in for which broker, and why; lists are bounded."""
 
     def metrics(self) -> Iterable[Metric]:
         """Counters and gauges, read now."""
@@ -191,6 +195,8 @@ class HttpServer:
                 return _json(self._view.status())
             case "/routes":
                 return _json(list(self._view.routes()))
+            case "/controller":
+                return _json(self._view.controller())
             case "/explain":
                 topics = parse_qs(parts.query, errors="replace", max_num_fields=8).get("topic", [])
                 if len(topics) != 1 or not topics[0] or _NOT_IN_TOPICS & set(topics[0]):
@@ -198,7 +204,7 @@ class HttpServer:
                     raise _RequestError(HTTPStatus.BAD_REQUEST, text)
                 return _json(self._view.explain(topics[0]))
             case "/":
-                return HTTPStatus.OK, _TEXT, b"/metrics /healthz /readyz /status /routes /explain\n"
+                return HTTPStatus.OK, _TEXT, _PAGES
             case _:
                 raise _RequestError(HTTPStatus.NOT_FOUND, "no such page; / lists them")
 

@@ -19,11 +19,15 @@ from federator.protocol.effects import (
     FilterRoute,
     HangUp,
     Notice,
+    PublishGuide,
     ReachNeighbour,
     RenewEpoch,
     Send,
     SetDestination,
+    SetDraining,
     SetRoute,
+    StepBack,
+    StepIn,
 )
 from federator.protocol.events import (
     DeadlineReached,
@@ -472,6 +476,8 @@ class World:
                     self.fired["renew_epoch"] += 1
                     self.disks[agent.id].epoch = Epoch(epoch)
                     agent.data.renew(Epoch(epoch))
+                case PublishGuide() | StepIn() | StepBack() | SetDraining():
+                    self._on_failover(agent, effect)
                 case Notice(name):
                     self.fired[f"notice {name}"] += 1
         if moved:
@@ -481,6 +487,11 @@ class World:
 
     def _set_route(self, agent: Agent, filter: str, route: FilterRoute | None, lost: bool) -> None:
         agent.data.forwarder.set_route(filter, route)
+
+    def _on_failover(
+        self, agent: Agent, effect: PublishGuide | StepIn | StepBack | SetDraining
+    ) -> None:
+        self.fired[f"failover {type(effect).__name__}"] += 1
 
     def _set_destinations(
         self, agent: Agent, next_hops: Mapping[BrokerId, BrokerId | None]

@@ -332,5 +332,5 @@ def test_waves_of_any_kind_raise_nothing_and_are_bounded():
         wave = Wave(1, 10 + number, 1, 1, 2, (("f", 2),))
         network.nodes[2].handle(Received(wave), now_ms=network.now_ms + 10_000)
 
-    assert understood > 1_000
+    assert understood > 500
     assert len(network.nodes[2].settling._passing) <= WAVES_MAX

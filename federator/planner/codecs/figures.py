@@ -20,7 +20,7 @@ import numpy as np
 
 from federator.planner.codecs.games import Rule
 from federator.planner.codecs.gossip import Mode, simulate_gossip
-from federator.planner.codecs.loss import Loss, lost_at_most
+from federator.planner.codecs.loss import Loss, planned_for
 from federator.planner.codecs.plan import Charge, Plan, Problem
 from federator.planner.codecs.rounds import Game
 from federator.planner.codecs.schemes import Scheme, decide
@@ -69,11 +69,6 @@ class Setting:
     window: int = 100
     sizes: tuple[int, ...] = SIZES
 
-    @property
-    def lost(self) -> int:
-        """Packets to plan for on each link."""
-        return lost_at_most(self.loss, share=self.share)
-
 
 class Row(NamedTuple):
     """One value of the table."""
@@ -94,8 +89,10 @@ def trees(setting: Setting, nodes: int) -> list[Tree]:
 
 
 def problem_of(setting: Setting, tree: Tree, charge: Charge = Charge.PAPER) -> Problem:
-    """``tree`` with the same loss on each link."""
-    lost = np.where(tree.parent < 0, 0, setting.lost)
+    """What planners make of ``lossy_of``."""
+    lossy = lossy_of(setting, tree)
+    lost = planned_for(lossy.plr, lossy.abl, share=setting.share)
+    lost[: tree.roots] = 0
     return Problem(tree, lost, setting.opening, charge)
 
 

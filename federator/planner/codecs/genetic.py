@@ -91,13 +91,13 @@ def _children(
     size = orders.shape[1]
     ends = np.sort(rng.integers(0, size + 1, (len(bits), 4)).reshape(-1, 2, 2), axis=2)
     for child, (mating, mutation) in enumerate(ends):
-        born[child] = _order_crossed(orders[child], other_orders[child], *mating)
+        born[child] = order_crossed(orders[child], other_orders[child], *mating)
         if rng.random() < breeding.reverse:
             born[child, slice(*mutation)] = born[child, slice(*mutation)][::-1].copy()
     return young, born
 
 
-def _order_crossed(one: IntArray, other: IntArray, start: int, stop: int) -> IntArray:
+def order_crossed(one: IntArray, other: IntArray, start: int, stop: int) -> IntArray:
     """OX: a stretch of ``one`` in its place, the rest in the order of ``other``."""
     kept = np.zeros(len(one), dtype=bool)
     kept[one[start:stop]] = True

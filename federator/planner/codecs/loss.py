@@ -68,6 +68,13 @@ def lost_at_most(loss: Loss, *, share: float, sent: int = SOURCE_PACKETS) -> int
     return int(np.argmax(reached)) if reached.any() else sent
 
 
+def planned_for(plr: FloatArray, abl: FloatArray, *, share: float) -> IntArray:
+    """``lost_at_most`` of each link, shape of ``plr``."""
+    pairs, which = np.unique(np.stack((plr, abl), axis=-1), axis=0, return_inverse=True)
+    each = [lost_at_most(Loss(*pair), share=share) for pair in pairs.tolist()]
+    return np.array(each, dtype=np.int64)[which.reshape(plr.shape)]
+
+
 class Chains:
     """Many links, many messages: which of the next packets each loses.
 

@@ -140,6 +140,7 @@ class Custodian:
         self._toward: OrderedDict[BrokerId, BrokerId] = OrderedDict()
         self.trouble = DiskTrouble(Notice("custody.owed_failed", "error"), outlet.tell)
         self._armed_ms: Millis | None = None
+        self._own_again: list[int] = []  # numbers of our own frames to be delivered here, too
 
     @property
     def owed(self) -> int:
@@ -188,6 +189,34 @@ class Custodian:
         now_ms = self._now_ms()
         self.origin.on_destinations_moved(brokers, now_ms)
         self._arm(now_ms)
+
+    def expect(self, filters: Sequence[str], *, since_us: int) -> None:
+        """Clients will come that wanted ``filters`` since ``since_us``, our wall clock: of those
+        that nobody here wants yet, what was published since then is asked for.
+        """
+        self.destination.expect([self._forwarder.key(filter) for filter in filters], since_us)
+
+    def fetch_again(self, filters: Sequence[str], *, since_us: int) -> None:
+        """They came: what was delivered here since then is delivered again, from others' logs and
+        from ours.
+        """
+        now_ms = self._now_ms()
+        keys = [self._forwarder.key(filter) for filter in filters]
+        self.destination.fetch_again(keys, since_us, now_ms)
+        self._own_again = sorted({*self._own_again, *self.origin.made_since(keys, since_us)})
+        self._deliver_own_again()
+        self._arm(now_ms)
+
+    def _deliver_own_again(self) -> None:
+        """Publish what we are the origin of once more, as far as our broker has room."""
+        waiting = self._own_again
+        done = 0
+        while done < len(waiting) and self._outlet.room:
+            frame = self.origin.frame_again(waiting[done])
+            if frame is not None and frame.publications:
+                self._outlet.deliver(frame)
+            done += 1
+        del waiting[:done]
 
     def share(self, filters: frozenset[str]) -> None:
         """These are subscribed besides, for groups: write down that they are, or no more."""
@@ -270,6 +299,7 @@ class Custodian:
                 self.destination.arrive(frame, local, now_ms, room=self._outlet.room)
         if frame.flags & LAST_FLAG:
             self.destination.receiver.answered(frame.origin, now_ms=now_ms)
+            self.destination.recall.answered(frame.origin, now_ms=now_ms)
 
     def on_request(self, request: RepairRequest) -> None:
         """Somebody missed something: answer, or pass it on."""
@@ -290,11 +320,14 @@ class Custodian:
         """End a read: publish what is due, and wake up when there is something to do."""
         now_ms = self._now_ms()
         self.destination.flush(now_ms)
+        if self._own_again:
+            self._deliver_own_again()
         self._arm(now_ms)
 
     def tend(self) -> list[tuple[str, FilterRoute | None]]:
         """Every second or so: bound everything; return filters that are no longer owed."""
         now_ms = self._now_ms()
+        self._deliver_own_again()
         self.origin.log.expire()
         self.destination.receiver.expire(now_ms)
         self.destination.save(now_ms)
@@ -308,7 +341,8 @@ class Custodian:
         """Ask for what is missing, and repeat what may be missed."""
         self._armed_ms = None
         now_ms = self._now_ms()
-        for ask in self.destination.receiver.asks(now_ms):
+        asks = self.destination.receiver.asks(now_ms) + self.destination.recall.asks(now_ms)
+        for ask in asks:
             neighbour = self._toward.get(ask.origin)
             if neighbour is not None:
                 path = (self._self_id,)
@@ -325,7 +359,9 @@ class Custodian:
 
     def _arm(self, now_ms: Millis) -> None:
         due_ms = earliest(
-            self.destination.receiver.next_deadline_ms(), self.origin.tails.next_deadline_ms()
+            self.destination.receiver.next_deadline_ms(),
+            self.destination.recall.next_deadline_ms(),
+            self.origin.tails.next_deadline_ms(),
         )
         if due_ms is not None and (self._armed_ms is None or due_ms < self._armed_ms):
             self._armed_ms = due_ms

@@ -8,10 +8,11 @@ Source: docs/protocol.md section 11.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from federator.protocol import effects as e
 from federator.protocol.custody.disk_trouble import DiskTrouble
+from federator.protocol.custody.recall import Recall
 from federator.protocol.custody.receiver import Chained, Delivery, Receiver
 from federator.protocol.frames import KEY_BYTES, Frame, chain_numbers, keys_in
 from federator.protocol.types import BrokerId, Millis
@@ -21,6 +22,9 @@ FORMER_MS = 60_000
 
 MARKER_WAIT_MS = 1_000
 """How long after our broker is up frames are refused, unless the marker comes; it may be lost."""
+RECALL_HELD_BYTES_MAX = 1_048_576
+RECALL_KEEP_MS = 3_600_000
+GIVEN_MAX = 65_536
 
 Positions = Mapping[tuple[BrokerId, bytes], tuple[int, int]]
 """By (origin, key): the epoch, and the number of the last frame delivered."""
@@ -90,6 +94,7 @@ class Destination:
 
     Attributes:
         receiver: As given.
+        recall: What is fetched a second time, for clients that came later.
         started: We know how far an earlier life of ours got. Until then every frame is refused.
         trouble: Of the journal.
     """
@@ -104,6 +109,9 @@ class Destination:
         now_ms: Millis,
     ) -> None:
         self.receiver = receiver
+        self.recall: Recall[Frame] = Recall(
+            Receiver(held_bytes_max=RECALL_HELD_BYTES_MAX, keep_ms=RECALL_KEEP_MS)
+        )
         self.started = False
         self._journal = journal
         self._outlet = outlet
@@ -115,6 +123,8 @@ class Destination:
         self._marked = 0  # the last entry whose marker our broker is known to have
         self._wants = self._saved_wants = 0  # changes of what our clients want
         self._due: list[Delivery[Frame]] = []
+        self._again: list[Delivery[Frame]] = []  # recalled: the journal need not have them
+        self._given: set[tuple[BrokerId, int]] = set()  # while there is a recall
         self.trouble = DiskTrouble(e.Notice("custody.journal_failed", "error"), outlet.tell)
 
     def want(self, key: bytes, now_ms: Millis) -> None:
@@ -132,6 +142,17 @@ class Destination:
         self.receiver.unwant(key)
         self._wants += 1
 
+    def expect(self, keys: Sequence[bytes], since_us: int) -> None:
+        """Clients will come that wanted ``keys`` since ``since_us``."""
+        now_us = self._wall_clock_us()
+        for key in keys:
+            self.receiver.begin_at(key, since_us=since_us, now_us=now_us)
+
+    def fetch_again(self, keys: Sequence[bytes], since_us: int, now_ms: Millis) -> None:
+        """They came: what was delivered here since then is fetched again."""
+        if self.started:
+            self.recall.begin(self.receiver.positions(), keys, since_us=since_us, now_ms=now_ms)
+
     def on_local_up(self, now_ms: Millis) -> None:
         """Our broker is up. It may have lost the marker, and none means: all was delivered."""
         self._up_ms = now_ms
@@ -147,16 +168,31 @@ class Destination:
         """Take a frame that our clients want by its filters at the positions ``local``."""
         if not self._start(now_ms):
             return
-        self._due += self.receiver.arrive(
+        links = _links(frame, local)
+        when = _When(frame.origin_time_us, self._wall_clock_us(), now_ms)
+        self._due += self._offer(self.receiver, frame, links, when, room)
+        if self.recall:
+            due = self._offer(self.recall, frame, links, when, room)
+            self._again += due
+
+    def _offer(
+        self,
+        taker: Receiver[Frame] | Recall[Frame],
+        frame: Frame,
+        links: tuple[Chained, ...],
+        when: "_When",
+        room: bool,
+    ) -> list[Delivery[Frame]]:
+        return taker.arrive(
             frame.origin,
             frame.epoch,
             frame.seq,
-            _links(frame, local),
+            links,
             frame,
             size=len(frame.body),
-            made_us=frame.origin_time_us,
-            now_us=self._wall_clock_us(),
-            now_ms=now_ms,
+            made_us=when.made_us,
+            now_us=when.now_us,
+            now_ms=when.now_ms,
             room=room,
         )
 
@@ -180,6 +216,9 @@ class Destination:
         self._due += self.receiver.skip(
             frame.origin, frame.epoch, frame.keys[:KEY_BYTES], frame.seq, now_ms=now_ms
         )
+        self._again += self.recall.skip(
+            frame.origin, frame.epoch, frame.keys[:KEY_BYTES], frame.seq, now_ms=now_ms
+        )
         if self.receiver.voids > voids:
             details: dict[str, int | str] = {"origin": frame.origin, "so_far": self.receiver.voids}
             self._outlet.tell(e.Notice("custody.gone", "warning", details))
@@ -187,16 +226,31 @@ class Destination:
     def flush(self, now_ms: Millis) -> None:
         """Publish everything whose turn came, between the journal and the marker."""
         due, self._due = self._due, []
+        again, self._again = self._again, []
+        if again or (self._given and not self.recall):
+            self._deliver(again)
         if not due:
             return
         try:
             self._journal.append([(d.origin, d.epoch, d.seq, d.keys) for d in due])
         except OSError as error:
             self.trouble.on_error(error, now_ms)
-        for delivery in due:
+        self._deliver(due)
+        self._outlet.mark(self._journal.marker())
+
+    def _deliver(self, deliveries: Sequence[Delivery[Frame]]) -> None:
+        """Publish frames, each once while some are recalled beside those whose turn it is."""
+        recalling = len(self.recall) > 0 and len(self._given) < GIVEN_MAX
+        for delivery in deliveries:
+            number = (delivery.origin, delivery.seq)
+            if number in self._given:
+                continue
+            if recalling:
+                self._given.add(number)
             if delivery.frame.publications:
                 self._outlet.deliver(delivery.frame)
-        self._outlet.mark(self._journal.marker())
+        if not self.recall:
+            self._given.clear()
 
     def save(self, now_ms: Millis, *, leaving: bool = False) -> None:
         """Bound the journal, and write down since when our clients want what.
@@ -235,6 +289,14 @@ class Destination:
         self.receiver.restore(positions, now_ms=now_ms)
         self._outlet.mark(self._journal.marker())
         return True
+
+
+class _When(NamedTuple):
+    """When a frame was made and when it came."""
+
+    made_us: int
+    now_us: int
+    now_ms: Millis
 
 
 def _links(frame: Frame, local: tuple[int, ...]) -> tuple[Chained, ...]:

@@ -35,6 +35,8 @@ from federator.protocol.publications import RunChecker
 from federator.protocol.types import BrokerId, Epoch, Millis
 
 TAIL_CHAINS_MAX = 512  # in one frame
+AGAIN_FRAMES_MAX = 10_000
+"""Of our own, delivered again for clients that came late: more than a broker queues for one."""
 
 
 class Log(FrameArchive, Protocol):
@@ -207,6 +209,20 @@ class Origin:
             if not self._outlet.send_repair(first, frame):
                 return
             self.repairs += 1
+
+    def made_since(self, keys: Sequence[bytes], since_us: int) -> list[int]:
+        """Numbers of our own frames on ``keys`` since ``since_us``, ascending, not all of many."""
+        seqs: set[int] = set()
+        for key in keys:
+            first = self.log.first_since(key, since_us)
+            if first is not None:
+                seqs.update(self.log.select(key, first - 1, limit=AGAIN_FRAMES_MAX))
+        return sorted(seqs)[:AGAIN_FRAMES_MAX]
+
+    def frame_again(self, seq: int) -> Frame | None:
+        """One of our own frames, as far as it has not expired."""
+        record = self.log.read(seq)
+        return self._aged(self._frame(record)) if record is not None else None
 
     def _addressed(self, frame: Frame, keys: bytes) -> Frame:
         """``frame`` with ``keys``: its own, and those of destinations, which have no chains."""

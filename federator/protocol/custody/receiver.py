@@ -27,6 +27,9 @@ FIRST_ASK_MS = 20
 FRESH_US = 3_000_000
 """Clients that came so lately ask for nothing of the past: what they miss, nobody promised."""
 
+EXPECTED_US = 60_000_000
+"""How long after we stepped in for a broker its clients' filters begin in the past."""
+
 FORMER_EPOCH_MS = 30_000
 """An epoch unheard for so long may give way to a smaller one: its origin lost its disk and its
 clock. One that is alive repeats its tails at least every 10 s."""
@@ -131,6 +134,7 @@ class Receiver(Generic[F]):
         self._held_bytes_max = held_bytes_max
         self._origins: dict[BrokerId, _Origin[F]] = {}
         self._since_us: dict[bytes, int] = {}  # our wall clock when our clients came
+        self._expected: dict[bytes, tuple[int, int]] = {}  # since when, until when: ``begin_at``
         self._chains = 0
         self._timers: Timers[BrokerId] = Timers()
         self.held_bytes = 0
@@ -152,6 +156,52 @@ class Receiver(Generic[F]):
     def want(self, key: bytes, *, since_us: int) -> None:
         """Our clients subscribe to the filter with ``key`` since ``since_us``, our wall clock."""
         self._since_us.setdefault(key, since_us)
+
+    def begin_at(self, key: bytes, *, since_us: int, now_us: int) -> None:
+        """A client that we step in for wanted ``key`` since ``since_us``, our wall clock.
+
+        Chains that begin within a minute, or whose beginning is not known yet, are asked for from
+        then.
+        """
+        self._expected[key] = (since_us, now_us + EXPECTED_US)
+        if len(self._expected) > FORMER_MAX:
+            del self._expected[next(iter(self._expected))]
+        for known in self._origins.values():
+            chain = known.chains.get(key)
+            if chain is not None and chain.last is None:
+                chain.not_before_us = min(chain.not_before_us, since_us)
+
+    def look_back(
+        self,
+        origin: BrokerId,
+        epoch: int,
+        key: bytes,
+        until: int,
+        *,
+        not_before_us: int,
+        now_ms: Millis,
+    ) -> None:
+        """Ask for what ``origin`` made on ``key`` since ``not_before_us``, its wall clock, up to
+        number ``until``.
+        """
+        known = self._origin(origin, epoch, now_ms)
+        if known is not None:
+            self._chains += key not in known.chains
+            known.chains[key] = _Chain(None, until, max(1, not_before_us))
+            self._look_for_gap(origin, known, key, now_ms)
+
+    def leave(self, origin: BrokerId, key: bytes) -> None:
+        """Follow one chain no longer, and remember nothing of it."""
+        known = self._origins.get(origin)
+        if known is not None and known.chains.pop(key, None) is not None:
+            self._chains -= 1
+            known.gaps.pop(key, None)
+            self._drop_held(known, key)
+
+    def unwant_all(self) -> None:
+        """Follow nothing any more."""
+        for key in list(self._since_us):
+            self.unwant(key)
 
     def unwant(self, key: bytes) -> None:
         """They no longer do."""
@@ -387,10 +437,14 @@ class Receiver(Generic[F]):
 
     def _begin(self, known: _Origin[F], key: bytes, prev: int, made_us: int, now_us: int) -> _Chain:
         self._chains += 1
+        expected_us, until_us = self._expected.get(key, (0, 0))
+        is_expected = now_us < until_us
         age_us = now_us - self._since_us.get(key, now_us)
+        if is_expected:
+            age_us = max(age_us, now_us - expected_us)
         if age_us < 0:  # our clock was set back: as long ago as can be
             age_us = self._keep_ms * 1_000
-        known_beginning = prev == 0 or age_us < FRESH_US
+        known_beginning = prev == 0 or (age_us < FRESH_US and not is_expected)
         chain = _Chain(prev if known_beginning else None, prev, max(1, made_us - age_us))
         chain.begun = known.former.pop(key, 0)
         if known_beginning:

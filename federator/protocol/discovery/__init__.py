@@ -12,11 +12,13 @@ from federator.protocol.discovery.interest import InterestChanged, MembersChange
 from federator.protocol.discovery.log_lines import LOG_TOPICS
 from federator.protocol.discovery.reconciliation import ProbeCounts
 from federator.protocol.discovery.records import DiscoveryRecord, decode_record, encode_record
+from federator.protocol.discovery.subscription_table import ClientFlow
 
 __all__ = [
     "LOG_TOPICS",
     "SYS_TOPICS",
     "VERSION_TOPIC",
+    "ClientFlow",
     "Discovery",
     "DiscoveryEffect",
     "DiscoveryParameters",

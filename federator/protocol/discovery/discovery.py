@@ -12,6 +12,7 @@ Source: docs/protocol.md section 9; design section 4.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -50,6 +51,7 @@ from federator.protocol.discovery.subscription_table import (
     CUT_MARK,
     OWN_PREFIX,
     WARN_PERCENT,
+    ClientFlow,
     SubscriptionTable,
 )
 from federator.protocol.effects import Notice
@@ -237,6 +239,19 @@ class Discovery:
     def revision(self) -> int:
         """Grows whenever there is something new to save."""
         return self._counters.lines + self._counters.registrations + self._table.revision
+
+    @property
+    def table_revision(self) -> int:
+        """Grows whenever clients or subscriptions change."""
+        return self._table.revision
+
+    def is_connected(self, id: str) -> bool:
+        """The client is connected, as far as is known."""
+        return self._table.is_connected(id)
+
+    def flow(self) -> Iterator[ClientFlow]:
+        """What each client of our broker subscribes. Walks the whole table."""
+        return self._table.flow()
 
     def snapshot(self) -> DiscoverySnapshot:
         """What an operator sees. Walks the whole table."""
@@ -444,7 +459,7 @@ class Discovery:
             case SessionExpired():
                 self._table.on_expired(event.id)
             case Subscribed():
-                if not self._table.on_subscribed(event.id, _stored(event)):
+                if not self._table.on_subscribed(event.id, _stored(event), event.qos):
                     self._on_full(now_ms=now_ms)
             case Unsubscribed():
                 self._table.on_unsubscribed(event.id, _stored(event))

@@ -73,6 +73,24 @@ class Client:
     sure: set[str] = field(default_factory=set)
     doubtful: set[str] = field(default_factory=set)
     sure_cuts: set[str] = field(default_factory=set)  # of the sure ones, those with CUT_MARK
+    resumes: bool = False  # it asked for the session it had: most likely it means to keep one
+    qos: dict[str, int] = field(default_factory=dict)  # of subscriptions, where it resumes
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFlow:
+    """What one client subscribes, for the session flow table.
+
+    Attributes:
+        keeps: Its session outlives its connection, as far as the log tells: an MQTT 3 client said
+            so, an MQTT 5 client came without a clean start.
+        filters: Each with its QoS; 1 where the log was not heard.
+    """
+
+    id: str
+    connected: bool
+    keeps: bool
+    filters: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +192,19 @@ class SubscriptionTable:
         client = self._clients.get(id)
         return frozenset(client.sure | client.doubtful) if client else frozenset()
 
+    def flow(self) -> Iterator[ClientFlow]:
+        """What each client other than our own subscribes."""
+        for id, client in self._clients.items():
+            if id.startswith(OWN_PREFIX):
+                continue
+            filters = {
+                filter: client.qos.get(filter, 1)
+                for filter in client.sure | client.doubtful
+                if not filter.endswith(CUT_MARK)
+            }
+            keeps = client.fate is Fate.PERSISTS or (client.fate is Fate.UNKNOWN and client.resumes)
+            yield ClientFlow(id, client.connected, keeps, filters)
+
     def tallies(self) -> tuple[Tally, Tally]:
         """Plain and shared subscriptions, counted. Walks the whole table when it has changed."""
         at, counted = self._counted
@@ -206,6 +237,9 @@ class SubscriptionTable:
         else:
             self._doubt(client)
         self._set_connected(client, True)
+        client.resumes = not clean
+        if clean:
+            client.qos = {}
         if protocol >= 5:
             client.fate = Fate.UNKNOWN
         else:
@@ -235,7 +269,7 @@ class SubscriptionTable:
         self._forget_if_empty(id, client)
         self.revision += 1
 
-    def on_subscribed(self, id: str, filter: str) -> bool:
+    def on_subscribed(self, id: str, filter: str, qos: int = 1) -> bool:
         """A client subscribed; ``False`` when the table is full and does not remember it."""
         client = self._client(id)
         if client is None:
@@ -245,6 +279,8 @@ class SubscriptionTable:
         if not known and not self._store(id, client, filter):
             return False
         self._believe(client, filter)
+        if client.resumes:
+            client.qos[filter] = qos
         self.revision += 1
         return True
 
@@ -399,6 +435,7 @@ class SubscriptionTable:
         client.sure.discard(filter)
         client.sure_cuts.discard(filter)
         client.doubtful.discard(filter)
+        client.qos.pop(filter, None)
         self.revision += 1
         self._filters -= 1
         self._bytes -= len(filter.encode())

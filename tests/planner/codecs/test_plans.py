@@ -7,9 +7,9 @@ import pytest
 
 from federator.planner.codecs.exact import solve_exactly
 from federator.planner.codecs.example import placements, problem
-from federator.planner.codecs.genetic import evolve
+from federator.planner.codecs.genetic import evolve, order_crossed
 from federator.planner.codecs.nack import complain
-from federator.planner.codecs.plan import Charge, Plan, Problem, checked, cost
+from federator.planner.codecs.plan import Charge, Plan, Problem, added, checked, cost
 from federator.planner.codecs.schemes import Scheme, decide
 from federator.planner.codecs.simple import best_effort, every_node
 from federator.planner.codecs.tree import CodecError, Tree, arranged, forest, random_tree
@@ -61,14 +61,41 @@ def test_the_genetic_algorithm_comes_near_the_optimum():
     assert np.mean(ratios) < 1.1
 
 
-def test_complaints_take_back_what_nobody_needs():
+def test_crossing_keeps_a_stretch_and_the_order_of_the_rest():
+    one, other = np.arange(6), np.array([5, 4, 3, 2, 1, 0])
+
+    assert order_crossed(one, other, 2, 4).tolist() == [5, 4, 2, 3, 1, 0]
+
+
+def test_one_complaint_makes_no_codec_but_the_root():
     line = Problem(Tree(np.array([-1, 0, 1])), np.array([0, 2, 3]))
 
     plan, rounds = complain(line, threshold=1)
 
-    # One unreached child is not more than one: the root is asked for all of it.
     assert (plan.codec.tolist(), plan.total.tolist()) == ([True, False, False], [5, 3, 0])
     assert rounds < 10
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_after_complaints_nobody_adds_what_nobody_needs(seed):
+    posed = random_problem(seed, nodes=40)
+
+    plan, rounds = complain(posed)
+
+    assert rounds < 100
+    own = added(posed, plan)
+    for node in np.flatnonzero(own):
+        less = own.copy()
+        less[node] -= 1
+        assert (arriving(posed, less) < 0).any()
+
+
+def arriving(problem, own):
+    here = np.zeros(len(own), dtype=np.int64)
+    for node in range(1, len(own)):
+        above = problem.tree.parent[node]
+        here[node] = here[above] + own[above] - problem.lost[node]
+    return here
 
 
 @pytest.mark.parametrize("fanout_max", [1, 2, 4])

@@ -7,7 +7,7 @@ import pytest
 
 from federator.planner.codecs.gossip import Mode, fanout_for, simulate_gossip
 from federator.planner.codecs.intervals import estimate
-from federator.planner.codecs.loss import Loss, lost_at_most, lost_distribution
+from federator.planner.codecs.loss import Loss, lost_at_most, lost_distribution, planned_for
 from federator.planner.codecs.plan import Plan, Problem
 from federator.planner.codecs.simple import best_effort
 from federator.planner.codecs.simulator import Lossy, metrics, simulate
@@ -40,6 +40,8 @@ def test_the_distribution_of_losses_is_that_of_the_chain():
     assert found @ np.arange(17) == pytest.approx(16 * loss.plr)
     assert found[0] == pytest.approx((1 - loss.plr) * (1 - loss.to_bad) ** 15)
     assert [lost_at_most(loss, share=s) for s in (0.8, 0.9, 0.95, 0.98)] == [0, 1, 2, 4]
+    apart = planned_for(np.array([0.02, 0.0, 0.2, 0.02]), np.array([2.0, 1.0, 4.0, 2.0]), share=0.9)
+    assert apart.tolist() == [1, 0, lost_at_most(Loss(0.2, 4.0), share=0.9), 1]
     with pytest.raises(CodecError, match="want 0 <= PLR < 1"):
         Loss(plr=0.9, abl=2.0)
 
@@ -119,6 +121,15 @@ def test_without_loss_pull_sends_lists_only_and_push_sends_all_again():
     # Some lists come before the message itself does, and children of a node are not told.
     assert 16 * 29 + 0.9 * told < pulled / 50 < 16 * 29 + 2 * told
     assert 16 * (29 + 0.9 * told) < pushed / 50 <= 16 * (29 + told)
+
+
+def test_nobody_tells_its_own_children():
+    star = Tree(np.array([-1] + [0] * 29))
+
+    pushed = simulate_gossip(lossy(star, 0.0), Mode.PUSH, 50, np.random.default_rng(9))
+
+    # The root could only tell its children; each of the 29 tells its fill.
+    assert pushed.packets.sum() == 50 * 16 * (29 + 29 * fanout_for(30))
 
 
 def test_an_interval_is_students():

@@ -1,0 +1,418 @@
+"""What one agent knows of all brokers, and what it decides while it is the controller.
+
+All brokers in reach form the management mesh; its core, by the rule of every mesh, is the one of
+smallest rank, and that is the controller. Everyone holds the whole session flow table, so when the
+controller dies the next one has all it needs. It waits a moment (``office_ms``) before it decides:
+what looks like a change of office may be a link that blinked.
+
+Think of a ship's bridge: the watch passes by seniority, the log book lies open to all, and the new
+officer first reads what was ordered and lets it stand.
+
+Source: papers/topic-routing-and-rerouting.txt section 3.3.4; design section 6; docs/protocol.md
+section 15.
+"""
+
+from dataclasses import dataclass, field
+
+from federator.protocol.announcements import Announcements
+from federator.protocol.controller.flow_table import SessionFlowTable
+from federator.protocol.controller.office import Office, Situation
+from federator.protocol.controller.presence import Presence, PresenceParameters
+from federator.protocol.controller.records import (
+    LINKS_MAX,
+    BrokerRecord,
+    FlowRow,
+    Record,
+    TakeoverRecord,
+    encode_record,
+    parse_record,
+)
+from federator.protocol.controller.words import Heard
+from federator.protocol.effects import Notice, PublishGuide, StepBack, StepIn
+from federator.protocol.guide import GUIDE_VERSION, Guide, GuideBroker, Takeover
+from federator.protocol.links import Links
+from federator.protocol.signals import OwnFiltersChanged, Step
+from federator.protocol.timers import Timers, earliest
+from federator.protocol.types import BrokerId, CoreRank, Epoch, Millis
+
+
+@dataclass(frozen=True, slots=True)
+class FailoverParameters:
+    """How the controller works.
+
+    Attributes:
+        federation: Its name, for the guide.
+        presence: Heartbeat thresholds.
+        office_ms: A new controller, or one whose broker just came back, waits so long.
+        plan_gap_ms: Least time between two plans.
+        guide_gap_ms: Least time between two guides.
+        rows_max: Rows of the session flow table held per broker; more are ignored.
+    """
+
+    federation: str = "fed"
+    presence: PresenceParameters = field(default_factory=PresenceParameters)
+    office_ms: Millis = Millis(1_000)
+    plan_gap_ms: Millis = Millis(1_000)
+    guide_gap_ms: Millis = Millis(100)
+    rows_max: int = 10_000
+
+
+@dataclass(slots=True)
+class _Own:
+    """Of ourselves: what is so, and what we announce of it."""
+
+    status: BrokerRecord | None = None  # None until the driver told
+    rows: dict[FlowRow, str] = field(default_factory=dict)
+    announced: frozenset[str] = frozenset()  # all but the rows
+    listening: bool = False
+
+
+class Failover:
+    """The session flow table, the controller's office, and the guide.
+
+    Does nothing until told our status.
+
+    Args:
+        links: Our links, read only.
+        announcements: The routes to all brokers, read only.
+        parameters: How to behave.
+
+    Attributes:
+        presence: Who is there.
+        table: Everyone's rows.
+        heard: What others say as controllers.
+        office: What we decide; counts while ``holds_office``.
+        controller: Whom we hold for the controller.
+    """
+
+    def __init__(
+        self, links: Links, announcements: Announcements, parameters: FailoverParameters
+    ) -> None:
+        self.presence = Presence(parameters.presence)
+        self.table = SessionFlowTable()
+        self.heard = Heard()
+        self.office = Office()
+        self.controller = links.self_id
+        self.holds_office = False
+        self._links = links
+        self._announcements = announcements
+        self._parameters = parameters
+        self._own = _Own()
+        self._timers: Timers[str] = Timers()
+        self._guide: Guide | None = None
+        self._stepped_in: set[BrokerId] = set()
+        self._ordered: dict[BrokerId, TakeoverRecord] = {}  # takeovers that we announced
+
+    @property
+    def active(self) -> bool:
+        """The driver told our status."""
+        return self._own.status is not None
+
+    @property
+    def self_state(self) -> BrokerRecord:
+        """What we announce of ourselves."""
+        return self._own.status or BrokerRecord()
+
+    def next_deadline_ms(self) -> Millis | None:
+        """When ``on_deadline`` is due."""
+        return earliest(self._timers.next_deadline_ms(), self.presence.next_deadline_ms())
+
+    # -- what happens ---------------------------------------------------------------------
+
+    def on_status(self, status: BrokerRecord, *, now_ms: Millis) -> list[Step]:
+        """Our own state is another one; ``links`` and ``orphans`` are ours to fill in."""
+        if not self.active:
+            self._own.listening = self._links.listening
+            self._timers.set("office", Millis(now_ms + self._parameters.office_ms))
+        self._own.status = status
+        return self._settle(now_ms)
+
+    def on_rows(
+        self, added: frozenset[FlowRow], removed: frozenset[FlowRow], *, now_ms: Millis
+    ) -> list[Step]:
+        """Our clients do other things than before."""
+        own, self_id = self._own, self._links.self_id
+        gone = {own.rows.pop(row) for row in sorted(removed) if row in own.rows}
+        come: set[str] = set()
+        for row in sorted(added - own.rows.keys()):
+            text = encode_record(row)
+            if text is not None and len(own.rows) < self._parameters.rows_max:
+                own.rows[row] = text
+                come.add(text)
+                self.table.add(self_id, row)
+        for row in removed:
+            self.table.discard(self_id, row)
+        if not self.active or not (come or gone):
+            return []
+        self._timers.set_sooner("plan", Millis(now_ms + self._parameters.plan_gap_ms))
+        change = OwnFiltersChanged(frozenset(come - gone), frozenset(gone - come))
+        return [change, *self._settle(now_ms)]
+
+    def on_announced(
+        self, core: BrokerId, filters: frozenset[str], *, now_ms: Millis
+    ) -> list[Step]:
+        """``core`` announces these records, or no longer does."""
+        route = self._announcements.routes.get(core)
+        lost = route is None or route.forgotten
+        announced = frozenset(route.announced.filters.filters if route is not None else ())
+        came_back = False
+        for filter_ in sorted(filters):
+            record = parse_record(filter_)
+            if record is None:
+                continue
+            if filter_ in announced:
+                came_back |= self._come(core, record)
+            else:
+                self._go(core, record, lost=lost, now_ms=now_ms)
+        if came_back:  # what is kept from before it went may not be so any more
+            self.table.drop(core)
+            for filter_ in sorted(announced):
+                record = parse_record(filter_)
+                if isinstance(record, FlowRow):
+                    self._come(core, record)
+        self._timers.set_sooner("plan", Millis(now_ms + self._parameters.plan_gap_ms))
+        return self._settle(now_ms)
+
+    def on_links(self, *, now_ms: Millis) -> list[Step]:
+        """A link came or went, or our own broker did."""
+        if self._own.listening != self._links.listening:
+            self._own.listening = self._links.listening
+            self.presence.start_over(now_ms=now_ms)
+            self._timers.set("office", Millis(now_ms + self._parameters.office_ms))
+        return self._settle(now_ms)
+
+    def on_deadline(self, *, now_ms: Millis) -> list[Step]:
+        """Give up the missed, take office, plan, publish, whatever is due."""
+        at_ms = self.next_deadline_ms()
+        if at_ms is None or at_ms > now_ms:
+            return []
+        orphans = {id for _, k in self.presence if k.present for id in k.record.orphans}
+        orphans |= set(self._orphans())
+        for id in sorted(self.presence.on_deadline(orphans, now_ms=now_ms)):
+            self.table.drop(id)
+            self.office.plans.pop(id, None)
+            self.office.takeovers.pop(id, None)
+        due = self._timers.pop_due(now_ms)
+        return self._settle(now_ms, plan="plan" in due or "office" in due)
+
+    # -- what follows ---------------------------------------------------------------------
+
+    def _come(self, core: BrokerId, record: Record) -> bool:
+        match record:
+            case BrokerRecord():
+                return self.presence.come(core, record)
+            case FlowRow():
+                known = core in self.presence.known
+                if known and self.table.count(core) < self._parameters.rows_max:
+                    self.table.add(core, record)
+            case _:
+                self.heard.come(core, record)
+        return False
+
+    def _go(self, core: BrokerId, record: Record, *, lost: bool, now_ms: Millis) -> None:
+        match record:
+            case BrokerRecord():
+                self.presence.go(core, record, now_ms=now_ms)
+            case FlowRow():
+                if not lost:  # the rows of the dead are what their substitutes need
+                    self.table.discard(core, record)
+            case _:
+                self.heard.go(core, record)
+
+    def _settle(self, now_ms: Millis, *, plan: bool = False) -> list[Step]:
+        """Draw every conclusion from what is known now."""
+        if not self.active:
+            return []
+        steps = self._elect(now_ms)
+        self._adopt(now_ms)
+        if self.holds_office and "office" not in self._timers and self._own.listening:
+            self._rule(plan=plan)
+        steps += self._announce()
+        steps += self._substitute()
+        return steps + self._publish(now_ms)
+
+    def _elect(self, now_ms: Millis) -> list[Step]:
+        """The smallest rank in reach is the controller."""
+        self_id = self._links.self_id
+        ranks: list[CoreRank] = [(self._announcements.own.priority, self_id)]
+        for id, known in self.presence:
+            route = self._announcements.routes.get(id)
+            if known.present and route is not None:
+                ranks.append(route.rank)
+        controller = min(ranks)[1]
+        before, self.controller = self.controller, controller
+        takes_office = controller == self_id and not self.holds_office
+        self.holds_office = controller == self_id
+        if takes_office:
+            self.office.take(heard_term=self.heard.term)
+            self._timers.set("office", Millis(now_ms + self._parameters.office_ms))
+        elif self.holds_office and self.heard.term >= self.office.term:
+            self.office.take(heard_term=self.heard.term)
+        if before == controller:
+            return []
+        details: dict[str, int | str] = {"controller": controller, "before": before}
+        return [Notice("controller.changed", "info", details)]
+
+    def _adopt(self, now_ms: Millis) -> None:
+        """Follow the controller; keep, of what anybody ordered, all that it does not change."""
+        office = self.office
+        if not self.holds_office:
+            words = self.heard.of(self.controller)
+            for plan in sorted(words.plans, key=lambda p: (p.broker, p.substitutes)):
+                office.plans[plan.broker] = plan.substitutes
+            for made in sorted(words.takeovers, key=lambda t: (t.term, t.number)):
+                if self._leaving(made.broker):
+                    office.takeovers[made.broker] = made
+        for made in self.heard.claims(besides=self.controller):
+            self._hear_of(made.broker, now_ms)
+            if self._leaving(made.broker):
+                office.takeovers.setdefault(made.broker, made)
+        for broker in sorted(office.takeovers):
+            if not self._leaving(broker):
+                del office.takeovers[broker]
+
+    def _hear_of(self, broker: BrokerId, now_ms: Millis) -> None:
+        if broker != self._links.self_id:
+            self.presence.hear_of(broker, now_ms=now_ms)
+
+    def _leaving(self, broker: BrokerId) -> bool:
+        """Its clients belong elsewhere, or may soon: it is not there, or draining."""
+        if broker == self._links.self_id:
+            return self.self_state.draining
+        known = self.presence.known.get(broker)
+        return known is None or not known.fit
+
+    def _rule(self, *, plan: bool) -> None:
+        situation = self.situation()
+        if plan or not self.office.plans:
+            self.office.replan(situation, self.table)
+        self.office.decide(situation, self.table)
+
+    def is_connected_elsewhere(self, client: str) -> bool:
+        """The client is connected to another broker that is there."""
+        others = set(self.table.connected_at(client)) - {self._links.self_id}
+        return any(not self.presence.is_missed(broker) for broker in others)
+
+    def situation(self) -> Situation:
+        """The brokers, ours included, as they are now."""
+        self_id = self._links.self_id
+        records = {id: known.record for id, known in self.presence}
+        records[self_id] = self._status()
+        fit = {id for id, known in self.presence if known.fit}
+        leaving = {id for id, known in self.presence if known.gone or known.state == "draining"}
+        (leaving if self.self_state.draining else fit).add(self_id)
+        # Who is missed and not gone yet keeps the substitute that it may have already.
+        leaving |= {
+            id for id, known in self.presence if not known.fit and id in self.office.takeovers
+        }
+        return Situation(records, frozenset(fit), frozenset(leaving))
+
+    def _orphans(self) -> list[BrokerId]:
+        neighbours = self._links.neighbours.values()
+        return sorted(n.id for n in neighbours if n.conn is not None and not n.up)
+
+    def _status(self) -> BrokerRecord:
+        said = self.self_state
+        return BrokerRecord(
+            said.draining,
+            said.clients,
+            said.load,
+            said.address,
+            tuple(self._links.up)[:LINKS_MAX],
+            tuple(self._orphans()[:LINKS_MAX]),
+        )
+
+    def _announce(self) -> list[Step]:
+        """Bring what we announce in line with what is so."""
+        records: list[Record] = [self._status()]
+        if self.holds_office and "office" not in self._timers:
+            records += self.office.words()
+            self._ordered = dict(self.office.takeovers)
+        else:  # deposed: our orders stand until the controller gives its own
+            theirs = self.heard.of(self.controller)
+            self._ordered = {
+                broker: made
+                for broker, made in self._ordered.items()
+                if self.office.takeovers.get(broker) == made and not theirs.takeover_of(broker)
+            }
+            records += self._ordered.values()
+        texts = (encode_record(record) for record in records)
+        announced = frozenset(text for text in texts if text is not None)
+        added, removed = announced - self._own.announced, self._own.announced - announced
+        self._own.announced = announced
+        return [OwnFiltersChanged(added, removed)] if added or removed else []
+
+    def _substitute(self) -> list[Step]:
+        """Step in where we are named, and back where we are not any more."""
+        self_id, steps = self._links.self_id, list[Step]()
+        orphans = {id for _, k in self.presence if k.present for id in k.record.orphans}
+        orphans |= set(self._orphans())
+        named: dict[BrokerId, Millis] = {}
+        for id, known in self.presence:
+            if known.missed_at_ms is None or not self._own.listening:
+                continue
+            made = self.office.takeovers.get(id)
+            planned = self.office.plans.get(id, ())
+            early = made is None and planned[:1] == (self_id,) and id not in orphans
+            if early or (made is not None and made.substitute == self_id):
+                named[id] = known.missed_at_ms
+        for id in sorted(self._stepped_in - named.keys()):
+            steps.append(StepBack(id))
+        for id in sorted(named.keys() - self._stepped_in):
+            steps.append(StepIn(id, named[id], self._orphaned_sessions(id)))
+        self._stepped_in = set(named)
+        return steps
+
+    def _orphaned_sessions(self, broker: BrokerId) -> tuple[FlowRow, ...]:
+        """Subscriptions of sessions that ``broker`` kept, of clients that nobody else minds."""
+        rows = [
+            r for r in self.table.rows(broker) if r.keeps and r.action == "sub" and not r.gateway
+        ]
+        return tuple(r for r in rows if set(self.table.connected_at(r.client)) <= {broker})
+
+    # -- the guide ------------------------------------------------------------------------
+
+    def guide(self) -> Guide:
+        """What clients of our broker should know now."""
+        self_id, office = self._links.self_id, self.office
+        records = {id: (known.record, known.state) for id, known in self.presence}
+        records[self_id] = (self.self_state, "draining" if self.self_state.draining else "up")
+        if self.holds_office:
+            term, number = office.term, office.number
+        else:
+            said = self.heard.of(self.controller).office
+            term, number = (said.term, said.number) if said is not None else (self.heard.term, 0)
+        return Guide(
+            version=GUIDE_VERSION,
+            federation=self._parameters.federation,
+            broker=self_id,
+            controller=self.controller,
+            epoch=Epoch(term),
+            number=number,
+            brokers=tuple(
+                GuideBroker(
+                    id,
+                    record.address,
+                    state,
+                    record.clients,
+                    record.load,
+                    office.plans.get(id, ()),
+                )
+                for id, (record, state) in sorted(records.items())
+            ),
+            takeovers=tuple(
+                Takeover(t.broker, t.substitute, Epoch(t.term), t.number)
+                for _, t in sorted(office.takeovers.items())
+            ),
+        )
+
+    def _publish(self, now_ms: Millis) -> list[Step]:
+        """Tell our clients, not too often."""
+        if "guide" in self._timers:
+            return []
+        guide = self.guide()
+        if guide == self._guide:
+            return []
+        self._guide = guide
+        self._timers.set("guide", Millis(now_ms + self._parameters.guide_gap_ms))
+        return [PublishGuide(guide)]

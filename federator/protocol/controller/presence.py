@@ -1,0 +1,176 @@
+"""Who is there, who is missed, and who counts as gone.
+
+Being there is being announced: a broker's record comes with its numbered announcements, and goes
+when the last way to it does, or when it was silent for longer than its lifetime (section 6). That
+is the heartbeat. A broker whose record went is **missed**; after ``gone_after_ms`` it is **gone**.
+Where only the agent died, neighbours still hold connections to the broker and say so (*orphans*);
+such a broker serves its clients, and counts as gone only after ``orphan_after_ms``: an agent that
+is restarted should move nobody.
+
+Source: papers/topic-routing-and-rerouting.txt section 3.3.4 (heart beating); docs/protocol.md
+section 15.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from federator.protocol.controller.records import BrokerRecord
+from federator.protocol.guide import State
+from federator.protocol.timers import Timers
+from federator.protocol.types import BrokerId, Millis
+
+
+@dataclass(frozen=True, slots=True)
+class PresenceParameters:
+    """How patient we are.
+
+    Attributes:
+        gone_after_ms: Missed for so long, a broker is gone.
+        orphan_after_ms: The same, while its broker still answers its neighbours.
+        forget_ms: Gone for so long, nothing is remembered of it.
+        brokers_max: Brokers known; more are ignored.
+    """
+
+    gone_after_ms: Millis = Millis(1_000)
+    orphan_after_ms: Millis = Millis(15_000)
+    forget_ms: Millis = Millis(86_400_000)
+    brokers_max: int = 4_096
+
+
+@dataclass(slots=True)
+class Known:
+    """One other broker.
+
+    Attributes:
+        record: Its newest.
+        words: Its records that are announced now; there when any is.
+        missed_at_ms: Since when none is; ``None`` while it is there.
+        gone: It is missed for good, as far as we know.
+    """
+
+    record: BrokerRecord = field(default_factory=BrokerRecord)
+    words: set[BrokerRecord] = field(default_factory=set)
+    missed_at_ms: Millis | None = None
+    gone: bool = False
+
+    @property
+    def present(self) -> bool:
+        """It is announced."""
+        return bool(self.words)
+
+    @property
+    def state(self) -> State:
+        """As the guide says it."""
+        if self.gone:
+            return "gone"
+        return "draining" if self.record.draining else "up"
+
+    @property
+    def fit(self) -> bool:
+        """It may step in for another one."""
+        return self.present and not self.record.draining
+
+
+class Presence:
+    """All other brokers heard of.
+
+    Args:
+        parameters: How patient we are.
+    """
+
+    def __init__(self, parameters: PresenceParameters) -> None:
+        self.known: dict[BrokerId, Known] = {}
+        self._parameters = parameters
+        self._timers: Timers[tuple[str, BrokerId]] = Timers()
+
+    def __iter__(self) -> Iterator[tuple[BrokerId, Known]]:
+        return iter(sorted(self.known.items()))
+
+    def next_deadline_ms(self) -> Millis | None:
+        """When ``on_deadline`` is due."""
+        return self._timers.next_deadline_ms()
+
+    def is_missed(self, id: BrokerId) -> bool:
+        """We heard of it, and it is not there."""
+        known = self.known.get(id)
+        return known is not None and not known.present
+
+    def come(self, id: BrokerId, record: BrokerRecord) -> bool:
+        """``record`` is announced; tells whether the broker was not there before."""
+        known = self._known(id)
+        if known is None:
+            return False
+        came = not known.present
+        known.words.add(record)
+        known.record = record
+        if came:
+            known.missed_at_ms, known.gone = None, False
+            self._timers.clear(("gone", id))
+            self._timers.clear(("forget", id))
+        return came
+
+    def go(self, id: BrokerId, record: BrokerRecord, *, now_ms: Millis) -> None:
+        """``record`` is announced no longer."""
+        known = self.known.get(id)
+        if known is None or record not in known.words:
+            return
+        known.words.discard(record)
+        if known.present:
+            known.record = min(known.words, key=repr) if record == known.record else known.record
+        else:
+            self._miss(id, known, now_ms)
+
+    def hear_of(self, id: BrokerId, *, now_ms: Millis) -> None:
+        """Somebody says that ``id`` is gone: if we never heard of it, we miss it from now on."""
+        if id not in self.known:
+            known = self._known(id)
+            if known is not None:
+                self._miss(id, known, now_ms)
+
+    def start_over(self, *, now_ms: Millis) -> None:
+        """We were deaf: whom we miss, we miss from now on."""
+        for id, known in self:
+            if not known.present:
+                known.gone = False
+                self._timers.clear(("forget", id))
+                self._miss(id, known, now_ms)
+
+    def on_deadline(self, orphans: set[BrokerId], *, now_ms: Millis) -> set[BrokerId]:
+        """Give up who is missed for too long.
+
+        Args:
+            orphans: Brokers that answer somebody, whatever their agents do.
+            now_ms: The instant.
+
+        Returns:
+            Brokers that we just forgot.
+        """
+        forgotten: set[BrokerId] = set()
+        for kind, id in self._timers.pop_due(now_ms):
+            known = self.known[id]
+            assert known.missed_at_ms is not None, "who is there has no deadline"
+            if kind == "forget":
+                del self.known[id]
+                forgotten.add(id)
+                continue
+            patience_ms = self._parameters.orphan_after_ms
+            if id in orphans and now_ms - known.missed_at_ms < patience_ms:
+                again_ms = min(
+                    now_ms + self._parameters.gone_after_ms, known.missed_at_ms + patience_ms
+                )
+                self._timers.set(("gone", id), Millis(again_ms))
+                continue
+            known.gone = True
+            forget_ms = Millis(now_ms + self._parameters.forget_ms)
+            self._timers.set(("forget", id), forget_ms)
+        return forgotten
+
+    def _miss(self, id: BrokerId, known: Known, now_ms: Millis) -> None:
+        known.missed_at_ms = now_ms
+        self._timers.set(("gone", id), Millis(now_ms + self._parameters.gone_after_ms))
+
+    def _known(self, id: BrokerId) -> Known | None:
+        known = self.known.get(id)
+        if known is None and len(self.known) < self._parameters.brokers_max:
+            known = self.known[id] = Known()
+        return known

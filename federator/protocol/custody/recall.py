@@ -1,0 +1,165 @@
+"""Fetching again what was delivered here already, for clients that came after it.
+
+When we step in for a broker that died, its clients' sessions begin here some time after its death.
+What was published in between, and that nobody here wanted, the receiver asks for as a beginning.
+But what others here wanted, by the same filter or by one that overlaps, was delivered before those
+clients had a session: it is fetched a second time, from each origin's log, up to where the receiver
+stood.
+
+It is a second receiver that follows the recalled filters only, and only up to there. Whoever
+subscribed all along gets these frames twice. A chain that brings nothing new any more is done.
+
+Source: docs/protocol.md sections 11.8 and 15; docs/failover.md.
+"""
+
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+from federator.protocol.custody.receiver import Ask, Chained, Delivery, Receiver
+from federator.protocol.types import BrokerId, Millis
+
+F = TypeVar("F")
+
+PATIENCE_MS = 60_000
+"""A recall that is not complete by then is given up: its origin is out of reach."""
+
+ASKED_IN_VAIN_MAX = 3
+"""Times that a chain is asked for without anything new: then there is nothing more."""
+
+CHAINS_MAX = 65_536
+"""Filters times origins; of more, those asked for last are not recalled."""
+
+
+class Recall(Generic[F]):
+    """What is being fetched again.
+
+    Args:
+        receiver: Follows the recalled chains. Its room is its own.
+
+    Attributes:
+        delivered: Frames fetched a second time.
+    """
+
+    def __init__(self, receiver: Receiver[F]) -> None:
+        self.delivered = 0
+        self._receiver = receiver
+        self._until: dict[tuple[BrokerId, bytes], int] = {}  # where each chain's recall ends
+        self._asked: dict[tuple[BrokerId, bytes], tuple[int, int]] = {}  # after what, how often
+        self._given_up_ms = Millis(0)
+
+    def __len__(self) -> int:
+        """Chains whose recall is not complete."""
+        return len(self._until)
+
+    def begin(
+        self,
+        positions: dict[tuple[BrokerId, bytes], tuple[int, int]],
+        keys: Iterable[bytes],
+        *,
+        since_us: int,
+        now_ms: Millis,
+    ) -> None:
+        """Fetch what was made on ``keys`` since ``since_us``, up to ``positions``.
+
+        Args:
+            positions: By (origin, key): the epoch, and the number of the last frame delivered.
+            keys: Of the filters.
+            since_us: Wall clock; origins' clocks are taken to agree with ours.
+            now_ms: Our monotonic clock.
+        """
+        self._given_up_ms = Millis(now_ms + PATIENCE_MS)
+        newest: dict[BrokerId, tuple[int, int]] = {}
+        for (origin, _), position in positions.items():
+            newest[origin] = max(newest.get(origin, (0, 0)), position)
+        for key in sorted(set(keys)):
+            for origin, (epoch, last) in sorted(newest.items()):
+                if not last or (origin, key) in self._until or len(self._until) >= CHAINS_MAX:
+                    continue
+                self._until[origin, key] = last
+                self._receiver.want(key, since_us=since_us)
+                self._receiver.look_back(
+                    origin, epoch, key, last, not_before_us=since_us, now_ms=now_ms
+                )
+
+    def arrive(
+        self,
+        origin: BrokerId,
+        epoch: int,
+        seq: int,
+        links: tuple[Chained, ...],
+        frame: F,
+        *,
+        size: int,
+        made_us: int,
+        now_us: int,
+        now_ms: Millis,
+        room: bool = True,
+    ) -> list[Delivery[F]]:
+        """Take a repair; arguments as for ``Receiver.arrive``, links as for all wanted filters."""
+        ours = tuple(link for link in links if seq <= self._until.get((origin, link.key), 0))
+        if not ours:
+            return []
+        due = self._receiver.arrive(
+            origin,
+            epoch,
+            seq,
+            ours,
+            frame,
+            size=size,
+            made_us=made_us,
+            now_us=now_us,
+            now_ms=now_ms,
+            room=room,
+        )
+        self._end_complete()
+        self.delivered += len(due)
+        return due
+
+    def skip(
+        self, origin: BrokerId, epoch: int, key: bytes, through: int, *, now_ms: Millis
+    ) -> list[Delivery[F]]:
+        """The origin has nothing for us on a chain up to ``through``."""
+        if (origin, key) not in self._until:
+            return []
+        due = self._receiver.skip(origin, epoch, key, through, now_ms=now_ms)
+        self._end_complete()
+        self.delivered += len(due)
+        return due
+
+    def answered(self, origin: BrokerId, *, now_ms: Millis) -> None:
+        """The last frame of an answer came."""
+        self._receiver.answered(origin, now_ms=now_ms)
+
+    def next_deadline_ms(self) -> Millis | None:
+        """When ``asks`` has something to say."""
+        return self._receiver.next_deadline_ms()
+
+    def asks(self, now_ms: Millis) -> list[Ask]:
+        """What to ask for now."""
+        if self._until and now_ms >= self._given_up_ms:
+            self._until.clear()
+            self._asked.clear()
+            self._receiver.unwant_all()
+        asks = self._receiver.asks(now_ms)
+        answered = self._receiver.positions()
+        for ask in asks:
+            for chain in ask.chains:
+                at = (ask.origin, chain.key)
+                after, times = self._asked.get(at, (-1, 0))
+                self._asked[at] = (chain.after, times + 1 if after == chain.after else 1)
+                if self._asked[at][1] > ASKED_IN_VAIN_MAX and at in answered:
+                    self._end(*at)
+        return asks
+
+    def _end_complete(self) -> None:
+        """Forget chains that are as far as the main receiver was."""
+        for (origin, key), (_, last) in self._receiver.positions().items():
+            if last >= self._until.get((origin, key), 0):
+                self._end(origin, key)
+
+    def _end(self, origin: BrokerId, key: bytes) -> None:
+        self._until.pop((origin, key), None)
+        self._asked.pop((origin, key), None)
+        self._receiver.leave(origin, key)
+        if all(key != other for _, other in self._until):
+            self._receiver.unwant(key)

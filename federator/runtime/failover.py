@@ -1,0 +1,146 @@
+"""Failover at work: tells the protocol how our broker and its clients are, and does what it says.
+
+Source: docs/protocol.md section 15; what decides is in ``protocol.controller``.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from federator.config import AgentFailoverSettings
+from federator.protocol.controller.choice import rounded
+from federator.protocol.controller.own_rows import own_rows
+from federator.protocol.controller.records import BrokerRecord, FlowRow
+from federator.protocol.events import Event, RowsChanged, StatusChanged
+from federator.runtime.clocks import monotonic_ms
+from federator.runtime.data_counters import DataCounters
+from federator.runtime.discovery import Discovery
+from federator.runtime.guide_keeper import GuideKeeper
+from federator.runtime.state_dir import write_whole
+
+DRAINING_FILE = "draining"
+LOAD_SMOOTHING = 0.2
+"""Of each second's rate in the average: about five seconds count."""
+
+ROWS_SHARE_MAX = 0.02
+"""Of one core, for walking a large table again and again."""
+
+_log = structlog.get_logger()
+
+
+class FailoverDesk:
+    """Feeds the node's ``failover`` machine.
+
+    Args:
+        settings: ``[failover]``.
+        address: Where clients reach our broker.
+        folder: Our state folder.
+        discovery: Knows our clients' subscriptions.
+        counters: Of the data path.
+        keeper: Hears gateways.
+        may_tell: Whether the federation may know of a filter.
+        handle: Takes events to the node.
+    """
+
+    def __init__(
+        self,
+        settings: AgentFailoverSettings,
+        *,
+        address: str,
+        folder: Path,
+        discovery: Discovery,
+        counters: DataCounters,
+        keeper: GuideKeeper,
+        may_tell: Callable[[str], bool],
+        handle: Callable[[Event], None],
+    ) -> None:
+        self.draining = (folder / DRAINING_FILE).exists()
+        self.rows: frozenset[FlowRow] = frozenset()
+        self._settings = settings
+        self._address = address
+        self._draining_path = folder / DRAINING_FILE
+        self._discovery = discovery
+        self._counters = counters
+        self._keeper = keeper
+        self._may_tell = may_tell
+        self._handle = handle
+        self._seen = (-1, -1)
+        self._clients = 0
+        self._load = 0.0
+        self._publications = 0
+        self._walk_again_s = 0.0
+        self._status: BrokerRecord | None = None
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        interval_s = self._settings.report_interval_ms / 1_000
+        while True:
+            self._keeper.reports.on_deadline(now_ms=monotonic_ms())
+            self._report_rows()
+            self._report_status(interval_s)
+            await asyncio.sleep(interval_s)
+
+    def set_draining(self, drain: bool) -> None:
+        """An operator's order reached us: keep to it, over restarts too."""
+        if drain == self.draining:
+            return
+        self.draining = drain
+        if drain:
+            _log.info("drain.started")
+        else:
+            _log.info("drain.ended")
+        try:
+            if drain:
+                write_whole(self._draining_path, b"")
+            else:
+                self._draining_path.unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("drain.not_saved", path=str(self._draining_path), why=error.strerror)
+        self._tell_status()
+
+    # Within
+
+    def _report_rows(self) -> None:
+        seen = (self._discovery.table_revision, self._keeper.reports.revision)
+        started_s = time.monotonic()
+        if seen == self._seen or started_s < self._walk_again_s:
+            return
+        self._seen = seen
+        clients = list(self._discovery.flow())
+        self._clients = sum(client.connected for client in clients)
+        rows: frozenset[FlowRow] = frozenset()
+        if self._settings.report_sessions:
+            rows = own_rows(
+                clients,
+                self._keeper.reports.sessions(),
+                may_tell=self._may_tell,
+                rows_max=self._settings.rows_max,
+            )
+        added, removed = rows - self.rows, self.rows - rows
+        self.rows = rows
+        if added or removed:
+            self._handle(RowsChanged(added, removed))
+        walked_s = time.monotonic() - started_s
+        self._walk_again_s = started_s + walked_s / ROWS_SHARE_MAX
+
+    def _report_status(self, interval_s: float) -> None:
+        counters = self._counters
+        publications = counters.publications_in + counters.delivered_publications
+        rate = (publications - self._publications) / interval_s
+        self._publications = publications
+        self._load += LOAD_SMOOTHING * (rate - self._load)
+        self._tell_status()
+
+    def _tell_status(self) -> None:
+        status = BrokerRecord(
+            draining=self.draining,
+            clients=rounded(self._clients),
+            load=rounded(self._load),
+            address=self._address,
+        )
+        if status != self._status:
+            self._status = status
+            self._handle(StatusChanged(status))

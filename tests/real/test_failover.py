@@ -1,0 +1,182 @@
+"""Brokers that die under real clients: the controller, prepared sessions, drain."""
+
+import asyncio
+import time
+
+import pytest
+
+from federator.protocol import guide as g
+from tests.real.flow import Publisher, Subscriber, running
+from tests.real.nomad import Nomad
+from tests.real.plain_agents import Plain, eventually, linked
+from tests.real.polling import until
+
+PREPARE = "[failover]\nprepare_sessions = true\n"
+
+
+@pytest.fixture
+async def plain(tmp_path):
+    async with Plain(tmp_path) as made:
+        yield made
+
+
+async def triangle(plain, more=PREPARE):
+    """Brokers 1, 2 and 3, all linked, and their agents."""
+    brokers = {id: await plain.broker() for id in (1, 2, 3)}
+    agents = {}
+    for id, broker in brokers.items():
+        others = [brokers[n].url for n in brokers if n < id]
+        agents[id] = await plain.agent(id, broker, *others, more=more)
+    for id, agent in agents.items():
+        await eventually(agent, linked(*(set(brokers) - {id})), "all are linked")
+    return brokers, agents
+
+
+async def page(agent, wanted, what):
+    """The controller page of ``agent`` once ``wanted`` finds it right."""
+    end_s = time.monotonic() + 30
+    while True:
+        found = await agent.page("/controller")
+        if wanted(found):
+            return found
+        assert time.monotonic() < end_s, f"{what}: {found}"
+        await asyncio.sleep(0.05)
+
+
+def knows(client, *brokers):
+    """Whether each of ``brokers`` is known to keep a session of ``client``."""
+    return lambda p: (
+        set(brokers)
+        <= {
+            row["broker"]
+            for row in p["table"]
+            if row["client"] == client and row["session"] == "kept"
+        }
+    )
+
+
+def planned(p, broker):
+    return next(b["substitutes"] for b in p["brokers"] if b["broker"] == broker)
+
+
+def sessions_prepared(agent):
+    return "failover.sessions_prepared" in agent.log_path.read_text()
+
+
+@pytest.mark.parametrize("protocol", [4, 5])
+@pytest.mark.parametrize("in_a_hurry", [False, True])
+async def test_a_client_with_a_session_finds_at_the_substitute_all_since_the_kill(
+    plain, protocol, in_a_hurry
+):
+    """Publishers on both brokers that live on; somebody on each wants the same already."""
+    brokers, agents = await triangle(plain)
+    nomad = Nomad("nomad", "s/+", protocol=protocol)
+    publishers = {n: Publisher(brokers[n].port, f"s/{n}", client_id=f"p{n}", qos=1) for n in (1, 3)}
+    for n, publisher in publishers.items():
+        publisher.payload = lambda number, n=n: b"%d" % (n * 1_000_000 + number)
+    others = [Subscriber(brokers[n].port, "s/#", client_id=f"o{n}", qos=1) for n in (1, 3)]
+    await nomad.go(brokers[2].port)
+
+    async with running(*publishers.values(), *others):
+        told = await page(agents[1], knows("nomad", 2), "the session is known")
+        substitute = planned(told, 2)[0]
+        await until(lambda: len({n // 1_000_000 for n in nomad.numbers()}) == 2, "both arrive")
+        brokers[2].kill9()
+        since = {n: n * 1_000_000 + publishers[n].sent for n in publishers}
+        if not in_a_hurry:
+            await until(lambda: sessions_prepared(agents[substitute]), "the session is prepared")
+        await nomad.go(brokers[substitute].port)
+        assert nomad.session_present or in_a_hurry
+        until_ = {n: publishers[n].sent for n in publishers}
+        await until(
+            lambda: all(publishers[n].sent > until_[n] + 100 for n in publishers), "traffic goes on"
+        )
+        for publisher in publishers.values():
+            publisher.pause()
+        wanted = {
+            number
+            for n, publisher in publishers.items()
+            for number in range(since[n], n * 1_000_000 + publisher.sent)
+        }
+        await until(lambda: wanted <= nomad.numbers(), "everything since the kill is found")
+        await until(lambda: sessions_prepared(agents[substitute]), "it stepped in")
+    nomad.leave()
+
+
+async def test_without_the_right_nothing_is_prepared(plain):
+    brokers, agents = await triangle(plain, more="")
+    nomad = Nomad("nomad", "s/+")
+    await nomad.go(brokers[2].port)
+    told = await page(agents[1], knows("nomad", 2), "the session is known")
+    substitute = planned(told, 2)[0]
+
+    brokers[2].kill9()
+    await page(agents[1], lambda p: p["takeovers"], "there is a takeover")
+    await nomad.go(brokers[substitute].port)
+
+    assert not nomad.session_present
+    assert not sessions_prepared(agents[substitute])
+    nomad.leave()
+
+
+async def test_a_prepared_session_ends_when_its_client_goes_back(plain):
+    brokers, agents = await triangle(plain)
+    nomad = Nomad("nomad", "s/+")
+    await nomad.go(brokers[2].port)
+    told = await page(agents[1], knows("nomad", 2), "the session is known")
+    substitute = planned(told, 2)[0]
+    brokers[2].kill9()
+    await until(lambda: sessions_prepared(agents[substitute]), "the session is prepared")
+    await page(agents[1], knows("nomad", substitute), "it is at the substitute")
+
+    await brokers[2].restart()
+    await eventually(agents[2], linked(1, 3), "its agent hears the log again")
+    await nomad.go(brokers[2].port)
+
+    await page(agents[1], lambda p: not knows("nomad", substitute)(p), "it is ended there")
+    await page(agents[1], lambda p: not p["takeovers"], "nobody is taken over")
+    nomad.leave()
+
+
+class Reader:
+    """Reads the guide of one broker."""
+
+    def __init__(self, port):
+        self.guides = []
+        self.link = Subscriber(port, "$fed/fed/guide", client_id=f"reader-{port}").link
+        self.link._handler = self
+
+    def on_up(self, link, session_present): ...
+
+    def on_subscribed(self, link): ...
+
+    def on_down(self, link, reason): ...
+
+    def on_publishes(self, link, chunk, publishes):
+        self.guides += [g.decode(g.Guide, packet.payload) for packet, _, _ in publishes]
+
+
+async def test_the_guide_tells_of_the_controllers_death_and_of_an_agents(plain):
+    brokers, agents = await triangle(plain)
+    reader = Reader(brokers[3].port)
+    async with running(reader):
+        await until(
+            lambda: reader.guides and all(b.substitutes for b in reader.guides[-1].brokers),
+            "the guide is whole",
+        )
+        assert reader.guides[-1].controller == 1
+
+        brokers[1].kill9()
+        await until(
+            lambda: [(t.broker, t.substitute) for t in reader.guides[-1].takeovers] == [(1, 2)],
+            "broker 2 steps in",
+        )
+        assert reader.guides[-1].controller == 2
+        agents[3].kill9()
+
+        await until(
+            lambda: [(b.id, b.state) for b in reader.guides[-1].brokers] == [(3, "gone")],
+            "its broker says that nobody keeps the guide",
+        )
+        await agents[3].start()
+        await until(lambda: reader.guides[-1].controller == 2, "the guide is kept again")
