@@ -179,7 +179,8 @@ class FailoverSettings(Section):
         default=67_108_864,
         ge=65_536,
         le=2**40,
-        description="Bytes of them, of all clients; the oldest go first.",
+        description="Bytes of them, of all clients, and as many again of deliveries; the oldest go "
+        "first.",
     )
 
 

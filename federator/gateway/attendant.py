@@ -40,10 +40,17 @@ UNMUTE_S: Final = 2.0
 RETRY_S: Final = 0.1
 """When every broker failed, until they are tried again."""
 
+UNRELEASED_MAX: Final = 20
+"""QoS 2 publications of the largest size that may wait for their PUBREL, beyond the buffer; as many
+as Mosquitto takes of any size."""
+
 QUIET_S: Final = 2.0
 """How long a client that is to be moved may take to answer what it got, and its broker."""
 
 QUIET_POLL_S: Final = 0.01
+KEEP_ALIVES: Final = 1.5
+"""Of silence end a client."""
+
 KEEP_ALIVE_SLACK_MS: Final = 1_000
 """The broker, which counts too, is to say it first."""
 
@@ -74,7 +81,9 @@ class House(Protocol):
     def recently(self, from_ms: Millis, to_ms: Millis) -> Iterable[Publication]:
         """What clients published lately, by when it was acknowledged."""
 
-    def ask_settled(self, attendant: "Attendant", token: int, filters: tuple[str, ...]) -> None:
+    def ask_settled(
+        self, attendant: "Attendant", token: int, filters: tuple[str, ...], *, client_waits: bool
+    ) -> None:
         """Call ``on_settled(token)`` in time."""
 
     def on_attached(self, attendant: "Attendant", *, moved: bool) -> None:
@@ -118,6 +127,7 @@ class Attendant:
         self._broker_port: Port | None = None
         self._from_broker = Splitter(limit=2**31, firsts=FROM_SERVER)
         self._generation = 0
+        self._braked = False
         self._seeking: asyncio.Task[None] | None = None
         self._patience: asyncio.Handle | None = None
         self._away_since_s: float | None = None
@@ -211,10 +221,13 @@ class Attendant:
 
     def check_keep_alive(self, now_ms: Millis) -> None:
         """End a client that has been silent for one and a half times its keep-alive."""
-        keep_alive_s = self.session.connect.keep_alive
-        silent = now_ms - self.heard_ms > keep_alive_s * 1_500 + KEEP_ALIVE_SLACK_MS
-        if keep_alive_s and silent and self._client.open:
+        late_ms = Millis(now_ms - KEEP_ALIVE_SLACK_MS)
+        if self._client.open and self._silent_for(late_ms, KEEP_ALIVES):
             self.dismiss(Reason.KEEP_ALIVE_TIMEOUT, "silent for too long")
+
+    def _silent_for(self, now_ms: Millis, keep_alives: float) -> bool:
+        keep_alive_ms = self.session.connect.keep_alive * 1_000
+        return keep_alive_ms > 0 and now_ms - self.heard_ms >= keep_alive_ms * keep_alives
 
     async def move(self) -> bool:
         """Attach it to another broker while its own still serves; tell whether that has begun.
@@ -251,7 +264,8 @@ class Attendant:
     def flush(self) -> None:
         """Send what the session has for its ends, and do what it orders."""
         session = self.session
-        if session.up.acknowledged and self.broker is not None:
+        up = session.up
+        if (up.acknowledged or up.acknowledged_again) and self.broker is not None:
             self._house.acknowledged(self, self.broker.id)
         if session.to_broker:
             if self._broker_port is not None:
@@ -265,10 +279,25 @@ class Attendant:
             session.orders.clear()
             for order in orders:
                 self._perform(order)
-        if session.pending or self._client.full:
-            self._client.block("pending", session.pending_bytes > self._house.buffer_bytes_max)
-        elif not session.pending_bytes:
-            self._client.block("pending", False)
+        room = self._house.buffer_bytes_max
+        if self._braked or up.bytes > room or session.pending_bytes > room:
+            self._brake(room)
+
+    def _brake(self, room: int) -> None:
+        """Read no more of a client while too much of what it sent waits for a broker.
+
+        What waits for its own PUBREL is no reason to stop, for PUBREL may be among the unread; but
+        there is an end to that, too.
+        """
+        session, up = self.session, self.session.up
+        if session.state is State.GONE:
+            return
+        waits = up.bytes > room and not up.waits_for_client
+        self._braked = waits or session.pending_bytes > room
+        self._client.block("pending", self._braked)
+        if up.bytes > room + UNRELEASED_MAX * self._house.packet_bytes_max:
+            text = f"{up.bytes} bytes of QoS 2 publications that it does not release"
+            self.dismiss(Reason.RECEIVE_MAXIMUM_EXCEEDED, text)
 
     def _perform(self, order: Order) -> None:
         match order:
@@ -281,8 +310,8 @@ class Attendant:
                 self._end(with_will=with_will)
             case FindBroker(refused):
                 self._find(refused=refused)
-            case AskSettled(token, filters):
-                self._house.ask_settled(self, token, filters)
+            case AskSettled(token, filters, client_waits):
+                self._house.ask_settled(self, token, filters, client_waits=client_waits)
             case Heal():
                 asyncio.get_running_loop().call_later(HEAL_GRACE_S, self._heal)
             case HealRest():
@@ -309,7 +338,7 @@ class Attendant:
         publications = self._house.recently(Millis(0), session.restored_ms)
         tail = self._tail.take() if self._tail is not None else ()
         given = missed(session, publications, tail=tail, unseen_topics=self._house.unseen_topics)
-        session.heal(given)
+        session.heal(given, self._house.now_ms())
         self._house.on_healed(self, len(given))
         asyncio.get_running_loop().call_later(UNMUTE_S, self._unmute)
         if not session.subscriptions.granted:
@@ -324,13 +353,20 @@ class Attendant:
         session = self.session
         if session.state is not State.LIVE or move != self.moves:
             return
-        publications = self._house.recently(Millis(session.restored_ms + 1), until_ms)
         tail = self._tail.take() if self._tail is not None else ()
-        given = missed(session, publications, tail=tail, unseen_topics=self._house.unseen_topics)
-        session.give(given)
-        self._house.on_healed(self, len(given))
+        self.give_missed(Millis(session.restored_ms + 1), until_ms, tail)
         self._leave_tail()
-        self.flush()
+
+    def give_missed(self, from_ms: Millis, to_ms: Millis, tail: Sequence[bytes] = ()) -> None:
+        """Give the client what others got acknowledged in this time, if nobody did."""
+        session = self.session
+        if session.state is State.LIVE and session.subscriptions.granted:
+            publications = self._house.recently(from_ms, to_ms)
+            unseen = self._house.unseen_topics
+            given = missed(session, publications, tail=tail, unseen_topics=unseen)
+            session.give(given, self._house.now_ms())
+            self._house.on_healed(self, len(given))
+            self.flush()
 
     def _leave_tail(self) -> None:
         if self._tail is not None:
@@ -378,7 +414,10 @@ class Attendant:
         if lost is not None and lost.id not in self._failed:
             if self.session.accepted and await lost.lives(self._generation):
                 # It lives, and ended this client's connection alone: its word.
-                self.dismiss(Reason.UNSPECIFIED, "its broker closed its connection")
+                if self._silent_for(self._house.now_ms(), KEEP_ALIVES):
+                    self.dismiss(Reason.KEEP_ALIVE_TIMEOUT, "silent for too long")
+                else:
+                    self.dismiss(Reason.UNSPECIFIED, "its broker closed its connection")
                 return
             self._failed[lost.id] = loop.time()
         while self.session.state is not State.GONE:

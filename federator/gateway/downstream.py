@@ -162,6 +162,13 @@ class Downstream:
             self._offer(OURS, packet)
         self._settle()
 
+    def take_puback(self, packet_id: int) -> bool:
+        """The client's usual answer, which simply passes: whether it was that."""
+        if not self.plain or self._received or packet_id not in self._ids:
+            return False
+        del self._ids[packet_id]
+        return True
+
     def on_ack(self, kind: int, packet_id: int, reason: int) -> bytes:
         """The client answers a delivery with PUBACK, PUBREC or PUBCOMP: what the broker hears."""
         broker_id = self._ids.get(packet_id)

@@ -16,11 +16,13 @@ from federator.config import GatewaySettings
 from federator.gateway.attachment import Attachment, Candidate
 from federator.gateway.attendant import Attendant
 from federator.gateway.brokers import PROBE_POLL_S, PROBE_S, Broker
+from federator.gateway.claims import Claims
 from federator.gateway.counters import GatewayCounters
 from federator.gateway.door import Door
 from federator.gateway.guide_book import GuideBook
 from federator.gateway.journal import Journal, Publication
 from federator.gateway.ports import Port
+from federator.gateway.recent import Allowance, Recent
 from federator.gateway.reports import Reports
 from federator.gateway.session import Session, State
 from federator.gateway.strays import republish
@@ -33,7 +35,7 @@ from federator.gateway.wire import (
     Splitter,
     text_in,
 )
-from federator.protocol.guide import Guide
+from federator.protocol.guide import Claim, Guide
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.clocks import wall_clock_ms
 
@@ -46,8 +48,14 @@ MARK_LOST_S: Final = 0.5
 STRAYS_S: Final = 1.0
 """How long what a departed client published waits for its client, after its broker died."""
 
+CHECK_BEFORE_MS: Final = 500
+CHECK_AFTER_MS: Final = 1_500
+"""Around the death of a broker, when publications of anybody may have gone astray."""
+
+CHECK_REST_MS: Final = 1_000
+"""What they may take to arrive by themselves."""
+
 MOVES_AT_ONCE: Final = 16
-HOMES_MAX: Final = 100_000
 OUR_NAMES: Final = "federator-"
 
 _log = structlog.get_logger()
@@ -82,17 +90,20 @@ class Gateway:
             first_mark=self.epoch << 16,
         )
         self.doors: list[Door] = []
+        self._time_s = asyncio.get_running_loop().time
+        self._recent_bytes = Allowance(failover.recent_bytes_max)
         policy = settings.attachment
         assignments = [(pattern, BrokerId(id)) for pattern, id in policy.assignments]
         self.attachment = Attachment(policy.policy, assignments)
         self._tasks = tasks
         self._reports = Reports(settings.name, self.epoch)
         self._wipes = Wipes()
-        self._homes: dict[str, BrokerId] = {}  # where persistent sessions are
+        self._claims = Claims(settings.name, self.epoch << 16)
         self._stash: dict[str, list[Publication]] = {}  # acknowledged by a broker that died
         self._settling: dict[int, tuple[Attendant, int, asyncio.Handle]] = {}
         self._next_settle = 0
         self._marking: dict[BrokerId, asyncio.Handle] = {}
+        self._lost_ms: dict[BrokerId, Millis] = {}
         self._moving: set[BrokerId] = set()
         self._draining = False
 
@@ -139,7 +150,7 @@ class Gateway:
 
     def now_ms(self) -> Millis:
         """Monotonic time."""
-        return Millis(int(asyncio.get_running_loop().time() * 1000))
+        return Millis(int(self._time_s() * 1000))
 
     async def _tend(self) -> None:
         """Once a second: who is silent, what is too old, which reports are due."""
@@ -149,6 +160,7 @@ class Gateway:
             self.journal.forget(now_ms)
             for attendant in self.every:
                 attendant.check_keep_alive(now_ms)
+                attendant.session.recent.forget(now_ms)
             for broker in self.brokers.values():
                 if broker.up:
                     self._report(broker, now_ms)
@@ -199,7 +211,7 @@ class Gateway:
             packet_bytes_max=self.packet_bytes_max,
             filters_max=self.settings.clients.filters_max,
             settles=self.settings.failover.settle_ms > 0,
-            recent_ms=self.settings.failover.recent_ms + RECENT_SLACK_MS,
+            recent=Recent(self.settings.failover.recent_ms + RECENT_SLACK_MS, self._recent_bytes),
         )
         attendant = Attendant(self, session, port, splitter)
         self.attendants[connect.client_id] = attendant
@@ -209,10 +221,9 @@ class Gateway:
 
     def on_gone(self, attendant: Attendant) -> None:
         """A client is gone for good."""
+        attendant.session.recent.close()
         if self.attendants.get(attendant.client_id) is attendant:
             del self.attendants[attendant.client_id]
-        if not attendant.session.persistent:
-            self._homes.pop(attendant.client_id, None)
         for token, (each, _, handle) in [*self._settling.items()]:
             if each is attendant:
                 handle.cancel()
@@ -237,10 +248,26 @@ class Gateway:
         self.counters.moved += moved
         if attendant.session.persistent:
             self._wipes.cancel(attendant.client_id, attendant.broker.id)
-            self._homes.pop(attendant.client_id, None)
-            self._homes[attendant.client_id] = attendant.broker.id
-            if len(self._homes) > HOMES_MAX:
-                del self._homes[next(iter(self._homes))]
+        claim = self._claims.of(
+            attendant.client_id,
+            attendant.broker.id,
+            came=not moved,
+            lasts=attendant.session.persistent,
+        )
+        for broker in self.brokers.values():
+            if broker.up:
+                broker.claim(claim)
+
+    def on_claim(self, claim: Claim) -> None:
+        """Another gateway has a client: it is not ours any more."""
+        attendant = self.attendants.get(claim.client)
+        if self._claims.is_news(claim) and claim.came and attendant is not None:
+            self.counters.takeovers += 1
+            attendant.dismiss(Reason.SESSION_TAKEN_OVER, f"it came to gateway {claim.gateway}")
+
+    def on_malformed(self) -> None:
+        """What should be a word of an agent or a gateway is none."""
+        self.counters.malformed += 1
 
     # -- which broker -----------------------------------------------------------------------------
 
@@ -252,7 +279,7 @@ class Gateway:
         """
         avoided = set(avoid)
         client = attendant.client_id
-        home = self._homes.get(client)
+        home = self._claims.home(client)
         if home is None and attendant.broker is not None:
             home = attendant.broker.id
         if home is None and self.attachment.by_name:
@@ -327,13 +354,20 @@ class Gateway:
 
     # -- subscriptions known everywhere -----------------------------------------------------------
 
-    def ask_settled(self, attendant: Attendant, token: int, filters: tuple[str, ...]) -> None:
-        """Ask the agent; call back when it answers or the bound passes."""
+    def ask_settled(
+        self, attendant: Attendant, token: int, filters: tuple[str, ...], *, client_waits: bool
+    ) -> None:
+        """Ask the agent; call back when it answers or the bound passes.
+
+        A client is not kept waiting for an agent that answers nobody.
+        """
         loop = asyncio.get_running_loop()
         self._next_settle += 1
         number = self._next_settle
         expected = attendant.broker is not None and attendant.broker.ask_settled(number, filters)
-        wait_s = self.settings.failover.settle_ms / 1000 if expected else 0.0
+        wait_s = self.settings.failover.settle_ms / 1000
+        if client_waits and not expected:
+            wait_s = 0.0
         handle = loop.call_later(wait_s, self.on_settled, number, False)
         self._settling[number] = attendant, token, handle
 
@@ -353,14 +387,17 @@ class Gateway:
     def acknowledged(self, attendant: Attendant, broker: BrokerId) -> None:
         """A broker acknowledged publications of a client."""
         up = attendant.session.up
-        self.journal.acknowledged(
-            up.acknowledged,
-            client=attendant.client_id,
-            version=attendant.session.version,
-            broker=broker,
-            now_ms=self.now_ms(),
-        )
-        up.acknowledged.clear()
+        for again, packets in enumerate((up.acknowledged, up.acknowledged_again)):
+            if packets:
+                self.journal.acknowledged(
+                    packets,
+                    client=attendant.client_id,
+                    version=attendant.session.version,
+                    broker=broker,
+                    now_ms=self.now_ms(),
+                    again=bool(again),
+                )
+                packets.clear()
         if broker not in self._marking:
             self._mark_in(broker, self.settings.failover.custody_mark_ms / 1000)
 
@@ -408,11 +445,24 @@ class Gateway:
 
     def _collect(self, lost: BrokerId) -> None:
         """``lost`` died: give back to its clients what is not safe, and see to the rest."""
+        self._check_all_later(lost)
         taken = self.journal.take_unsafe(lost)
         for client, publications in taken.items():
             self._stash.setdefault(client, []).extend(publications)
         if taken:
             asyncio.get_running_loop().call_later(STRAYS_S, self._publish_strays)
+
+    def _check_all_later(self, lost: BrokerId) -> None:
+        """See that nobody missed what was published while the ways around ``lost`` were found."""
+        loop, now_ms = asyncio.get_running_loop(), self.now_ms()
+        if now_ms - self._lost_ms.get(lost, -CHECK_AFTER_MS) >= CHECK_AFTER_MS:
+            self._lost_ms[lost] = now_ms
+            loop.call_later((CHECK_AFTER_MS + CHECK_REST_MS) / 1000, self._check_all, now_ms)
+
+    def _check_all(self, lost_ms: Millis) -> None:
+        from_ms, to_ms = Millis(lost_ms - CHECK_BEFORE_MS), Millis(lost_ms + CHECK_AFTER_MS)
+        for attendant in self.every:
+            attendant.give_missed(from_ms, to_ms)
 
     def _publish_strays(self) -> None:
         """Publish for clients that are gone, or live elsewhere by now."""

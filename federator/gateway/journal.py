@@ -37,22 +37,9 @@ class Publication:
     packet: bytes
     version: Version
     acked_ms: Millis
-    _read: "tuple[bytes, bytes, Properties] | None" = None
-
-    @property
-    def topic(self) -> bytes:
-        """The topic, as in the packet."""
-        return self._parts()[0]
-
-    @property
-    def payload(self) -> bytes:
-        """The payload."""
-        return self._parts()[1]
-
-    @property
-    def properties(self) -> Properties:
-        """Those of version 5; none of 3.1.1."""
-        return self._parts()[2]
+    topic: bytes
+    payload: bytes
+    properties: Properties
 
     @property
     def qos(self) -> int:
@@ -64,10 +51,37 @@ class Publication:
         """Whether brokers keep it as the topic's value."""
         return bool(self.packet[0] & RETAIN)
 
-    def _parts(self) -> tuple[bytes, bytes, Properties]:
-        if self._read is None:
-            self._read = read_payload(self.packet, self.version)
-        return self._read
+
+class _Batch:
+    """What was acknowledged to one client at once; taken apart only when somebody must look."""
+
+    __slots__ = ("_publications", "acked_ms", "bytes", "client", "packets", "version")
+
+    def __init__(
+        self, client: str, version: Version, acked_ms: Millis, packets: tuple[bytes, ...]
+    ) -> None:
+        self.client = client
+        self.version = version
+        self.acked_ms = acked_ms
+        self.packets = packets
+        self.bytes = sum(map(len, packets))
+        self._publications: tuple[Publication, ...] | None = None
+
+    @property
+    def publications(self) -> tuple[Publication, ...]:
+        """Each, taken apart."""
+        if self._publications is None:
+            self._publications = tuple(
+                Publication(
+                    self.client,
+                    packet,
+                    self.version,
+                    self.acked_ms,
+                    *read_payload(packet, self.version),
+                )
+                for packet in self.packets
+            )
+        return self._publications
 
 
 @dataclass(slots=True)
@@ -75,12 +89,12 @@ class _Custody:
     """One broker.
 
     Attributes:
-        waiting: Publications and the mark that will cover each.
+        waiting: What only this broker has, and the mark that will cover each.
         next_mark: The number of the mark to be sent next.
         answered: Of the last mark that came back.
     """
 
-    waiting: deque[tuple[int, Publication]]
+    waiting: deque[tuple[int, _Batch]]
     next_mark: int
     answered: int = 0
 
@@ -104,15 +118,17 @@ class Journal:
         self.cut_ms = Millis(0)
         self._recent_ms = recent_ms
         self._bytes_max = bytes_max
-        self._all: deque[Publication] = deque()
+        self._all: deque[_Batch] = deque()
         self._custody: dict[BrokerId, _Custody] = {}
 
     def __len__(self) -> int:
-        return len(self._all)
+        return sum(len(each.packets) for each in self._all)
 
     def between(self, from_ms: Millis, to_ms: Millis) -> Iterator[Publication]:
         """Those acknowledged in this time, ends included, oldest first."""
-        return (each for each in self._all if from_ms <= each.acked_ms <= to_ms)
+        for each in self._all:
+            if from_ms <= each.acked_ms <= to_ms:
+                yield from each.publications
 
     def acknowledged(
         self,
@@ -122,24 +138,26 @@ class Journal:
         version: Version,
         broker: BrokerId,
         now_ms: Millis,
+        again: bool = False,
     ) -> None:
-        """``broker`` acknowledged ``packets`` of ``client``."""
+        """``broker`` acknowledged ``packets`` of ``client``, as another had before if ``again``."""
         custody = self._custody.get(broker)
         if custody is None:
             custody = self._custody[broker] = _Custody(deque(), self._first_mark)
-        for packet in packets:
-            publication = Publication(client, packet, version, now_ms)
-            self._all.append(publication)
-            custody.waiting.append((custody.next_mark, publication))
-            self.bytes += len(packet)
-        self.forget(now_ms)
+        batch = _Batch(client, version, now_ms, tuple(packets))
+        custody.waiting.append((custody.next_mark, batch))
+        if not again:
+            self._all.append(batch)
+            self.bytes += batch.bytes
+            if self.bytes > self._bytes_max:
+                self.forget(now_ms)
 
     def forget(self, now_ms: Millis) -> None:
-        """Forget what is too old, or too much."""
+        """Forget what is too old, or too much. To be called every now and then."""
         every, oldest_ms = self._all, now_ms - self._recent_ms
         while every and (every[0].acked_ms < oldest_ms or self.bytes > self._bytes_max):
             gone = every.popleft()
-            self.bytes -= len(gone.packet)
+            self.bytes -= gone.bytes
             if gone.acked_ms >= oldest_ms:
                 self.cut_ms = gone.acked_ms
         first_ms = every[0].acked_ms if every else now_ms
@@ -178,7 +196,7 @@ class Journal:
     def unsafe(self, broker: BrokerId) -> int:
         """How many publications only ``broker`` is known to have."""
         custody = self._custody.get(broker)
-        return len(custody.waiting) if custody is not None else 0
+        return sum(len(b.packets) for _, b in custody.waiting) if custody is not None else 0
 
     def take_unsafe(self, broker: BrokerId) -> dict[str, list[Publication]]:
         """``broker`` died: what may be lost with it, by client, oldest first. Told once."""
@@ -186,7 +204,7 @@ class Journal:
         if custody is None:
             return {}
         by_client: dict[str, list[Publication]] = {}
-        for _, publication in custody.waiting:
-            by_client.setdefault(publication.client, []).append(publication)
+        for _, batch in custody.waiting:
+            by_client.setdefault(batch.client, []).extend(batch.publications)
         custody.waiting.clear()
         return by_client

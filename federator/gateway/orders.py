@@ -37,10 +37,15 @@ class FindBroker:
 
 @dataclass(frozen=True, slots=True)
 class AskSettled:
-    """Call ``on_settled(token)`` once the federation knows ``filters``, or after a bound."""
+    """Call ``on_settled(token)`` once the federation knows ``filters``, or after a bound.
+
+    Attributes:
+        client_waits: For its SUBACK.
+    """
 
     token: int
     filters: tuple[str, ...]
+    client_waits: bool
 
 
 @dataclass(frozen=True, slots=True)

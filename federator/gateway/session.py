@@ -17,7 +17,7 @@ when the subscriptions are known everywhere and what was missed is given.
 Source: docs/failover.md; OASIS MQTT 5.0 and 3.1.1.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Final
@@ -32,7 +32,7 @@ from federator.gateway.orders import (
     LeaveBroker,
     Order,
 )
-from federator.gateway.recent import Recent
+from federator.gateway.recent import Allowance, Recent
 from federator.gateway.subscriptions import Subscriptions, receive_max
 from federator.gateway.upstream import PASS, SWALLOW, Upstream
 from federator.gateway.wire import (
@@ -69,7 +69,17 @@ from federator.protocol.types import Millis
 PUBLISHED_TOPICS_MAX: Final = 1_024
 """Topics of one client that are told in session reports; more are not."""
 
+PUBLISHED_TOPIC_CHARACTERS_MAX: Final = 256
+"""Longer ones are not told."""
+
 RECEIVE_MAX: Final = 65_535
+
+RECENT_MS: Final = 5_000
+RECENT_BYTES_MAX: Final = 67_108_864
+"""What is remembered where nobody says how much."""
+
+_PUBLISH: Final = int(Kind.PUBLISH)  # looked at for every packet: a member costs 50 ns
+_PUBACK: Final = int(Kind.PUBACK)
 
 _ELSEWHERE: Final = frozenset(
     {Reason.SERVER_UNAVAILABLE, Reason.SERVER_BUSY, Reason.SERVER_SHUTTING_DOWN, 0x9C, 0x9D}
@@ -101,7 +111,7 @@ class Session:
         packet_bytes_max: The largest packet the client may send.
         filters_max: Subscriptions it may hold.
         settles: A SUBACK waits until the federation knows the subscription.
-        recent_ms: How long deliveries are remembered.
+        recent: Where its deliveries are remembered.
 
     Attributes:
         state: Where it stands.
@@ -118,7 +128,7 @@ class Session:
         packet_bytes_max: int = 1_048_576,
         filters_max: int = 10_000,
         settles: bool = True,
-        recent_ms: int = 5_000,
+        recent: Recent | None = None,
     ) -> None:
         self.connect = connect
         self.version = connect.version
@@ -138,7 +148,7 @@ class Session:
             to_client=self.to_client,
             to_broker=self.to_broker,
         )
-        self.recent = Recent(recent_ms)
+        self.recent = recent or Recent(RECENT_MS, Allowance(RECENT_BYTES_MAX))
         self.pending: list[bytes] = []
         self.pending_bytes = 0
         self._assigned = assigned
@@ -188,7 +198,7 @@ class Session:
         start = 0
         for packet in packets:
             first = packet[0]
-            if first & 0xF0 == Kind.PUBLISH:
+            if first & 0xF0 == _PUBLISH:
                 topic, packet_id, _, alias = read_publish(block, packet, version)
                 if alias:
                     raise MalformedError(Reason.TOPIC_ALIAS_INVALID, "a topic alias: 0 are allowed")
@@ -197,6 +207,10 @@ class Session:
                 if packet_id:
                     self.up.publish(packet_id, block[packet[1] : packet[3]])
                 continue
+            if first == _PUBACK and packet[3] - packet[2] == 2:
+                body = packet[2]
+                if self.down.take_puback(block[body] << 8 | block[body + 1]):
+                    continue
             answer = self._other(block, packet)
             if answer is PASS:
                 continue
@@ -346,7 +360,7 @@ class Session:
         acknowledged = False
         for packet in packets:
             first = packet[0]
-            is_publish = first & 0xF0 == Kind.PUBLISH
+            is_publish = first & 0xF0 == _PUBLISH
             if is_publish and down.plain and self.state is State.LIVE:
                 if first & QOS:
                     packet_id, id_at = publish_id(block, packet)
@@ -354,6 +368,10 @@ class Session:
                     self.recent.see(block[packet[2] + 2 : id_at])
                     acknowledged = True
                 continue
+            if first == _PUBACK and packet[3] - packet[2] == 2:
+                body = packet[2]
+                if self.up.take_puback(block[body] << 8 | block[body + 1]):
+                    continue
             if start < packet[1]:  # in order: what follows may send something itself
                 out.append(block[start : packet[1]])
             start = packet[3]
@@ -434,6 +452,8 @@ class Session:
         self.up.resume(kept, receive_max=takes, out=self.to_broker)
         if self.subscriptions.restored:
             self._restored(now_ms)
+        if self.up.open:
+            self._catch_up(now_ms)
         return SWALLOW
 
     def _welcome(self, connack: Connack) -> bytes:
@@ -474,7 +494,7 @@ class Session:
             return PASS
         self._token += 1
         self._answers[self._token] = block[packet[1] : packet[3]]
-        self.orders.append(AskSettled(self._token, _plain(filters)))
+        self.orders.append(AskSettled(self._token, _plain(filters), client_waits=True))
         return SWALLOW
 
     def _restored(self, now_ms: Millis) -> None:
@@ -486,7 +506,7 @@ class Session:
         if filters:
             self._token += 1
             self._restoring = self._token
-            self.orders.append(AskSettled(self._token, filters))
+            self.orders.append(AskSettled(self._token, filters, client_waits=False))
 
     def on_settled(self, token: int) -> None:
         """The filters of ``AskSettled`` are known, or the bound has passed."""
@@ -502,16 +522,22 @@ class Session:
         """Retained values that our own requests brought have come by now."""
         self.down.unmute()
 
-    def heal(self, missed: Iterable[bytes]) -> None:
+    def heal(self, missed: Sequence[bytes], now_ms: Millis) -> None:
         """Give the client what it missed, and let deliveries pass."""
         if self.state is State.HEALING:
             self.state = State.LIVE
             self.down.heal(missed)
+            self._remember(missed, now_ms)
 
-    def give(self, missed: Iterable[bytes]) -> None:
+    def give(self, missed: Sequence[bytes], now_ms: Millis) -> None:
         """Give the client what it missed, besides what comes."""
         if self.state is State.LIVE:
             self.down.give(missed)
+            self._remember(missed, now_ms)
+
+    def _remember(self, given: Sequence[bytes], now_ms: Millis) -> None:
+        if given:
+            self.recent.add(b"".join(given), now_ms)
 
     def _on_dismissal(self, block: bytes, packet: Packet, now_ms: Millis) -> bytes:
         farewell = read_disconnect(block, packet, self.version, from_client=False)

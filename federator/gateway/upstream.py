@@ -32,6 +32,7 @@ class Upstream:
     Attributes:
         open: The client's publications pass; otherwise what the last broker did not get goes first.
         acknowledged: Packets that the broker has, for whoever keeps them until they are safe.
+        acknowledged_again: Likewise, of those that an earlier broker had acknowledged before.
         bytes: Of what is kept here.
     """
 
@@ -45,6 +46,7 @@ class Upstream:
         "_version",
         "_window",
         "acknowledged",
+        "acknowledged_again",
         "bytes",
         "open",
     )
@@ -52,6 +54,7 @@ class Upstream:
     def __init__(self, version: Version) -> None:
         self.open = False
         self.acknowledged: list[bytes] = []
+        self.acknowledged_again: list[bytes] = []
         self.bytes = 0
         self._version = version
         self._window = RESEND_WINDOW
@@ -66,6 +69,11 @@ class Upstream:
     def in_flight(self) -> int:
         """Publications that are not answered."""
         return len(self._in_flight) + len(self._own) + len(self._resend or ())
+
+    @property
+    def waits_for_client(self) -> bool:
+        """Whether the broker has answered everything, and the client is to release it (QoS 2)."""
+        return len(self._told - self._released) == len(self._in_flight)
 
     @property
     def ids(self) -> Iterable[int]:
@@ -126,6 +134,17 @@ class Upstream:
         self._resend = queue
         self._pump(out)
 
+    def take_puback(self, packet_id: int) -> bool:
+        """The usual answer, which simply passes: whether it was that."""
+        if self._resend is not None or self._told:
+            return False
+        packet = self._in_flight.pop(packet_id, None)
+        if packet is None:
+            return False
+        self.bytes -= len(packet)
+        self.acknowledged.append(packet)
+        return True
+
     def on_puback(self, packet_id: int, reason: int, out: list[bytes]) -> bytes:
         """The broker's word on a QoS 1 publication: what the client hears of it."""
         return self._finish(packet_id, reason < Reason.UNSPECIFIED, out)
@@ -163,10 +182,12 @@ class Upstream:
             if self._told:
                 self._told.discard(packet_id)
                 self._released.discard(packet_id)
+            if taken:
+                self.acknowledged.append(packet)
+        elif taken:
+            self.acknowledged_again.append(packet)
         if self._received:
             self._received.discard(packet_id)
-        if taken:
-            self.acknowledged.append(packet)
         if self._resend is not None:
             self._pump(out)
         return answer

@@ -166,7 +166,12 @@ async def undisturbed(gateway):
                     await asyncio.wait_for(stop.wait(), 0.02)
 
         speaking = asyncio.create_task(speak())
-        yield
+        try:
+            yield
+        except BaseException:
+            listening.cancel()
+            speaking.cancel()
+            raise
         stop.set()
         await speaking
         await until(lambda: len(heard) >= sent, "every message arrived")
@@ -213,6 +218,36 @@ async def test_one_who_asks_for_much_and_reads_nothing_does_not_fill_the_gateway
         grown = resident_mb(gateway.pid) - before
 
     assert grown < GROWTH_MB_MAX
+    writer.close()
+
+
+async def test_one_who_publishes_and_never_releases_is_sent_away(gateway):
+    reader, writer = await asyncio.open_connection(gateway.host, gateway.port)
+    writer.write(wire.write_connect(wire.Connect(V5, "hoarder", clean=True, keep_alive=0)))
+    splitter = wire.Splitter(limit=1 << 20, firsts=wire.FROM_SERVER)
+    heard = []
+
+    async def listen():
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65_536):
+                block, packets = splitter.feed(data)
+                heard.extend(block[start:end] for _, start, _, end in packets)
+
+    async with undisturbed(gateway), asyncio.timeout(ANSWER_WITHIN_S), asyncio.TaskGroup() as group:
+        listening = group.create_task(listen())
+        for packet_id in range(1, 65_536):
+            if listening.done():
+                break
+            payload = bytes(LIMIT - 100)
+            writer.write(
+                wire.write_publish("hoard", payload, version=V5, qos=2, packet_id=packet_id)
+            )
+            with contextlib.suppress(ConnectionError):
+                await writer.drain()
+
+    # Its own flood may have torn the connection before it could read DISCONNECT.
+    assert "receive_maximum_exceeded" in gateway.log_tail()
+    assert len(heard) < 2_000
     writer.close()
 
 

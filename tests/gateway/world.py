@@ -1,0 +1,333 @@
+"""One session between a client and brokers that die, all of them models with an opinion of MQTT.
+
+Bytes travel in pipes that a test empties as far as it likes, so that a broker may die with anything
+on its way. The models assert what MQTT promises them: that ids in use are not used again, that an
+answer belongs to a question, that nobody is told a thing twice.
+"""
+
+from collections import Counter
+
+from federator.gateway import wire
+from federator.gateway.journal import Journal
+from federator.gateway.orders import AskSettled, Dismiss, FindBroker, Heal, HealRest, LeaveBroker
+from federator.gateway.session import Session, State
+from federator.gateway.wire import V5, Kind
+
+RECEIVE_MAX = 20
+
+
+class Pipe:
+    """Bytes on their way, and the packets of what came out."""
+
+    def __init__(self, firsts):
+        self._splitter = wire.Splitter(limit=2**20, firsts=firsts)
+        self.bytes = b""
+
+    def take(self, size=None):
+        """The next ``size`` bytes, all by default, as a block and its packets."""
+        size = len(self.bytes) if size is None else size
+        data, self.bytes = self.bytes[:size], self.bytes[size:]
+        block, packets = self._splitter.feed(data)
+        assert self._splitter.fault is None, self._splitter.fault
+        return block, packets
+
+
+class ModelBroker:
+    """A broker of one client: takes what is published, delivers what it is told to."""
+
+    def __init__(self, number, version):
+        self.number = number
+        self.version = version
+        self.inward = Pipe(wire.FROM_CLIENT)
+        self.outward = Pipe(wire.FROM_SERVER)
+        self.connected = False
+        self.handed = []  # payloads it gave to subscribers, its agent among them
+        self.safe = 0  # how many of them its agent has in its log
+        self.filters = {}
+        self._received = {}  # QoS 2, not released
+        self._outstanding = {}  # our ids: QoS, and whether released
+        self._next = 0
+
+    def deliver(self, topic, payload, qos, retain=False):
+        """Send a publication to the client."""
+        if len(self._outstanding) >= RECEIVE_MAX or not self.connected:
+            return False
+        packet_id = 0
+        if qos:
+            self._next = self._next % RECEIVE_MAX + 1
+            while self._next in self._outstanding:
+                self._next = self._next % RECEIVE_MAX + 1
+            packet_id = self._next
+            self._outstanding[packet_id] = [qos, False]
+        self.outward.bytes += wire.write_publish(
+            topic, payload, version=self.version, qos=qos, retain=retain, packet_id=packet_id
+        )
+        return True
+
+    def read(self, size=None):
+        """Take what came."""
+        block, packets = self.inward.take(size)
+        for packet in packets:
+            self._read(block, packet)
+
+    def _ack(self, kind, packet_id):
+        self.outward.bytes += wire.write_ack(kind, packet_id, self.version)
+
+    def _read(self, block, packet):
+        kind, version = packet[0] & 0xF0, self.version
+        assert self.connected or kind == Kind.CONNECT, "the first packet is a CONNECT"
+        match kind:
+            case Kind.CONNECT:
+                assert not self.connected
+                self.connected = True
+                answer = wire.Connack(session_present=False, reason=0)
+                self.outward.bytes += wire.write_connack(answer, version)
+            case Kind.SUBSCRIBE:
+                request = wire.read_subscribe(block, packet, version)
+                self.filters.update(dict(request.filters))
+                codes = bytes(options & 3 for _, options in request.filters)
+                answer = wire.Answer(request.packet_id, codes)
+                self.outward.bytes += wire.write_answer(Kind.SUBACK, answer, version)
+            case Kind.PUBLISH:
+                _, packet_id, _, _ = wire.read_publish(block, packet, version)
+                _, payload, _ = wire.read_payload(block[packet[1] : packet[3]], version)
+                match (packet[0] & wire.QOS) >> 1:
+                    case 0:
+                        self.handed.append(payload)
+                    case 1:
+                        self.handed.append(payload)
+                        self._ack(Kind.PUBACK, packet_id)
+                    case 2:
+                        assert len(self._received) < RECEIVE_MAX, "more than it may take"
+                        self._received[packet_id] = payload
+                        self._ack(Kind.PUBREC, packet_id)
+            case Kind.PUBREL:
+                packet_id, _ = wire.read_ack(block, packet, version)
+                if packet_id in self._received:
+                    self.handed.append(self._received.pop(packet_id))
+                self._ack(Kind.PUBCOMP, packet_id)
+            case Kind.PUBACK:
+                packet_id, _ = wire.read_ack(block, packet, version)
+                assert self._outstanding.pop(packet_id)[0] == 1
+            case Kind.PUBREC:
+                packet_id, _ = wire.read_ack(block, packet, version)
+                assert self._outstanding[packet_id] == [2, False]
+                self._outstanding[packet_id][1] = True
+                self._ack(Kind.PUBREL, packet_id)
+            case Kind.PUBCOMP:
+                packet_id, _ = wire.read_ack(block, packet, version)
+                assert self._outstanding.pop(packet_id) == [2, True]
+            case Kind.PINGREQ:
+                self.outward.bytes += wire.PINGRESP
+            case _:
+                raise AssertionError(f"{Kind(kind).name} at a broker")
+
+
+class ModelClient:
+    """A client that answers everything, when it is told to."""
+
+    def __init__(self, version):
+        self.version = version
+        self.inward = Pipe(wire.FROM_SERVER)
+        self.outward = Pipe(wire.FROM_CLIENT)
+        self.acknowledged = set()
+        self.came = Counter()
+        self.order = []
+        self.pongs = 0
+        self.dismissed = False
+        self._published = {}  # ids in flight: QoS, payload, PUBREC came
+        self._delivered = {}  # ids of deliveries we have not finished: QoS
+        self._owed = []  # answers we have not given
+        self._count = 0
+
+    @property
+    def unfinished(self):
+        """Deliveries that it has begun to answer and cannot finish."""
+        return len(self._delivered)
+
+    def publish(self, topic, qos):
+        """Publish the next payload."""
+        packet_id = 0
+        payload = b"%d" % self._count
+        if qos:
+            free = [n for n in range(1, 12) if n not in self._published]
+            if not free:
+                return None
+            packet_id = free[0]
+            self._published[packet_id] = [qos, payload, False]
+        self._count += 1
+        self.outward.bytes += wire.write_publish(
+            topic, payload, version=self.version, qos=qos, packet_id=packet_id
+        )
+        return payload
+
+    def answer(self):
+        """Give all answers that are owed."""
+        owed, self._owed = self._owed, []
+        for kind, packet_id in owed:
+            if kind in (Kind.PUBACK, Kind.PUBCOMP):
+                del self._delivered[packet_id]
+            self.outward.bytes += wire.write_ack(kind, packet_id, self.version)
+
+    def read(self, size=None):
+        """Take what came."""
+        block, packets = self.inward.take(size)
+        for packet in packets:
+            self._read(block, packet)
+
+    def _read(self, block, packet):
+        kind, version = packet[0] & 0xF0, self.version
+        if kind == Kind.PUBLISH:
+            _, packet_id, _, _ = wire.read_publish(block, packet, version, from_client=False)
+            _, payload, _ = wire.read_payload(block[packet[1] : packet[3]], version)
+            self.came[payload] += 1
+            self.order.append(payload)
+            qos = (packet[0] & wire.QOS) >> 1
+            if qos:
+                assert packet_id not in self._delivered, "an id that is in use"
+                self._delivered[packet_id] = qos
+                self._owed.append((Kind.PUBACK if qos == 1 else Kind.PUBREC, packet_id))
+        elif kind in (Kind.PUBACK, Kind.PUBCOMP):
+            packet_id, _ = wire.read_ack(block, packet, version)
+            qos, payload, received = self._published.pop(packet_id)
+            assert (kind == Kind.PUBACK) == (qos == 1)
+            assert received == (qos == 2), "PUBCOMP comes after PUBREC"
+            self.acknowledged.add(payload)
+        elif kind == Kind.PUBREC:
+            packet_id, _ = wire.read_ack(block, packet, version)
+            assert self._published[packet_id][0] == 2
+            assert not self._published[packet_id][2], "a PUBREC that it had heard"
+            self._published[packet_id][2] = True
+            self.outward.bytes += wire.write_ack(Kind.PUBREL, packet_id, version)
+        elif kind == Kind.PUBREL:
+            packet_id, _ = wire.read_ack(block, packet, version)
+            if packet_id in self._delivered:
+                assert self._delivered[packet_id] == 2
+                if (Kind.PUBCOMP, packet_id) not in self._owed:
+                    self._owed.append((Kind.PUBCOMP, packet_id))
+        elif kind == Kind.PINGRESP:
+            self.pongs += 1
+        elif kind == Kind.DISCONNECT:
+            self.dismissed = True
+
+
+class World:
+    """The session, its journal, and whoever is at its ends."""
+
+    def __init__(self, version=V5, *, subscribes=()):
+        self.version = version
+        self.now_ms = 0
+        self.session = Session(wire.Connect(version, "c", True, 60))
+        self.journal = Journal(recent_ms=10**9, bytes_max=10**9)
+        self.client = ModelClient(version)
+        self.brokers = [ModelBroker(0, version)]
+        self.orders = []
+        self.marks = {}
+        self.session.join()
+        self.settle()
+        if subscribes:
+            request = wire.Subscribe(1, tuple((f, 2) for f in subscribes))
+            self.client.outward.bytes += wire.write_subscribe(request, version)
+            self.settle()
+
+    @property
+    def broker(self):
+        """The one the client is attached to."""
+        return self.brokers[-1]
+
+    def from_client(self, size=None):
+        """The gateway reads from the client."""
+        self.now_ms += 1
+        self.session.from_client(*self.client.outward.take(size), self.now_ms)
+        self.flush()
+
+    def from_broker(self, size=None):
+        """The gateway reads from the broker."""
+        self.now_ms += 1
+        self.session.from_broker(*self.broker.outward.take(size), self.now_ms)
+        self.flush()
+
+    def flush(self):
+        """What the process around a session does."""
+        session, up = self.session, self.session.up
+        for again, packets in enumerate((up.acknowledged, up.acknowledged_again)):
+            if packets:
+                self.journal.acknowledged(
+                    packets,
+                    client="c",
+                    version=self.version,
+                    broker=self.broker.number,
+                    now_ms=self.now_ms,
+                    again=bool(again),
+                )
+                packets.clear()
+        self.broker.inward.bytes += b"".join(session.to_broker)
+        session.to_broker.clear()
+        self.client.inward.bytes += b"".join(session.to_client)
+        session.to_client.clear()
+        orders, session.orders[:] = [*session.orders], []
+        for order in orders:
+            self._perform(order)
+
+    def _perform(self, order):
+        self.orders.append(order)
+        match order:
+            case FindBroker():
+                kept = self.journal.take_unsafe(self.broker.number).get("c", [])
+                self.brokers.append(ModelBroker(len(self.brokers), self.version))
+                self.session.join([each.packet for each in kept])
+                self.flush()
+            case AskSettled(token):
+                self.session.on_settled(token)
+                self.flush()
+            case Heal():
+                self.session.heal(self.missed(), self.now_ms)
+                self.flush()
+            case HealRest() | Dismiss() | LeaveBroker():
+                pass
+
+    def missed(self):
+        """What a client is given that moved; tests of healing say more."""
+        return []
+
+    def send_mark(self):
+        """The gateway asks; the agent answers when it has all that the broker handed to it."""
+        number = self.journal.mark(self.broker.number)
+        if number is not None:
+            self.marks[self.broker.number] = number
+
+    def take_custody(self):
+        """The agent logs what its broker handed to it, and answers the last mark."""
+        broker = self.broker
+        broker.safe = len(broker.handed)
+        if (number := self.marks.pop(broker.number, None)) is not None:
+            self.journal.on_taken(broker.number, number)
+
+    def kill(self):
+        """The broker dies with all that was on its way, but for what the gateway may still read."""
+        self.session.on_broker_lost(self.now_ms)
+        self.flush()
+
+    def settle(self):
+        """Let everything arrive."""
+        for _ in range(200):
+            self.from_client()
+            self.broker.read()
+            self.from_broker()
+            self.client.read()
+            self.client.answer()
+            ends = self.client.inward, self.client.outward, self.broker.inward, self.broker.outward
+            if not any(end.bytes for end in ends):
+                return
+        raise AssertionError("it never comes to rest")
+
+    @property
+    def safe(self):
+        """Payloads that no death can take any more, or that a live broker has."""
+        lost = [payload for b in self.brokers[:-1] for payload in b.handed[: b.safe]]
+        return Counter([*lost, *self.broker.handed])
+
+    @property
+    def live(self):
+        """Whether the session is at rest with a broker."""
+        return self.session.state is State.LIVE and self.session.up.open
