@@ -426,11 +426,15 @@ class Failover:
         return steps
 
     def _orphaned_sessions(self, broker: BrokerId) -> tuple[FlowRow, ...]:
-        """Subscriptions of sessions that ``broker`` kept, of clients that nobody else minds."""
+        """Subscriptions of sessions that ``broker`` kept, of clients that nobody else minds.
+
+        Who has come to us already is among them: it may have missed something on the way.
+        """
         rows = [
             r for r in self.table.rows(broker) if r.keeps and r.action == "sub" and not r.gateway
         ]
-        return tuple(r for r in rows if set(self.table.connected_at(r.client)) <= {broker})
+        ours = {broker, self._links.self_id}
+        return tuple(r for r in rows if ours.issuperset(self.table.connected_at(r.client)))
 
     # -- the guide ------------------------------------------------------------------------
 
