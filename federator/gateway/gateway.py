@@ -1,6 +1,6 @@
 """One gateway: its clients, its brokers, and what passes between them beside publications.
 
-Source: docs/failover.md.
+Source: docs/gateway.md.
 """
 
 import asyncio

@@ -12,7 +12,7 @@ payload are told apart by their number only.
 A broker may deny a client some topics without saying so. So nothing is given on a topic on which no
 broker ever gave it anything, unless the operator says that there are no such rules.
 
-Source: docs/failover.md, "What a client missed".
+Source: docs/gateway.md, "What a client missed".
 """
 
 from collections import Counter

@@ -12,7 +12,7 @@ moment takes it along. So a publication is kept here beyond its PUBACK:
 
 Intuition: a receipt by the post office is not the parcel in the train.
 
-Source: docs/failover.md, "What a PUBACK is worth".
+Source: docs/gateway.md, "What a PUBACK is worth".
 """
 
 from collections import deque

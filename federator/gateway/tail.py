@@ -4,7 +4,7 @@ Its deliveries are taken and acknowledged here, and given to the client, those o
 come by the new broker too, before any of the new one's. When the new broker serves, this one is
 left.
 
-Source: docs/failover.md, "Planned moves".
+Source: docs/gateway.md, "Planned moves".
 """
 
 from typing import Final
