@@ -48,6 +48,9 @@ QUIET_S: Final = 2.0
 """How long a client that is to be moved may take to answer what it got, and its broker."""
 
 QUIET_POLL_S: Final = 0.01
+EARLY_MS: Final = 2_000
+"""How much sooner than its PUBACK a publication may come to a subscriber."""
+
 KEEP_ALIVES: Final = 1.5
 """Of silence end a client."""
 
@@ -361,9 +364,13 @@ class Attendant:
         """Give the client what others got acknowledged in this time, if nobody did."""
         session = self.session
         if session.state is State.LIVE and session.subscriptions.granted:
-            publications = self._house.recently(from_ms, to_ms)
-            unseen = self._house.unseen_topics
-            given = missed(session, publications, tail=tail, unseen_topics=unseen)
+            given = missed(
+                session,
+                self._house.recently(from_ms, to_ms),
+                tail=tail,
+                unseen_topics=self._house.unseen_topics,
+                since_ms=Millis(from_ms - EARLY_MS),
+            )
             session.give(given, self._house.now_ms())
             self._house.on_healed(self, len(given))
             self.flush()
