@@ -48,6 +48,9 @@ QUIET_S: Final = 2.0
 """How long a client that is to be moved may take to answer what it got, and its broker."""
 
 QUIET_POLL_S: Final = 0.01
+KEEP_ALIVES: Final = 1.5
+"""Of silence end a client."""
+
 KEEP_ALIVE_SLACK_MS: Final = 1_000
 """The broker, which counts too, is to say it first."""
 
@@ -218,10 +221,13 @@ class Attendant:
 
     def check_keep_alive(self, now_ms: Millis) -> None:
         """End a client that has been silent for one and a half times its keep-alive."""
-        keep_alive_s = self.session.connect.keep_alive
-        silent = now_ms - self.heard_ms > keep_alive_s * 1_500 + KEEP_ALIVE_SLACK_MS
-        if keep_alive_s and silent and self._client.open:
+        late_ms = Millis(now_ms - KEEP_ALIVE_SLACK_MS)
+        if self._client.open and self._silent_for(late_ms, KEEP_ALIVES):
             self.dismiss(Reason.KEEP_ALIVE_TIMEOUT, "silent for too long")
+
+    def _silent_for(self, now_ms: Millis, keep_alives: float) -> bool:
+        keep_alive_ms = self.session.connect.keep_alive * 1_000
+        return keep_alive_ms > 0 and now_ms - self.heard_ms >= keep_alive_ms * keep_alives
 
     async def move(self) -> bool:
         """Attach it to another broker while its own still serves; tell whether that has begun.
@@ -408,7 +414,10 @@ class Attendant:
         if lost is not None and lost.id not in self._failed:
             if self.session.accepted and await lost.lives(self._generation):
                 # It lives, and ended this client's connection alone: its word.
-                self.dismiss(Reason.UNSPECIFIED, "its broker closed its connection")
+                if self._silent_for(self._house.now_ms(), KEEP_ALIVES):
+                    self.dismiss(Reason.KEEP_ALIVE_TIMEOUT, "silent for too long")
+                else:
+                    self.dismiss(Reason.UNSPECIFIED, "its broker closed its connection")
                 return
             self._failed[lost.id] = loop.time()
         while self.session.state is not State.GONE:

@@ -17,12 +17,14 @@ from mqtt5 import TopicFilter
 from federator.config import GatewayBrokerSettings, GatewaySettings
 from federator.errors import DecodeError
 from federator.protocol.guide import (
+    Claim,
     Guide,
     Mark,
     SessionReport,
     Settle,
     Settled,
     Taken,
+    claims_topic,
     decode,
     encode,
     guide_topic,
@@ -56,6 +58,12 @@ class Listener(Protocol):
 
     def on_taken(self, broker: BrokerId, number: int) -> None:
         """The answer to ``Broker.send_mark``."""
+
+    def on_claim(self, claim: Claim) -> None:
+        """Another gateway has a client; the same is heard by several brokers."""
+
+    def on_malformed(self) -> None:
+        """What should be a word of an agent or a gateway is none."""
 
     def on_broker_up(self, broker: BrokerId) -> None:
         """Our connection stands."""
@@ -109,6 +117,7 @@ class Broker:
         self.link.subscribe(
             [
                 TopicFilter(guide_topic(self._federation)),
+                TopicFilter(claims_topic(self._federation), no_local=True),
                 *(TopicFilter(topic(self._federation, self._gateway)) for topic in answers),
             ]
         )
@@ -140,12 +149,15 @@ class Broker:
             try:
                 self._read(packet.topic, packet.payload)
             except DecodeError as error:
+                self._listener.on_malformed()
                 _log.warning("gateway.malformed", broker=self.id, reason=str(error)[:200])
 
     def _read(self, topic: str, payload: bytes) -> None:
         if topic == guide_topic(self._federation):
             if payload:
                 self._listener.on_guide(decode(Guide, payload))
+        elif topic == claims_topic(self._federation):
+            self._listener.on_claim(decode(Claim, payload))
         elif topic == taken_topic(self._federation, self._gateway):
             self._listener.on_taken(self.id, decode(Taken, payload).number)
         elif topic == settled_topic(self._federation, self._gateway):
@@ -168,6 +180,10 @@ class Broker:
         """Ask the agent how far it took custody."""
         mark = Mark(self._gateway, number)
         self.link.publish(mark_topic(self._federation), encode(mark), qos=1)
+
+    def claim(self, claim: Claim) -> None:
+        """Tell other gateways whom we have."""
+        self.link.publish(claims_topic(self._federation), encode(claim))
 
     def report(self, page: SessionReport) -> bool:
         """Tell the agent who is here."""

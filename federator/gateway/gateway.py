@@ -16,6 +16,7 @@ from federator.config import GatewaySettings
 from federator.gateway.attachment import Attachment, Candidate
 from federator.gateway.attendant import Attendant
 from federator.gateway.brokers import PROBE_POLL_S, PROBE_S, Broker
+from federator.gateway.claims import Claims
 from federator.gateway.counters import GatewayCounters
 from federator.gateway.door import Door
 from federator.gateway.guide_book import GuideBook
@@ -34,7 +35,7 @@ from federator.gateway.wire import (
     Splitter,
     text_in,
 )
-from federator.protocol.guide import Guide
+from federator.protocol.guide import Claim, Guide
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.clocks import wall_clock_ms
 
@@ -55,7 +56,6 @@ CHECK_REST_MS: Final = 1_000
 """What they may take to arrive by themselves."""
 
 MOVES_AT_ONCE: Final = 16
-HOMES_MAX: Final = 100_000
 OUR_NAMES: Final = "federator-"
 
 _log = structlog.get_logger()
@@ -98,7 +98,7 @@ class Gateway:
         self._tasks = tasks
         self._reports = Reports(settings.name, self.epoch)
         self._wipes = Wipes()
-        self._homes: dict[str, BrokerId] = {}  # where persistent sessions are
+        self._claims = Claims(settings.name, self.epoch << 16)
         self._stash: dict[str, list[Publication]] = {}  # acknowledged by a broker that died
         self._settling: dict[int, tuple[Attendant, int, asyncio.Handle]] = {}
         self._next_settle = 0
@@ -224,8 +224,6 @@ class Gateway:
         attendant.session.recent.close()
         if self.attendants.get(attendant.client_id) is attendant:
             del self.attendants[attendant.client_id]
-        if not attendant.session.persistent:
-            self._homes.pop(attendant.client_id, None)
         for token, (each, _, handle) in [*self._settling.items()]:
             if each is attendant:
                 handle.cancel()
@@ -250,10 +248,26 @@ class Gateway:
         self.counters.moved += moved
         if attendant.session.persistent:
             self._wipes.cancel(attendant.client_id, attendant.broker.id)
-            self._homes.pop(attendant.client_id, None)
-            self._homes[attendant.client_id] = attendant.broker.id
-            if len(self._homes) > HOMES_MAX:
-                del self._homes[next(iter(self._homes))]
+        claim = self._claims.of(
+            attendant.client_id,
+            attendant.broker.id,
+            came=not moved,
+            lasts=attendant.session.persistent,
+        )
+        for broker in self.brokers.values():
+            if broker.up:
+                broker.claim(claim)
+
+    def on_claim(self, claim: Claim) -> None:
+        """Another gateway has a client: it is not ours any more."""
+        attendant = self.attendants.get(claim.client)
+        if self._claims.is_news(claim) and claim.came and attendant is not None:
+            self.counters.takeovers += 1
+            attendant.dismiss(Reason.SESSION_TAKEN_OVER, f"it came to gateway {claim.gateway}")
+
+    def on_malformed(self) -> None:
+        """What should be a word of an agent or a gateway is none."""
+        self.counters.malformed += 1
 
     # -- which broker -----------------------------------------------------------------------------
 
@@ -265,7 +279,7 @@ class Gateway:
         """
         avoided = set(avoid)
         client = attendant.client_id
-        home = self._homes.get(client)
+        home = self._claims.home(client)
         if home is None and attendant.broker is not None:
             home = attendant.broker.id
         if home is None and self.attachment.by_name:

@@ -27,12 +27,14 @@ class GatewayConfig:
     Attributes:
         brokers: URL of each broker that clients may be attached to.
         more: Further keys by section, as in the file: ``{"failover": {"hold_ms": 1000}}``.
+        listeners: Beside the plain one.
     """
 
     name: str
     brokers: dict[BrokerId, str]
     federation: str = "grid"
     more: dict[str, dict[str, Any]] = field(default_factory=dict)
+    listeners: tuple[dict[str, Any], ...] = ()
 
     def toml(self, *, port: int, http_port: int) -> str:
         """The configuration file. Strings are written as JSON's, which TOML reads alike."""
@@ -46,7 +48,9 @@ class GatewayConfig:
         for section, keys in sections.items():
             lines += ["", f"[{section}]"]
             lines += [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
-        lines += ["", "[[listeners]]", f"port = {port}"]
+        for listener in ({"port": port}, *self.listeners):
+            lines += ["", "[[listeners]]"]
+            lines += [f"{key} = {json.dumps(value)}" for key, value in listener.items()]
         for broker, url in sorted(self.brokers.items()):
             lines += ["", "[[brokers]]", f"id = {broker}", f"url = {json.dumps(url)}"]
         return "\n".join(lines) + "\n"

@@ -188,6 +188,27 @@ class Taken(msgspec.Struct, frozen=True):
     number: _Natural
 
 
+class Claim(msgspec.Struct, frozen=True):
+    """A gateway, to the others: this client is mine now, and its session is on ``broker``.
+
+    Attributes:
+        gateway: Who says so.
+        number: Grows with every claim of the gateway, restarts included; copies come by several
+            brokers.
+        client: Its client id.
+        broker: To which it is attached.
+        came: It connected to the gateway just now; otherwise it was attached elsewhere before.
+        lasts: Its session outlives its connection.
+    """
+
+    gateway: _Gateway
+    number: _Natural
+    client: _Name
+    broker: _Id
+    came: bool
+    lasts: bool
+
+
 class Drain(msgspec.Struct, frozen=True):
     """An operator, to any agent: move the clients of ``broker`` away, or let them come back."""
 
@@ -195,13 +216,13 @@ class Drain(msgspec.Struct, frozen=True):
     drain: bool
 
 
-Word = Guide | SessionReport | Settle | Settled | Mark | Taken | Drain
-_W = TypeVar("_W", Guide, SessionReport, Settle, Settled, Mark, Taken, Drain)
+Word = Guide | SessionReport | Settle | Settled | Mark | Taken | Claim | Drain
+_W = TypeVar("_W", Guide, SessionReport, Settle, Settled, Mark, Taken, Claim, Drain)
 
 _encoder: Final = msgspec.json.Encoder()
 _decoders: Final = {
     kind: msgspec.json.Decoder(kind)
-    for kind in (Guide, SessionReport, Settle, Settled, Mark, Taken, Drain)
+    for kind in (Guide, SessionReport, Settle, Settled, Mark, Taken, Claim, Drain)
 }
 
 
@@ -233,6 +254,11 @@ def mark_topic(federation: str) -> str:
 def taken_topic(federation: str, gateway: str) -> str:
     """Where the agent answers ``gateway`` with ``Taken``."""
     return f"$fed/{federation}/taken/{gateway}"
+
+
+def claims_topic(federation: str) -> str:
+    """Where gateways publish ``Claim``."""
+    return f"$fed/{federation}/claims"
 
 
 def drain_topic(federation: str) -> str:

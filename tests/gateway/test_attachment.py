@@ -3,6 +3,7 @@
 from collections import Counter
 
 from federator.gateway.attachment import Attachment, Candidate
+from federator.gateway.claims import Claims
 from federator.gateway.guide_book import GuideBook
 from federator.protocol.guide import Guide, GuideBroker, Takeover
 
@@ -85,3 +86,25 @@ def test_a_guide_out_of_reach_holds_until_there_is_another():
     book.learn(guide(2, GuideBroker(3, substitutes=(2,)), number=3))
 
     assert book.substitutes(3) == (2,)
+
+
+def test_a_claim_is_heard_once_however_many_brokers_carry_it():
+    ours, theirs = Claims("ours", 1), Claims("theirs", 1)
+    claim = theirs.of("c", 3, came=True, lasts=True)
+
+    assert ours.is_news(claim)
+    assert not ours.is_news(claim)
+    assert ours.is_news(theirs.of("c", 3, came=True, lasts=True))
+    assert not ours.is_news(ours.of("d", 1, came=True, lasts=False))
+
+
+def test_sessions_that_last_are_remembered_where_they_are_and_others_are_not():
+    ours, theirs = Claims("ours", 1), Claims("theirs", 1)
+    ours.of("c", 1, came=True, lasts=True)
+    ours.is_news(theirs.of("c", 2, came=True, lasts=True))
+    ours.of("d", 3, came=True, lasts=True)
+
+    assert (ours.home("c"), ours.home("d"), ours.home("e")) == (2, 3, None)
+
+    ours.of("d", 3, came=True, lasts=False)
+    assert ours.home("d") is None

@@ -117,6 +117,6 @@ def test_in_a_planned_move_the_old_brokers_deliveries_count_and_come_first():
         wire.write_publish("t", payload, version=V311, qos=1, packet_id=4)
         for payload in (b"1", b"2", b"3")
     ]
-    made = journal(("t", b"3", 1), ("t", b"4", 1))
+    made = journal(*(("t", payload, 1) for payload in (b"1", b"3", b"4")))
 
     assert given_to(client, made, tail=tail) == [(b"t", b"2"), (b"t", b"3"), (b"t", b"4")]

@@ -1,0 +1,43 @@
+"""Brokers 1, 2 and 3 in a line, their agents, and gateways in front of them."""
+
+import contextlib
+
+import pytest
+
+from federator.grid.gateway_process import GatewayConfig, GatewayProcess
+from tests.real.plain_agents import Plain, eventually, linked
+
+
+class Stage:
+    """Attributes: ``brokers`` and ``agents`` by id; ``gateways`` by name, once started."""
+
+    def __init__(self, folder, brokers, agents, stack):
+        self.brokers = brokers
+        self.agents = agents
+        self.gateways = {}
+        self._folder = folder
+        self._stack = stack
+
+    async def gateway(self, name="gate", *, home, **more):
+        """A gateway that attaches every client to broker ``home`` while that serves."""
+        urls = {id_: broker.url for id_, broker in self.brokers.items()}
+        sections = {"attachment": {"assign": [f"*={home}"]}, **more}
+        config = GatewayConfig(name, urls, federation="fed", more=sections)
+        process = GatewayProcess(self._folder / name, config)
+        self.gateways[name] = await self._stack.enter_async_context(process)
+        return process
+
+
+@pytest.fixture
+async def stage(tmp_path):
+    async with Plain(tmp_path) as plain, contextlib.AsyncExitStack() as stack:
+        brokers = {id_: await plain.broker() for id_ in (1, 2, 3)}
+        agents = {1: await plain.agent(1, brokers[1])}
+        for id_ in (2, 3):
+            agents[id_] = await plain.agent(id_, brokers[id_], brokers[id_ - 1].url)
+        await eventually(agents[2], linked(1, 3), "links")
+        made = Stage(tmp_path, brokers, agents, stack)
+        yield made
+        await stack.aclose()
+        for gateway in made.gateways.values():
+            assert "Traceback" not in gateway.log_path.read_text()

@@ -1,0 +1,138 @@
+"""Many brokers at once, killed or drained under fifty clients of a gateway.
+
+3.1.1 and 5, clean and persistent sessions, 20 messages a second each, QoS 1. No client sees a
+disconnect, nothing that a publisher had acknowledged is lost, and traffic flows again soon.
+(``test_gateway_kill`` kills them one by one.)
+"""
+
+import asyncio
+import contextlib
+from itertools import pairwise
+
+import aiomqtt
+import pytest
+
+from federator.grid.gateway_process import GatewayConfig, GatewayProcess
+from federator.protocol import guide
+from tests.real.gateway_clients import V5, V311, GatewayClient
+from tests.real.plain_agents import Plain, eventually, linked
+from tests.real.polling import until
+
+CLIENTS = 50
+RATE_HZ = 20
+BROKERS = (1, 2, 3, 4)
+SILENCE_S_MAX = 5.0  # measured: 0.2 to 0.6 s
+FLOW_S = 3.0
+
+
+def heard(index):
+    """Whom a client listens to."""
+    return (index + 1) % CLIENTS, (index + 7) % CLIENTS
+
+
+async def fifty(port, stack):
+    """The clients, connected and subscribed."""
+    clients = []
+    for index in range(CLIENTS):
+        client = GatewayClient(
+            port,
+            f"c{index}",
+            version=V5 if index % 2 else V311,
+            persistent=index % 4 < 2,
+            subscribes=tuple(f"t/{other}" for other in heard(index)),
+        )
+        clients.append(await stack.enter_async_context(client))
+    return clients
+
+
+def lost(clients, since):
+    """What a subscriber did not get of what a publisher had acknowledged."""
+    return [
+        (client.client_id, payload)
+        for index, client in enumerate(clients)
+        for other in heard(index)
+        for payload in clients[other].acknowledged
+        if int(payload.split(":")[1]) >= since[other] and payload not in client.came
+    ]
+
+
+@pytest.fixture
+async def federation(tmp_path):
+    async with Plain(tmp_path) as plain:
+        brokers = {id_: await plain.broker() for id_ in BROKERS}
+        for id_ in BROKERS:
+            earlier = [brokers[other].url for other in BROKERS if other < id_]
+            agent = await plain.agent(id_, brokers[id_], *earlier)
+        await eventually(agent, linked(1, 2, 3), "links")
+        urls = {id_: broker.url for id_, broker in brokers.items()}
+        config = GatewayConfig("gate", urls, federation="fed")
+        async with GatewayProcess(tmp_path / "gateway", config) as gateway:
+            yield brokers, gateway
+        assert "Traceback" not in gateway.log_path.read_text()
+
+
+@contextlib.asynccontextmanager
+async def traffic(gateway):
+    """The clients while they publish, and from which number on each is judged."""
+    stop = asyncio.Event()
+    async with contextlib.AsyncExitStack() as stack:
+        clients = await fifty(gateway.port, stack)
+        flows = [
+            asyncio.create_task(client.publish(f"t/{index}", rate_hz=RATE_HZ, stop=stop))
+            for index, client in enumerate(clients)
+        ]
+        await until(
+            lambda: all(
+                any(payload.startswith(f"c{other}:") for payload in client.came)
+                for index, client in enumerate(clients)
+                for other in heard(index)
+            ),
+            "everybody hears everybody he listens to",
+        )
+        since = [len(client.acknowledged) for client in clients]
+        await asyncio.sleep(1.0)  # traffic to be hurt
+        yield clients
+        await asyncio.sleep(FLOW_S)
+        stop.set()
+        await asyncio.gather(*flows)
+        await until(lambda: not lost(clients, since), "nothing acknowledged is lost")
+        assert [client.client_id for client in clients if client.error] == []
+
+
+def assert_no_silence(clients, since_s):
+    """Everybody heard something again soon."""
+    for client in clients:
+        came_s = [s for s in client.at_s if since_s - 1 < s < since_s + FLOW_S]
+        assert max(b - a for a, b in pairwise(came_s)) < SILENCE_S_MAX
+
+
+def twice(clients):
+    return sum(client.came.total() - len(client.came) for client in clients)
+
+
+async def test_nobody_notices_that_all_brokers_but_one_are_killed_at_once(federation):
+    brokers, gateway = federation
+    async with traffic(gateway) as clients:
+        killed_s = asyncio.get_running_loop().time()
+        for id_ in (2, 3, 4):
+            brokers[id_].kill9()
+
+    assert_no_silence(clients, killed_s)
+    # At most what was not safe yet: half a second of publications.
+    assert twice(clients) <= CLIENTS * RATE_HZ * 2 * 0.5
+
+
+async def test_a_broker_is_drained_and_nobody_notices_or_misses_or_gets_anything_twice(federation):
+    brokers, gateway = federation
+    async with traffic(gateway) as clients:
+        drained_s = asyncio.get_running_loop().time()
+        async with aiomqtt.Client("127.0.0.1", brokers[1].port) as operator:
+            word = guide.encode(guide.Drain(2, drain=True))
+            await operator.publish(guide.drain_topic("fed"), word)
+        end_s = drained_s + 30
+        while any(row["broker"] == 2 for row in (await gateway.clients()).values()):
+            assert asyncio.get_running_loop().time() < end_s, await gateway.clients()
+            await asyncio.sleep(0.1)
+
+    assert_no_silence(clients, drained_s)
+    assert twice(clients) <= CLIENTS // 5, "moves in order need give nothing twice"
