@@ -12,10 +12,13 @@ def test_a_client_with_filters_as_long_as_they_may_be_meets_a_bound():
     asked = Subscriptions(V311, filters_max=10_000)
     long = [("x" * 60_000 + str(number), 0) for number in range(100)]
 
-    with pytest.raises(wire.MalformedError) as caught:
+    def ask_for_all():
         for packet_id, filter in enumerate(long, 1):
             asked.ask(b"", wire.Subscribe(packet_id, (filter,)))
             asked.on_suback(wire.Answer(packet_id, b"\0"), 0)
+
+    with pytest.raises(wire.MalformedError) as caught:
+        ask_for_all()
 
     assert caught.value.reason == wire.Reason.QUOTA_EXCEEDED
     gone = tuple(asked.granted)
