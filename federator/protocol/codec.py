@@ -13,6 +13,7 @@ from federator.protocol.messages import (
     Bye,
     CoreAnn,
     DrainOrder,
+    Echo,
     FilterListPage,
     FilterListRequest,
     Hello,
@@ -26,6 +27,7 @@ from federator.protocol.messages import (
     RetainedRequest,
     RetainedValues,
     Solicit,
+    Wave,
 )
 from federator.protocol.sharing.records import is_record
 
@@ -44,11 +46,13 @@ _KIND_OF: dict[type, str] = {
     Solicit: "ctl",
     DrainOrder: "ctl",
     RepairRequest: "repair",
+    Wave: "wave",
+    Echo: "wave",
     RetainedRequest: "retained",
     RetainedLetter: "retained",
 }
 
-CONTROL_KINDS = ("hello", "core_ann", "mesh_memb_ann", "ctl", "repair", "retained")
+CONTROL_KINDS = tuple(dict.fromkeys(_KIND_OF.values()))
 """Last topic level of each control topic."""
 
 
@@ -91,6 +95,8 @@ def _filters_in(message: Message) -> tuple[str, ...]:
             return message.added + message.removed
         case FilterListPage():
             return message.filters
+        case Wave():
+            return tuple(filter_ for filter_, _ in message.filters)
         case RetainedRequest():
             return tuple(want.filter for want in message.wants)
         case RetainedLetter():

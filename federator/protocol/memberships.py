@@ -85,6 +85,13 @@ class Memberships:
             came.add(filter_)
         self._changed.add(core)
 
+    def is_told(self, core: BrokerId, filter_: str) -> bool:
+        """Whether our parents were told that we want ``filter_`` around ``core``."""
+        membership = self.by_core.get(core)
+        if membership is None or filter_ not in membership.filters:
+            return False
+        return filter_ not in membership.added and bool(membership.informed)
+
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` is due."""
         return self._timers.next_deadline_ms()

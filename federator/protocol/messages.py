@@ -27,6 +27,7 @@ NEIGHBOURS_MAX = 1_024
 SOLICIT_HOPS_MAX = 255
 PATH_MAX = 64
 RETAINED_WANTS_MAX = 64
+WAVE_FILTERS_MAX = 1_024
 RETAINED_ENTRIES_MAX = 512
 
 _Id = Annotated[BrokerId, msgspec.Meta(ge=0, le=BROKER_ID_MAX)]
@@ -318,9 +319,40 @@ class RetainedLetter(msgspec.Struct, frozen=True, array_like=True, tag=21):
 
 RetainedMessage = RetainedRequest | RetainedLetter
 
+
+class Wave(msgspec.Struct, frozen=True, array_like=True, tag=30):
+    """Does everybody behind you route what ``origin`` wants? An ``Echo`` answers.
+
+    Each filter stands with the broker it leads to: ``origin``, or the core of the filter's mesh.
+    With a ``core`` it goes up its mesh instead: are you my parent there for ``filters``, and is
+    yours, up to the core? Waves of one origin have the number of its question.
+    """
+
+    sender: _Id
+    origin: _Id
+    epoch: _Epoch
+    number: _Natural
+    core: _Id | None
+    filters: Annotated[
+        tuple[tuple[_Filter, _Id], ...], msgspec.Meta(min_length=1, max_length=WAVE_FILTERS_MAX)
+    ]
+
+
+class Echo(msgspec.Struct, frozen=True, array_like=True, tag=31):
+    """The answer to the wave of the same origin, epoch, number and core: yes, they do."""
+
+    sender: _Id
+    origin: _Id
+    epoch: _Epoch
+    number: _Natural
+    core: _Id | None
+
+
+SettlingMessage = Wave | Echo
+
 NodeMessage = (
     Hello | Bye | CoreAnn | MeshMembAnn | FilterListRequest | FilterListPage | Solicit | DrainOrder
 )
 """What the control plane hears and says."""
 
-Message = NodeMessage | RepairRequest | RetainedMessage
+Message = NodeMessage | RepairRequest | RetainedMessage | SettlingMessage

@@ -44,6 +44,10 @@ class OwnCore:
         """What orders our announcements."""
         return (self._links.epoch, self.seq)
 
+    def is_told(self, filter_: str) -> bool:
+        """Whether ``filter_`` stands in an announcement that was sent."""
+        return filter_ in self.filters and filter_ not in self._added
+
     @property
     def announces(self) -> bool:
         """There is anything to announce."""

@@ -33,7 +33,14 @@ from federator.protocol.events import (
 )
 from federator.protocol.forwarding import Forwarder
 from federator.protocol.link_gates import LinkGates
-from federator.protocol.messages import Bye, RepairRequest, RetainedLetter, RetainedRequest
+from federator.protocol.messages import (
+    Bye,
+    Echo,
+    RepairRequest,
+    RetainedLetter,
+    RetainedRequest,
+    Wave,
+)
 from federator.protocol.node import Identity, Node
 from federator.protocol.placed_priority import PlacedPriority
 from federator.protocol.renames import Renames
@@ -60,6 +67,7 @@ from federator.runtime.renaming import Renaming
 from federator.runtime.retained import Retained
 from federator.runtime.rivals import Rivals
 from federator.runtime.session_filters import SessionFilters
+from federator.runtime.settling import SettlingDesk
 from federator.runtime.share_file import ShareFile
 from federator.runtime.sharing import Sharing
 from federator.runtime.state_dir import StateDir
@@ -169,6 +177,7 @@ class Agent:
             file=ShareFile(state.path),
             stand_ins_max=settings.share.stand_ins_max,
         )
+        self.settling = SettlingDesk(self)
         self.failover = FailoverDesk(
             settings.failover,
             address=settings.failover.advertise or settings.broker.advertised,
@@ -225,7 +234,7 @@ class Agent:
             border=self.border,
             land=self._land,
             gates=self.gates,
-            covered=self._covered,
+            covered=self.covers,
             send=self.traffic.send,
         )
 
@@ -251,7 +260,7 @@ class Agent:
             self.settings.failover, lambda: _endpoint(self.settings.broker), around
         )
 
-    def _covered(self, filter_: str) -> bool:
+    def covers(self, filter_: str) -> bool:
         """Whether what our clients publish below a filter that others want comes to us."""
         return self.forwarder.wants(filter_) and self.data_link.subscribed
 
@@ -314,6 +323,7 @@ class Agent:
             self.data_path.set_destinations(moved)
         if self.sharing.on_routes_set() or routes_changed:
             self.cover.change(self.forwarder.cover_change())
+        self.settling.look()
         self._arm(now_ms)
 
     def _perform(self, effect: e.Effect) -> None:
@@ -329,6 +339,8 @@ class Agent:
             case e.ReachNeighbour(neighbour, conn):
                 link = self.neighbours.data_of(conn) if conn is not None else None
                 self.data_path.reach(neighbour, link)
+                if link is None:
+                    self.settling.on_link_down(neighbour)
                 if self.retained is not None:
                     self.retained.on_neighbour(neighbour, link)
             case e.SetDestination(broker, next_hop):
@@ -342,6 +354,7 @@ class Agent:
                 self._state.save_epoch(self.epoch)
                 self.data_path.renew_epoch(self.epoch)
                 self.sharing.renew_epoch(self.epoch)
+                self.settling.settling.renew(self.epoch)
             case e.PublishGuide(guide):
                 self.guide.publish(self.control_link, guide)
             case e.SetDraining(drain):
@@ -413,8 +426,12 @@ class Agent:
             elif isinstance(message, RetainedRequest | RetainedLetter):
                 if self.retained is not None:
                     self.retained.on_message(message)
+            elif isinstance(message, Wave | Echo):
+                self.settling.on_message(message)
             elif message is not None:
                 self.handle(Received(message))
+            elif self.settling.hears(packet):
+                pass
             elif packet.topic == self.data_path.custody_outlet.marker_topic:
                 self.data_path.custody.destination.on_marker(packet.payload)
             elif packet.topic == self._cohabitants.topic:
@@ -470,6 +487,7 @@ class Agent:
             *self.discovery.subscriptions(),
             *self.loops.subscriptions(),
             *self.traffic.subscriptions(),
+            self.settling.subscription(),
             self._cohabitants.subscription(),
             marker,
             *self.guide.subscriptions(),

@@ -118,6 +118,11 @@ class LiveView:
             "retained": self._retained(),
             "loops": self._loops(),
             "share": {"scope": agent.settings.share.scope, **agent.sharing.snapshot()},
+            "settling": {
+                "settled": agent.settling.settling.settled,
+                "gave_up": agent.settling.settling.gave_up,
+                "malformed": agent.settling.malformed,
+            },
             "custody": counts(agent.data_path.custody, agent.data_path.custody_log),
             "counters": self._counters(),
         }

@@ -140,6 +140,10 @@ class Sharing:
         """What our stand-ins subscribe on our broker, by client id."""
         return self._stand_ins.filters
 
+    def has_own_members(self, filter: str) -> bool:
+        """Whether some group with ``filter`` has members among our own clients."""
+        return any(key[1] == filter for key in self._own_members)
+
     def snapshot(self) -> dict[str, object]:
         """What an operator sees, as JSON."""
         return {

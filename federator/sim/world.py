@@ -39,10 +39,12 @@ from federator.protocol.events import (
     Received,
 )
 from federator.protocol.messages import (
+    Echo,
     Message,
     RepairRequest,
     RetainedLetter,
     RetainedRequest,
+    Wave,
 )
 from federator.protocol.node import Identity, Node
 from federator.protocol.parameters import Parameters, Strategy
@@ -502,7 +504,7 @@ class World:
 
     def _hear(self, agent: Agent, message: Message) -> None:
         # Neither custody nor retained values are in this world.
-        if not isinstance(message, RepairRequest | RetainedRequest | RetainedLetter):
+        if not isinstance(message, RepairRequest | RetainedRequest | RetainedLetter | Wave | Echo):
             self._tell(agent, Received(message))
 
     def _cover_changed(self, agent: Agent) -> None:

@@ -1,0 +1,74 @@
+"""What a node knows about filters that somebody waits for. See ``settling``.
+
+Filters are as they stand in waves: those wanted over shortest paths as destination records.
+"""
+
+from federator.protocol.destinations import (
+    destination_filter,
+    destination_record,
+    is_destination_record,
+)
+from federator.protocol.node import Node
+from federator.protocol.types import BrokerId
+
+
+class SettledRoutes:
+    """A node, asked about filters in waves.
+
+    Args:
+        node: Whose tables are looked at.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def text(self, filter: str) -> str:
+        """How a filter that our own clients want stands in a wave."""
+        record = destination_record(filter) if self._node.topic_routing.asks_for(filter) else None
+        return filter if record is None else record
+
+    def is_told(self, filter: str) -> bool:
+        """Whether the federation was told that our own clients want it."""
+        node = self._node
+        own = node.announcements.own
+        if is_destination_record(filter):
+            return own.is_told(filter)
+        state = node.meshes.states.get(filter)
+        if state is None or not state.local or state.core is None:
+            return False
+        if state.core == node.links.self_id:
+            return own.is_told(filter)
+        return node.meshes.memberships.is_told(state.core, filter)
+
+    def leads(self, filter: str, to: BrokerId) -> bool:
+        """Whether what matches goes to the destination ``to``, or into the mesh of that core."""
+        node = self._node
+        if not is_destination_record(filter):
+            state = node.meshes.states.get(filter)
+            return state is not None and state.core == to and state.route.wanted
+        straight = node.topic_routing.states.get(destination_filter(filter))
+        known = straight is not None and to in straight.brokers
+        return known and to in node.topic_routing.next_hops
+
+    def core_of(self, filter: str) -> BrokerId | None:
+        """The core of its mesh, unless that is us, or the filter has none."""
+        state = self._node.meshes.states.get(filter)
+        core = None if state is None else state.core
+        return None if core == self._node.links.self_id else core
+
+    def parent_to(self, core: BrokerId) -> BrokerId | None:
+        """Our first parent towards ``core``."""
+        return next(iter(self._node.meshes.parents_of(core)), None)
+
+    def has_child(self, core: BrokerId, child: BrokerId, filter: str) -> bool:
+        """Whether ``child`` is ours for ``filter`` around ``core``."""
+        return child in self._node.meshes.children_of(core, filter)
+
+    def is_held(self, core: BrokerId, filter: str) -> bool:
+        """Whether our membership for ``filter`` around ``core`` is still held back."""
+        return not self._node.meshes.memberships.is_told(core, filter)
+
+
+def plain_filter(filter: str) -> str:
+    """The filter that stands in a wave, as clients subscribe it."""
+    return destination_filter(filter) if is_destination_record(filter) else filter

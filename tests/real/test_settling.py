@@ -1,0 +1,110 @@
+"""A gateway asks whether subscriptions are known everywhere; afterwards nothing is missed.
+
+docs/protocol.md section 14.
+"""
+
+import asyncio
+import contextlib
+import json
+
+import mqtt5
+import pytest
+
+from federator.grid.running import FEDERATION, RunningGrid
+from federator.grid.topology import Grid
+from federator.protocol import guide
+from federator.runtime.mqtt_link import Endpoint, MqttLink
+from tests.real.plain_agents import QUICK
+from tests.real.polling import until
+
+ROUNDS = 15
+
+
+class Client:
+    """Publishes, subscribes, and notes what came."""
+
+    def __init__(self, broker, name, *filters):
+        self.came = []
+        self.link = MqttLink(Endpoint("127.0.0.1", broker.port), self, client_id=name)
+        self.link.subscribe(
+            [mqtt5.TopicFilter(f, max_qos=mqtt5.QoS.AT_LEAST_ONCE) for f in filters]
+        )
+
+    def on_up(self, link, session_present): ...
+
+    def on_subscribed(self, link): ...
+
+    def on_down(self, link, reason): ...
+
+    def on_publishes(self, link, chunk, publishes):
+        self.came += [(packet.topic, bytes(packet.payload)) for packet, _, _ in publishes]
+
+
+@contextlib.asynccontextmanager
+async def connected(*clients):
+    tasks = [asyncio.create_task(client.link.run()) for client in clients]
+    try:
+        for client in clients:
+            await until(lambda c=client: c.link.subscribed, "subscribed")
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def settled(gateway, token, *filters):
+    """Ask, and return what is answered."""
+    word = guide.Settle("g", token, filters)
+    assert gateway.link.publish(guide.settle_topic(FEDERATION), guide.encode(word), qos=1)
+    topic = guide.settled_topic(FEDERATION, "g")
+
+    def answers():
+        words = [
+            guide.decode(guide.Settled, payload) for at, payload in gateway.came if at == topic
+        ]
+        return [word.known for word in words if word.token == token]
+
+    await until(answers, f"an answer to {filters}")
+    return answers()[0]
+
+
+@pytest.mark.parametrize("strategy", ["mesh", "shortest-path"])
+async def test_what_is_published_once_a_subscription_is_known_arrives_from_everywhere(
+    tmp_path, strategy
+):
+    grid = RunningGrid(
+        Grid(2, 2),
+        tmp_path,
+        link_delay_ms=5,
+        agent_options={"routing": {"strategy": strategy}},
+        broker_options=QUICK,
+    )
+    async with grid:
+        gateway = Client(grid.brokers[3], "gateway", guide.settled_topic(FEDERATION, "g"))
+        others = [Client(broker, "p") for broker in grid.brokers.values()]
+        async with connected(gateway, *others):
+            for number in range(ROUNDS):
+                topic = f"new/{number}"
+                mine, theirs = f"new/{number}/#", f"new/{number}/+"
+                subscriber = Client(grid.brokers[3], f"s{number}", mine)
+                crowd = Client(grid.brokers[number % 3], f"o{number}", theirs, mine)
+                async with connected(subscriber, *([crowd] if number % 2 else [])):
+                    assert await settled(gateway, number, mine)
+
+                    for here, other in enumerate(others):
+                        other.link.publish(f"{topic}/x", b"from %d" % here)
+                    wanted = {(f"{topic}/x", b"from %d" % here) for here in range(4)}
+                    await until(lambda s=subscriber, w=wanted: set(s.came) >= w, "all four come")
+                    assert len(subscriber.came) == 4
+
+            assert not await settled(gateway, 100, "nobody/subscribed"), (
+                "not before it is asked for"
+            )
+            assert await settled(gateway, 101, "#"), "which is served from this broker only"
+            malformed = json.dumps({"gateway": "g", "token": 102, "filters": ["a/#/b"]}).encode()
+            gateway.link.publish(guide.settle_topic(FEDERATION), malformed, qos=1)
+            assert await settled(gateway, 103)
+            log = grid.agents[3].log_path.read_text()
+            assert "settle.malformed" in log
+            assert "Traceback" not in log
