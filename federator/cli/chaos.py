@@ -46,7 +46,10 @@ def _classes(context: click.Context, option: click.Parameter, text: str | None) 
 @click.option("--columns", type=click.IntRange(1, 20), default=3, show_default=True)
 @click.option("--redundancy", type=click.IntRange(1, 8), default=2, show_default=True)
 @click.option(
-    "--strategy", type=click.Choice([*Strategy]), default=Strategy.MESH.value, show_default=True
+    "--strategy",
+    type=click.Choice([each.value for each in Strategy]),
+    default=Strategy.MESH.value,
+    show_default=True,
 )
 @click.option("--link-delay-ms", type=click.FloatRange(0, 10_000), default=5.0, show_default=True)
 @click.option(

@@ -303,8 +303,11 @@ class Gateway:
         return broker.up and self.book.state(broker.id) == "up"
 
     def _candidate(self, broker: Broker) -> Candidate:
-        ours = sum(1 for each in self.attendants.values() if each.broker is broker)
-        return Candidate(broker.id, max(ours, self.book.clients(broker.id)), broker.round_trip_s)
+        clients = 0
+        if self.attachment.by_load:  # counting takes long when thousands move at once
+            ours = sum(1 for each in self.attendants.values() if each.broker is broker)
+            clients = max(ours, self.book.clients(broker.id))
+        return Candidate(broker.id, clients, broker.round_trip_s)
 
     # -- what brokers tell ------------------------------------------------------------------------
 
