@@ -139,7 +139,8 @@ class Gateway:
         await _until(lambda: not any(a.session.up.in_flight for a in self.every), end_s)
         for attendant in self.every:
             attendant.dismiss(Reason.SERVER_SHUTTING_DOWN, "the gateway stops", with_will=False)
-        await _until(lambda: not any(map(self.journal.unsafe, self.brokers)), end_s)
+        agents = [broker.id for broker in self.brokers.values() if broker.has_agent]
+        await _until(lambda: not any(map(self.journal.unsafe, agents)), end_s)
         for broker in self.brokers.values():
             with contextlib.suppress(TimeoutError):
                 await broker.link.close()
