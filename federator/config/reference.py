@@ -19,11 +19,11 @@ five to join (name your broker, and any one broker that already takes part):
 id = 1
 url = "mqtt://127.0.0.1:1883"
 [[neighbours]]
-url = "mqtt://gateway-2:1883"
+url = "mqtt://site-2:1883"
 ```
 
 Every key can also come from the environment, which wins over the file: `broker.id` is
-`FEDERATOR_BROKER__ID`. Lists are JSON: `FEDERATOR_NEIGHBOURS='[{"url": "mqtt://gateway-2"}]'`. With
+`FEDERATOR_BROKER__ID`. Lists are JSON: `FEDERATOR_NEIGHBOURS='[{"url": "mqtt://site-2"}]'`. With
 `FEDERATOR_BROKER__...` set no file is needed. Variables that name no section, such as
 `FEDERATOR_PORT`, are left alone: orchestrators set such names by themselves.
 
@@ -56,7 +56,7 @@ _GATEWAY_HEAD = """\
 # The gateway's configuration
 
 `federator gateway -c FILE` reads a file of its own, by default `/etc/federator/gateway.toml`, with
-the same manners ([failover.md](failover.md) tells what a gateway does):
+the same manners ([gateway.md](gateway.md) tells what a gateway does):
 
 ```toml
 name = "gate-1"

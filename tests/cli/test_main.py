@@ -136,3 +136,26 @@ def test_output_into_a_closed_pipe_ends_quietly():
     os.close(writing)
 
     assert (ran.returncode, ran.stderr) == (1, b"")
+
+
+def verbs(command, context):
+    """All commands below ``command`` that do something."""
+    if not isinstance(command, click.Group):
+        yield command
+        return
+    for name in command.list_commands(context):
+        inner = command.get_command(context, name)
+        yield from verbs(inner, click.Context(inner, parent=context))
+
+
+def test_every_default_is_a_value_that_its_option_takes():
+    root = cli.federator
+    checked = 0
+    for verb in verbs(root, click.Context(root)):
+        context = click.Context(verb)
+        for option in verb.params:
+            default = option.get_default(context)
+            if isinstance(default, str | int | float):
+                option.type_cast_value(context, default)
+                checked += 1
+    assert checked > 50
