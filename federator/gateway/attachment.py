@@ -78,6 +78,11 @@ class Attachment:
         """Whether the choice depends on the client id and the set of brokers alone."""
         return self._policy == "assigned"
 
+    @property
+    def by_load(self) -> bool:
+        """Whether it depends on how many clients each broker has."""
+        return self._policy == "least-loaded"
+
     def _assigned(self, client_id: str) -> list[BrokerId]:
         for pattern, broker in self._assignments:
             if fnmatchcase(client_id, pattern):

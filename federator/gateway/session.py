@@ -14,7 +14,7 @@ deliveries pass (``healing`` decides what that is).
 Upstream opens as soon as the new broker has what the old one owed (``Upstream.open``), downstream
 when the subscriptions are known everywhere and what was missed is given.
 
-Source: docs/failover.md; OASIS MQTT 5.0 and 3.1.1.
+Source: docs/gateway.md; OASIS MQTT 5.0 and 3.1.1.
 """
 
 from collections.abc import Iterable, Sequence
@@ -202,8 +202,8 @@ class Session:
                 topic, packet_id, _, alias = read_publish(block, packet, version)
                 if alias:
                     raise MalformedError(Reason.TOPIC_ALIAS_INVALID, "a topic alias: 0 are allowed")
-                if topic not in topics and len(topics) < PUBLISHED_TOPICS_MAX:
-                    topics.add(topic)
+                if topic not in topics:
+                    self._note_topic(topic)
                 if packet_id:
                     self.up.publish(packet_id, block[packet[1] : packet[3]])
                 continue
@@ -221,6 +221,11 @@ class Session:
             start = packet[3]
         if packets and start < packets[-1][3]:
             out.append(block[start : packets[-1][3]])
+
+    def _note_topic(self, topic: str) -> None:
+        short = len(topic) <= PUBLISHED_TOPIC_CHARACTERS_MAX
+        if short and len(self.publishes) < PUBLISHED_TOPICS_MAX:
+            self.publishes.add(topic)
 
     def _wait(self, block: bytes, packet: Packet) -> None:
         """Take a packet of a client that has no broker just now."""

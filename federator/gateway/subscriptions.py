@@ -25,6 +25,9 @@ from federator.gateway.wire import (
 from federator.protocol.types import Millis
 
 FILTERS_PER_PACKET: Final = 100
+FILTER_CHARACTERS_MAX: Final = 4_194_304
+"""Of all filters of one client; each may have 65,535."""
+
 _NEVER: Final = 0x20
 _REFUSED: Final = 0x80
 
@@ -58,11 +61,20 @@ class Subscriptions:
         version_number: Grows with every change.
     """
 
-    __slots__ = ("_again", "_filters_max", "_requests", "_version", "changes", "granted")
+    __slots__ = (
+        "_again",
+        "_characters",
+        "_filters_max",
+        "_requests",
+        "_version",
+        "changes",
+        "granted",
+    )
 
     def __init__(self, version: Version, *, filters_max: int) -> None:
         self.granted: dict[str, Subscription] = {}
         self.changes = 0
+        self._characters = 0
         self._version = version
         self._filters_max = filters_max
         self._requests: dict[int, tuple[bytes, Subscribe | Unsubscribe]] = {}
@@ -101,6 +113,9 @@ class Subscriptions:
                 if len(self.granted) + waiting + new > self._filters_max:
                     text = f"more than {self._filters_max} subscriptions"
                     raise MalformedError(Reason.QUOTA_EXCEEDED, text)
+            if self._characters + sum(len(f) for f, _ in request.filters) > FILTER_CHARACTERS_MAX:
+                text = f"filters of more than {FILTER_CHARACTERS_MAX} characters"
+                raise MalformedError(Reason.QUOTA_EXCEEDED, text)
         self._requests[request.packet_id] = (packet, request)
 
     def on_suback(self, answer: Answer, now_ms: Millis) -> tuple[str, ...] | None:
@@ -121,6 +136,7 @@ class Subscriptions:
             if code < _REFUSED:
                 former = self.granted.pop(filter, None)
                 since_ms = former.since_ms if former else now_ms
+                self._characters += 0 if former else len(filter)
                 self.granted[filter] = Subscription(options, identifier, code, since_ms)
                 taken.append(filter)
         self.changes += bool(taken)
@@ -131,7 +147,9 @@ class Subscriptions:
         _, request = self._requests.pop(answer.packet_id, (b"", None))
         if isinstance(request, Unsubscribe):
             for filter in request.filters:
-                self.changes += self.granted.pop(filter, None) is not None
+                if self.granted.pop(filter, None) is not None:
+                    self.changes += 1
+                    self._characters -= len(filter)
 
     def again(self, taken: Iterable[int]) -> Iterator[bytes]:
         """Requests for all of it at another broker.

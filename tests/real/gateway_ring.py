@@ -30,7 +30,6 @@ class Client(asyncio.Protocol):
         at_s: When each arrival was.
         ended: Why the connection ended; ``None`` while it stands.
         moves: How often the gateway moved it.
-        counted_from: What was published before is not counted.
     """
 
     def __init__(self, name, *, version, clean=True, topic=None, filter=None):
@@ -48,7 +47,6 @@ class Client(asyncio.Protocol):
         self.session_present = None
         self.ready = asyncio.Event()
         self._splitter = wire.Splitter(limit=1 << 20, firsts=wire.FROM_SERVER)
-        self.counted_from = 0
         self.moves = 0
         self._waiting = {}
         self._packet_id = 0
@@ -113,8 +111,7 @@ class Client(asyncio.Protocol):
 
     def lost_to(self, listener):
         """What was acknowledged to this one, and ``listener`` has not heard."""
-        counted = {number for number in self.acknowledged if number >= self.counted_from}
-        return sorted(counted - listener.came.keys())
+        return sorted(self.acknowledged - listener.came.keys())
 
     @property
     def waiting(self):

@@ -1,7 +1,8 @@
-"""Brokers killed under a gateway's clients: nobody sees a disconnect, nothing acknowledged is lost.
+"""A broker, and the controller's own, killed: no client of a gateway sees it, nothing is lost.
 
 Fifty clients in a ring, of both versions, with clean and with persistent sessions, each publishing
-20 numbers a second with QoS 1 and hearing those of the client before it.
+20 numbers a second with QoS 1 and hearing those of the client before it. Each number counts, the
+first too: whose SUBACK has come is known everywhere.
 """
 
 import asyncio
@@ -52,9 +53,6 @@ async def traffic(gateway, kills):
             await client.connect(gateway.host, gateway.port)
         for client in clients:
             group.create_task(client.publish_steadily(RATE_HZ, stop))
-        await until(lambda: all(client.came for client in clients), "everybody hears somebody")
-        for client in clients:
-            client.counted_from = len(client.published_at)
         await asyncio.sleep(BEFORE_S)
         for kill in kills:
             await kill()
@@ -117,21 +115,6 @@ async def test_a_broker_dies_and_no_client_notices(tmp_path):
             broker.kill9()
 
         clients, killed_s = await traffic(gateway, [kill])
-
-    check(clients, killed_s)
-
-
-async def test_all_brokers_but_one_die_one_after_the_other(tmp_path):
-    async with federation(tmp_path, 2, 2) as (grid, gateway):
-
-        def death_of(broker):
-            async def kill():
-                broker.kill9()
-
-            return kill
-
-        *doomed, _ = grid.brokers.values()
-        clients, killed_s = await traffic(gateway, [death_of(broker) for broker in doomed])
 
     check(clients, killed_s)
 
