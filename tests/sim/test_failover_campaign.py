@@ -57,7 +57,7 @@ def nobody_is_back(self, id, record):
     return come(self, id, record)
 
 
-def reminds_nobody(self, missing, now_ms):
+def reminds_nobody(self):
     return []
 
 
@@ -69,7 +69,7 @@ MUTANTS = [
     (Office, "take", terms_stand),
     (Office, "replan", plans_once),
     (Failover, "_adopt", adopts_nothing),
-    (Failover, "_remind", reminds_nobody),
+    (Failover, "_reminders", reminds_nobody),
     (Presence, "come", nobody_is_back),
 ]
 

@@ -12,7 +12,6 @@ Source: papers/topic-routing-and-rerouting.txt section 3.3.4; design section 6; 
 section 15.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from federator.protocol.announcements import Announcements
@@ -35,9 +34,6 @@ from federator.protocol.links import Links
 from federator.protocol.signals import OwnFiltersChanged, Step
 from federator.protocol.timers import Timers, earliest
 from federator.protocol.types import BrokerId, CoreRank, Epoch, Millis
-
-REMIND_AFTER_OFFICES = 3
-"""Spans of ``office_ms`` after which a controller is reminded of takeovers it does not name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +103,6 @@ class Failover:
         self._stepped_in: set[BrokerId] = set()
         self._entered = False  # we hold the office, and have looked around
         self._ordered: dict[BrokerId, TakeoverRecord] = {}  # takeovers that we announced
-        self._reminds = False
 
     @property
     def active(self) -> bool:
@@ -201,7 +196,6 @@ class Failover:
             self.office.plans.pop(id, None)
             self.office.takeovers.pop(id, None)
         due = self._timers.pop_due(now_ms)
-        self._reminds = self._reminds or "remind" in due
         return self._settle(now_ms, plan="plan" in due or "office" in due)
 
     # -- what follows ---------------------------------------------------------------------
@@ -237,7 +231,7 @@ class Failover:
         if self.holds_office and "office" not in self._timers and self._own.listening:
             self._enter()
             self._rule(plan=plan)
-        steps += self._announce(now_ms)
+        steps += self._announce()
         steps += self._substitute()
         return steps + self._publish(now_ms)
 
@@ -360,44 +354,35 @@ class Failover:
             self.heard.rival_of(self.controller),
         )
 
-    def _remind(
-        self, missing: Mapping[BrokerId, TakeoverRecord], now_ms: Millis
-    ) -> list[TakeoverRecord]:
-        """Takeovers that the controller does not know of, although it had time to say so.
+    def _reminders(self) -> list[TakeoverRecord]:
+        """Takeovers in force that the controller does not name (yet), as we know of them.
 
-        A controller that was restarted knows nothing of brokers that died before. Whoever saw them
-        alive reminds it; hearsay is not repeated, or it would never die out.
+        Deposed, we say again what we ordered, until it is named. A controller that was restarted
+        knows nothing of brokers that died before: whoever saw them alive says so. Hearsay is not
+        repeated, or it would never die out.
         """
-        lost = [
+        theirs = self.heard.of(self.controller)
+        missing = {
+            broker: made
+            for broker, made in sorted(self.office.takeovers.items())
+            if theirs.takeover_of(broker) is None
+        }
+        self._ordered = {b: t for b, t in self._ordered.items() if missing.get(b) == t}
+        return [
             made
-            for broker, made in sorted(missing.items())
-            if broker not in self._ordered
-            and self.presence.was_seen(broker)
-            and self._serves(made.substitute)
+            for broker, made in missing.items()
+            if broker in self._ordered
+            or (self.presence.was_seen(broker) and self._serves(made.substitute))
         ]
-        if not lost:
-            self._reminds = False
-            self._timers.clear("remind")
-        elif not self._reminds and "remind" not in self._timers:
-            wait_ms = REMIND_AFTER_OFFICES * self._parameters.office_ms
-            self._timers.set("remind", Millis(now_ms + wait_ms))
-        return lost if self._reminds else []
 
-    def _announce(self, now_ms: Millis) -> list[Step]:
+    def _announce(self) -> list[Step]:
         """Bring what we announce in line with what is so."""
         records: list[Record] = [self._status()]
         if self._entered:
             records += self.office.words()
             self._ordered = dict(self.office.takeovers)
-        else:  # deposed: our orders stand until the controller gives its own
-            theirs = self.heard.of(self.controller)
-            missing = {
-                broker: made
-                for broker, made in self.office.takeovers.items()
-                if theirs.takeover_of(broker) is None
-            }
-            self._ordered = {b: t for b, t in self._ordered.items() if missing.get(b) == t}
-            records += [*self._ordered.values(), *self._remind(missing, now_ms)]
+        else:
+            records += self._reminders()
         texts = (encode_record(record) for record in records)
         announced = frozenset(text for text in texts if text is not None)
         added, removed = announced - self._own.announced, self._own.announced - announced

@@ -109,6 +109,25 @@ def test_a_deposed_controller_that_returns_leaves_every_takeover_as_it_is(ring, 
     assert ring.guides[3].epoch > term
 
 
+def test_a_controller_that_restarts_before_anybody_replaces_it_learns_what_it_had_ordered(ring):
+    for load in (1, 2, 3, 5):  # another substitute would be better by now
+        ring.say(load, load=10 * load)
+    ring.run(3_000)
+    ring.kill(4)
+    ring.run(GONE_MS)
+    before = ring.takeovers(4)
+    ring.say(before[4], load=900)
+    ring.run(3_000)
+
+    ring.kill(1)
+    ring.run(100)
+    ring.revive(1, forgets=True)
+    ring.run(6_000)
+
+    assert ring.controllers(4) == {1}
+    assert ring.takeovers(4) == before
+
+
 def test_a_broker_that_is_back_is_nobodys_any_more(ring):
     ring.kill(4)
     ring.run(GONE_MS)
