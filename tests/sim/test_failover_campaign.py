@@ -57,10 +57,6 @@ def nobody_is_back(self, id, record):
     return come(self, id, record)
 
 
-def reminds_nobody(self):
-    return []
-
-
 decide, replan = Office.decide, Office.replan
 adopt, come = Failover._adopt, Presence.come
 
@@ -69,7 +65,6 @@ MUTANTS = [
     (Office, "take", terms_stand),
     (Office, "replan", plans_once),
     (Failover, "_adopt", adopts_nothing),
-    (Failover, "_reminders", reminds_nobody),
     (Presence, "come", nobody_is_back),
 ]
 
