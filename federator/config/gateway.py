@@ -165,7 +165,7 @@ class FailoverSettings(Section):
         "our clients published.",
     )
     recent_ms: _Span = Field(
-        default=5_000,
+        default=10_000,
         description="How long publications and deliveries at QoS 1 and 2 are remembered, so that a "
         "client that moves gets what it missed.",
     )

@@ -56,7 +56,7 @@ _GATEWAY_HEAD = """\
 # The gateway's configuration
 
 `federator gateway -c FILE` reads a file of its own, by default `/etc/federator/gateway.toml`, with
-the same manners ([failover.md](failover.md) tells what a gateway does):
+the same manners ([gateway.md](gateway.md) tells what a gateway does):
 
 ```toml
 name = "gate-1"

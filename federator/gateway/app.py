@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import resource
 import signal
 from typing import Final
 
@@ -31,6 +32,7 @@ def serve(settings: GatewaySettings) -> None:
 
 async def run(settings: GatewaySettings) -> None:
     """As ``serve``, on the running loop."""
+    _allow_many_connections()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -58,6 +60,13 @@ async def _be_gateway(gateway: Gateway, stop: asyncio.Event) -> None:
         await stop.wait()
         await gateway.leave(patience_s=LEAVE_S)
     raise _StoppedError
+
+
+def _allow_many_connections() -> None:
+    """Two sockets a client: what the system lets us have, not what shells start with."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class _StoppedError(Exception):

@@ -48,6 +48,9 @@ QUIET_S: Final = 2.0
 """How long a client that is to be moved may take to answer what it got, and its broker."""
 
 QUIET_POLL_S: Final = 0.01
+EARLY_MS: Final = 2_000
+"""How much sooner than its PUBACK a publication may come to a subscriber."""
+
 KEEP_ALIVES: Final = 1.5
 """Of silence end a client."""
 
@@ -254,7 +257,7 @@ class Attendant:
             self.flush()
             return False
         self._broker_port = None
-        self._tail = Tail(port, self._from_broker, session.version, old)
+        self._tail = Tail(port, self._from_broker, session.version, old, self._house.now_ms)
         session.on_broker_lost(self._house.now_ms())
         self.flush()
         return True
@@ -329,14 +332,16 @@ class Attendant:
             if waiting is not None and waiting is not asyncio.current_task():
                 waiting.cancel()
         self._leave_tail()
+        self._count(None)
         self._house.on_gone(self)
 
     def _heal(self) -> None:
         session = self.session
         if session.state is not State.HEALING:
             return
+        # What was published later is likely to come by the new broker, too.
         publications = self._house.recently(Millis(0), session.restored_ms)
-        tail = self._tail.take() if self._tail is not None else ()
+        tail = self._tail.take(session.restored_ms) if self._tail is not None else ()
         given = missed(session, publications, tail=tail, unseen_topics=self._house.unseen_topics)
         session.heal(given, self._house.now_ms())
         self._house.on_healed(self, len(given))
@@ -353,7 +358,7 @@ class Attendant:
         session = self.session
         if session.state is not State.LIVE or move != self.moves:
             return
-        tail = self._tail.take() if self._tail is not None else ()
+        tail = self._tail.take(self._house.now_ms()) if self._tail is not None else ()
         self.give_missed(Millis(session.restored_ms + 1), until_ms, tail)
         self._leave_tail()
 
@@ -361,9 +366,13 @@ class Attendant:
         """Give the client what others got acknowledged in this time, if nobody did."""
         session = self.session
         if session.state is State.LIVE and session.subscriptions.granted:
-            publications = self._house.recently(from_ms, to_ms)
-            unseen = self._house.unseen_topics
-            given = missed(session, publications, tail=tail, unseen_topics=unseen)
+            given = missed(
+                session,
+                self._house.recently(from_ms, to_ms),
+                tail=tail,
+                unseen_topics=self._house.unseen_topics,
+                since_ms=Millis(from_ms - EARLY_MS),
+            )
             session.give(given, self._house.now_ms())
             self._house.on_healed(self, len(given))
             self.flush()
@@ -458,11 +467,20 @@ class Attendant:
         self._from_broker = Splitter(limit=2**31, firsts=FROM_SERVER)
         port.block("client", self._client.full)
         kept = self._house.unsafe_of(self, lost.id if lost is not None else None)
-        self.broker, self._generation = broker, broker.generation
+        self._count(broker)
+        self._generation = broker.generation
         self._patience = loop.call_later(self._house.attempt_s, self._lose_patience)
         self.session.join(kept)
         self.flush()
         return True
+
+    def _count(self, broker: Broker | None) -> None:
+        """We are with ``broker`` now."""
+        if self.broker is not None:
+            self.broker.clients -= 1
+        if broker is not None:
+            broker.clients += 1
+            self.broker = broker
 
     def _lose_patience(self) -> None:
         self._patience = None

@@ -82,6 +82,8 @@ class Broker:
 
     Attributes:
         round_trip_s: How long it last took to answer; infinite before.
+        clients: Of ours, attached there or lately.
+        has_agent: One spoke to us.
         generation: Counts our connections: a broker that came back is another one.
     """
 
@@ -90,7 +92,9 @@ class Broker:
     ) -> None:
         self.id = BrokerId(settings.id)
         self.address = settings.address
+        self.clients = 0
         self.generation = 0
+        self.has_agent = False
         self.round_trip_s = float("inf")
         self.tls: ssl.SSLContext | None = settings.tls_context(datetime.now(UTC))
         self._listener = listener
@@ -159,6 +163,7 @@ class Broker:
         elif topic == claims_topic(self._federation):
             self._listener.on_claim(decode(Claim, payload))
         elif topic == taken_topic(self._federation, self._gateway):
+            self.has_agent = True
             self._listener.on_taken(self.id, decode(Taken, payload).number)
         elif topic == settled_topic(self._federation, self._gateway):
             self._unanswered = 0

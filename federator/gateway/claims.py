@@ -8,7 +8,7 @@ outlast their connection: a client that comes back by another gateway is attache
 What is remembered is bounded and lost with the gateway; then a client is attached where the policy
 says, which is the same for all gateways that choose by client id.
 
-Source: OASIS MQTT 5.0, section 3.1.4; docs/failover.md.
+Source: OASIS MQTT 5.0, section 3.1.4; docs/gateway.md.
 """
 
 from typing import Final

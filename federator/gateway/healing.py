@@ -12,7 +12,7 @@ payload are told apart by their number only.
 A broker may deny a client some topics without saying so. So nothing is given on a topic on which no
 broker ever gave it anything, unless the operator says that there are no such rules.
 
-Source: docs/failover.md, "What a client missed".
+Source: docs/gateway.md, "What a client missed".
 """
 
 from collections import Counter
@@ -20,7 +20,6 @@ from collections.abc import Iterable
 from typing import Final
 
 from federator.gateway.journal import Publication
-from federator.gateway.recent import Recent
 from federator.gateway.session import Session
 from federator.gateway.subscriptions import Subscription
 from federator.gateway.wire import (
@@ -44,6 +43,7 @@ from federator.protocol.types import Millis
 _Content = tuple[bytes, bytes]
 
 _NO_LIMIT: Final = 2**31
+_ALWAYS: Final = Millis(-(2**63))
 _NO_ID: Final = 1  # stands where the packet id will
 
 
@@ -53,6 +53,7 @@ def missed(
     *,
     tail: Iterable[bytes] = (),
     unseen_topics: bool,
+    since_ms: Millis = _ALWAYS,
 ) -> list[bytes]:
     """PUBLISH packets for the client, in the order in which they were published.
 
@@ -61,8 +62,9 @@ def missed(
         publications: What came through this gateway lately, oldest first.
         tail: What its old broker gave it since it left that.
         unseen_topics: Also on topics on which it never got anything.
+        since_ms: What it got before is none of these.
     """
-    got = contents(session.recent, session.version)
+    got = contents(session.recent.since(since_ms), session.version)
     wanted = _Wanted(session)
     missing: list[bytes] = []
     left = got.copy()  # what is in the tail is in the journal, too
@@ -82,10 +84,10 @@ def missed(
     return missing
 
 
-def contents(recent: Recent, version: Version) -> Counter[_Content]:
+def contents(blocks: Iterable[bytes], version: Version) -> Counter[_Content]:
     """How often each content came at QoS 1 and 2."""
     got: Counter[_Content] = Counter()
-    for block in recent:
+    for block in blocks:
         splitter = Splitter(limit=_NO_LIMIT, firsts=FROM_SERVER)
         whole, packets = splitter.feed(block)
         for first, start, _, end in packets:

@@ -12,15 +12,19 @@ moment takes it along. So a publication is kept here beyond its PUBACK:
 
 Intuition: a receipt by the post office is not the parcel in the train.
 
-Source: docs/failover.md, "What a PUBACK is worth".
+Source: docs/gateway.md, "What a PUBACK is worth".
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from federator.gateway.wire import QOS, RETAIN, Properties, Version, read_payload
 from federator.protocol.types import BrokerId, Millis
+
+OVERHEAD_BYTES: Final = 200
+"""What Python needs to keep a packet, beside its bytes."""
 
 
 @dataclass(slots=True)
@@ -64,7 +68,7 @@ class _Batch:
         self.version = version
         self.acked_ms = acked_ms
         self.packets = packets
-        self.bytes = sum(map(len, packets))
+        self.bytes = sum(map(len, packets)) + OVERHEAD_BYTES * len(packets)
         self._publications: tuple[Publication, ...] | None = None
 
     @property

@@ -54,6 +54,10 @@ class Recent:
         """The blocks, oldest first."""
         return (block for _, block in self._blocks or ())
 
+    def since(self, since_ms: Millis) -> Iterator[bytes]:
+        """The blocks that came since, oldest first."""
+        return (block for came_ms, block in self._blocks or () if came_ms >= since_ms)
+
     def add(self, block: bytes, now_ms: Millis) -> None:
         """Remember ``block``, and forget what is too old or too much."""
         blocks = self._blocks

@@ -14,7 +14,7 @@ deliveries pass (``healing`` decides what that is).
 Upstream opens as soon as the new broker has what the old one owed (``Upstream.open``), downstream
 when the subscriptions are known everywhere and what was missed is given.
 
-Source: docs/failover.md; OASIS MQTT 5.0 and 3.1.1.
+Source: docs/gateway.md; OASIS MQTT 5.0 and 3.1.1.
 """
 
 from collections.abc import Iterable, Sequence

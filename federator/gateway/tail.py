@@ -4,9 +4,10 @@ Its deliveries are taken and acknowledged here, and given to the client, those o
 come by the new broker too, before any of the new one's. When the new broker serves, this one is
 left.
 
-Source: docs/failover.md, "Planned moves".
+Source: docs/gateway.md, "Planned moves".
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from federator.gateway.brokers import Broker
@@ -22,6 +23,7 @@ from federator.gateway.wire import (
     write_ack,
     write_disconnect,
 )
+from federator.protocol.types import Millis
 
 TAIL_BYTES_MAX: Final = 16_777_216
 """Of deliveries that are kept; more stay with the broker and are lost to the client."""
@@ -37,11 +39,20 @@ class Tail:
         splitter: Of what comes by it.
         version: Of the protocol.
         broker: Which it is.
+        now_ms: Monotonic time.
     """
 
-    def __init__(self, port: Port, splitter: Splitter, version: Version, broker: Broker) -> None:
+    def __init__(
+        self,
+        port: Port,
+        splitter: Splitter,
+        version: Version,
+        broker: Broker,
+        now_ms: Callable[[], Millis],
+    ) -> None:
         self.broker = broker
-        self._deliveries: list[bytes] = []
+        self._now_ms = now_ms
+        self._deliveries: list[tuple[Millis, bytes]] = []
         self._bytes = 0
         self._port = port
         self._splitter = splitter
@@ -49,9 +60,10 @@ class Tail:
         port.give_to(self)
         port.block("client", False)
 
-    def take(self) -> list[bytes]:
-        """Deliveries at QoS 1 and 2 that came since the last time, as they came."""
-        taken, self._deliveries = self._deliveries, []
+    def take(self, until_ms: Millis) -> list[bytes]:
+        """Deliveries at QoS 1 and 2 that came until then, and after the last time."""
+        taken = [packet for came_ms, packet in self._deliveries if came_ms <= until_ms]
+        del self._deliveries[: len(taken)]
         return taken
 
     def on_data(self, port: Port, data: bytes) -> None:
@@ -89,5 +101,5 @@ class Tail:
 
     def _keep(self, packet: bytes) -> None:
         if self._bytes + len(packet) <= TAIL_BYTES_MAX:
-            self._deliveries.append(packet)
+            self._deliveries.append((self._now_ms(), packet))
             self._bytes += len(packet)

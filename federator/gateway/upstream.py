@@ -6,7 +6,7 @@ answered. When the broker is gone, the next one gets them again, after those tha
 acknowledged and no agent took custody of (they bear ids of ours; the client knows nothing of it).
 Of QoS 2 a client may be told no half of the handshake twice: what it has heard is remembered.
 
-Source: OASIS MQTT 5.0, sections 4.3 and 4.4; docs/failover.md.
+Source: OASIS MQTT 5.0, sections 4.3 and 4.4; docs/gateway.md.
 """
 
 from collections import deque

@@ -4,7 +4,7 @@ A gateway's mark comes on the data connection at QoS 1, so behind every publicat
 acknowledged before it took the mark. It is answered when the broker is told that it is ours, and
 with it all before it: these are in the custody log then.
 
-Source: docs/failover.md, "What a PUBACK is worth".
+Source: docs/gateway.md, "What a PUBACK is worth".
 """
 
 from collections.abc import Sequence

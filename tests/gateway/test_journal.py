@@ -1,7 +1,7 @@
 """What a gateway keeps of publications beyond their PUBACK."""
 
 from federator.gateway import wire
-from federator.gateway.journal import Journal
+from federator.gateway.journal import OVERHEAD_BYTES, Journal
 from federator.gateway.wire import V311
 
 
@@ -21,7 +21,7 @@ def payloads(publications):
 
 
 def test_a_mark_covers_what_was_acknowledged_before_it_and_nothing_later():
-    journal = Journal(recent_ms=1_000, bytes_max=1_000)
+    journal = Journal(recent_ms=1_000, bytes_max=10_000)
     put(journal, b"1", b"2")
     mark = journal.mark(1)
     put(journal, b"3")
@@ -32,7 +32,7 @@ def test_a_mark_covers_what_was_acknowledged_before_it_and_nothing_later():
 
 
 def test_marks_are_sent_only_for_something_new_unless_one_was_lost():
-    journal = Journal(recent_ms=1_000, bytes_max=1_000)
+    journal = Journal(recent_ms=1_000, bytes_max=10_000)
     assert journal.mark(1) is None
     put(journal, b"1")
     first = journal.mark(1)
@@ -47,7 +47,7 @@ def test_marks_are_sent_only_for_something_new_unless_one_was_lost():
 
 
 def test_an_answer_to_a_mark_that_was_never_sent_says_nothing():
-    journal = Journal(recent_ms=1_000, bytes_max=1_000, first_mark=100)
+    journal = Journal(recent_ms=1_000, bytes_max=10_000, first_mark=100)
     put(journal, b"1")
 
     journal.on_taken(1, 99)
@@ -58,7 +58,7 @@ def test_an_answer_to_a_mark_that_was_never_sent_says_nothing():
 
 
 def test_what_is_unsafe_is_told_once_by_client_and_broker():
-    journal = Journal(recent_ms=1_000, bytes_max=1_000)
+    journal = Journal(recent_ms=1_000, bytes_max=10_000)
     put(journal, b"1", client="a")
     put(journal, b"2", client="b")
     put(journal, b"3", client="a")
@@ -75,7 +75,7 @@ def test_what_is_unsafe_is_told_once_by_client_and_broker():
 
 
 def test_what_was_published_again_is_unsafe_but_not_a_publication_of_its_own():
-    journal = Journal(recent_ms=1_000, bytes_max=1_000)
+    journal = Journal(recent_ms=1_000, bytes_max=10_000)
     put(journal, b"1")
     put(journal, b"1", broker=2, again=True)
 
@@ -84,7 +84,7 @@ def test_what_was_published_again_is_unsafe_but_not_a_publication_of_its_own():
 
 
 def test_the_journal_forgets_by_age_and_by_size():
-    journal = Journal(recent_ms=100, bytes_max=3 * len(packet(b"x")))
+    journal = Journal(recent_ms=100, bytes_max=3 * (len(packet(b"x")) + OVERHEAD_BYTES))
     for number in range(5):
         put(journal, b"%d" % number, now_ms=number)
     assert payloads(journal.between(0, 10)) == [b"2", b"3", b"4"]

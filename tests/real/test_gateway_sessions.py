@@ -131,7 +131,12 @@ async def test_the_will_of_a_client_that_vanishes_is_published(stage, killed, ra
     gateway = await stage.gateway(home=1)
     heir = GatewayClient(stage.brokers[3].port, "heir", subscribes=("will",))
     client = raw()
-    async with heir:
+    async with heir, GatewayClient(gateway.port, "herald") as herald:
+        end_s = time.monotonic() + 20
+        while not heir.came["hear"]:  # the heir's subscription is known at broker 1
+            assert time.monotonic() < end_s
+            await herald._one("will", "hear", 1)
+            await asyncio.sleep(0.05)
         await client.open(gateway.port, connect(THREE, will=wire.Will("will", b"mine", 1, False)))
         if killed:
             stage.brokers[1].kill9()
