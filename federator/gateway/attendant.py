@@ -359,16 +359,30 @@ class Attendant:
         if session.state is not State.LIVE or move != self.moves:
             return
         tail = self._tail.take(self._house.now_ms()) if self._tail is not None else ()
-        self.give_missed(Millis(session.restored_ms + 1), until_ms, tail)
+        self.give_missed(Millis(session.restored_ms + 1), until_ms, tail=tail)
         self._leave_tail()
 
-    def give_missed(self, from_ms: Millis, to_ms: Millis, tail: Sequence[bytes] = ()) -> None:
-        """Give the client what others got acknowledged in this time, if nobody did."""
+    def give_missed(
+        self,
+        from_ms: Millis,
+        to_ms: Millis,
+        *,
+        tail: Sequence[bytes] = (),
+        others: Sequence[Publication] = (),
+    ) -> None:
+        """Give the client what others got acknowledged in this time, if nobody did.
+
+        Args:
+            from_ms: The beginning of that time,
+            to_ms: and its end.
+            tail: What its old broker gave it since.
+            others: What clients of other gateways published then.
+        """
         session = self.session
         if session.state is State.LIVE and session.subscriptions.granted:
             given = missed(
                 session,
-                self._house.recently(from_ms, to_ms),
+                [*self._house.recently(from_ms, to_ms), *others],
                 tail=tail,
                 unseen_topics=self._house.unseen_topics,
                 since_ms=Millis(from_ms - EARLY_MS),
