@@ -21,16 +21,19 @@ from federator.protocol.guide import RECALL_FILTERS_MAX, Recall, Recalled
 from federator.protocol.types import BrokerId, Millis
 
 CHECKS_MS: Final = (
-    (-500, 700, 1_200),
-    (701, 1_500, 2_500),
-    (1_501, 3_000, 4_000),
-    (3_001, 6_000, 7_500),
-    (6_001, 10_000, 12_000),
-    (10_001, 16_000, 18_000),
+    (1, -500, 700, 1_200),
+    (1, 701, 1_500, 2_500),
+    (1, 1_501, 3_000, 4_000),
+    (1, 3_001, 6_000, 7_500),
+    (2, -1_500, 3_000, 7_600),
+    (1, 6_001, 10_000, 12_000),
+    (2, 3_001, 8_000, 12_500),
+    (1, 10_001, 16_000, 18_000),
 )
-"""What was acknowledged between the first and the second is looked for at the third, in
-milliseconds from the death. Agents find other ways in half a second, usually, and forget a dead
-core after 15 s, at the latest. Who waits longer gives less twice, and later."""
+"""What was published at this QoS and acknowledged between the second and the third is looked for at
+the fourth, in milliseconds from the death. Agents find other ways in half a second, usually, and
+forget a dead core after 15 s, at the latest. Who waits longer gives less twice, and later: at QoS 2
+that is preferred."""
 
 ANSWERS_S: Final = 0.3
 """How long other gateways are waited for."""
@@ -108,15 +111,16 @@ class Lookout:
             packets.extend(answer.packets)
 
     async def _watch(self, death_ms: Millis) -> None:
-        for from_ms, to_ms, at_ms in CHECKS_MS:
+        for qos, from_ms, to_ms, at_ms in CHECKS_MS:
             due_ms = death_ms + at_ms - self._around.now_ms()
             await asyncio.sleep(max(0, due_ms) / 1_000)
-            await self._check(Millis(death_ms + from_ms), Millis(death_ms + to_ms))
+            await self._check(qos, Millis(death_ms + from_ms), Millis(death_ms + to_ms))
 
-    async def _check(self, from_ms: Millis, to_ms: Millis) -> None:
+    async def _check(self, qos: int, from_ms: Millis, to_ms: Millis) -> None:
         others = await self._ask(from_ms, to_ms)
+        others = [each for each in others if each.qos == qos]
         for attendant in self._around.every:
-            attendant.give_missed(from_ms, to_ms, others=others)
+            attendant.give_missed(from_ms, to_ms, qos=(qos,), others=others)
             await asyncio.sleep(0)  # each takes a moment: the clients' traffic goes on in between
 
     async def _ask(self, from_ms: Millis, to_ms: Millis) -> list[Publication]:
