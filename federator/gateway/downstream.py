@@ -172,8 +172,8 @@ class Downstream:
     def on_ack(self, kind: int, packet_id: int, reason: int) -> bytes:
         """The client answers a delivery with PUBACK, PUBREC or PUBCOMP: what the broker hears."""
         broker_id = self._ids.get(packet_id)
-        if broker_id is None:
-            return SWALLOW
+        if broker_id is None:  # of nothing we know; while all ids are the broker's, its business
+            return PASS if self.plain else SWALLOW
         if kind == Kind.PUBREC and reason < Reason.UNSPECIFIED:
             self._received.add(packet_id)
             if broker_id == OURS:

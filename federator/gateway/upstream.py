@@ -85,6 +85,7 @@ class Upstream:
         former = self._in_flight.get(packet_id)
         if former is not None:
             self.bytes -= len(former)
+            self._told.discard(packet_id)  # who says it again wants to hear the answer again
         self._in_flight[packet_id] = packet
         self.bytes += len(packet)
 
