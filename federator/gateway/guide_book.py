@@ -80,15 +80,22 @@ def _by_id(brokers: Iterable[GuideBroker]) -> dict[BrokerId, GuideBroker]:
 
 
 def _states(guides: Iterable[Guide]) -> dict[BrokerId, State]:
-    """How brokers are, by all ``guides``, oldest first."""
+    """How brokers are, by all ``guides``, oldest first.
+
+    Of two that are as old, the one that knows of a drain knows more.
+    """
     states: dict[BrokerId, State] = {}
+    drains: dict[BrokerId, tuple[int, int]] = {}
     for guide in guides:
+        age = guide.epoch, guide.number
         alone = any(each.state == "gone" for each in guide.brokers)
         for each in guide.brokers:
             if each.id == guide.broker and not alone:
                 continue
-            if each.state != "gone":
-                states[each.id] = each.state
-            else:
+            if each.state == "gone":
                 states.setdefault(each.id, "gone")
+            elif drains.get(each.id) != age:
+                states[each.id] = each.state
+                if each.state == "draining":
+                    drains[each.id] = age
     return states
