@@ -123,6 +123,8 @@ async def talk(gateway, stream, version):
                 block, packets = splitter.feed(data)
                 heard += [block[start:end] for _, start, _, end in packets]
         return heard, False
+    except TimeoutError:
+        return [*heard, b"nothing more"], False
     except ConnectionError:
         return heard, True
     finally:
@@ -211,9 +213,9 @@ async def test_one_who_asks_for_much_and_reads_nothing_does_not_fill_the_gateway
     before = resident_mb(gateway.pid)
 
     async with undisturbed(gateway), aiomqtt.Client(gateway.host, gateway.port) as client:
-        for _ in range(100):
+        for _ in range(40):  # more bytes in all than the gateway may grow
             for _ in range(1_000):
-                await client.publish("flood", bytes(1_000))
+                await client.publish("flood", bytes(LIMIT - 100))
             await client.publish("flood", b"done", qos=1)
         grown = resident_mb(gateway.pid) - before
 

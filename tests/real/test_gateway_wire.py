@@ -8,7 +8,7 @@ import asyncio
 
 import aiomqtt
 import pytest
-from hypothesis import HealthCheck, find, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
 from federator.gateway import wire
 from federator.gateway.wire import V5, V311, Kind, Property
@@ -25,18 +25,19 @@ def good_packets(version):
     """Different packets, the same in every run."""
     drawn: list[bytes] = []
 
-    def enough(packet):
-        drawn.append(packet)
-        return len(drawn) >= PACKETS * 2
-
-    quick = settings(
-        max_examples=PACKETS * 2,
+    @settings(
+        max_examples=PACKETS,
         database=None,
         derandomize=True,
+        phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    find(client_packets(version), enough, settings=quick)
-    return drawn[:PACKETS]
+    @given(client_packets(version))
+    def draw(packet):
+        drawn.append(packet)
+
+    draw()
+    return drawn
 
 
 def accepted(version):
