@@ -77,9 +77,17 @@ def merge(statuses: Sequence[Mapping[str, Any]], topic_filter: str | None = None
         else:
             meshes = status.get("meshes", [])
             towards = [(m, m.get("member")) for m in meshes if m.get("filter") == topic_filter]
+            straight = status.get("destinations", [])
+            towards += [(_as_tree(d), False) for d in straight if d.get("filter") == topic_filter]
         for entry, is_member in towards:
             _add_parents(topology, own.id, entry, bool(is_member))
     return topology
+
+
+def _as_tree(way: Mapping[str, Any]) -> dict[str, Any]:
+    """A way to a destination, as an entry of the tree of ways that lead there."""
+    next_hop = way.get("next_hop")
+    return {"core": way.get("to"), "parents": [] if next_hop is None else [next_hop]}
 
 
 def _add_link(topology: Topology, own: int, entry: Mapping[str, Any]) -> None:

@@ -69,8 +69,8 @@ def _text(detail: ErrorDetails, location: Location, root: type[BaseModel]) -> st
         mend = f"did you mean {near[0]}" if near else f"keys here: {', '.join(known)}"
         return f"unknown key {_shown(key)}: {mend}"
     if kind == "missing":
-        section = location == ("broker",)
-        return f"{key} is missing: add {'[broker] with id and url' if section else f'{key} = ...'}"
+        sections = {"broker": "[broker] with id and url", "brokers": "[[brokers]] with id and url"}
+        return f"{key} is missing: add {sections.get(key, f'{key} = ...')}"
     wanted = _WANTED.get(kind) or "it should " + detail["msg"].removeprefix("Input should ")
     if kind == "string_pattern_mismatch":
         wanted = f"it should match {(detail.get('ctx') or {})['pattern']}"

@@ -100,7 +100,8 @@ class AttachmentSettings(Section):
         for index, text in enumerate(self.assign):
             pattern, equals, broker = text.rpartition("=")
             if not equals or not pattern or not broker.isdecimal():
-                raise wrong(f"assign.{index}", repr(text), "write PATTERN=ID, like pump-*=3")
+                what = f"attachment.assign[{index}] = {text[:60]!r}"
+                raise wrong(f"assign.{index}", what, "write PATTERN=ID, like pump-*=3")
         return self
 
     @property
@@ -190,10 +191,10 @@ class GatewaySettings(Section):
     federation: _Name = Field(default="fed", description="Name shared by all agents.")
     name: _Name = Field(description="This gateway's, unique in the federation.")
     listeners: tuple[ListenerSettings, ...] = Field(
-        default=(ListenerSettings(),), min_length=1, max_length=LISTENERS_MAX
+        default=(ListenerSettings(),), max_length=LISTENERS_MAX
     )
     brokers: tuple[GatewayBrokerSettings, ...] = Field(
-        min_length=1, max_length=BROKERS_MAX, description="Brokers clients may be attached to."
+        max_length=BROKERS_MAX, description="Brokers clients may be attached to."
     )
     attachment: AttachmentSettings = AttachmentSettings()
     clients: ClientSettings = ClientSettings()
@@ -203,6 +204,9 @@ class GatewaySettings(Section):
 
     @model_validator(mode="after")
     def _each_is_named_once(self) -> Self:
+        for key, each in (("listeners", self.listeners), ("brokers", self.brokers)):
+            if not each:
+                raise wrong(key, f"{key} is empty", f"add [[{key}]]")
         ids: set[int] = set()
         addresses: dict[object, int] = {}
         for index, broker in enumerate(self.brokers):

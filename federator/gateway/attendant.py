@@ -48,6 +48,9 @@ QUIET_S: Final = 2.0
 """How long a client that is to be moved may take to answer what it got, and its broker."""
 
 QUIET_POLL_S: Final = 0.01
+EXACT_MS: Final = 1_000
+"""How long what was published at QoS 2 may take to come by itself."""
+
 EARLY_MS: Final = 2_000
 """How much sooner than its PUBACK a publication may come to a subscriber."""
 
@@ -339,8 +342,13 @@ class Attendant:
         session = self.session
         if session.state is not State.HEALING:
             return
-        # What was published later is likely to come by the new broker, too.
-        publications = self._house.recently(Millis(0), session.restored_ms)
+        # What was published later is likely to come by the new broker, too; at QoS 2 it must not
+        # come twice, so what is recent is left to the lookout.
+        publications = [
+            each
+            for each in self._house.recently(Millis(0), session.restored_ms)
+            if each.qos == 1 or each.acked_ms < session.restored_ms - EXACT_MS
+        ]
         tail = self._tail.take(session.restored_ms) if self._tail is not None else ()
         given = missed(session, publications, tail=tail, unseen_topics=self._house.unseen_topics)
         session.heal(given, self._house.now_ms())
@@ -359,16 +367,34 @@ class Attendant:
         if session.state is not State.LIVE or move != self.moves:
             return
         tail = self._tail.take(self._house.now_ms()) if self._tail is not None else ()
-        self.give_missed(Millis(session.restored_ms + 1), until_ms, tail)
+        qos = (1, 2) if self._tail is not None else (1,)
+        self.give_missed(Millis(session.restored_ms + 1), until_ms, qos=qos, tail=tail)
         self._leave_tail()
 
-    def give_missed(self, from_ms: Millis, to_ms: Millis, tail: Sequence[bytes] = ()) -> None:
-        """Give the client what others got acknowledged in this time, if nobody did."""
+    def give_missed(
+        self,
+        from_ms: Millis,
+        to_ms: Millis,
+        *,
+        qos: Sequence[int],
+        tail: Sequence[bytes] = (),
+        others: Sequence[Publication] = (),
+    ) -> None:
+        """Give the client what others got acknowledged in this time, if nobody did.
+
+        Args:
+            from_ms: The beginning of that time,
+            to_ms: and its end.
+            qos: At which it was published.
+            tail: What its old broker gave it since.
+            others: What clients of other gateways published then.
+        """
         session = self.session
         if session.state is State.LIVE and session.subscriptions.granted:
+            ours = (each for each in self._house.recently(from_ms, to_ms) if each.qos in qos)
             given = missed(
                 session,
-                self._house.recently(from_ms, to_ms),
+                [*ours, *others],
                 tail=tail,
                 unseen_topics=self._house.unseen_topics,
                 since_ms=Millis(from_ms - EARLY_MS),

@@ -20,6 +20,8 @@ from federator.protocol.guide import (
     Claim,
     Guide,
     Mark,
+    Recall,
+    Recalled,
     SessionReport,
     Settle,
     Settled,
@@ -29,6 +31,8 @@ from federator.protocol.guide import (
     encode,
     guide_topic,
     mark_topic,
+    recall_topic,
+    recalled_topic,
     sessions_topic,
     settle_topic,
     settled_topic,
@@ -61,6 +65,12 @@ class Listener(Protocol):
 
     def on_claim(self, claim: Claim) -> None:
         """Another gateway has a client; the same is heard by several brokers."""
+
+    def on_recall(self, recall: Recall, broker: "Broker") -> None:
+        """Another gateway asks what our clients published; heard by several brokers."""
+
+    def on_recalled(self, answer: Recalled) -> None:
+        """Another gateway answers ``ask_others``."""
 
     def on_malformed(self) -> None:
         """What should be a word of an agent or a gateway is none."""
@@ -117,11 +127,12 @@ class Broker:
             keep_alive_s=max(1, gateway.failover.ping_ms * 3 // 1000),
             reconnect_max_ms=1_000,
         )
-        answers = (settled_topic, taken_topic)
+        answers = (settled_topic, taken_topic, recalled_topic)
         self.link.subscribe(
             [
                 TopicFilter(guide_topic(self._federation)),
                 TopicFilter(claims_topic(self._federation), no_local=True),
+                TopicFilter(recall_topic(self._federation), no_local=True),
                 *(TopicFilter(topic(self._federation, self._gateway)) for topic in answers),
             ]
         )
@@ -162,6 +173,10 @@ class Broker:
                 self._listener.on_guide(decode(Guide, payload))
         elif topic == claims_topic(self._federation):
             self._listener.on_claim(decode(Claim, payload))
+        elif topic == recall_topic(self._federation):
+            self._listener.on_recall(decode(Recall, payload), self)
+        elif topic == recalled_topic(self._federation, self._gateway):
+            self._listener.on_recalled(decode(Recalled, payload))
         elif topic == taken_topic(self._federation, self._gateway):
             self.has_agent = True
             self._listener.on_taken(self.id, decode(Taken, payload).number)
@@ -189,6 +204,14 @@ class Broker:
     def claim(self, claim: Claim) -> None:
         """Tell other gateways whom we have."""
         self.link.publish(claims_topic(self._federation), encode(claim))
+
+    def ask_others(self, recall: Recall) -> None:
+        """Ask other gateways what their clients published."""
+        self.link.publish(recall_topic(self._federation), encode(recall))
+
+    def answer(self, gateway: str, answer: Recalled) -> None:
+        """Answer another gateway's question."""
+        self.link.publish(recalled_topic(self._federation, gateway), encode(answer))
 
     def report(self, page: SessionReport) -> bool:
         """Tell the agent who is here."""

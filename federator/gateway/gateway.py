@@ -21,6 +21,7 @@ from federator.gateway.counters import GatewayCounters
 from federator.gateway.door import Door
 from federator.gateway.guide_book import GuideBook
 from federator.gateway.journal import Journal, Publication
+from federator.gateway.lookout import Lookout
 from federator.gateway.ports import Port
 from federator.gateway.recent import Allowance, Recent
 from federator.gateway.reports import Reports
@@ -35,7 +36,7 @@ from federator.gateway.wire import (
     Splitter,
     text_in,
 )
-from federator.protocol.guide import Claim, Guide
+from federator.protocol.guide import Claim, Guide, Recall, Recalled
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.clocks import wall_clock_ms
 
@@ -47,19 +48,6 @@ RECENT_SLACK_MS: Final = 2_000
 MARK_LOST_S: Final = 0.5
 STRAYS_S: Final = 1.0
 """How long what a departed client published waits for its client, after its broker died."""
-
-CHECKS_MS: Final = (
-    (-500, 700, 1_500),
-    (701, 1_500, 2_500),
-    (1_501, 3_000, 4_000),
-    (3_001, 6_000, 7_500),
-    (6_001, 10_000, 12_000),
-    (10_001, 16_000, 18_000),
-)
-"""Around the death of a broker publications of anybody may go astray: what was acknowledged between
-the first and the second is looked for at the third, in milliseconds from then. Agents find other
-ways in half a second, usually, and forget a dead core after 15 s, at the latest. Who waits longer
-gets less twice, and later."""
 
 MOVES_AT_ONCE: Final = 16
 OUR_NAMES: Final = "federator-"
@@ -109,7 +97,9 @@ class Gateway:
         self._settling: dict[int, tuple[Attendant, int, asyncio.Handle]] = {}
         self._next_settle = 0
         self._marking: dict[BrokerId, asyncio.Handle] = {}
-        self._lost_ms: dict[BrokerId, Millis] = {}
+        self._lookout = Lookout(
+            self, name=settings.name, first=self.epoch << 16, start=tasks.create_task
+        )
         self._moving: set[BrokerId] = set()
         self._draining = False
 
@@ -271,6 +261,14 @@ class Gateway:
         if self._claims.is_news(claim) and claim.came and attendant is not None:
             self.counters.takeovers += 1
             attendant.dismiss(Reason.SESSION_TAKEN_OVER, f"it came to gateway {claim.gateway}")
+
+    def on_recall(self, recall: Recall, broker: Broker) -> None:
+        """Another gateway asks what our clients published."""
+        self._lookout.on_recall(recall, broker)
+
+    def on_recalled(self, answer: Recalled) -> None:
+        """Another gateway answers that."""
+        self._lookout.on_recalled(answer)
 
     def on_malformed(self) -> None:
         """What should be a word of an agent or a gateway is none."""
@@ -455,30 +453,12 @@ class Gateway:
 
     def _collect(self, lost: BrokerId) -> None:
         """``lost`` died: give back to its clients what is not safe, and see to the rest."""
-        self._check_all_later(lost)
+        self._lookout.on_death(lost)
         taken = self.journal.take_unsafe(lost)
         for client, publications in taken.items():
             self._stash.setdefault(client, []).extend(publications)
         if taken:
             asyncio.get_running_loop().call_later(STRAYS_S, self._publish_strays)
-
-    def _check_all_later(self, lost: BrokerId) -> None:
-        """See that nobody missed what was published while the ways around ``lost`` were found."""
-        loop, now_ms = asyncio.get_running_loop(), self.now_ms()
-        if now_ms - self._lost_ms.get(lost, -CHECKS_MS[-1][-1]) < CHECKS_MS[-1][-1]:
-            return
-        self._lost_ms[lost] = now_ms
-        for from_ms, to_ms, at_ms in CHECKS_MS:
-            span = Millis(now_ms + from_ms), Millis(now_ms + to_ms)
-            loop.call_later(at_ms / 1000, self._check_all, *span)
-
-    def _check_all(self, from_ms: Millis, to_ms: Millis) -> None:
-        self._tasks.create_task(self._check_each(from_ms, to_ms), name="missed publications")
-
-    async def _check_each(self, from_ms: Millis, to_ms: Millis) -> None:
-        for attendant in self.every:
-            attendant.give_missed(from_ms, to_ms)
-            await asyncio.sleep(0)  # each takes a moment: others go on in between
 
     def _publish_strays(self) -> None:
         """Publish for clients that are gone, or live elsewhere by now."""

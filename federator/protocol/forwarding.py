@@ -199,7 +199,7 @@ class Forwarder:
         else:
             self._by_way_of[broker] = next_hop
         self._frames.clear()
-        if self._destined[broker] > 0:
+        if self.is_destination(broker):
             self._note("")  # with which every topic begins
 
     def next_hop_to(self, broker: BrokerId) -> BrokerId | None:
@@ -228,6 +228,10 @@ class Forwarder:
         if self._here is not None:
             return self._cover.update(*map(sorted, self._here.change(added, removed)))
         return self._cover.update(added, removed)
+
+    def is_destination(self, broker: BrokerId) -> bool:
+        """Whether ``broker`` wants any filter over the shortest path."""
+        return self._destined[broker] > 0
 
     def leads_to(self, key: bytes, brokers: AbstractSet[BrokerId]) -> bool:
         """Whether the filter with ``key`` has one of ``brokers`` as a destination."""

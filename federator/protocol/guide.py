@@ -29,6 +29,7 @@ SESSIONS_PER_PAGE_MAX = 512
 SESSION_PAGES_MAX = 512
 TOPICS_PER_SESSION_MAX = 1_024
 SETTLE_FILTERS_MAX = 1_024
+RECALL_FILTERS_MAX = 1_024
 SESSIONS_INTERVAL_S = 10
 """Between a gateway's whole reports to one broker; missing three, its sessions are forgotten."""
 
@@ -209,6 +210,38 @@ class Claim(msgspec.Struct, frozen=True):
     lasts: bool
 
 
+class Recall(msgspec.Struct, frozen=True):
+    """A gateway, to the others, when a broker died: what did your clients publish just then?
+
+    Attributes:
+        gateway: Who asks; answers go to ``recalled_topic(..., gateway)``.
+        number: Grows with every question of the gateway; copies come by several brokers.
+        filters: What its clients subscribe to.
+        oldest_ms: How long ago it was acknowledged, at most,
+        newest_ms: and at least.
+    """
+
+    gateway: _Gateway
+    number: _Natural
+    filters: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=RECALL_FILTERS_MAX)]
+    oldest_ms: _Natural
+    newest_ms: _Natural
+
+
+class Recalled(msgspec.Struct, frozen=True):
+    """The answer to a ``Recall``, or a part of it: publications at QoS 1 and 2.
+
+    Attributes:
+        gateway: Who answers.
+        number: Of the question.
+        packets: PUBLISH packets of MQTT 5, oldest first.
+    """
+
+    gateway: _Gateway
+    number: _Natural
+    packets: tuple[bytes, ...]
+
+
 class Drain(msgspec.Struct, frozen=True):
     """An operator, to any agent: move the clients of ``broker`` away, or let them come back."""
 
@@ -216,13 +249,15 @@ class Drain(msgspec.Struct, frozen=True):
     drain: bool
 
 
-Word = Guide | SessionReport | Settle | Settled | Mark | Taken | Claim | Drain
-_W = TypeVar("_W", Guide, SessionReport, Settle, Settled, Mark, Taken, Claim, Drain)
+Word = Guide | SessionReport | Settle | Settled | Mark | Taken | Claim | Recall | Recalled | Drain
+_W = TypeVar(
+    "_W", Guide, SessionReport, Settle, Settled, Mark, Taken, Claim, Recall, Recalled, Drain
+)
 
 _encoder: Final = msgspec.json.Encoder()
 _decoders: Final = {
     kind: msgspec.json.Decoder(kind)
-    for kind in (Guide, SessionReport, Settle, Settled, Mark, Taken, Claim, Drain)
+    for kind in (Guide, SessionReport, Settle, Settled, Mark, Taken, Claim, Recall, Recalled, Drain)
 }
 
 
@@ -259,6 +294,16 @@ def taken_topic(federation: str, gateway: str) -> str:
 def claims_topic(federation: str) -> str:
     """Where gateways publish ``Claim``."""
     return f"$fed/{federation}/claims"
+
+
+def recall_topic(federation: str) -> str:
+    """Where gateways publish ``Recall``."""
+    return f"$fed/{federation}/recall"
+
+
+def recalled_topic(federation: str, gateway: str) -> str:
+    """Where others answer ``gateway`` with ``Recalled``."""
+    return f"$fed/{federation}/recalled/{gateway}"
 
 
 def drain_topic(federation: str) -> str:

@@ -64,10 +64,6 @@ class SettledRoutes:
         """Whether ``child`` is ours for ``filter`` around ``core``."""
         return child in self._node.meshes.children_of(core, filter)
 
-    def is_held(self, core: BrokerId, filter: str) -> bool:
-        """Whether our membership for ``filter`` around ``core`` is still held back."""
-        return not self._node.meshes.memberships.is_told(core, filter)
-
 
 def plain_filter(filter: str) -> str:
     """The filter that stands in a wave, as clients subscribe it."""

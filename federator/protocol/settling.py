@@ -36,6 +36,10 @@ LOOK_MS: Final = Millis(20)
 """Between two looks whether something has come that no message tells of, such as a SUBACK."""
 
 
+BEGIN_GAP_MS: Final = Millis(5)
+"""Least time between two looks through the questions that wait: there may be thousands."""
+
+
 class Standing(Enum):
     """What has become of a filter that our clients want."""
 
@@ -67,9 +71,6 @@ class Surroundings(Protocol):
 
     def has_child(self, core: BrokerId, child: BrokerId, filter: str) -> bool:
         """Whether ``child`` is ours for ``filter`` around ``core``."""
-
-    def is_held(self, core: BrokerId, filter: str) -> bool:
-        """Whether our membership for ``filter`` around ``core`` is still held back."""
 
     def answer(self, question: "Question", *, known: bool) -> None:
         """Tell who asked."""
@@ -140,6 +141,7 @@ class Settling:
         self._around = around
         self._number = 0
         self._waiting: list[Question] = []
+        self._begin_ms = Millis(0)
         self._own: _Own | None = None
         self._passing: dict[_Place, _Passing] = {}
         self._answered: OrderedDict[_Place, _Number] = OrderedDict()
@@ -150,7 +152,9 @@ class Settling:
 
     def next_deadline_ms(self, now_ms: Millis) -> Millis | None:
         """When ``look`` is due; ``None``: when something happens."""
-        busy = self._waiting or self._own is not None or self._passing
+        if self._waiting and self._own is None:
+            return Millis(max(now_ms + 1, self._begin_ms))
+        busy = self._own is not None or self._passing
         return Millis(now_ms + LOOK_MS) if busy else None
 
     def ask(self, question: Question, *, now_ms: Millis) -> None:
@@ -246,6 +250,9 @@ class Settling:
 
     def _begin(self, now_ms: Millis) -> None:
         """Start a wave for the questions whose filters we have announced ourselves."""
+        if not self._waiting or now_ms < self._begin_ms:
+            return
+        self._begin_ms = Millis(now_ms + BEGIN_GAP_MS)
         self._give_up([q for q in self._waiting if q.until_ms <= now_ms])
         self._waiting = [q for q in self._waiting if q.until_ms > now_ms]
         taken: dict[Question, None] = {}
@@ -353,7 +360,5 @@ class Settling:
             return None
         if core == self._self_id:
             return set()
-        if any(around.is_held(core, f) for f, _ in passing.filters):
-            return None
         parent = around.parent_to(core)
         return None if parent is None else {parent}

@@ -156,10 +156,6 @@ class SettlingDesk:
         """Whether ``child`` is ours for ``filter`` around ``core``."""
         return self._routes.has_child(core, child, filter)
 
-    def is_held(self, core: BrokerId, filter: str) -> bool:
-        """Whether our membership for ``filter`` around ``core`` is still held back."""
-        return self._routes.is_held(core, filter)
-
     def answer(self, question: Question, *, known: bool) -> None:
         """Tell the gateway."""
         topic = guide.settled_topic(self._federation, question.gateway)

@@ -67,6 +67,18 @@ def test_one_filter_shows_its_mesh_only_with_children_of_agents_that_were_not_as
     assert sorted(picture.brokers) == [1, 2, 4, 5]
 
 
+def test_one_filter_shows_the_ways_to_each_of_its_destinations():
+    ways = [
+        {"filter": "a/#", "to": 3, "next_hop": 3},
+        {"filter": "a/#", "to": 2, "next_hop": None},
+        {"filter": "b", "to": 1, "next_hop": 1},
+    ]
+    picture = merge([status(2, [], destinations=ways)], "a/#")
+
+    assert {to: tree.parents for to, tree in picture.trees.items()} == {3: {2: [3]}, 2: {}}
+    assert picture.trees[2].members == [2]
+
+
 @pytest.fixture
 def picture():
     hostile = 'a"];\\#'

@@ -288,7 +288,10 @@ async def test_relays_in_a_child_process_obey_by_name(tmp_path):
 
 
 def test_timers_of_the_precise_loop_are_not_rounded_to_milliseconds():
-    """Half of fifty timers at odd fractions of a millisecond fire within 0.5 ms, none early."""
+    """Half of fifty timers at odd fractions of a millisecond fire within 0.3 ms, none early.
+
+    In one round of ten, at least: other processes can only make timers later.
+    """
 
     async def late_s():
         loop = asyncio.get_running_loop()
@@ -302,7 +305,7 @@ def test_timers_of_the_precise_loop_are_not_rounded_to_milliseconds():
         return sorted(lateness)
 
     with asyncio.Runner(loop_factory=precise_loop) as runner:
-        lateness = runner.run(late_s())
+        rounds = [runner.run(late_s()) for _ in range(10)]
 
-    assert lateness[0] >= 0
-    assert lateness[25] < 0.000_5
+    assert all(lateness[0] >= 0 for lateness in rounds)
+    assert min(lateness[25] for lateness in rounds) < 0.000_3

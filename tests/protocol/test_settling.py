@@ -118,9 +118,6 @@ class Host:
     def has_child(self, core, child, filter):
         return self._routes.has_child(core, child, filter)
 
-    def is_held(self, core, filter):
-        return self._routes.is_held(core, filter)
-
 
 def federation(links, strategy, **options):
     network = Network(links, parameters=Parameters(strategy=strategy), **options)
@@ -163,7 +160,7 @@ def stories(draw):
     }
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(stories())
 def test_what_is_published_after_the_answer_comes_wherever_it_is_published(story):
     """Brokers that are busy hold back what they say; what is lost is asked for, or repeated."""
@@ -184,7 +181,7 @@ def test_what_is_published_after_the_answer_comes_wherever_it_is_published(story
     network.lossy = set()
 
     while not network.nodes[asker].answers:
-        network.run(1)
+        network.run(4)
 
     ((_, token, known),) = network.nodes[asker].answers
     assert token == 1
@@ -207,6 +204,30 @@ def test_nobody_is_told_before_the_last_broker_takes_it_from_its_own_clients(str
     network.run(100)
 
     assert [known for *_, known in network.nodes[1].answers] == [True]
+
+
+def test_in_a_mesh_nobody_is_told_before_those_between_it_and_the_core_are_members():
+    """The membership of 4 is lost: 3 knows the core, and routes there, but not to 4."""
+    network = federation([(1, 2), (2, 3), (3, 4)], Strategy.MESH)
+    network.subscribe(1, "f")
+    network.subscribe(2, "f")
+    network.run(500)
+    network.lossy = {(4, 3)}
+    network.subscribe(4, "f")
+    network.run(0)
+    network.lossy = set()
+    network.nodes[4].ask("f")
+    network.run(500)
+    assert network.nodes[4].answers == []
+    assert 4 not in reached(network, 2)
+
+    network.nodes[4].meshes.memberships.by_core[1].informed.clear()  # it tells its parent anew
+    for effect in network.nodes[4].meshes.memberships.on_core_moved(1, now_ms=network.now_ms):
+        network._perform(4, effect)
+    network.run(200)
+
+    assert [known for *_, known in network.nodes[4].answers] == [True]
+    assert 4 in reached(network, 1)
 
 
 @BOTH
@@ -321,7 +342,7 @@ def test_waves_of_any_kind_raise_nothing_and_are_bounded():
     ]
     payloads = [encode(each) for each in samples]
     understood = 0
-    for number in range(20_000):
+    for number in range(8_000):
         try:
             message = decode("wave", mutated(rng, rng.choice(payloads)))
         except DecodeError:
@@ -332,5 +353,5 @@ def test_waves_of_any_kind_raise_nothing_and_are_bounded():
         wave = Wave(1, 10 + number, 1, 1, 2, (("f", 2),))
         network.nodes[2].handle(Received(wave), now_ms=network.now_ms + 10_000)
 
-    assert understood > 500
+    assert understood > 200
     assert len(network.nodes[2].settling._passing) <= WAVES_MAX

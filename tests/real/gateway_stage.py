@@ -18,9 +18,9 @@ class Stage:
         self._folder = folder
         self._stack = stack
 
-    async def gateway(self, name="gate", *, home, **more):
+    async def gateway(self, name="gate", *, home, brokers=(1, 2, 3), **more):
         """A gateway that attaches every client to broker ``home`` while that serves."""
-        urls = {id_: broker.url for id_, broker in self.brokers.items()}
+        urls = {id_: self.brokers[id_].url for id_ in brokers}
         sections = {"attachment": {"assign": [f"*={home}"]}, **more}
         config = GatewayConfig(name, urls, federation="fed", more=sections)
         process = GatewayProcess(self._folder / name, config)

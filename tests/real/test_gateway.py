@@ -66,3 +66,23 @@ async def test_what_a_broker_acknowledged_right_before_its_death_is_not_lost(thr
         await flow
         await until(lambda: set(publisher.acknowledged) <= set(subscriber.came), "all of it came")
         assert subscriber.error is publisher.error is None
+
+
+async def test_at_qos_2_everything_comes_once_though_the_subscribers_broker_is_killed(three):
+    brokers, gateway = three
+    subscriber = GatewayClient(gateway.port, "one", version=V5, subscribes=("a/#",), qos=2)
+    publisher = GatewayClient(gateway.port, "three")
+    stop = asyncio.Event()
+    async with subscriber, publisher:
+        flow = asyncio.create_task(publisher.publish("a/b", rate_hz=50, stop=stop, qos=2))
+        await until(lambda: len(subscriber.came) > 50, "publications flow")
+
+        brokers[1].kill9()
+        seen = len(subscriber.came)
+        await until(lambda: len(subscriber.came) > seen + 100, "publications flow again")
+
+        stop.set()
+        await flow
+        await until(lambda: set(publisher.acknowledged) <= set(subscriber.came), "all of it came")
+        assert set(subscriber.came.values()) == {1}
+        assert subscriber.error is publisher.error is None

@@ -26,8 +26,8 @@ async def test_what_a_killed_broker_restores_of_an_old_session_doubles_nothing(t
         first = Subscriber(far.port, "t/#", client_id="first", qos=1)
         second = Subscriber(far.port, "+/x", client_id="second", qos=1)
         publisher = Publisher(near.port, "t/y", client_id="publisher", qos=1)
+        await eventually(other, linked(1), "trusted, and listening")
         async with running(first):
-            await eventually(other, linked(1), "trusted")
             await until(lambda: subscribed(near) == {"t/#"}, "the cover is what is wanted")
             await near.stop()  # it saves
             await near.start()

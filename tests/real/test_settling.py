@@ -10,10 +10,12 @@ import json
 import mqtt5
 import pytest
 
+from federator.grid.gateway_process import GatewayConfig, GatewayProcess
 from federator.grid.running import FEDERATION, RunningGrid
 from federator.grid.topology import Grid
 from federator.protocol import guide
 from federator.runtime.mqtt_link import Endpoint, MqttLink
+from tests.real.gateway_clients import GatewayClient
 from tests.real.plain_agents import QUICK
 from tests.real.polling import until
 
@@ -108,3 +110,19 @@ async def test_what_is_published_once_a_subscription_is_known_arrives_from_every
             log = grid.agents[3].log_path.read_text()
             assert "settle.malformed" in log
             assert "Traceback" not in log
+
+
+async def test_what_is_published_once_a_gateways_client_has_its_suback_arrives(tmp_path):
+    """Without settling, most of these publications would come too early to be wanted."""
+    grid = RunningGrid(Grid(1, 3), tmp_path, link_delay_ms=5, broker_options=QUICK)
+    async with grid:
+        urls = {id_: broker.url for id_, broker in grid.brokers.items()}
+        more = {"attachment": {"assign": ["s*=2"]}, "failover": {"settle_ms": 5_000}}
+        config = GatewayConfig("gate", urls, federation=FEDERATION, more=more)
+        publisher = Client(grid.brokers[0], "p")
+        async with GatewayProcess(tmp_path / "gateway", config) as gateway, connected(publisher):
+            for number in range(ROUNDS):
+                filters = (f"suback/{number}/+",)
+                async with GatewayClient(gateway.port, f"s{number}", subscribes=filters) as client:
+                    publisher.link.publish(f"suback/{number}/x", b"%d" % number)
+                    await until(lambda c=client, n=number: c.came[str(n)] == 1, "it arrives")

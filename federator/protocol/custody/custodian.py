@@ -186,9 +186,11 @@ class Custodian:
 
     def on_destinations_moved(self, brokers: AbstractSet[BrokerId]) -> None:
         """New ways lead to these destinations; what went by the old ones may be lost."""
-        now_ms = self._now_ms()
-        self.origin.on_destinations_moved(brokers, now_ms)
-        self._arm(now_ms)
+        concerned = {broker for broker in brokers if self._forwarder.is_destination(broker)}
+        if concerned:
+            now_ms = self._now_ms()
+            self.origin.on_destinations_moved(concerned, now_ms)
+            self._arm(now_ms)
 
     def expect(self, filters: Sequence[str], *, since_us: int) -> None:
         """Clients will come that wanted ``filters`` since ``since_us``, our wall clock: of those

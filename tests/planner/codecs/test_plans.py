@@ -102,11 +102,11 @@ def arriving(problem, own):
 @pytest.mark.parametrize("charge", Charge)
 def test_ten_thousand_nodes_are_decided_exactly_in_time(fanout_max, charge):
     posed = random_problem(1, nodes=10_000, opening=10.0, charge=charge, fanout_max=fanout_max)
-    begun = time.perf_counter()
+    begun_s = time.process_time()  # whatever else this machine does
 
     plan = solve_exactly(posed)
 
-    assert time.perf_counter() - begun < EXACT_LIMIT_S
+    assert time.process_time() - begun_s < EXACT_LIMIT_S
     assert cost(posed, plan) < cost(posed, every_node(posed))
 
 

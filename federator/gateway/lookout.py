@@ -1,0 +1,184 @@
+"""After the death of a broker: see that no client of ours missed anything.
+
+The ways around a dead broker take a moment to be found, and what was on its way just then may be
+stuck in the log of an agent that nobody reaches. So what was acknowledged around that time, to
+clients of this gateway and, asked for, of the others, is held against what each of our subscribers
+got, and the rest is given to it.
+
+Source: docs/gateway.md, "What a client missed".
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+from federator.gateway.attendant import Attendant
+from federator.gateway.brokers import Broker
+from federator.gateway.journal import Journal, Publication
+from federator.gateway.wire import V5, Property, read_payload, without, write_publish
+from federator.protocol.filters import FilterTrie
+from federator.protocol.guide import RECALL_FILTERS_MAX, Recall, Recalled
+from federator.protocol.types import BrokerId, Millis
+
+CHECKS_MS: Final = (
+    (1, -500, 700, 1_200),
+    (1, 701, 1_500, 2_500),
+    (1, 1_501, 3_000, 4_000),
+    (1, 3_001, 6_000, 7_500),
+    (2, -1_500, 3_000, 7_600),
+    (1, 6_001, 10_000, 12_000),
+    (2, 3_001, 8_000, 12_500),
+    (1, 10_001, 16_000, 18_000),
+)
+"""What was published at this QoS and acknowledged between the second and the third is looked for at
+the fourth, in milliseconds from the death. Agents find other ways in half a second, usually, and
+forget a dead core after 15 s, at the latest. Who waits longer gives less twice, and later: at QoS 2
+that is preferred."""
+
+ANSWERS_S: Final = 0.3
+"""How long other gateways are waited for."""
+
+ANSWER_BYTES_MAX: Final = 4_194_304
+PAGE_BYTES_MAX: Final = 262_144
+HEARD_MAX: Final = 1_024
+_NO_ID: Final = 1
+
+
+class Around(Protocol):
+    """What the lookout needs of the gateway."""
+
+    journal: Journal
+    brokers: dict[BrokerId, Broker]
+
+    @property
+    def every(self) -> list[Attendant]:
+        """All clients."""
+
+    def now_ms(self) -> Millis:
+        """Monotonic time."""
+
+
+class Lookout:
+    """The checks after deaths.
+
+    Args:
+        around: The gateway.
+        name: What it is called.
+        first: Greater than the number of every earlier question.
+        start: Runs a coroutine under a name.
+    """
+
+    def __init__(
+        self,
+        around: Around,
+        *,
+        name: str,
+        first: int,
+        start: Callable[..., object],
+    ) -> None:
+        self._around = around
+        self._name = name
+        self._number = first
+        self._start = start
+        self._deaths_ms: dict[BrokerId, Millis] = {}
+        self._answers: dict[int, list[bytes]] = {}
+        self._heard: dict[tuple[str, int], None] = {}
+
+    def on_death(self, broker: BrokerId) -> None:
+        """``broker`` died; may be said many times of one death."""
+        now_ms, last_ms = self._around.now_ms(), CHECKS_MS[-1][-1]
+        if now_ms - self._deaths_ms.get(broker, -last_ms) >= last_ms:
+            self._deaths_ms[broker] = now_ms
+            self._start(self._watch(now_ms), name=f"missed through {broker}")
+
+    def on_recall(self, recall: Recall, broker: Broker) -> None:
+        """Another gateway asks what our clients published."""
+        question = recall.gateway, recall.number
+        if recall.gateway == self._name or question in self._heard:
+            return
+        self._heard[question] = None
+        if len(self._heard) > HEARD_MAX:
+            del self._heard[next(iter(self._heard))]
+        now_ms = self._around.now_ms()
+        span = Millis(now_ms - recall.oldest_ms), Millis(now_ms - recall.newest_ms)
+        for page in _pages(self._around.journal.between(*span), recall.filters):
+            broker.answer(recall.gateway, Recalled(self._name, recall.number, tuple(page)))
+
+    def on_recalled(self, answer: Recalled) -> None:
+        """Another gateway answers."""
+        packets = self._answers.get(answer.number)
+        if packets is not None and sum(map(len, packets)) < ANSWER_BYTES_MAX:
+            packets.extend(answer.packets)
+
+    async def _watch(self, death_ms: Millis) -> None:
+        for qos, from_ms, to_ms, at_ms in CHECKS_MS:
+            due_ms = death_ms + at_ms - self._around.now_ms()
+            await asyncio.sleep(max(0, due_ms) / 1_000)
+            await self._check(qos, Millis(death_ms + from_ms), Millis(death_ms + to_ms))
+
+    async def _check(self, qos: int, from_ms: Millis, to_ms: Millis) -> None:
+        others = await self._ask(from_ms, to_ms)
+        others = [each for each in others if each.qos == qos]
+        for attendant in self._around.every:
+            attendant.give_missed(from_ms, to_ms, qos=(qos,), others=others)
+            await asyncio.sleep(0)  # each takes a moment: the clients' traffic goes on in between
+
+    async def _ask(self, from_ms: Millis, to_ms: Millis) -> list[Publication]:
+        """What clients of other gateways published."""
+        filters = _filters(self._around.every)
+        if not filters:
+            return []
+        self._number += 1
+        number, now_ms = self._number, self._around.now_ms()
+        oldest_ms, newest_ms = max(0, now_ms - from_ms), max(0, now_ms - to_ms)
+        recall = Recall(self._name, number, filters, oldest_ms, newest_ms)
+        packets: list[bytes] = []
+        self._answers[number] = packets
+        for broker in self._around.brokers.values():
+            if broker.up:
+                broker.ask_others(recall)
+        await asyncio.sleep(ANSWERS_S)
+        del self._answers[number]
+        return [Publication("", p, V5, from_ms, *read_payload(p, V5)) for p in packets]
+
+
+def _filters(attendants: Iterable[Attendant]) -> tuple[str, ...]:
+    """What clients subscribe to at QoS 1 and 2; everything if that is too long to say."""
+    filters = {
+        filter
+        for attendant in attendants
+        for filter, subscription in attendant.session.subscriptions.granted.items()
+        if subscription.granted and not filter.startswith("$share/")
+    }
+    return tuple(sorted(filters)) if len(filters) <= RECALL_FILTERS_MAX else ("#",)
+
+
+def _pages(publications: Iterable[Publication], filters: Sequence[str]) -> list[list[bytes]]:
+    """Those that match, as packets of version 5, in pages."""
+    wanted = FilterTrie()
+    for filter in filters:
+        wanted.add(filter)
+    pages: list[list[bytes]] = []
+    room = total = 0
+    for publication in publications:
+        topic = publication.topic.decode()
+        if not wanted.match(topic):
+            continue
+        packet = write_publish(
+            topic,
+            publication.payload,
+            version=V5,
+            qos=publication.qos,
+            retain=publication.retain,
+            packet_id=_NO_ID,
+            properties=without(publication.properties, Property.TOPIC_ALIAS),
+        )
+        total += len(packet)
+        if total > ANSWER_BYTES_MAX:
+            break
+        if room < len(packet):
+            pages.append([])
+            room = PAGE_BYTES_MAX
+        pages[-1].append(packet)
+        room -= len(packet)
+    return pages
