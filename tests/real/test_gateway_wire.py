@@ -50,13 +50,19 @@ def accepted(version):
                 continue
             if any(whole[0] in (Kind.DISCONNECT, Kind.AUTH) for whole, _ in taken):
                 continue
-            said = [read for _, read in taken if isinstance(read, wire.Connect)]
-            if all(
-                wire.number_in(one.properties, Property.MAXIMUM_PACKET_SIZE, 1 << 20)
-                >= SMALLEST_SANE_MAXIMUM
-                for one in said
-            ):
+            if not wants_nothing(stream, version):
                 yield stream
+
+
+def wants_nothing(stream, version):
+    """Whether its CONNECT allows no packet as long as a CONNACK."""
+    taken, _ = verdict(stream, version)
+    return any(
+        isinstance(said, wire.Connect)
+        and wire.number_in(said.properties, Property.MAXIMUM_PACKET_SIZE, SMALLEST_SANE_MAXIMUM)
+        < SMALLEST_SANE_MAXIMUM
+        for _, said in taken
+    )
 
 
 async def survives(port, stream, version):
