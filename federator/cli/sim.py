@@ -26,6 +26,8 @@ from federator.errors import DecodeError
 from federator.protocol.parameters import Strategy
 from federator.sim import scenario, strategies, topologies
 from federator.sim.campaign import SeedResult, run_scenario
+from federator.sim.failover import story as failover_story
+from federator.sim.failover.campaign import run_failover
 from federator.sim.messages import story as stories
 from federator.sim.messages.campaign import run_story
 from federator.sim.shrink import Shrinker
@@ -46,11 +48,13 @@ class _Drawn:
     topology: str
     faulty: bool
     strategy: str
+    failover: bool = False
 
     def options(self) -> str:
         """What draws the same again, besides nodes, topology and seed."""
         strategy = "" if self.strategy == Strategy.MESH else f" --strategy {self.strategy}"
-        return strategy + ("" if self.faulty else " --no-faults")
+        failover = " --failover" if self.failover else ""
+        return failover + strategy + ("" if self.faulty else " --no-faults")
 
 
 def _draw(seed: int, drawn: _Drawn) -> stories.MessageStory:
@@ -69,6 +73,16 @@ def _run(seed: int, drawn: _Drawn, messages: bool) -> SeedResult:
     try:
         if messages:
             return run_story(_draw(seed, drawn))
+        if drawn.failover:
+            return run_failover(
+                failover_story.draw(
+                    seed,
+                    nodes=drawn.nodes,
+                    topology=drawn.topology,
+                    faulty=drawn.faulty,
+                    strategy=drawn.strategy,
+                )
+            )
         story = scenario.draw(
             seed,
             nodes=drawn.nodes or NODES,
@@ -84,7 +98,9 @@ def _run(seed: int, drawn: _Drawn, messages: bool) -> SeedResult:
 
 @click.command(name="sim")
 @click.option(
-    "--nodes", type=click.IntRange(2, NODES_MAX), help="[25; with --messages 2 to 9, by the seed]"
+    "--nodes",
+    type=click.IntRange(2, NODES_MAX),
+    help="[25; with --messages 2 to 9, with --failover 2 to 12, by the seed]",
 )
 @click.option("--seeds", type=click.IntRange(1), default=200, show_default=True, help="How many.")
 @click.option("--nightly", is_flag=True, help=f"{NIGHTLY_SEEDS} seeds.")
@@ -97,6 +113,11 @@ def _run(seed: int, drawn: _Drawn, messages: bool) -> SeedResult:
 )
 @click.option(
     "--messages", is_flag=True, help="With clients and custody: who must get what, how often."
+)
+@click.option(
+    "--failover",
+    is_flag=True,
+    help="Controllers, takeovers, splits and drains, and clients that are moved.",
 )
 @click.option(
     "--replay",
@@ -120,6 +141,7 @@ def command(
     first: int,
     topology: str,
     messages: bool,
+    failover: bool,
     replay: Path | None,
     faulty: bool,
     strategy: str,
@@ -132,14 +154,15 @@ def command(
         return
     seeds = NIGHTLY_SEEDS if nightly else seeds
     if not as_json:
-        size = f"{nodes or NODES} nodes" if nodes or not messages else "few nodes"
-        what = ", with clients" if messages else ""
+        few = messages or failover
+        size = f"{nodes or NODES} nodes" if nodes or not few else "few nodes"
+        what = ", with clients" if messages else ", failover" if failover else ""
         click.echo(
             f"seed {first} and the {seeds - 1} after it, {size}, {topology}, {strategy}{what}"
         )
     sys.stdout.flush()
     results: list[SeedResult] = []
-    drawn = _Drawn(nodes, topology, faulty, strategy)
+    drawn = _Drawn(nodes, topology, faulty, strategy, failover)
     for result in _results(range(first, first + seeds), (drawn, messages), workers):
         if as_json:
             click.echo(json.dumps(asdict(result)))

@@ -27,6 +27,7 @@ class Disk:
     """What an agent finds again when it starts."""
 
     epoch: Epoch = Epoch(FIRST_EPOCH)
+    draining: bool = False
 
 
 @dataclass(slots=True, eq=False)

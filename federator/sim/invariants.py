@@ -10,6 +10,7 @@ Source: testing.md, "The simulator", SAFETY; papers/federator.txt, Theorem 1; RF
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from federator.protocol.controller.records import PREFIX
 from federator.protocol.core_route import Number
 from federator.protocol.effects import Effect, Send
 from federator.protocol.events import Event, LocalFiltersChanged, Received
@@ -115,6 +116,8 @@ class Invariants(Watcher):
                 self.world.fired["sent solicit"] += 1
             return
         for filter in filters:
+            if filter.startswith(PREFIX):
+                continue
             if filter.removeprefix("$fed/to/").startswith("$"):
                 raise InvariantError("local_topics_stay", f"{agent.id} tells {target} {filter!r}")
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from federator.errors import DecodeError
 from federator.protocol import codec
+from federator.protocol.controller.failover import FailoverParameters
 from federator.protocol.effects import (
     Dial,
     Effect,
@@ -95,6 +96,7 @@ class WorldPlan:
     clock_offset_ms_max: int = 0
     loss: float = 0.0
     duplication: float = 0.0
+    failover: FailoverParameters | None = None
 
 
 class World:
@@ -376,6 +378,7 @@ class World:
             node=Node(
                 Identity(id, disk.epoch, address_of(id), self.plan.priorities.get(id, 0)),
                 self._parameters_of(id),
+                self.plan.failover,
             ),
             data=DataPlane(id, disk.epoch),
             clock_offset_ms=self._rng.randint(0, self.plan.clock_offset_ms_max),

@@ -101,6 +101,7 @@ class Failover:
         self._timers: Timers[str] = Timers()
         self._guide: Guide | None = None
         self._stepped_in: set[BrokerId] = set()
+        self._entered = False  # we hold the office, and have looked around
         self._ordered: dict[BrokerId, TakeoverRecord] = {}  # takeovers that we announced
 
     @property
@@ -125,6 +126,7 @@ class Failover:
             self._own.listening = self._links.listening
             self._timers.set("office", Millis(now_ms + self._parameters.office_ms))
         self._own.status = status
+        self._timers.set_sooner("plan", Millis(now_ms + self._parameters.plan_gap_ms))
         return self._settle(now_ms)
 
     def on_rows(
@@ -178,6 +180,7 @@ class Failover:
         if self._own.listening != self._links.listening:
             self._own.listening = self._links.listening
             self.presence.start_over(now_ms=now_ms)
+            self._entered = False
             self._timers.set("office", Millis(now_ms + self._parameters.office_ms))
         return self._settle(now_ms)
 
@@ -226,6 +229,7 @@ class Failover:
         steps = self._elect(now_ms)
         self._adopt(now_ms)
         if self.holds_office and "office" not in self._timers and self._own.listening:
+            self._enter()
             self._rule(plan=plan)
         steps += self._announce()
         steps += self._substitute()
@@ -244,31 +248,41 @@ class Failover:
         takes_office = controller == self_id and not self.holds_office
         self.holds_office = controller == self_id
         if takes_office:
-            self.office.take(heard_term=self.heard.term)
             self._timers.set("office", Millis(now_ms + self._parameters.office_ms))
-        elif self.holds_office and self.heard.term >= self.office.term:
-            self.office.take(heard_term=self.heard.term)
+        self._entered = self._entered and self.holds_office
         if before == controller:
             return []
         details: dict[str, int | str] = {"controller": controller, "before": before}
         return [Notice("controller.changed", "info", details)]
 
+    def _enter(self) -> None:
+        """Begin a term, or a newer one when somebody else was in office in ours or later."""
+        rivals = [known.record.rival for _, known in self.presence if known.present]
+        rival = max([self.heard.rival_of(self._links.self_id), *rivals])
+        if not self._entered or rival >= self.office.term:
+            self.office.take(rival=rival)
+            self.heard.note_term(self._links.self_id, self.office.term)
+        self._entered = True
+
     def _adopt(self, now_ms: Millis) -> None:
         """Follow the controller; keep, of what anybody ordered, all that it does not change."""
         office = self.office
+        for id in sorted({id for _, k in self.presence if k.present for id in k.record.missed}):
+            self._hear_of(id, now_ms)
         if not self.holds_office:
             words = self.heard.of(self.controller)
             for plan in sorted(words.plans, key=lambda p: (p.broker, p.substitutes)):
                 office.plans[plan.broker] = plan.substitutes
             for made in sorted(words.takeovers, key=lambda t: (t.term, t.number)):
+                self._hear_of(made.broker, now_ms)
                 if self._leaving(made.broker):
                     office.takeovers[made.broker] = made
         for made in self.heard.claims(besides=self.controller):
             self._hear_of(made.broker, now_ms)
-            if self._leaving(made.broker):
+            if self._leaving(made.broker) and self._serves(made.substitute):
                 office.takeovers.setdefault(made.broker, made)
-        for broker in sorted(office.takeovers):
-            if not self._leaving(broker):
+        for broker, made in sorted(office.takeovers.items()):
+            if not self._leaving(broker) or self._is_past(made.substitute):
                 del office.takeovers[broker]
 
     def _hear_of(self, broker: BrokerId, now_ms: Millis) -> None:
@@ -281,6 +295,20 @@ class Failover:
             return self.self_state.draining
         known = self.presence.known.get(broker)
         return known is None or not known.fit
+
+    def _serves(self, substitute: BrokerId) -> bool:
+        """It may step in, as far as we see."""
+        if substitute == self._links.self_id:
+            return not self.self_state.draining
+        known = self.presence.known.get(substitute)
+        return known is not None and known.fit
+
+    def _is_past(self, substitute: BrokerId) -> bool:
+        """It serves nobody any more: gone, or draining itself."""
+        if substitute == self._links.self_id:
+            return self.self_state.draining
+        known = self.presence.known.get(substitute)
+        return known is not None and known.state != "up"
 
     def _rule(self, *, plan: bool) -> None:
         situation = self.situation()
@@ -299,13 +327,15 @@ class Failover:
         records = {id: known.record for id, known in self.presence}
         records[self_id] = self._status()
         fit = {id for id, known in self.presence if known.fit}
+        serving = {id for id, known in self.presence if known.state == "up"}
         leaving = {id for id, known in self.presence if known.gone or known.state == "draining"}
-        (leaving if self.self_state.draining else fit).add(self_id)
+        for these in [leaving] if self.self_state.draining else [fit, serving]:
+            these.add(self_id)
         # Who is missed and not gone yet keeps the substitute that it may have already.
         leaving |= {
             id for id, known in self.presence if not known.fit and id in self.office.takeovers
         }
-        return Situation(records, frozenset(fit), frozenset(leaving))
+        return Situation(records, frozenset(fit), frozenset(serving), frozenset(leaving))
 
     def _orphans(self) -> list[BrokerId]:
         neighbours = self._links.neighbours.values()
@@ -320,22 +350,39 @@ class Failover:
             said.address,
             tuple(self._links.up)[:LINKS_MAX],
             tuple(self._orphans()[:LINKS_MAX]),
+            tuple(id for id, known in self.presence if known.gone and known.seen)[:LINKS_MAX],
+            self.heard.rival_of(self.controller),
         )
+
+    def _reminders(self) -> list[TakeoverRecord]:
+        """Takeovers in force that the controller does not name (yet), as we know of them.
+
+        Deposed, we say again what we ordered, until it is named. A controller that was restarted
+        knows nothing of brokers that died before: whoever saw them alive says so. Hearsay is not
+        repeated, or it would never die out.
+        """
+        theirs = self.heard.of(self.controller)
+        missing = {
+            broker: made
+            for broker, made in sorted(self.office.takeovers.items())
+            if theirs.takeover_of(broker) is None
+        }
+        self._ordered = {b: t for b, t in self._ordered.items() if missing.get(b) == t}
+        return [
+            made
+            for broker, made in missing.items()
+            if broker in self._ordered
+            or (self.presence.was_seen(broker) and self._serves(made.substitute))
+        ]
 
     def _announce(self) -> list[Step]:
         """Bring what we announce in line with what is so."""
         records: list[Record] = [self._status()]
-        if self.holds_office and "office" not in self._timers:
+        if self._entered:
             records += self.office.words()
             self._ordered = dict(self.office.takeovers)
-        else:  # deposed: our orders stand until the controller gives its own
-            theirs = self.heard.of(self.controller)
-            self._ordered = {
-                broker: made
-                for broker, made in self._ordered.items()
-                if self.office.takeovers.get(broker) == made and not theirs.takeover_of(broker)
-            }
-            records += self._ordered.values()
+        else:
+            records += self._reminders()
         texts = (encode_record(record) for record in records)
         announced = frozenset(text for text in texts if text is not None)
         added, removed = announced - self._own.announced, self._own.announced - announced
@@ -364,11 +411,15 @@ class Failover:
         return steps
 
     def _orphaned_sessions(self, broker: BrokerId) -> tuple[FlowRow, ...]:
-        """Subscriptions of sessions that ``broker`` kept, of clients that nobody else minds."""
+        """Subscriptions of sessions that ``broker`` kept, of clients that nobody else minds.
+
+        Who has come to us already is among them: it may have missed something on the way.
+        """
         rows = [
             r for r in self.table.rows(broker) if r.keeps and r.action == "sub" and not r.gateway
         ]
-        return tuple(r for r in rows if set(self.table.connected_at(r.client)) <= {broker})
+        ours = {broker, self._links.self_id}
+        return tuple(r for r in rows if ours.issuperset(self.table.connected_at(r.client)))
 
     # -- the guide ------------------------------------------------------------------------
 
@@ -377,11 +428,11 @@ class Failover:
         self_id, office = self._links.self_id, self.office
         records = {id: (known.record, known.state) for id, known in self.presence}
         records[self_id] = (self.self_state, "draining" if self.self_state.draining else "up")
-        if self.holds_office:
+        if self._entered:
             term, number = office.term, office.number
         else:
             said = self.heard.of(self.controller).office
-            term, number = (said.term, said.number) if said is not None else (self.heard.term, 0)
+            term, number = (said.term, said.number) if said is not None else (0, 0)
         return Guide(
             version=GUIDE_VERSION,
             federation=self._parameters.federation,

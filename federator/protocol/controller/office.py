@@ -32,11 +32,13 @@ class Situation:
     Attributes:
         records: The newest of each, those gone included.
         fit: Those that may step in.
+        serving: Those that may go on if they have stepped in: also who is missed for a moment.
         leaving: Those whose clients must go elsewhere: gone or draining.
     """
 
     records: Mapping[BrokerId, BrokerRecord]
     fit: frozenset[BrokerId]
+    serving: frozenset[BrokerId]
     leaving: frozenset[BrokerId]
 
 
@@ -56,9 +58,9 @@ class Office:
     plans: dict[BrokerId, tuple[BrokerId, ...]] = field(default_factory=dict)
     takeovers: dict[BrokerId, TakeoverRecord] = field(default_factory=dict)
 
-    def take(self, *, heard_term: int) -> None:
-        """Begin a term, newer than any we heard of."""
-        self.term = min(TERM_MAX, max(self.term, heard_term) + 1)
+    def take(self, *, rival: int) -> None:
+        """Begin a term, newer than ours before and than any of somebody else."""
+        self.term = min(TERM_MAX, max(self.term, rival) + 1)
         self.number = 1
 
     def replan(self, situation: Situation, table: SessionFlowTable) -> None:
@@ -76,7 +78,7 @@ class Office:
         takeovers = {
             broker: made
             for broker, made in self.takeovers.items()
-            if broker in situation.leaving and made.substitute in situation.fit
+            if broker in situation.leaving and made.substitute in situation.serving
         }
         changed = takeovers.keys() != self.takeovers.keys()
         for broker in sorted(situation.leaving - takeovers.keys()):

@@ -45,12 +45,14 @@ class Known:
         record: Its newest.
         words: Its records that are announced now; there when any is.
         missed_at_ms: Since when none is; ``None`` while it is there.
+        seen: It was there in our time; otherwise others told us of it.
         gone: It is missed for good, as far as we know.
     """
 
     record: BrokerRecord = field(default_factory=BrokerRecord)
     words: set[BrokerRecord] = field(default_factory=set)
     missed_at_ms: Millis | None = None
+    seen: bool = False
     gone: bool = False
 
     @property
@@ -95,6 +97,11 @@ class Presence:
         known = self.known.get(id)
         return known is not None and not known.present
 
+    def was_seen(self, id: BrokerId) -> bool:
+        """It was there in our time."""
+        known = self.known.get(id)
+        return known is not None and known.seen
+
     def come(self, id: BrokerId, record: BrokerRecord) -> bool:
         """``record`` is announced; tells whether the broker was not there before."""
         known = self._known(id)
@@ -103,6 +110,7 @@ class Presence:
         came = not known.present
         known.words.add(record)
         known.record = record
+        known.seen = True
         if came:
             known.missed_at_ms, known.gone = None, False
             self._timers.clear(("gone", id))

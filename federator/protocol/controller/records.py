@@ -51,6 +51,8 @@ class BrokerRecord(msgspec.Struct, frozen=True, array_like=True):
         address: Where clients reach it; empty when it did not say.
         links: Neighbours with which it has a live link, ascending.
         orphans: Neighbours whose agent is silent while their broker still answers.
+        missed: Brokers that it saw alive and that are gone, for those who come later.
+        rival: The greatest term in which it knew somebody in office whom it does not follow now.
     """
 
     draining: bool = False
@@ -59,6 +61,8 @@ class BrokerRecord(msgspec.Struct, frozen=True, array_like=True):
     address: Annotated[str, msgspec.Meta(max_length=512)] = ""
     links: _Ids = ()
     orphans: _Ids = ()
+    missed: _Ids = ()
+    rival: _Term = 0
 
 
 class FlowRow(msgspec.Struct, frozen=True, array_like=True, order=True):

@@ -44,11 +44,11 @@ class Heard:
     """Everybody's words.
 
     Attributes:
-        term: The greatest ever heard.
+        terms: The greatest term in which each was ever in office, us included.
     """
 
     def __init__(self) -> None:
-        self.term = 0
+        self.terms: dict[BrokerId, int] = {}
         self._words: dict[BrokerId, Words] = {}
 
     def of(self, speaker: BrokerId) -> Words:
@@ -61,12 +61,19 @@ class Heard:
         match word:
             case OfficeRecord():
                 words.offices.add(word)
-                self.term = max(self.term, word.term)
+                self.note_term(speaker, word.term)
             case PlanRecord():
                 words.plans.add(word)
             case TakeoverRecord():
                 words.takeovers.add(word)
-                self.term = max(self.term, word.term)
+
+    def note_term(self, holder: BrokerId, term: int) -> None:
+        """``holder`` was in office in ``term``."""
+        self.terms[holder] = max(term, self.terms.get(holder, 0))
+
+    def rival_of(self, controller: BrokerId) -> int:
+        """The greatest term of anybody else."""
+        return max((t for holder, t in self.terms.items() if holder != controller), default=0)
 
     def go(self, speaker: BrokerId, word: Word) -> None:
         """``speaker`` no longer says ``word``."""

@@ -109,6 +109,25 @@ def test_a_deposed_controller_that_returns_leaves_every_takeover_as_it_is(ring, 
     assert ring.guides[3].epoch > term
 
 
+def test_a_controller_that_restarts_before_anybody_replaces_it_learns_what_it_had_ordered(ring):
+    for load in (1, 2, 3, 5):  # another substitute would be better by now
+        ring.say(load, load=10 * load)
+    ring.run(3_000)
+    ring.kill(4)
+    ring.run(GONE_MS)
+    before = ring.takeovers(4)
+    ring.say(before[4], load=900)
+    ring.run(3_000)
+
+    ring.kill(1)
+    ring.run(100)
+    ring.revive(1, forgets=True)
+    ring.run(6_000)
+
+    assert ring.controllers(4) == {1}
+    assert ring.takeovers(4) == before
+
+
 def test_a_broker_that_is_back_is_nobodys_any_more(ring):
     ring.kill(4)
     ring.run(GONE_MS)
@@ -238,9 +257,10 @@ def test_a_drained_broker_that_stops_keeps_the_substitute_it_was_drained_to(ring
 
 
 def test_the_substitute_alone_steps_in_with_the_sessions_that_last(ring):
+    plan = next(b for b in ring.guides[2].brokers if b.id == 4).substitutes
     ring.rows(4, kept("c", "a/#"), kept("away", "b", on=False), FlowRow("gone", "sub", "x"))
-    ring.rows(2, kept("moved", "m"))
-    ring.rows(4, kept("moved", "m"))
+    ring.rows(4, kept("moved", "m"), kept("minded", "m", gateway=True))
+    ring.rows(plan[-1], kept("moved", "m"))
     ring.run(2_000)
     killed_ms = ring.now_ms
 
@@ -252,6 +272,21 @@ def test_the_substitute_alone_steps_in_with_the_sessions_that_last(ring):
     assert (node, type(step), step.broker) == (substitute, StepIn, 4)
     assert killed_ms <= step.missed_at_ms <= killed_ms + 1_000
     assert {(r.client, r.topic) for r in step.sessions} == {("c", "a/#"), ("away", "b")}
+
+
+def test_who_came_to_the_substitute_first_is_among_those_it_steps_in_for(ring):
+    plan = next(b for b in ring.guides[2].brokers if b.id == 4).substitutes
+    ring.rows(4, kept("fast", "a"), kept("strayed", "a"))
+    ring.run(2_000)
+
+    ring.kill(4)
+    ring.rows(plan[0], kept("fast", "a"))
+    ring.rows(plan[1], kept("strayed", "a"))
+    ring.run(GONE_MS)
+
+    ((node, step),) = [(n, s) for n, s in ring.steps if n != 4]
+    assert node == plan[0]
+    assert {r.client for r in step.sessions} == {"fast"}
 
 
 def test_the_substitute_of_the_dead_controller_knows_its_sessions(ring):

@@ -1,0 +1,1 @@
+"""Controllers, takeovers and clients that follow the guide, in the simulated world."""
