@@ -40,6 +40,9 @@ UNMUTE_S: Final = 2.0
 RETRY_S: Final = 0.1
 """When every broker failed, until they are tried again."""
 
+SPURNED_MAX: Final = 3
+"""How often brokers may close the connection of a client that they have not accepted, and live."""
+
 UNRELEASED_MAX: Final = 20
 """QoS 2 publications of the largest size that may wait for their PUBREL, beyond the buffer; as many
 as Mosquitto takes of any size."""
@@ -134,6 +137,7 @@ class Attendant:
         self._from_broker = Splitter(limit=2**31, firsts=FROM_SERVER)
         self._generation = 0
         self._braked = False
+        self._spurned = 0
         self._seeking: asyncio.Task[None] | None = None
         self._patience: asyncio.Handle | None = None
         self._away_since_s: float | None = None
@@ -428,7 +432,7 @@ class Attendant:
             self._failed[self.broker.id] = loop.time()
         if self.session.accepted and self._left is None:
             self._left = self.broker
-        self._seek(lost=self.broker)
+        self._seek(lost=None if refused else self.broker)  # who refuses is not dead
 
     def _seek(self, *, lost: Broker | None) -> None:
         running = self._seeking is not None and not self._seeking.done()
@@ -455,6 +459,13 @@ class Attendant:
                     self.dismiss(Reason.UNSPECIFIED, "its broker closed its connection")
                 return
             self._failed[lost.id] = loop.time()
+        if not self.session.accepted and lost is not None:
+            # Nothing of it was there, and that it was not let in is no proof that a broker died.
+            self._spurned += 1
+            if self._spurned >= SPURNED_MAX and await lost.lives(self._generation):
+                self.dismiss(Reason.UNSPECIFIED, "its broker closes its connection")
+                return
+            lost = None
         while self.session.state is not State.GONE:
             for broker in self._house.brokers_for(self, self._failed):
                 if await self._try(broker, lost):

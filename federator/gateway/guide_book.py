@@ -1,16 +1,17 @@
 """What agents tell about brokers, as one gateway knows it.
 
-Each agent keeps a guide on its own broker; a gateway reads all it reaches and goes by the newest.
-Where the federation is split, guides of different controllers stand side by side; the greater
-number wins here too, for a gateway that reaches both sides serves clients best by the word of the
-side that decided last.
+Each agent keeps a guide on its own broker; a gateway reads all it reaches. Who steps in for whom is
+told by the newest. Whether a broker is there is told by everybody: where the federation is split,
+each side calls the other gone, and a gateway that reaches both moves nobody. So a broker is gone
+when nobody else says that it is there. Its own guide may be the last word of an agent that died;
+it counts only if it calls others gone, for then it was written in a side of its own.
 
 Source: design section 6; protocol/guide.
 """
 
 from collections.abc import Iterable
 
-from federator.protocol.guide import Guide, GuideBroker
+from federator.protocol.guide import Guide, GuideBroker, State
 from federator.protocol.types import BrokerId
 
 _NOBODY = GuideBroker(BrokerId(0))
@@ -24,6 +25,7 @@ class GuideBook:
         self._newest: Guide | None = None
         self._brokers: dict[BrokerId, GuideBroker] = {}
         self._takeovers: dict[BrokerId, BrokerId] = {}
+        self._states: dict[BrokerId, State] = {}
 
     @property
     def newest(self) -> Guide | None:
@@ -46,21 +48,21 @@ class GuideBook:
         would = self._brokers.get(broker, _NOBODY).substitutes
         return tuple(dict.fromkeys((*([taken] if taken is not None else []), *would)))
 
-    def state(self, broker: BrokerId) -> str:
+    def state(self, broker: BrokerId) -> State:
         """``up``, ``draining`` or ``gone``; ``up`` of one that nobody mentions."""
-        entry = self._brokers.get(broker)
-        return entry.state if entry is not None else "up"
+        return self._states.get(broker, "up")
 
     def clients(self, broker: BrokerId) -> int:
         """How many clients it has, as far as its agent tells."""
         return self._brokers.get(broker, _NOBODY).clients
 
-    def in_state(self, state: str) -> tuple[BrokerId, ...]:
+    def in_state(self, state: State) -> tuple[BrokerId, ...]:
         """The brokers in ``state``, ascending."""
-        return tuple(sorted(id for id, each in self._brokers.items() if each.state == state))
+        return tuple(sorted(id for id, each in self._states.items() if each == state))
 
     def _choose(self) -> bool:
         newest = max(self._guides.values(), key=_age)
+        self._states = _states(sorted(self._guides.values(), key=_age))
         if newest == self._newest:
             return False
         self._newest = newest
@@ -75,3 +77,25 @@ def _age(guide: Guide) -> tuple[int, int, int]:
 
 def _by_id(brokers: Iterable[GuideBroker]) -> dict[BrokerId, GuideBroker]:
     return {each.id: each for each in brokers}
+
+
+def _states(guides: Iterable[Guide]) -> dict[BrokerId, State]:
+    """How brokers are, by all ``guides``, oldest first.
+
+    Of two that are as old, the one that knows of a drain knows more.
+    """
+    states: dict[BrokerId, State] = {}
+    drains: dict[BrokerId, tuple[int, int]] = {}
+    for guide in guides:
+        age = guide.epoch, guide.number
+        alone = any(each.state == "gone" for each in guide.brokers)
+        for each in guide.brokers:
+            if each.id == guide.broker and not alone:
+                continue
+            if each.state == "gone":
+                states.setdefault(each.id, "gone")
+            elif drains.get(each.id) != age:
+                states[each.id] = each.state
+                if each.state == "draining":
+                    drains[each.id] = age
+    return states

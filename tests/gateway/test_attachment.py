@@ -57,16 +57,67 @@ def guide(broker, *brokers, epoch=1, number=1, takeovers=()):
     return Guide(1, "fed", broker, 1, epoch, number, brokers, takeovers)
 
 
+def up(*ids):
+    return [GuideBroker(id_) for id_ in ids]
+
+
+def gone(*ids):
+    return [GuideBroker(id_, state="gone") for id_ in ids]
+
+
 def test_the_newest_guide_holds_whoever_keeps_it():
     book = GuideBook()
-    assert book.learn(guide(1, GuideBroker(3, state="gone"), number=5))
+    assert book.learn(guide(1, GuideBroker(3, substitutes=(4,)), number=5))
 
-    assert not book.learn(guide(2, GuideBroker(3, state="up"), number=4))
-    assert book.state(3) == "gone"
-    assert book.learn(guide(2, GuideBroker(3, state="up"), epoch=2, number=1))
+    assert not book.learn(guide(2, GuideBroker(3, substitutes=(5,)), number=4))
+    assert book.substitutes(3) == (4,)
+    assert book.learn(guide(2, GuideBroker(3, substitutes=(6,)), epoch=2, number=1))
 
-    assert book.state(3) == "up"
+    assert book.substitutes(3) == (6,)
     assert book.state(8) == "up"
+
+
+def test_in_a_split_each_side_calls_the_other_gone_and_nobody_is():
+    book = GuideBook()
+    for here in (1, 2):
+        book.learn(guide(here, *up(1, 2), *gone(3, 4), epoch=1))
+    for here in (3, 4):
+        book.learn(guide(here, *up(3, 4), *gone(1, 2), epoch=2))
+
+    assert book.in_state("gone") == ()
+
+
+def test_a_broker_that_is_a_side_of_its_own_is_not_gone_either():
+    book = GuideBook()
+    for here in (1, 2):
+        book.learn(guide(here, *up(1, 2), *gone(3)))
+    book.learn(guide(3, *up(3), *gone(1, 2)))
+
+    assert book.in_state("gone") == ()
+
+
+def test_a_broker_whose_agent_died_is_gone_whatever_that_said_last():
+    book = GuideBook()
+    book.learn(guide(3, *up(1, 2, 3), number=9))
+    assert book.in_state("gone") == ()
+
+    for here in (1, 2):
+        book.learn(guide(here, *up(1, 2), *gone(3), number=10))
+
+    assert book.in_state("gone") == (3,)
+    book.learn(guide(1, *up(1, 2, 3), number=11))
+    assert book.state(3) == "up"
+
+
+def test_the_newest_word_tells_whether_a_broker_drains():
+    book = GuideBook()
+    book.learn(guide(1, GuideBroker(3, state="draining"), number=2))
+    book.learn(guide(2, GuideBroker(3), number=1))
+    assert book.in_state("draining") == (3,)
+
+    book.learn(guide(2, GuideBroker(3), number=3))
+
+    assert book.in_state("draining") == ()
 
 
 def test_who_has_stepped_in_comes_before_who_would():
