@@ -1,6 +1,7 @@
 """Brokers that die under real clients: the controller, prepared sessions, drain."""
 
 import asyncio
+import sys
 import time
 
 import pytest
@@ -180,3 +181,33 @@ async def test_the_guide_tells_of_the_controllers_death_and_of_an_agents(plain):
         )
         await agents[3].start()
         await until(lambda: reader.guides[-1].controller == 2, "the guide is kept again")
+
+
+async def ran(*arguments):
+    """Exit code, output and errors of a verb."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "federator", *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()
+
+
+async def test_an_operator_drains_a_broker_through_any_agent_and_it_outlasts_a_restart(plain):
+    _, agents = await triangle(plain, more="")
+    await page(agents[1], lambda p: all(b["substitutes"] for b in p["brokers"]), "all is planned")
+
+    code, out, err = await ran("drain", "2", "-c", str(agents[3].config_path))
+    assert (code, err) == (0, ""), (out, err)
+    told = await page(agents[1], lambda p: p["takeovers"], "there is a takeover")
+    assert [t["broker"] for t in told["takeovers"]] == [2]
+    await agents[2].restart()
+    await eventually(agents[2], linked(1, 3), "it is back")
+
+    code, out, err = await ran("controller", "status", "-c", str(agents[3].config_path))
+    assert code == 0, err
+    assert "draining" in out
+    code, out, err = await ran("undrain", "2", "-c", str(agents[1].config_path))
+    assert code == 0, err
+    await page(agents[3], lambda p: not p["takeovers"], "nobody is taken over")
