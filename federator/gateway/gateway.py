@@ -101,6 +101,7 @@ class Gateway:
             self, name=settings.name, first=self.epoch << 16, start=tasks.create_task
         )
         self._moving: set[BrokerId] = set()
+        self._moves_told = 0
         self._draining = False
 
     # -- life -------------------------------------------------------------------------------------
@@ -164,6 +165,14 @@ class Gateway:
                     self._tasks.create_task(broker.measure(), name=f"round trip to {broker.id}")
             for id in self.book.in_state("draining"):
                 self._drain(id)
+            self._tell_moves()
+
+    def _tell_moves(self) -> None:
+        """One line for all clients that moved since the last."""
+        moved, self._moves_told = self.counters.moved - self._moves_told, self.counters.moved
+        if moved:
+            waiting = sum(attendant.broker is None for attendant in self.every)
+            _log.info("gateway.moved", clients=moved, waiting=waiting)
 
     def _report(self, broker: Broker, now_ms: Millis) -> None:
         here = [a for a in self.every if a.broker is broker and a.session.attached]

@@ -47,6 +47,9 @@ async def test_a_client_of_a_killed_broker_goes_on_elsewhere_and_misses_nothing(
         await until(lambda: set(publisher.acknowledged) <= set(subscriber.came), "all of it came")
         assert subscriber.error is publisher.error is None
         assert (await gateway.clients())["one"]["broker"] in (2, 3)
+        await until(
+            lambda: '"gateway.moved"' in gateway.log_path.read_text(), "operators hear of it"
+        )
 
 
 async def test_what_a_broker_acknowledged_right_before_its_death_is_not_lost(three):
