@@ -17,6 +17,7 @@ from federator.protocol.core_lists import CoreLists
 from federator.protocol.core_route import CoreRoute, HeardCost, Number
 from federator.protocol.effects import Notice
 from federator.protocol.filter_lists import RemoteList, as_greeting
+from federator.protocol.former_numbers import FormerNumbers
 from federator.protocol.links import Links
 from federator.protocol.messages import SOLICIT_HOPS_MAX, CoreAnn, Solicit
 from federator.protocol.own_core import OwnCore
@@ -32,7 +33,7 @@ from federator.protocol.timers import Timers, earliest
 from federator.protocol.types import UNREACHABLE, BrokerId, Millis
 
 FORGOTTEN_LIFETIMES = 4
-"""Core lifetimes for which the number of a forgotten core is remembered, against stale copies."""
+"""Core lifetimes for which the route of a forgotten core is kept; its number is kept for longer."""
 
 SENDS_OF_ONE_NUMBER_MAX = 2
 """Copies of one announcement over one link by its end with the smaller id; the other end sends one
@@ -59,6 +60,7 @@ class Announcements:
         self.lists = CoreLists(links, self.own, self.routes, parameters=parameters)
         self._links = links
         self._parameters = parameters
+        self._former = FormerNumbers(cores_max=parameters.cores_max)
         self._timers: Timers[tuple[BrokerId, str]] = Timers()
 
     @property
@@ -85,7 +87,7 @@ class Announcements:
                     route.unconfirmed = ()
                     steps += self._reroute(route, now_ms)
                 case "erase":
-                    del self.routes[core]
+                    self._former.keep(core, self.routes.pop(core).number)
                 case _:
                     steps += self._forget(route, now_ms, reason=kind)
         return steps
@@ -104,7 +106,7 @@ class Announcements:
         if route is None:
             if len(self.routes) >= self._parameters.cores_max:
                 return [Notice("core.refused", "error", {"core": ann.core})]
-            route = self.routes[ann.core] = CoreRoute(ann.core, ann.priority)
+            route = self._open(ann, now_ms)
 
         number = (ann.epoch, ann.seq)
         if number < route.number:
@@ -126,6 +128,16 @@ class Announcements:
         if before is not None and before.in_mesh != ann.in_mesh and ann.sender in route.parents:
             steps.append(CoreMoved(route.core))  # it may be the better one to relay to
         return steps
+
+    def _open(self, ann: CoreAnn, now_ms: Millis) -> CoreRoute:
+        """The route of a core that has none, which begins where an erased one ended."""
+        route = self.routes[ann.core] = CoreRoute(ann.core, ann.priority)
+        former = self._former.take(ann.core, ann.epoch)
+        if former is not None:
+            route.number = former
+            route.forgotten = True
+            self._erase_later(route, now_ms)
+        return route
 
     def _on_retraction(self, route: CoreRoute | None, ann: CoreAnn, now_ms: Millis) -> list[Step]:
         heard = route.heard.get(ann.sender) if route is not None else None
@@ -283,8 +295,7 @@ class Announcements:
         route.forgotten = True
         for kind in ("hold", "settle", "starved", "expired"):
             self._timers.clear((route.core, kind))
-        erase_ms = Millis(now_ms + FORGOTTEN_LIFETIMES * self.lifetime_ms)
-        self._timers.set((route.core, "erase"), erase_ms)
+        self._erase_later(route, now_ms)
         steps: list[Step] = []
         if gone:
             steps = [Notice("core.lost", "warning", {"core": route.core, "reason": reason})]
@@ -293,6 +304,10 @@ class Announcements:
         if was_reachable:
             steps.append(CoreMoved(route.core))
         return [*steps, AnnouncedFiltersChanged(route.core, gone)]
+
+    def _erase_later(self, route: CoreRoute, now_ms: Millis) -> None:
+        erase_ms = Millis(now_ms + FORGOTTEN_LIFETIMES * self.lifetime_ms)
+        self._timers.set((route.core, "erase"), erase_ms)
 
     # -- sending -------------------------------------------------------------------------
 

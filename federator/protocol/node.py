@@ -49,16 +49,13 @@ from federator.protocol.parameters import LinkCost, Parameters
 from federator.protocol.repeats import Repeats
 from federator.protocol.timers import earliest
 from federator.protocol.topic_routing import TopicRouting
-from federator.protocol.types import BrokerId, Cost, Epoch, Millis
+from federator.protocol.types import EPOCH_LEAP_MAX, BrokerId, Cost, Epoch, Millis
 
 OWN_ID_RENEWALS_MAX = 3
 """Epoch renewals within ``OWN_ID_WINDOW_MS`` that prove another agent to have our id."""
 
 OWN_ID_WINDOW_MS = 60_000
 OWN_ID_PAUSE_MS = 30_000
-
-EPOCH_LEAP_MAX = 100 * 366 * 86_400_000
-"""Milliseconds by which a clock may have been wrong: nobody's word moves our epoch further."""
 
 
 @dataclass(frozen=True, slots=True)

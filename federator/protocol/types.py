@@ -15,6 +15,9 @@ Epoch = NewType("Epoch", int)
 
 EPOCH_MAX = 2**63 - 1
 
+EPOCH_LEAP_MAX = 100 * 366 * 86_400_000
+"""Milliseconds by which a clock may have been wrong: nobody's word moves our epoch further."""
+
 ConnId = NewType("ConnId", int)
 """One of an agent's connections to neighbours' brokers; never reused within an epoch."""
 

@@ -62,6 +62,19 @@ class Network:
                 del self._conns[node, conn]
                 self.at(self.now_ms, node, NeighbourDisconnected(conn))
 
+    def restart(self, node, *, epoch):
+        """A new process under ``epoch``, which knows nothing; its links are made anew."""
+        around = sorted({a + b - node for a, b in self.links if node in (a, b)})
+        for neighbour in around:
+            self.cut(node, neighbour)
+        self.run(0)
+        parameters = self.nodes[node].links.parameters
+        self.nodes[node] = Node(Identity(node, epoch, f"b{node}"), parameters)
+        self.at(self.now_ms, node, LocalBrokerUp())
+        for neighbour in around:
+            self.connect(node, neighbour)
+            self.connect(neighbour, node)
+
     def at(self, at_ms, node, event):
         heapq.heappush(self._queue, (at_ms, next(self._order), node, event))
 

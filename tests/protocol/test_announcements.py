@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from federator.protocol.announcements import FORGOTTEN_LIFETIMES
 from federator.protocol.messages import CoreAnn, Solicit
 from federator.protocol.parameters import Parameters
 from tests.protocol.network import Network, grid_links
@@ -163,6 +164,40 @@ def test_core_without_filters_fades_away_in_silence():
     assert not [m for *_, m in network.sent[before:] if isinstance(m, CoreAnn)]
     assert route(network, 2, 0).forgotten
     assert not [n for *_, n in network.notices if n.name == "core.lost"]
+
+
+def test_core_that_lost_its_epoch_renews_it_even_after_its_route_was_erased():
+    network = settled([(0, 1), (1, 2)], 0)
+    former = route(network, 2, 0).number
+    network.cut(0, 1)
+    announcements = network.nodes[2].announcements
+    network.run((FORGOTTEN_LIFETIMES + 1) * announcements.lifetime_ms)
+    assert 0 not in announcements.routes
+    for each in (0, 1):  # nobody beside the core remembers it
+        network.restart(each, epoch=500 * each + 10)
+
+    network.run(1_000)
+    network.subscribe(0, "f")
+    network.run(1_000)
+
+    assert route(network, 2, 0).number > former
+    assert route(network, 2, 0).cost == 2
+    assert network.nodes[0].links.epoch == former[0] + 1
+
+
+def test_core_in_its_old_epoch_comes_back_after_its_route_was_erased():
+    network = settled([(0, 1), (1, 2)], 0)
+    former = route(network, 2, 0).number
+    network.cut(0, 1)
+    network.run((FORGOTTEN_LIFETIMES + 1) * network.nodes[2].announcements.lifetime_ms)
+
+    network.connect(0, 1)
+    network.connect(1, 0)
+    network.run(200)
+
+    assert route(network, 2, 0).cost == 2
+    assert route(network, 2, 0).number > former
+    assert network.nodes[0].links.epoch == former[0], "nobody asked it to renew"
 
 
 def test_stale_and_repeated_numbers_teach_nothing():

@@ -102,6 +102,7 @@ class Failover:
         self._guide: Guide | None = None
         self._stepped_in: set[BrokerId] = set()
         self._entered = False  # we hold the office, and have looked around
+        self._outdated = False  # we were deaf, and nobody in office told us what is in force since
         self._ordered: dict[BrokerId, TakeoverRecord] = {}  # takeovers that we announced
 
     @property
@@ -180,7 +181,7 @@ class Failover:
         if self._own.listening != self._links.listening:
             self._own.listening = self._links.listening
             self.presence.start_over(now_ms=now_ms)
-            self._entered = False
+            self._entered, self._outdated = False, True
             self._timers.set("office", Millis(now_ms + self._parameters.office_ms))
         return self._settle(now_ms)
 
@@ -262,25 +263,35 @@ class Failover:
         if not self._entered or rival >= self.office.term:
             self.office.take(rival=rival)
             self.heard.note_term(self._links.self_id, self.office.term)
-        self._entered = True
+        self._entered, self._outdated = True, False
 
     def _adopt(self, now_ms: Millis) -> None:
-        """Follow the controller; keep, of what anybody ordered, all that it does not change."""
+        """Follow the controller; keep, of what anybody ordered, all that it does not change.
+
+        A controller that is not in office yet only remembers. If it was deaf, others may have
+        replaced a substitute since, itself perhaps: they keep theirs, and it learns from them.
+        """
         office = self.office
         for id in sorted({id for _, k in self.presence if k.present for id in k.record.missed}):
             self._hear_of(id, now_ms)
-        if not self.holds_office:
-            words = self.heard.of(self.controller)
+        words = self.heard.of(self.controller)
+        if words.office is not None:
+            self._outdated = False
             for plan in sorted(words.plans, key=lambda p: (p.broker, p.substitutes)):
                 office.plans[plan.broker] = plan.substitutes
             for made in sorted(words.takeovers, key=lambda t: (t.term, t.number)):
                 self._hear_of(made.broker, now_ms)
                 if self._leaving(made.broker):
                     office.takeovers[made.broker] = made
-        for made in self.heard.claims(besides=self.controller):
+        claimed: dict[BrokerId, TakeoverRecord] = {}
+        for made in self.heard.claims(besides=self.controller if words.office else None):
             self._hear_of(made.broker, now_ms)
             if self._leaving(made.broker) and self._serves(made.substitute):
-                office.takeovers.setdefault(made.broker, made)
+                claimed.setdefault(made.broker, made)
+        first, then = office.takeovers, claimed
+        if self._outdated:
+            first, then = then, first
+        office.takeovers = then | first
         for broker, made in sorted(office.takeovers.items()):
             if not self._leaving(broker) or self._is_past(made.substitute):
                 del office.takeovers[broker]
@@ -355,17 +366,18 @@ class Failover:
         )
 
     def _reminders(self) -> list[TakeoverRecord]:
-        """Takeovers in force that the controller does not name (yet), as we know of them.
+        """Takeovers in force that nobody in office names (yet), as we know of them.
 
         Deposed, we say again what we ordered, until it is named. A controller that was restarted
         knows nothing of brokers that died before: whoever saw them alive says so. Hearsay is not
         repeated, or it would never die out.
         """
         theirs = self.heard.of(self.controller)
+        named = {t.broker for t in theirs.takeovers} if theirs.office is not None else set()
         missing = {
             broker: made
             for broker, made in sorted(self.office.takeovers.items())
-            if theirs.takeover_of(broker) is None
+            if broker not in named
         }
         self._ordered = {b: t for b, t in self._ordered.items() if missing.get(b) == t}
         return [
@@ -396,7 +408,7 @@ class Failover:
         orphans |= set(self._orphans())
         named: dict[BrokerId, Millis] = {}
         for id, known in self.presence:
-            if known.missed_at_ms is None or not self._own.listening:
+            if known.missed_at_ms is None or not self._own.listening or self._outdated:
                 continue
             made = self.office.takeovers.get(id)
             planned = self.office.plans.get(id, ())

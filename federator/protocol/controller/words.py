@@ -31,11 +31,6 @@ class Words:
         """Its newest claim to be the controller."""
         return max(self.offices, key=lambda o: (o.term, o.number), default=None)
 
-    def takeover_of(self, broker: BrokerId) -> TakeoverRecord | None:
-        """The newest takeover of ``broker``."""
-        found = (t for t in self.takeovers if t.broker == broker)
-        return max(found, key=lambda t: (t.term, t.number), default=None)
-
 
 Word = OfficeRecord | PlanRecord | TakeoverRecord
 
@@ -90,7 +85,7 @@ class Heard:
         if words.empty:
             del self._words[speaker]
 
-    def claims(self, *, besides: BrokerId) -> list[TakeoverRecord]:
+    def claims(self, *, besides: BrokerId | None) -> list[TakeoverRecord]:
         """Takeovers that anybody but ``besides`` still names, the newest first."""
         all_ = {t for speaker, w in self._words.items() if speaker != besides for t in w.takeovers}
         return sorted(all_, key=lambda t: (-t.term, -t.number, t.broker, t.substitute))

@@ -70,7 +70,8 @@ def _note(invariants: FailoverInvariants, fault: Fault) -> None:
         invariants.join()
     else:
         invariants.disturb(fault.node)
-        invariants.look_at_parts()
+    # When a fault ends, what it stopped starts in this same instant, but later.
+    invariants.world.agenda.at(invariants.world.now_ms, invariants.look_at_parts)
 
 
 def _agree(world: FailoverWorld, heal_ms: int, limit_ms: int) -> int:

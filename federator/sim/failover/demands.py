@@ -11,6 +11,7 @@ from federator.protocol.types import BrokerId
 from federator.sim import convergence
 from federator.sim.agents import Agent
 from federator.sim.failover.clients import takeover_in
+from federator.sim.failover.parts import Parts
 from federator.sim.failover.world import FailoverWorld, GuideWatcher
 from federator.sim.invariants import Invariants
 from federator.sim.watcher import InvariantError
@@ -49,7 +50,7 @@ class FailoverInvariants(Invariants, GuideWatcher):
         self._named: dict[tuple[BrokerId, int, BrokerId], _Named] = {}
         self._disturbed_ms: dict[BrokerId, int] = {}
         self._joined_ms = 0
-        self._parted = False
+        self._parts = Parts()
         self.terms: dict[tuple[BrokerId, int], dict[BrokerId, int]] = {}
 
     def disturb(self, id: BrokerId) -> None:
@@ -61,9 +62,8 @@ class FailoverInvariants(Invariants, GuideWatcher):
         self._joined_ms = self.world.now_ms
 
     def look_at_parts(self) -> None:
-        """Who died may have been all that joined two parts."""
-        parted, self._parted = self._parted, len(convergence.parts_of(self.world)) > 1
-        if parted or self._parted:
+        """Whoever died, paused or came back may have been all that joined others."""
+        if self._parts.look(self.world):
             self.join()
 
     def guided(self, agent: Agent, guide: Guide) -> None:
@@ -79,6 +79,12 @@ class FailoverInvariants(Invariants, GuideWatcher):
                 del self._named[key]
 
     def _check_kept(self, agent: Agent, broker: BrokerId, substitute: BrokerId) -> None:
+        """A substitute is replaced only for a reason.
+
+        Reasons are: it, its broker or the agent that names it was disturbed; or brokers that run
+        met or parted, so that two decided apart (see ``Parts``). That the controller was away and
+        came back is none: what was decided meanwhile stands.
+        """
         key = (agent.id, agent.life, broker)
         named = self._named.get(key)
         now_ms = self.world.now_ms

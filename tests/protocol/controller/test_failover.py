@@ -109,6 +109,32 @@ def test_a_deposed_controller_that_returns_leaves_every_takeover_as_it_is(ring, 
     assert ring.guides[3].epoch > term
 
 
+def test_a_controller_that_returns_leaves_to_others_whom_they_took_over_from_it(ring):
+    for broker in (2, 3, 5):
+        ring.say(broker, load=100)
+    ring.run(3_000)
+    ring.kill(4)
+    ring.run(GONE_MS)
+    assert ring.takeovers(4) == {4: 1}, "the controller itself is the best substitute"
+    ring.kill(1)
+    ring.run(GONE_MS)
+    before = ring.takeovers(1, 4)[4]
+    assert before != 1
+    ring.steps.clear()
+
+    ring.revive(1)
+    for _ in range(300):
+        ring.run(20)
+        for id in (2, 3, 5):
+            named = {t.broker: t.substitute for t in ring.guides[id].takeovers}
+            assert named[4] == before
+
+    assert ring.controllers(4) == {1}
+    assert ring.takeovers(4) == {4: before}
+    for_4 = [(id, step) for id, step in ring.steps if step.broker == 4]
+    assert not for_4, "nobody prepares sessions twice, or drops what is prepared"
+
+
 def test_a_controller_that_restarts_before_anybody_replaces_it_learns_what_it_had_ordered(ring):
     for load in (1, 2, 3, 5):  # another substitute would be better by now
         ring.say(load, load=10 * load)
