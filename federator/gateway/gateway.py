@@ -163,8 +163,8 @@ class Gateway:
                 if broker.up:
                     self._report(broker, now_ms)
                     self._tasks.create_task(broker.measure(), name=f"round trip to {broker.id}")
-            for id in self.book.in_state("draining"):
-                self._drain(id)
+            for id in (*self.book.in_state("draining"), *self.book.in_state("gone")):
+                self._drain(id)  # also whoever was not quiet when he was to move
             self._tell_moves()
 
     def _tell_moves(self) -> None:
