@@ -25,7 +25,7 @@ def tls_listener(keys, port):  # noqa: F811
 
 @pytest.fixture
 async def secured(tmp_path, keys):  # noqa: F811
-    """Brokers 1 and 2 by id, the ports of their TLS listeners, and their agents, which are local."""
+    """Brokers 1 and 2 by id, with their agents, and the ports of their TLS listeners."""
     async with Plain(tmp_path) as plain:
         ports = dict(zip((1, 2), free_ports(2), strict=True))
         brokers = {
