@@ -188,7 +188,7 @@ class Attendant:
             except MalformedError as error:
                 broker = self.broker.id if self.broker else None
                 _log.warning("gateway.broker_malformed", broker=broker, reason=str(error)[:200])
-                session.on_broker_lost(now_ms)
+                session.on_broker_lost()
             if self._patience is not None and session.attached:
                 self._on_attached()
         self.flush()
@@ -199,7 +199,7 @@ class Attendant:
             self.session.on_client_lost()
         elif port is self._broker_port:
             self._broker_port = None
-            self.session.on_broker_lost(self._house.now_ms())
+            self.session.on_broker_lost()
         self.flush()
 
     def on_room(self, port: Port, room: bool) -> None:
@@ -226,7 +226,7 @@ class Attendant:
         if self._broker_port is not None:
             self._broker_port.abort()
             self._broker_port = None
-            self.session.on_broker_lost(self._house.now_ms())
+            self.session.on_broker_lost()
             self.flush()
 
     def check_keep_alive(self, now_ms: Millis) -> None:
@@ -265,7 +265,7 @@ class Attendant:
             return False
         self._broker_port = None
         self._tail = Tail(port, self._from_broker, session.version, old, self._house.now_ms)
-        session.on_broker_lost(self._house.now_ms())
+        session.on_broker_lost()
         self.flush()
         return True
 
@@ -526,7 +526,7 @@ class Attendant:
         if self._broker_port is not None:
             self._broker_port.abort()
             self._broker_port = None
-        self.session.on_broker_lost(self._house.now_ms())
+        self.session.on_broker_lost()
         self.flush()
 
     def _on_attached(self) -> None:

@@ -116,7 +116,6 @@ class Session:
     Attributes:
         state: Where it stands.
         publishes: Topics it published on.
-        lost_ms: When its last broker was lost.
         restored_ms: When the next one had its subscriptions.
     """
 
@@ -137,7 +136,6 @@ class Session:
         self.to_broker: list[bytes] = []
         self.orders: list[Order] = []
         self.publishes: set[str] = set()
-        self.lost_ms = Millis(0)
         self.restored_ms = Millis(0)
         self.accepted = False
         self.subscriptions = Subscriptions(connect.version, filters_max=filters_max)
@@ -422,7 +420,7 @@ class Session:
                 answer = PASS if self._pings else SWALLOW
                 self._pings = max(0, self._pings - 1)
             case Kind.DISCONNECT:
-                answer = self._on_dismissal(block, packet, now_ms)
+                answer = self._on_dismissal(block, packet)
             case _:
                 raise MalformedError(Reason.PROTOCOL_ERROR, f"{Kind(kind).name} from a broker")
         if up.open and self.pending:
@@ -544,10 +542,10 @@ class Session:
         if given:
             self.recent.add(b"".join(given), now_ms)
 
-    def _on_dismissal(self, block: bytes, packet: Packet, now_ms: Millis) -> bytes:
+    def _on_dismissal(self, block: bytes, packet: Packet) -> bytes:
         farewell = read_disconnect(block, packet, self.version, from_client=False)
         if farewell.reason in _ELSEWHERE:
-            self.on_broker_lost(now_ms)
+            self.on_broker_lost()
             return SWALLOW
         reason = Reason(farewell.reason)
         self.to_client.append(write_disconnect(reason, self.version, farewell.properties))
@@ -556,7 +554,7 @@ class Session:
         self.orders.append(LeaveBroker(with_will=False))
         return SWALLOW
 
-    def on_broker_lost(self, now_ms: Millis) -> None:
+    def on_broker_lost(self) -> None:
         """The connection to the broker is gone, or never came to stand."""
         if self.state is State.GONE:
             return
@@ -564,8 +562,6 @@ class Session:
         if not self.accepted:
             self.state = State.GREETING
         elif self.state is not State.AWAY:
-            if self.state is State.LIVE:
-                self.lost_ms = now_ms
             self.to_client.extend([PINGRESP] * self._pings)
             self._pings = 0
             if self.state is not State.JOINING:

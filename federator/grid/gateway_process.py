@@ -28,6 +28,7 @@ class GatewayConfig:
         brokers: URL of each broker that clients may be attached to.
         more: Further keys by section, as in the file: ``{"failover": {"hold_ms": 1000}}``.
         listeners: Beside the plain one.
+        broker: Further keys of every broker, like ``ca_file``.
     """
 
     name: str
@@ -35,6 +36,7 @@ class GatewayConfig:
     federation: str = "grid"
     more: dict[str, dict[str, Any]] = field(default_factory=dict)
     listeners: tuple[dict[str, Any], ...] = ()
+    broker: dict[str, Any] = field(default_factory=dict)
 
     def toml(self, *, port: int, http_port: int) -> str:
         """The configuration file. Strings are written as JSON's, which TOML reads alike."""
@@ -53,6 +55,7 @@ class GatewayConfig:
             lines += [f"{key} = {json.dumps(value)}" for key, value in listener.items()]
         for broker, url in sorted(self.brokers.items()):
             lines += ["", "[[brokers]]", f"id = {broker}", f"url = {json.dumps(url)}"]
+            lines += [f"{key} = {json.dumps(value)}" for key, value in self.broker.items()]
         return "\n".join(lines) + "\n"
 
 

@@ -19,6 +19,7 @@ from mqtt5 import PublishPacket
 
 from federator.protocol.cover_transition import sent_first
 from federator.protocol.filters import FilterTrie
+from federator.runtime.mqtt_wire import remade
 
 TOPICS_MAX = 4_096  # whose order of copies is remembered
 
@@ -76,19 +77,8 @@ class Copies:
 
 def without_identifiers(packet: PublishPacket) -> bytes:
     """The bytes of ``packet`` without Subscription Identifiers, which brokers refuse to take."""
-    return PublishPacket(
-        packet.topic,
-        packet.payload,
-        qos=packet.qos,
-        retain=packet.retain,
-        packet_id=packet.packet_id,
-        duplicate=packet.duplicate,
-        payload_format_indicator=packet.payload_format_indicator,
-        message_expiry_interval=packet.message_expiry_interval,
-        content_type=packet.content_type,
-        response_topic=packet.response_topic,
-        correlation_data=packet.correlation_data,
-        user_properties=packet.user_properties,
+    return remade(
+        packet, topic=packet.topic, response_topic=packet.response_topic, subscription_ids=[]
     ).write()
 
 

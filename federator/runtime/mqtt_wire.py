@@ -164,3 +164,24 @@ def _header_bytes(packet: bytes | bytearray | memoryview) -> int:
     while packet[size - 1] >= 0x80:
         size += 1
     return size
+
+
+def remade(
+    packet: PublishPacket, *, topic: str, response_topic: str | None, subscription_ids: list[int]
+) -> PublishPacket:
+    """``packet`` with these three, and all else as it is."""
+    return PublishPacket(
+        topic,
+        packet.payload,
+        qos=packet.qos,
+        retain=packet.retain,
+        packet_id=packet.packet_id,
+        duplicate=packet.duplicate,
+        payload_format_indicator=packet.payload_format_indicator,
+        message_expiry_interval=packet.message_expiry_interval,
+        content_type=packet.content_type,
+        response_topic=response_topic,
+        correlation_data=packet.correlation_data,
+        user_properties=packet.user_properties,
+        subscription_ids=subscription_ids,
+    )

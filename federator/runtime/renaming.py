@@ -13,7 +13,7 @@ from mqtt5 import PublishPacket
 
 from federator.protocol.memory import Remembered
 from federator.protocol.renames import Renames
-from federator.runtime.mqtt_wire import Inbound, inbound_of, joined
+from federator.runtime.mqtt_wire import Inbound, inbound_of, joined, remade
 
 _Name = Callable[[str], str | None]
 
@@ -88,18 +88,6 @@ def _renamed(packet: PublishPacket, name: _Name) -> PublishPacket | None:
         answer_to = name(answer_to) or answer_to
     if topic == packet.topic and answer_to == packet.response_topic:
         return packet
-    return PublishPacket(
-        topic,
-        packet.payload,
-        qos=packet.qos,
-        retain=packet.retain,
-        packet_id=packet.packet_id,
-        duplicate=packet.duplicate,
-        payload_format_indicator=packet.payload_format_indicator,
-        message_expiry_interval=packet.message_expiry_interval,
-        content_type=packet.content_type,
-        response_topic=answer_to,
-        correlation_data=packet.correlation_data,
-        user_properties=packet.user_properties,
-        subscription_ids=packet.subscription_ids,
+    return remade(
+        packet, topic=topic, response_topic=answer_to, subscription_ids=packet.subscription_ids
     )

@@ -309,7 +309,7 @@ def test_the_will_of_a_client_that_vanishes_without_a_broker_is_published_by_the
     welcome = wire.write_connack(wire.Connack(session_present=False, reason=0), V311)
     session.join()
     session.from_broker(welcome, [wire.only(welcome)], 0)
-    session.on_broker_lost(0)
+    session.on_broker_lost()
     session.orders.clear()
 
     session.on_client_lost()
@@ -327,7 +327,7 @@ def test_a_client_that_said_goodbye_while_it_had_no_broker_leaves_no_will():
     welcome = wire.write_connack(wire.Connack(session_present=False, reason=0), V311)
     session.join()
     session.from_broker(welcome, [wire.only(welcome)], 0)
-    session.on_broker_lost(0)
+    session.on_broker_lost()
     session.orders.clear()
 
     session.from_client(b"\xe0\0", [wire.only(b"\xe0\0")], 0)

@@ -305,7 +305,7 @@ class World:
 
     def kill(self):
         """The broker dies with all that was on its way, but for what the gateway may still read."""
-        self.session.on_broker_lost(self.now_ms)
+        self.session.on_broker_lost()
         self.flush()
 
     def settle(self):

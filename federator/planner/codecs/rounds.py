@@ -43,7 +43,6 @@ class Game:
 
     def __init__(self, problem: Problem, rule: Rule, rng: np.random.Generator) -> None:
         tree = problem.tree
-        self._tree = tree
         self._lost = problem.lost.tolist()
         self._parent = tree.parent.tolist()
         self._inside = np.flatnonzero(tree.children).tolist()

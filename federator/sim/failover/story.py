@@ -22,7 +22,6 @@ from federator.sim.world import WorldPlan
 NODES_MAX = 12
 SETTLE_MS = 5_000
 FAULTY_MS = (10_000, 90_000)
-LONG_LINKS_MS = 100
 
 _KINDS = {
     FaultKind.BROKER_CRASH: 5,

@@ -1,0 +1,103 @@
+"""A gateway that reaches its brokers by TLS only, with a certificate of its own."""
+
+import asyncio
+import json
+
+import pytest
+
+from federator.grid.broker_process import free_ports
+from federator.grid.gateway_process import GatewayConfig, GatewayProcess
+from tests.real.gateway_clients import V5, V311, GatewayClient
+from tests.real.plain_agents import QUICK, Plain, eventually, linked
+from tests.real.polling import until
+from tests.real.test_tls import keys  # noqa: F401 - a fixture
+
+
+def tls_listener(keys, port):  # noqa: F811
+    return (
+        f"listener {port} 127.0.0.1",
+        f"certfile {keys}/broker.pem",
+        f"keyfile {keys}/broker.key",
+        f"cafile {keys}/client.pem",
+        "require_certificate true",
+    )
+
+
+@pytest.fixture
+async def secured(tmp_path, keys):  # noqa: F811
+    """Brokers 1 and 2 by id, with their agents, and the ports of their TLS listeners."""
+    async with Plain(tmp_path) as plain:
+        ports = dict(zip((1, 2), free_ports(2), strict=True))
+        brokers = {
+            id_: await plain.broker(extra_config=(*QUICK, *tls_listener(keys, port)))
+            for id_, port in ports.items()
+        }
+        first = await plain.agent(1, brokers[1])
+        await plain.agent(2, brokers[2], brokers[1].url)
+        await eventually(first, linked(2), "links")
+        yield brokers, ports
+
+
+def gateway_config(keys, ports, **broker):  # noqa: F811
+    return GatewayConfig(
+        "gate",
+        {id_: f"mqtts://127.0.0.1:{port}" for id_, port in ports.items()},
+        federation="fed",
+        more={"attachment": {"assign": ["one*=1", "two*=2"]}},
+        broker={"ca_file": str(keys / "broker.pem"), **broker},
+    )
+
+
+@pytest.mark.parametrize("version", [V311, V5])
+async def test_a_client_moves_between_brokers_that_speak_tls(secured, keys, tmp_path, version):  # noqa: F811
+    brokers, ports = secured
+    ours = {"cert_file": str(keys / "client.pem"), "key_file": str(keys / "client.key")}
+    gateway = GatewayProcess(tmp_path / "gateway", gateway_config(keys, ports, **ours))
+    async with gateway:
+        subscriber = GatewayClient(gateway.port, "one", version=version, subscribes=("a/#",))
+        publisher = GatewayClient(gateway.port, "two", version=version)
+        stop = asyncio.Event()
+        async with subscriber, publisher:
+            flow = asyncio.create_task(publisher.publish("a/b", rate_hz=100, stop=stop))
+            await until(lambda: len(subscriber.came) > 50, "publications flow")
+
+            brokers[1].kill9()
+            seen = len(subscriber.came)
+            await until(lambda: len(subscriber.came) > seen + 50, "publications flow again")
+
+            stop.set()
+            await flow
+            await until(lambda: set(publisher.acknowledged) <= set(subscriber.came), "all came")
+            assert subscriber.error is publisher.error is None
+            assert (await gateway.clients())["one"]["broker"] == 2
+    assert "Traceback" not in gateway.log_path.read_text()
+
+
+async def test_a_broker_that_refuses_the_gateways_certificate_gets_no_client(
+    secured,
+    keys,  # noqa: F811
+    tmp_path,
+):
+    _, ports = secured
+    other = {"cert_file": str(keys / "other.pem"), "key_file": str(keys / "other.key")}
+    gateway = GatewayProcess(tmp_path / "gateway", gateway_config(keys, ports, **other))
+    starting = asyncio.create_task(gateway.start())
+    try:
+        await until(lambda: refusals(gateway) >= set(ports.values()), "both brokers refused it")
+
+        assert not (await gateway.status())["ready"]
+    finally:
+        starting.cancel()
+        gateway.kill9()
+
+
+def refusals(gateway):
+    """Ports of brokers that, as the log says, did not know who signed our certificate."""
+    if not gateway.log_path.exists():
+        return set()
+    lines = map(json.loads, gateway.log_path.read_text().splitlines())
+    return {
+        int(line["broker"].rpartition(":")[2])
+        for line in lines
+        if line["event"] == "connection.refused" and "unknown ca" in line["reason"]
+    }
