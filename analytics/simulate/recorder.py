@@ -64,10 +64,12 @@ class Recorder(Watcher):
         return self.agenda.now_ms
 
     def started(self, agent: Agent) -> None:
+        """A change; what its last life had joined is forgotten."""
         self._note(agent.id, "agent_started", value=agent.life)
         self._routes = {key: route for key, route in self._routes.items() if key[0] != agent.id}
 
     def sent(self, agent: Agent, target: BrokerId, send: Send) -> None:
+        """Counted at both ends; links here lose nothing."""
         message = send.message
         if message is not self._encoded[0]:
             self._encoded = (message, len(codec.encode(message)))
@@ -86,6 +88,7 @@ class Recorder(Watcher):
                 self.floods[second, agent.id] += 1
 
     def handled(self, agent: Agent, event: Event, effects: Sequence[Effect]) -> None:
+        """Changes are among the effects."""
         for effect in effects:
             match effect:
                 case ReachNeighbour(neighbour, conn):
@@ -101,6 +104,7 @@ class Recorder(Watcher):
                     pass
 
     def frame_sent(self, agent: Agent, target: BrokerId, passage: Passage, mask: int) -> None:
+        """An arc that carries the publications in the frame."""
         for number, _, _ in publications_of(passage.frame):
             self.carried.setdefault(number, set()).add((agent.id, target))
 

@@ -5,6 +5,7 @@ The same histogram as an agent's (docs/metrics.md, "The histogram"), for whole c
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,8 @@ def sketch_rows(row: Ints, delay_us: Ints, rows: int) -> Sketches:
         row: To which row each delay belongs.
         delay_us: The delays, in the order of ``row``'s entries.
     """
+    if not rows:
+        return Sketches(row, row, row, [])
     order = np.argsort(row, kind="stable")
     row, delay_us = row[order], delay_us[order]
     starts = np.searchsorted(row, np.arange(rows))
@@ -43,12 +46,11 @@ def sketch_rows(row: Ints, delay_us: Ints, rows: int) -> Sketches:
     key, count = np.unique(row * BUCKETS + bucket, return_counts=True)
     texts = [_entry(*pair) for pair in zip((key % BUCKETS).tolist(), count.tolist(), strict=True)]
     ends = np.searchsorted(key, np.arange(1, rows + 1) * BUCKETS).tolist()
-    begins = [0, *ends[:-1]]
     return Sketches(
         sum_us=np.add.reduceat(delay_us, starts),
         min_us=min_us,
         max_us=np.maximum.reduceat(delay_us, starts),
-        delay=[",".join(texts[a:b]) for a, b in zip(begins, ends, strict=True)],
+        delay=[",".join(texts[a:b]) for a, b in pairwise([0, *ends])],
     )
 
 

@@ -135,9 +135,7 @@ def _play(
         act.carried = _probe(world, notes, layout)
         world.run_until(end * 1_000)
         act.alive = frozenset(world.agents)
-        act.lives = tuple(
-            lives[at] + world.lives[BrokerId(at)] for at in range(len(layout.ids))
-        )
+        act.lives = tuple(lives[at] + world.lives[BrokerId(at)] for at in range(len(layout.ids)))
         act.up = frozenset(
             (agent.id, other) for agent in world.agents.values() for other in agent.reach
         )
@@ -151,9 +149,7 @@ def _play(
 def _probe(
     world: FailoverWorld, notes: Recorder, layout: Layout
 ) -> tuple[frozenset[tuple[int, int]], ...]:
-    numbers = [
-        world.publish(BrokerId(stream.origin), stream.topic)[0] for stream in layout.streams
-    ]
+    numbers = [world.publish(BrokerId(stream.origin), stream.topic)[0] for stream in layout.streams]
     world.run_until(world.now_ms + PROBE_S * 1_000)
     return tuple(frozenset(notes.carried.pop(number, ())) for number in numbers)
 
@@ -174,10 +170,7 @@ def _plan(layout: Layout, strategy: Strategy) -> WorldPlan:
     return WorldPlan(
         ids,
         links,
-        {
-            id: frozenset(layout.filters[filter_] for filter_ in layout.wanted[id])
-            for id in ids
-        },
+        {id: frozenset(layout.filters[filter_] for filter_ in layout.wanted[id]) for id in ids},
         parameters=Parameters(redundancy=REDUNDANCY),
         shortest=frozenset(ids) if strategy is Strategy.SHORTEST_PATH else frozenset(),
         reconnect_ms_max=1_000,

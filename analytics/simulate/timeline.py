@@ -64,14 +64,15 @@ def phases_of(layout: Layout, story: Story) -> list[tuple[int, int, Phase]]:
     delay_us = dict(zip(layout.arcs, layout.arc_us, strict=True))
     phases: list[tuple[int, int, Phase]] = []
     before: tuple[Passage, ...] = ()
+    strategy: Strategy | None = None
     for act in story.acts:
         after = _passages(layout, act.carried, delay_us)
-        if not before or before_strategy is not act.strategy:
+        if strategy is not act.strategy:
             before = tuple(trace(stream.origin, (), delay_us) for stream in layout.streams)
         if act.settled > act.start:
             phases.append((act.start, act.settled, _unsettled(layout, act, before, delay_us)))
         phases.append((act.settled, act.end, _phase(act, after, frozenset())))
-        before, before_strategy = after, act.strategy
+        before, strategy = after, act.strategy
     return phases
 
 
@@ -86,9 +87,7 @@ def _unsettled(
     layout: Layout, act: Act, before: tuple[Passage, ...], delay_us: dict[Arc, int]
 ) -> Phase:
     """The routes of before, as far as they still lead anywhere."""
-    now = _passages(
-        layout, tuple(passage.arcs & act.up for passage in before), delay_us
-    )
+    now = _passages(layout, tuple(passage.arcs & act.up for passage in before), delay_us)
     broken = frozenset(
         (number, one.broker)
         for number, (old, new) in enumerate(zip(before, now, strict=True))
@@ -98,9 +97,7 @@ def _unsettled(
     return _phase(act, now, broken)
 
 
-def _phase(
-    act: Act, passages: tuple[Passage, ...], broken: frozenset[tuple[int, int]]
-) -> Phase:
+def _phase(act: Act, passages: tuple[Passage, ...], broken: frozenset[tuple[int, int]]) -> Phase:
     return Phase(act.strategy, act.alive, act.up, passages, broken, act.lives)
 
 
@@ -115,9 +112,11 @@ def chunks_of(layout: Layout, story: Story, *, quiet_s: int, seed: int) -> list[
     for start, end, phase, fresh in _scenes(layout, story, quiet_s):
         if not lost_disk and 0 in phase.alive and phase.lives[0] > 1:
             disks[0], batches[0], lost_disk = f"{rng.getrandbits(64):016x}", 1, True
-        seconds = list(range(start, end)) if fresh else [
-            end - QUIET_S + at % QUIET_S for at in range(start)
-        ]
+        seconds = (
+            list(range(start, end))
+            if fresh
+            else [end - QUIET_S + at % QUIET_S for at in range(start)]
+        )
         for first in range(0, len(seconds), CHUNK_S_MAX):
             part = tuple(seconds[first : first + CHUNK_S_MAX])
             chunks.append(
@@ -137,9 +136,7 @@ def chunks_of(layout: Layout, story: Story, *, quiet_s: int, seed: int) -> list[
     return chunks
 
 
-def _scenes(
-    layout: Layout, story: Story, quiet_s: int
-) -> list[tuple[int, int, Phase, bool]]:
+def _scenes(layout: Layout, story: Story, quiet_s: int) -> list[tuple[int, int, Phase, bool]]:
     """(from, until, phase, True) of the story; (how long, until, phase, False) of its quiet."""
     ends = {act.end for act in story.acts}
     scenes = []
