@@ -19,9 +19,6 @@ from analytics.sources.live.words import Head, read_guide, read_head, topic
 BROKERS_MAX = 1_024
 """Connections one reader opens."""
 
-DISCOVERY_S = 5.0
-"""After the first broker answered: how long the others may take until reading begins."""
-
 POLL_S = 0.05
 
 _log = logging.getLogger(__name__)
@@ -46,7 +43,6 @@ class Heads:
         self._broker_of: dict[str, int] = {}  # by URL, as each broker's own guide says
         self._guides: dict[str, dict[int, str]] = {}  # by URL of where it stands
         self._heard: dict[int, _Heard] = {}
-        self._opened_s = 0.0
 
     def open(self) -> None:
         """Connect, find the others, and wait until they are heard or have had their time.
@@ -57,8 +53,8 @@ class Heads:
         for start in self._options.places:
             self._connect(start)
         self._wait_for_one()
-        self._opened_s = time.monotonic()
-        while self.missing() and time.monotonic() < self._opened_s + DISCOVERY_S:
+        end_s = time.monotonic() + self._options.discover_s
+        while self.missing() and time.monotonic() < end_s:
             time.sleep(POLL_S)
             self._follow()
         for broker, url in sorted(self.missing().items()):

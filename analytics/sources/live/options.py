@@ -11,6 +11,7 @@
 | username, password, passwordFile | | for every broker |
 | caFile, certFile, keyFile | | TLS; certFile and keyFile must be on every worker |
 | connectTimeoutMs | 10000 | until the first broker must have answered |
+| discoverTimeoutMs | 5000 | how long the others may take after it until reading begins |
 | answerTimeoutMs | 60000 | how long an agent may be silent while it is asked |
 | heardWithinMs | 15000 | an agent silent for longer is not asked for anything new |
 """
@@ -29,6 +30,7 @@ _FILES = ("cafile", "certfile", "keyfile")
 _NUMBERS = {
     "maxbatchespertrigger": 600,
     "connecttimeoutms": 10_000,
+    "discovertimeoutms": 5_000,
     "answertimeoutms": 60_000,
     "heardwithinms": 15_000,
 }
@@ -88,6 +90,7 @@ class Options:
     batches_max: int
     fail_on_loss: bool
     connect_s: float
+    discover_s: float
     answer_s: float
     heard_within_s: float
 
@@ -119,6 +122,7 @@ def read_options(told: Mapping[str, str]) -> Options:
         batches_max=_number(given, "maxbatchespertrigger"),
         fail_on_loss=given["failondataloss"].lower() == "true",
         connect_s=_number(given, "connecttimeoutms") / 1000,
+        discover_s=_number(given, "discovertimeoutms") / 1000,
         answer_s=_number(given, "answertimeoutms") / 1000,
         heard_within_s=_number(given, "heardwithinms") / 1000,
     )
@@ -136,7 +140,10 @@ def place(url: str, access: Access) -> Place:
         parts.port  # noqa: B018  # raises when out of range
     except ValueError as error:
         raise UsageError(f"federator_mqtt: broker {url}: {error}, {wanted}") from None
-    if parts.scheme not in PORTS or not parts.hostname or parts.username or parts.password:
+    if "@" in parts.netloc:
+        hint = "use the options username and passwordFile"
+        raise UsageError(f"federator_mqtt: broker at {parts.hostname}: a user in the URL: {hint}")
+    if parts.scheme not in PORTS or not parts.hostname:
         raise UsageError(f"federator_mqtt: broker {url}: {wanted}")
     return Place(url, access)
 
