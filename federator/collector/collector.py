@@ -34,7 +34,7 @@ TICK_S: Final = 0.1
 
 PRUNE_S: Final = 60.0
 COMPLAINT_GAP_MS: Final = Millis(60_000)
-TOKEN_BYTES: Final = 12
+NAME_BYTES, TOKEN_BYTES = 4, 16
 
 _log = structlog.get_logger()
 
@@ -79,6 +79,7 @@ class Collector:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._leaving = False
         self._done = asyncio.Event()
+        self._name = secrets.token_hex(NAME_BYTES)
         self._token = secrets.token_hex(TOKEN_BYTES)
         self._complaints: Repeats[str] = Repeats(gap_ms=COMPLAINT_GAP_MS, keys_max=1_024)
         self._disk = ThreadPoolExecutor(1, "landing")
@@ -107,8 +108,13 @@ class Collector:
             self._done.set()
 
     def _connect(self, connection: Connection) -> None:
-        federation, token = self.settings.federation, self._token
-        source = Source(connection, federation=federation, token=token, listener=self)
+        source = Source(
+            connection,
+            federation=self.settings.federation,
+            name=self._name,
+            token=self._token,
+            listener=self,
+        )
         self.sources[source.url] = source
         name = f"connection to {source.url}"
         self._running[source.url] = self._tasks.create_task(source.link.run(), name=name)

@@ -50,7 +50,9 @@ class Source:
     Args:
         connection: Where, and who we are there.
         federation: Whose.
-        token: Ours; who does not know it cannot answer in the agent's place.
+        name: Ours, unique.
+        token: A secret: who does not know it cannot answer in the agent's place. Brokers tell
+            client ids on their log topics, so it is not in the name.
         listener: Told what happens.
 
     Attributes:
@@ -59,7 +61,7 @@ class Source:
     """
 
     def __init__(
-        self, connection: Connection, *, federation: str, token: str, listener: Listener
+        self, connection: Connection, *, federation: str, name: str, token: str, listener: Listener
     ) -> None:
         self.url = connection.url
         self.broker: BrokerId | None = None
@@ -80,7 +82,7 @@ class Source:
                 tls=connection.tls_context(datetime.now(UTC)),
             ),
             self,
-            client_id=f"federator-collector-{token}",
+            client_id=f"federator-collector-{name}",
             send_queue_bytes_max=SEND_QUEUE_BYTES_MAX,
         )
         topics = (self._guide, self._head, self._again)

@@ -10,7 +10,23 @@ from federator.errors import DecodeError
 from tests.collector.world import ModelAgent, World, line
 
 MESSAGES = 10_000
-NUMBERS = [0, -1, 1, 2, 2**31, 2**53, 2**63 - 1, 2**63, 2**64, 10**400, 1.5, None, "1", [], {}]
+NUMBERS: list[object] = [
+    0,
+    -1,
+    1,
+    2,
+    2**31,
+    2**53,
+    2**63 - 1,
+    2**63,
+    2**64,
+    10**400,
+    1.5,
+    None,
+    "1",
+    [],
+    {},
+]
 
 OWN = ModelAgent(3).spool
 GOOD = line(3, OWN, 1, 0)
