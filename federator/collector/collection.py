@@ -1,8 +1,8 @@
 """All spools of a federation: whose head came, whose answer, what to ask and to land next.
 
 A broker speaks for itself alone: its heads and answers reach its own spools and no others. A new
-spool is a claim until it answered a question; so of those only the last few are remembered, and
-only an answer ends the spool before it.
+spool is a claim until it answered a question, and of those only the last few are remembered. The
+one before it goes on being asked: its agent may still have its files, or says that it has not.
 
 Source: docs/collector.md.
 """
@@ -151,24 +151,16 @@ class Collection:
     def _hear(
         self, position: Position, again: Again, lines: bytes, *, now_ms: Millis, wall_us: int
     ) -> list[Notice]:
-        taken, began = position.taken, position.begun
+        began = position.begun
         try:
             position.on_answer(again, lines, now_ms=now_ms, wall_us=wall_us)
         except DecodeError:
             self.counters.malformed += 1
             raise
-        if began or position.taken == taken:
+        if began or not position.begun:
             return []
         broker, spool = position.key
-        notices = [
-            Notice("collector.spool_begun", "info", {"broker": broker, "spool": spool}),
-        ]
-        *others, newest = self._positions[broker].values()
-        if newest.begun:  # also when a late answer begins an old one
-            for other in others:
-                if other.begun:
-                    other.end(wall_us=wall_us)
-        return notices
+        return [Notice("collector.spool_begun", "info", {"broker": broker, "spool": spool})]
 
     def _of(self, broker: BrokerId, head: Head) -> Position:
         """The position of the spool of ``head``, now the last one of its broker."""

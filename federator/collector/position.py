@@ -101,14 +101,13 @@ class Position:
         taken: The last batch in memory or landed.
         head_first: The oldest batch it holds, by its agent's last word.
         head_last: The newest, likewise.
-        held_last: The newest that an answer told of: proven, other than a head.
         bytes: In memory.
     """
 
     def __init__(self, key: SpoolKey, landed: int, parameters: ReadingParameters) -> None:
         self.key = key
         self.landed = self.taken = landed
-        self.head_first, self.head_last, self.held_last = 1, 0, 0
+        self.head_first, self.head_last = 1, 0
         self.bytes = 0
         self.counters = PositionCounters()
         self._parameters = parameters
@@ -118,6 +117,7 @@ class Position:
         self._failures = 0
         self._refusals = 0
         self._epoch = 0
+        self._held_last = 0  # that an answer told of: proven, other than a head
         self._open: OpenPiece | None = None
         self._closed: deque[Piece] = deque()
         self._landing = False
@@ -199,10 +199,12 @@ class Position:
             return
         question.heard_ms = now_ms
         self._failures = 0
-        self.held_last = max(self.held_last, again.held_last)
         self.head_first, self.head_last = again.held_first, again.held_last
         if again.held_first > self.taken + 1:
             self._lose(again.held_first - 1, "dropped by the spool", wall_us)
+        if again.held_last < again.held_first and self._held_last > self.taken:
+            self._lose(self._held_last, "spool replaced", wall_us)
+        self._held_last = max(self._held_last, again.held_last)
         failure = None if empty else self._take(question, again, lines, now_ms, wall_us)
         if empty or again.batch_last >= min(question.last, again.held_last):
             self._end_question(question, again, now_ms=now_ms, wall_us=wall_us)
@@ -250,14 +252,6 @@ class Position:
                 self._lose(self.taken + 1, question.broken or "missing in the spool", wall_us)
 
     # -- collecting ------------------------------------------------------------------------------
-
-    def end(self, *, wall_us: int) -> None:
-        """The agent has another spool now: what this one was known to have and we lack is lost."""
-        self.forget_question()
-        self.head_last = 0
-        if self.begun and self.held_last > self.taken:
-            self._lose(self.held_last, "spool replaced", wall_us)
-        self._close()
 
     def _add(self, batch: Batch, now_ms: Millis) -> None:
         self.taken = batch.number

@@ -109,7 +109,6 @@ def test_an_answer_that_contradicts_itself_does_not_count():
 
     for other in (
         {"held_first": 9, "held_last": 2},
-        {"held_first": 2, "held_last": 5},
         {"held_first": 1, "held_last": 1, "batch_last": 2},
     ):
         assert not world.hear(3, forged(agent, 1, 1, good, **other))
@@ -181,7 +180,8 @@ def test_ten_thousand_mutated_messages_land_nothing_that_was_not_asked_for():
         for piece in pieces:
             assert piece.first == following
             following = piece.last + 1
-            rows = [json.loads(each) for each in b"".join(piece.lines).splitlines()]
+            text = b"".join(piece.lines).decode(errors="replace")
+            rows = [json.loads(each) for each in text.split("\n")[:-1]]
             assert all((row["broker"], row["spool"]) == (broker, spool) for row in rows)
             places = [(row["batch"], row["row"]) for row in rows]
             assert places == sorted(set(places))

@@ -75,14 +75,22 @@ class ModelAgent:
         return encode_record(head)
 
     def answer(self, ask: Ask):
-        """The messages, in order; none when it is about another spool."""
+        """The messages, in order. Of a spool that went with its disk it has nothing."""
         if ask.spool != self.spool:
-            return []
-        first, last = max(ask.first, self.first), min(ask.last, self.last)
+            empty = Again(
+                spool=ask.spool,
+                batch_first=ask.first,
+                batch_last=ask.first - 1,
+                held_first=1,
+                held_last=0,
+            )
+            return [encode_record(empty) + b"\n"]
+        first, last = ask.first, min(ask.last, self.last)
         messages = []
         while first <= last:
-            through = min(last, first + self.answer_batches - 1)
-            held = [n for n in range(first, through + 1) if n not in self.damaged]
+            through = min(last, max(first, self.first) + self.answer_batches - 1)
+            span = range(max(first, self.first), through + 1)
+            held = [number for number in span if number not in self.damaged]
             lines = b"".join(self.written[self.spool][n] for n in held)
             messages.append(self.again(first, through) + lines)
             first = through + 1
