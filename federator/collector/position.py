@@ -63,7 +63,6 @@ class PositionCounters:
         asked: Questions.
         unanswered: Questions that were not answered to their end in time.
         stray: Answers that nobody asked for, or that came twice.
-        malformed: Answers whose lines are not the spool's.
         landed_bytes: Of landed files,
         landed_files: and their number.
         lost: Batches landed as gaps.
@@ -72,7 +71,6 @@ class PositionCounters:
     asked: int = 0
     unanswered: int = 0
     stray: int = 0
-    malformed: int = 0
     landed_bytes: int = 0
     landed_files: int = 0
     lost: int = 0
@@ -220,7 +218,6 @@ class Position:
         try:
             batches = read_batches(lines, again, broker=self.key[0])
         except DecodeError as error:
-            self.counters.malformed += 1
             question.broken = "unreadable"
             return error
         through = min(again.batch_last, question.last)

@@ -166,7 +166,7 @@ def test_a_spool_that_only_claims_to_be_new_ends_nothing(agent, world):
         forged = ModelAgent(3)
         forged.spool = f"{claim:016x}"
         forged.last = 10**18
-        world.collection.on_head(3, forged.head())
+        world.head(forged.head())
         world.step()
     agent.flush()
     world.settle()

@@ -8,7 +8,7 @@ from collections import defaultdict
 from federator.collector.collection import Collection, Land, Question
 from federator.collector.position import ReadingParameters
 from federator.errors import DecodeError
-from federator.protocol.metric_records import Again, Ask, Head
+from federator.protocol.metric_records import Again, Ask, Head, decode_head
 from federator.protocol.metric_records import encode as encode_record
 
 FEDERATION = "fed"
@@ -136,8 +136,11 @@ class World:
         self.on_wire.clear()  # answers to the last run's token
 
     def heads(self):
-        for broker, agent in self.agents.items():
-            self.notices += self.collection.on_head(broker, agent.head())
+        for agent in self.agents.values():
+            self.head(agent.head())
+
+    def head(self, payload):
+        self.notices += self.collection.on_head(decode_head(payload))
 
     def step(self, ms=20, *, fate=lambda: [10]):
         """Let time pass. ``fate()`` says after how long copies of an answer come; [] loses it."""

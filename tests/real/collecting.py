@@ -1,6 +1,7 @@
 """A collector as users start it, and what stands in spools and in landing folders."""
 
 import asyncio
+import contextlib
 import json
 import time
 
@@ -94,4 +95,7 @@ def gaps(lines):
 
 def spooled_lines(state_dir):
     """What stands in the spool of an agent, in whole files and in the one that grows."""
-    return lines_of([*state_dir.glob("metrics/*.jsonl"), *state_dir.glob("metrics/.*.open")])
+    while True:
+        paths = [*state_dir.glob("metrics/*.jsonl"), *state_dir.glob("metrics/.*.open")]
+        with contextlib.suppress(FileNotFoundError):  # the one that grew got its name meanwhile
+            return lines_of(paths)

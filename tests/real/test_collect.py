@@ -11,7 +11,7 @@ from mqtt5 import PublishPacket
 
 from federator.runtime.mqtt_link import Endpoint, MqttLink
 from tests.collector.world import ModelAgent, line
-from tests.real.agent_log import events, tally
+from tests.real.agent_log import tally
 from tests.real.collecting import CollectorProcess, gaps, landed_lines, spooled_lines
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.handler import Handler
@@ -137,13 +137,15 @@ async def test_a_collector_that_was_away_lands_the_backlog_and_tells_what_is_gon
         await caught_up(collector, newest(plain.agents))
         assert collector.kill9() is None
         before = landed_lines(collector.landing)
-        away = newest(plain.agents)
-        await until(
-            lambda: all(last > away[key] + 20 for key, last in newest(plain.agents).items()),
-            "spools grow",
-        )
-        files = sorted(plain.agents[0].state_dir.glob("metrics/*.jsonl"), key=first_batch)
-        lost = [path for path in files if first_batch(path) > away_of(away, 1)][1]
+        away = newest(plain.agents[:1])
+
+        def unread():
+            files = plain.agents[0].state_dir.glob("metrics/*.jsonl")
+            later = [path for path in files if first_batch(path) > max(away.values())]
+            return sorted(later, key=first_batch)
+
+        await until(lambda: len(unread()) >= 3, "the spool of agent 1 grows")
+        lost = unread()[1]
         first, last = first_batch(lost), int(lost.stem.split("-")[3])
         lost.unlink()
 
@@ -152,21 +154,18 @@ async def test_a_collector_that_was_away_lands_the_backlog_and_tells_what_is_gon
 
         landed = landed_lines(collector.landing)
         assert before.items() <= landed.items()
-        (gap,) = map(json.loads, gaps(landed))
-        assert (gap["broker"], gap["batch"], gap["value"]) == (1, first, last - first + 1)
-        assert tally(collector)["collector.gap"] == 1
-        (told,) = [e for e in events(collector) if e["event"] == "collector.gap"]
-        assert (told["first"], told["last"]) == (first, last)
+        told = [json.loads(text) for text in gaps(landed)]
+        assert {gap["broker"] for gap in told} == {1}
+        told.sort(key=lambda gap: gap["batch"])
+        spans = [range(gap["batch"], gap["batch"] + gap["value"]) for gap in told]
+        assert [batch for span in spans for batch in span] == [*range(first, last + 1)]
+        assert tally(collector)["collector.gap"] == len(told)
         batches = {at[2] for at in landed if at[0] == 1} | set(range(first, last + 1))
         assert batches == set(range(1, max(batches) + 1))
 
 
 def first_batch(path):
     return int(path.stem.split("-")[2])
-
-
-def away_of(ends, broker):
-    return next(last for key, last in ends.items() if key[0] == broker)
 
 
 class Vandal(Handler):
@@ -208,6 +207,6 @@ async def test_a_client_that_forges_heads_and_answers_changes_nothing_that_lands
 
         assert_landed_as_spooled(collector, plain.agents, ends)
         status = await collector.status()
-        assert status["counters"]["malformed"] > 1_000
+        assert status["counters"]["malformed"] >= 1_000
         assert status["counters"]["misled"] >= 500
         assert len(status["spools"]) <= 3 + 4
