@@ -151,7 +151,8 @@ async def test_live_and_replayed_batches_are_those_in_the_spool_byte_for_byte(tm
             again = await reader.whole("all", last)
             third = await reader.whole("third", 3)
             await until(lambda: {"again/later", "again/strange"} <= set(reader.came), "answers")
-            (later, none), (strange, nothing) = *reader.answers("later"), *reader.answers("strange")
+            ((later, none),) = reader.answers("later")
+            ((strange, nothing),) = reader.answers("strange")
         await agent.stop()
 
         lines = lines_of(agent)
