@@ -1,1 +1,1 @@
-"""Where records come from: landing folders, whole or as they grow. Lines become typed rows here."""
+"""Where records come from: folders of segment files, and the brokers themselves."""
