@@ -1,9 +1,9 @@
 """Raw lines to typed records: one strict parse of each line, for every table at once.
 
-Spark's JSON parser is lenient in three ways that would change figures silently, so each is closed here:
-a wrong type gives NULL (the corrupt-record column tells); a string is made of any other value (the
-text after the key must begin with a quote); what follows the first object on a line is ignored (the line
-is parsed as the value of a key of a larger object, where nothing may follow).
+Spark's JSON parser is lenient in three ways that would change figures silently, so each is closed
+here: a wrong type gives NULL (the corrupt-record column tells); a string is made of any other
+value (the text after the key must begin with a quote); what follows the first object on a line is
+ignored (the line is parsed as the value of a key of a larger object, where nothing may follow).
 
 This says only *whether* a line is good, for good lines are nearly all: ``quarantine`` says why not.
 """
@@ -32,9 +32,7 @@ LINES = struct("raw string", "file string?", "block long?", "ordinal long?")
 (where in ``file`` Spark began to read); NULL where lines have no position, as on a live stream."""
 
 _CORRUPT = "_corrupt"
-_WRAPPED = StructType(
-    [StructField("record", RECORD_LINE), StructField(_CORRUPT, StringType())]
-)
+_WRAPPED = StructType([StructField("record", RECORD_LINE), StructField(_CORRUPT, StringType())])
 _JSON = {
     "mode": "PERMISSIVE",
     "columnNameOfCorruptRecord": _CORRUPT,
@@ -106,9 +104,7 @@ def sketch_sound(sketch: Column) -> Column:
     pairs = F.forall(
         sketch,
         lambda pair: (
-            (F.size(pair) == 2)
-            & pair[0].between(0, BUCKET_MAX)
-            & pair[1].between(1, COUNT_MAX)
+            (F.size(pair) == 2) & pair[0].between(0, BUCKET_MAX) & pair[1].between(1, COUNT_MAX)
         ),
     )
     total = F.aggregate(sketch, F.lit(0).cast("long"), lambda so_far, pair: so_far + pair[1])
