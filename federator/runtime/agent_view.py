@@ -82,6 +82,7 @@ class LiveView:
                 "error": local_link.last_error,
                 "version": agent.discovery.broker_version,
             },
+            "security": self._security(),
             "links": self._links(),
             "own_core": {
                 "seq": agent.node.announcements.own.seq,
@@ -174,6 +175,11 @@ class LiveView:
         return families(self._agent_values(), self._link_values())
 
     # -- parts ------------------------------------------------------------------------------------
+
+    def _security(self) -> Answer:
+        trust = self._agent.trust
+        snapshot = trust.snapshot() if trust is not None else {}
+        return {"mode": self._agent.settings.security, **snapshot}
 
     def _links(self) -> list[Answer]:
         agent = self._agent

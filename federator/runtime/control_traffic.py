@@ -120,6 +120,8 @@ class ControlTraffic:
             self.malformed[kind] += 1
             self._complain(kind, error)
             return None
+        if message is None:
+            return None
         self.received[kind] += 1
         if self.peers is not None:
             sender = message.path[-1] if isinstance(message, RepairRequest) else message.sender

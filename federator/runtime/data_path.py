@@ -54,6 +54,7 @@ from federator.runtime.data_ports import DataLink, RetainedFlow, Shared
 from federator.runtime.gathering import Batch, Pace, RouteBatches
 from federator.runtime.intake import Intake
 from federator.runtime.metrics_stream.tape import Came, Delivered, Made, Refused, Sent, Tape
+from federator.runtime.trust import Trust
 
 FRAME_BYTES_MAX = 262_144
 HOP_LIMIT = 64

@@ -37,6 +37,7 @@ CONTROL, DATA = 0, 1
 """Channels: each neighbour numbers its seals once, and each channel remembers which came."""
 
 _READABLE, _ENCRYPTED = ord("M"), ord("C")
+_MARKS: Final = (b"M", b"C")
 _HEADER = struct.Struct(">B4sIQ")
 _NONCE = struct.Struct(">IQ")
 HEADER_BYTES: Final = _HEADER.size
@@ -169,11 +170,11 @@ class Guard:
         Raises:
             DecodeError: It bears no seal of a neighbour that shook hands, or came before.
         """
+        if payload[:1] not in _MARKS:
+            raise DistrustError("without a seal: an agent that is not in signed mode, or a client")
         if len(payload) < SEAL_BYTES:
             raise DecodeError(f"seal: {len(payload)} bytes, at least {SEAL_BYTES} wanted")
         mark, name, sender, number = _HEADER.unpack_from(payload)
-        if mark not in (_READABLE, _ENCRYPTED):
-            raise DistrustError("without a seal: an agent that is not in signed mode, or a client")
         peer = self._peers.get(BrokerId(sender))
         keys = peer.understood(name) if peer is not None else None
         if peer is None or keys is None:
