@@ -350,6 +350,7 @@ class LiveView:
             "log_lines_malformed": discovery["unreadable"],
             "client_drops": discovery["broker_drops"],
             "http_refused": self.http_refused(),
+            "trust_refused": sum(agent.trust.refused.values()) if agent.trust is not None else 0,
             **self._retained_values(),
             "rules_withheld": agent.gates.withheld_in + agent.gates.withheld_out,
             "bridges": len(agent.loops.bridges),
