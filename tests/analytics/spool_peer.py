@@ -1,7 +1,7 @@
 """Somebody who holds batches at a real broker and answers as docs/metrics.md says.
 
 Tests of the reader need an agent whose spool they fill, cut and lose at will, and that forgets,
-repeats or withholds parts of an answer. Real agents are read in test_live_agents.py.
+repeats or withholds parts of an answer. Real agents are read in test_federator_mqtt.py.
 """
 
 import json
@@ -117,8 +117,9 @@ class SpoolPeer:
                 lines = [line for n in range(part, stop + 1) for line in self.batches[n]]
                 parts.append((part, stop, lines))
             parts = parts or [(ask["first"], ask["first"] - 1, [])]
-            header = {"v": 1, "table": "again", "spool": self.spool}
-            header |= {"held_first": first, "held_last": last}
+            parts[0] = (ask["first"], *parts[0][1:])  # from what was asked, as agents do
+            header = {"v": 1, "table": "again", "spool": ask["spool"]}
+            header |= {"held_first": first if own else 1, "held_last": last if own else 0}
         for part_first, part_last, lines in parts:
             told = header | {"batch_first": part_first, "batch_last": part_last}
             payload = "\n".join([json.dumps(told), *lines]) + "\n"

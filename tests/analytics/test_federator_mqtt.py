@@ -1,6 +1,13 @@
-"""The live source under Spark: offsets, restarts, bounds and losses, at real brokers."""
+"""The live source under Spark: offsets, restarts, bounds and losses, at real brokers and agents."""
 
+import asyncio
+import contextlib
 import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
 
 import pytest
 from pyspark.errors import PySparkException
@@ -8,8 +15,14 @@ from pyspark.errors import PySparkException
 from analytics.sources.federator_mqtt import register
 from tests.analytics.brokers import brokers
 from tests.analytics.spool_peer import SpoolPeer
+from tests.real.flow import Publisher, Subscriber, running
+from tests.real.plain_agents import Plain, eventually, gets_through, linked
+from tests.real.polling import until
 
 QUERY_S = 120
+METRICS = "[metrics]\nenabled = true\nflush_ms = 200\nsegment_age_ms = 1000\n"
+KILLS = int(os.environ.get("FEDERATOR_TEST_KILLS", "1"))
+START_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -171,3 +184,69 @@ def test_a_batch_read_without_a_listed_broker_is_refused_unless_told(spark, peer
         source(spark.read, discoverTimeoutMs=1_500).load().collect()
     told = source(spark.read, discoverTimeoutMs=1_500, failOnDataLoss="false")
     assert told.load().count() == 6
+
+
+@contextlib.contextmanager
+def query(broker, folder):
+    """A query in processes of its own; at the end they are killed, all at once."""
+    command = [sys.executable, "-m", "tests.analytics.live_query", broker, str(folder)]
+    with (folder / "query.log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def committed(folder):
+    """Micro-batches the checkpoint holds for done."""
+    return len([path for path in folder.glob("checkpoint/commits/*") if path.name.isdigit()])
+
+
+def held(agent):
+    """(spool, batch) to lines, as the agent's own files say after its end."""
+    found = {}
+    for file in (agent.state_dir / "metrics").glob("*.jsonl"):
+        for line in file.read_text().splitlines():
+            told = json.loads(line)
+            found.setdefault((told["spool"], told["batch"]), Counter())[line] += 1
+    return found
+
+
+async def test_each_batch_is_read_once_though_the_query_is_killed(spark, tmp_path):
+    async with Plain(tmp_path) as plain:
+        brokers = [await plain.broker() for _ in range(2)]
+        one = await plain.agent(1, brokers[0], brokers[1].url, more=METRICS)
+        two = await plain.agent(2, brokers[1], brokers[0].url, more=METRICS)
+        await eventually(one, linked(2), "1 has its link")
+        far = Subscriber(brokers[1].port, "a/#", client_id="far")
+        source = Publisher(brokers[0].port, "a/b", client_id="source", rate_hz=200)
+        async with running(far, source):
+            await gets_through(source, far)
+            for _ in range(KILLS):
+                before = committed(tmp_path)
+                with query(brokers[0].url, tmp_path) as process:
+                    await until(
+                        lambda b=before, p=process: (
+                            p.poll() is not None or committed(tmp_path) >= b + 3
+                        ),
+                        "three micro-batches",
+                        deadline_s=START_S,
+                    )
+                    assert process.poll() is None, (tmp_path / "query.log").read_text()[-3000:]
+            register(spark)
+            reader = spark.readStream.format("federator_mqtt").option("broker", brokers[0].url)
+            await asyncio.to_thread(run, reader.load(), tmp_path)
+            await two.stop()
+            await one.stop()
+
+    rows = spark.read.parquet(str(tmp_path / "table")).collect()
+    found = {}
+    for row in rows:
+        found.setdefault((row.broker, row.spool, row.batch), Counter())[row.line] += 1
+    for broker, agent in enumerate((one, two), 1):
+        read = {key[1:]: lines for key, lines in found.items() if key[0] == broker}
+        written = {key: lines for key, lines in held(agent).items() if key <= max(read)}
+        assert len(read) >= 5
+        assert read == written

@@ -108,9 +108,6 @@ class Replay:
                     yield piece
                     heard_s = time.monotonic()
                     ask_s = heard_s + self._ask_again_s
-            if cursor <= last and self._other_spool():
-                yield self._lost(cursor, last)
-                return
 
     def _pieces(self, answer: Again, cursor: int) -> Iterator[Piece | Lost]:
         """What ``answer`` says from ``cursor`` on."""
@@ -130,10 +127,6 @@ class Replay:
         at_us = self._head.at_us if self._head else time.time_ns() // 1_000
         return Lost(first, last, at_us)
 
-    def _other_spool(self) -> bool:
-        """The agent writes to another spool now: this one's disk is gone."""
-        return self._head is not None and self._head.spool != self._wanted.spool
-
     def _ask(self, cursor: int) -> None:
         question = ask(
             spool=self._wanted.spool, first=cursor, last=self._wanted.last, to=self._token
@@ -148,7 +141,7 @@ class Replay:
     def _came(self, told: str, payload: bytes, retained: bool) -> None:
         if told.endswith("/head"):
             head = read_head(payload)
-            if head is not None and head.broker == self._wanted.broker and not retained:
+            if head is not None and head.broker == self._wanted.broker:
                 self._head = head
         elif (answer := read_again(payload)) is not None:
             self._answers.append(answer)
