@@ -208,8 +208,8 @@ class World:
                 assert piece.first == following, (broker, spool, piece.first, following)
                 following = piece.last + 1
                 span = range(piece.first, following)
-                if piece.lost is None:
+                if piece.gap is None:
                     assert b"".join(piece.lines) == b"".join(written[n] for n in span)
                 else:
-                    lost[broker, spool] |= dict.fromkeys(span, piece.lost)
+                    lost[broker, spool] |= dict.fromkeys(span, piece.gap)
         return lost
