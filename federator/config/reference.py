@@ -26,7 +26,8 @@ agent_file = "/etc/federator/agent-1.key"
 federation_files = ["/etc/federator/federation.pub"]
 ```
 
-In place of `[keys]`, `security = "open"` as the first line believes whoever may publish on the brokers.
+In place of `[keys]`, `security = "open"` as the first line believes whoever may publish on the
+brokers.
 
 Every key can also come from the environment, which wins over the file: `broker.id` is
 `FEDERATOR_BROKER__ID`. Lists are JSON: `FEDERATOR_NEIGHBOURS='[{"url": "mqtt://site-2"}]'`. With
