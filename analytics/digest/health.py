@@ -87,9 +87,9 @@ def _dead(summary: Figures) -> Iterator[Finding]:
     if load["links_ever_down"]:
         worst = load["links_ever_down"][0]
         text = (
-            f"Link {worst['a']}\N{EN DASH}{worst['b']} stood only {percent(worst['up_share'])} of "
-            f"the time; {count(len(load['links_ever_down']))} of {count(load['links'])} links were "
-            "down at some time."
+            f"Lost at some time: {some(len(load['links_ever_down']), 'link')} of "
+            f"{count(load['links'])}; {worst['a']}\N{EN DASH}{worst['b']} was up "
+            f"{percent(worst['up_share'])} of the time that its ends reported."
         )
         yield Finding("look", "topology", text)
 
