@@ -182,7 +182,7 @@ class Collector:
 
     def on_answer(self, source: Source, payload: bytes) -> None:
         """Something came on our own topic."""
-        if source.broker is None:
+        if source.broker is None or self._leaving:
             return
         try:
             notices = self.collection.on_answer(

@@ -9,6 +9,7 @@ import time
 import pytest
 from mqtt5 import PublishPacket
 
+from federator.grid.http_client import get
 from federator.runtime.mqtt_link import Endpoint, MqttLink
 from tests.collector.world import ModelAgent, line
 from tests.real.agent_log import tally
@@ -155,13 +156,40 @@ async def test_a_collector_that_was_away_lands_the_backlog_and_tells_what_is_gon
         landed = landed_lines(collector.landing)
         assert before.items() <= landed.items()
         told = [json.loads(text) for text in gaps(landed)]
-        assert {gap["broker"] for gap in told} == {1}
+        assert {(gap["broker"], gap["kind"]) for gap in told} == {(1, "collector_skip")}
         told.sort(key=lambda gap: gap["batch"])
         spans = [range(gap["batch"], gap["batch"] + gap["value"]) for gap in told]
         assert [batch for span in spans for batch in span] == [*range(first, last + 1)]
-        assert tally(collector)["collector.gap"] == len(told)
+        assert tally(collector)["collector.skip"] == len(told)
         batches = {at[2] for at in landed if at[0] == 1} | set(range(first, last + 1))
         assert batches == set(range(1, max(batches) + 1))
+
+
+async def test_stopping_lands_what_is_in_memory_and_until_then_the_pages_tell_of_it(
+    plain, tmp_path
+):
+    broker = await plain.broker()
+    await plain.agent(7, broker, more=QUICK)
+    slow = "[files]\nrotate_ms = 3600000\n"
+    async with collecting(tmp_path / "collector", broker.url, sections=slow) as collector:
+        spool = {"taken": 0}
+        end_s = time.monotonic() + DEADLINE_S
+        while spool["taken"] < 5:
+            assert time.monotonic() < end_s, spool
+            spool = next(iter((await collector.status())["spools"]), spool)
+        _, page = await get(collector.http_port, "/metrics", who="collector")
+        code, _ = await get(collector.http_port, "/readyz", who="collector")
+        assert not landed_lines(collector.landing)
+
+        assert await collector.stop()
+
+    assert (spool["broker"], spool["landed"], code) == (7, 0, 200)
+    told = f'federator_collector_lag_batches{{broker="7",spool="{spool["spool"]}"}}'
+    assert told in page.decode()
+    landed = landed_lines(collector.landing)
+    assert {at[2] for at in landed} >= set(range(1, spool["taken"] + 1))
+    assert len(list(collector.landing.rglob("*.jsonl"))) == 1
+    assert "collector.stopped" in tally(collector)
 
 
 def first_batch(path):
