@@ -104,10 +104,12 @@ def _strain(summary: Figures) -> Iterator[Finding]:
         yield Finding("look", "brokers", text)
     if load["dropped"]:
         yield Finding("bad", "brokers", f"Agents dropped {count(load['dropped'])} publications.")
-    restarts = (summary["span"] or {}).get("restarts")
-    if restarts:
-        text = f"Agents restarted {'once' if restarts == 1 else f'{count(restarts)} times'}."
+    if load["crashes"]:
+        text = f"Not told to stop, yet started again: {some(load['crashes'], 'agent')}."
         yield Finding("look", "brokers", text)
+    told = (summary["span"] or {}).get("restarts", 0) - load["crashes"]
+    if told > 0:
+        yield Finding("note", "brokers", f"Told to stop and started again: {some(told, 'agent')}.")
 
 
 def _overhead(summary: Figures) -> Iterator[Finding]:
