@@ -53,7 +53,7 @@ def landed(report, tmp_path_factory):
     told = quiet(5)
     told[1].append(happened(1, 9, "core_changed", filter=HOSTILE, subject=1))
     land(home / "in", told)
-    (home / "in" / "bad.jsonl").write_text("{not JSON\n")
+    (home / "in" / "bad.jsonl").write_text('{"v":1,"table":"li')
     return home, report(home / "in", "--out", home / "out")
 
 
@@ -70,7 +70,7 @@ def test_a_landing_folder_becomes_tables_a_page_and_five_lines(landed):
     summary = json.loads((home / "out" / "summary.json").read_text())
     assert summary["span"]["brokers"] == 3
     assert summary["delay"]["publications"] == 40
-    assert summary["quality"]["quarantined_by_reason"] == {"not JSON": 1}
+    assert summary["quality"]["quarantined_by_reason"] == {"truncated": 1}
     page = (home / "out" / "report.html").read_text()
     assert "<script>alert" not in page
     assert "Federation example" in page
