@@ -30,6 +30,28 @@ def delay_rows(tables: Tables, scope: str) -> list[Row]:
     return merged or rows
 
 
+def hop_rows(tables: Tables) -> list[Row]:
+    """The rows of scope ``hops``, fewest first; their floor is the mean over what came so far.
+
+    A floor is of a pair: publications weigh the floors of the pairs that they travelled between.
+    """
+    floors: Counter[int] = Counter()
+    weights: Counter[int] = Counter()
+    for row in tables["delay"]:
+        if row["scope"] == "pair_hops" and row["floor_us"] and row["quality"] != "flagged":
+            floors[row["hops"]] += row["floor_us"] * row["publications"]
+            weights[row["hops"]] += row["publications"]
+    return [
+        {
+            **row,
+            "floor_us": floors[row["hops"]] // weights[row["hops"]]
+            if weights[row["hops"]]
+            else None,
+        }
+        for row in _sorted(delay_rows(tables, "hops"), "hops")
+    ]
+
+
 def delay_figures(tables: Tables) -> Figures:
     """Delay over all, by strategy and by hops, and the pairs that wait longest."""
     overall = next(iter(delay_rows(tables, "all")), None)
@@ -52,7 +74,7 @@ def delay_figures(tables: Tables) -> Figures:
         ],
         "by_hops": [
             _chosen(row, "hops", "publications", *_QUANTILES, "floor_us")
-            for row in _sorted(delay_rows(tables, "hops"), "hops")
+            for row in hop_rows(tables)
         ],
     }
 
@@ -72,8 +94,9 @@ def loss_figures(tables: Tables) -> Figures:
     complete = [row for row in tables["loss"] if row["note"] == "complete"]
     by_qos: dict[int, Counter[str]] = defaultdict(Counter)
     for row in complete:
-        for key in ("offered", "arrived", "missing"):
+        for key in ("offered", "arrived"):
             by_qos[row["qos"]][key] += row[key]
+        by_qos[row["qos"]]["missing"] += max(row["missing"], 0)
     order = {  # out_of_order is of the pair and QoS, and stands on each of its filters
         (row["origin"], row["destination"], row["qos"]): row["out_of_order"]
         for row in tables["loss"]
@@ -83,7 +106,8 @@ def loss_figures(tables: Tables) -> Figures:
         "compared": len(complete),
         "not_compared": len(tables["loss"]) - len(complete),
         "by_qos": [{"qos": qos, **by_qos[qos]} for qos in sorted(by_qos)],
-        "missing": sum(row["missing"] for row in complete),
+        "missing": sum(max(row["missing"], 0) for row in complete),
+        "surplus": sum(max(-row["missing"], 0) for row in complete),
         "out_of_order": sum(order.values()),
         "worst": [
             _chosen(row, "filter", "origin", "destination", "qos", "offered", "missing")
@@ -115,13 +139,14 @@ def load_figures(tables: Tables) -> Figures:
     state = liveness(tables)
     return {
         "brokers": len(state.brokers),
-        "dead": state.dead(),
+        "dead": state.of("down"),
+        "stopped": state.of("stopped"),
         "links": len(state.links),
         "links_down": [list(pair) for pair in state.cut()],
         "links_ever_down": [
             _chosen(row, "a", "b", "up_share")
             for row in sorted(links, key=lambda row: row["up_share"])
-            if row["up_share"] < 1
+            if (row["a"], row["b"]) in state.lost
         ],
         "cpu_share_max": _highest(brokers, "cpu_share", "broker"),
         "rss_bytes_max": _highest(brokers, "rss_bytes_max", "broker"),

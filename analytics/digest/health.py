@@ -18,6 +18,8 @@ QUARANTINE_BAD_SHARE = 0.01
 """From here on the other figures may be wrong: more than one record in a hundred was unreadable."""
 SETTLE_LOOK_US = 10_000_000
 """Settling slower than this is slower than silence of 3 s and three announcements would explain."""
+_OPERATORS = ("agent_started", "agent_stopped")
+"""Settling lasts as long as an operator takes to start and stop agents."""
 _ORDER = {"bad": 0, "look": 1, "note": 2}
 
 
@@ -70,13 +72,19 @@ def _dead(summary: Figures) -> Iterator[Finding]:
     if load["dead"]:
         named = ", ".join(map(str, load["dead"][:10]))
         word = "Broker" if len(load["dead"]) == 1 else f"{len(load['dead'])} brokers:"
-        verb = "was" if len(load["dead"]) == 1 else "were"
-        yield Finding("bad", "topology", f"{word} {named} {verb} down at the end.")
+        verb = "is" if len(load["dead"]) == 1 else "are"
+        yield Finding("bad", "topology", f"{word} {named} {verb} down.")
     if load["links_down"]:
         named = ", ".join(f"{a}\N{EN DASH}{b}" for a, b in load["links_down"][:10])
-        text = f"Down at the end: {some(len(load['links_down']), 'link')}, {named}."
+        text = f"Down: {some(len(load['links_down']), 'link')}, {named}."
         yield Finding("bad", "topology", text)
-    elif load["links_ever_down"]:
+    if load["stopped"] and len(load["stopped"]) + len(load["dead"]) < load["brokers"]:
+        named = ", ".join(map(str, load["stopped"][:10]))
+        text = (
+            f"Told to stop while others went on: {some(len(load['stopped']), 'broker')}, {named}."
+        )
+        yield Finding("look", "topology", text)
+    if load["links_ever_down"]:
         worst = load["links_ever_down"][0]
         text = (
             f"Link {worst['a']}\N{EN DASH}{worst['b']} stood only {percent(worst['up_share'])} of "
@@ -117,7 +125,11 @@ def _overhead(summary: Figures) -> Iterator[Finding]:
 
 
 def _settling(summary: Figures) -> Iterator[Finding]:
-    slow = [row for row in summary["convergence"]["by_what"] if row["max_us"] > SETTLE_LOOK_US]
+    slow = [
+        row
+        for row in summary["convergence"]["by_what"]
+        if row["max_us"] > SETTLE_LOOK_US and row["what"] not in _OPERATORS
+    ]
     if slow:
         row = max(slow, key=lambda row: row["max_us"])
         text = f"After {row['what'].replace('_', ' ')} it took {duration(row['max_us'])} to settle."

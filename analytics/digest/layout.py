@@ -7,11 +7,14 @@ equal topologies get equal pictures.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import networkx as nx
 
 SPRINGS_MAX = 80
 """Brokers laid out by shortest paths: 80 take a quarter of a second."""
+TOPOLOGIES_KEPT = 8
+"""A dashboard draws the same brokers and links again and again."""
 _SEED = 7
 
 
@@ -19,9 +22,16 @@ def layout(
     brokers: Iterable[int], links: Iterable[tuple[int, int]]
 ) -> dict[int, tuple[float, float]]:
     """A place in the unit square for every broker; parts without a link between stand apart."""
+    return dict(_places(tuple(sorted(brokers)), tuple(sorted(links))))
+
+
+@lru_cache(maxsize=TOPOLOGIES_KEPT)
+def _places(
+    brokers: tuple[int, ...], links: tuple[tuple[int, int], ...]
+) -> dict[int, tuple[float, float]]:
     graph: nx.Graph[int] = nx.Graph()
-    graph.add_nodes_from(sorted(brokers))
-    graph.add_edges_from(sorted(links))
+    graph.add_nodes_from(brokers)
+    graph.add_edges_from(links)
     if not graph:
         return {}
     parts = sorted(nx.connected_components(graph), key=lambda part: (-len(part), min(part)))

@@ -19,15 +19,16 @@ SUMMARY_VERSION = 1
 """Grows when a key goes or changes its meaning; new keys may come without."""
 
 
-def summarise(tables: Tables, title: str) -> dict[str, Any]:
+def summarise(tables: Tables, title: str = "") -> dict[str, Any]:
     """Every figure, the findings in words, the verdict. Only JSON values.
 
-    The key ``span`` is None when there was no record at all.
+    Without a title the report is named after its federation. The key ``span`` is None when there
+    was no record at all.
     """
     span = next(iter(tables["span"]), None)
     summary: dict[str, Any] = {
         "version": SUMMARY_VERSION,
-        "title": title,
+        "title": title or _title(span),
         "span": _span(span) if span and span["records"] else None,
         "delay": delay_figures(tables),
         "overhead": overhead_figures(tables),
@@ -47,6 +48,10 @@ def summarise(tables: Tables, title: str) -> dict[str, Any]:
         for finding in found
     ]
     return summary
+
+
+def _title(span: Row | None) -> str:
+    return f"Federation {span['federation']}" if span else "Report"
 
 
 def _span(row: Row) -> dict[str, Any]:

@@ -48,6 +48,21 @@ def part_files(folder: Path) -> list[Path]:
     )  # fmt: skip
 
 
+def rows_max(name: str) -> int:
+    """How many rows of a table are read."""
+    return QUARANTINE_ROWS_MAX if name == "quarantine" else ROWS_MAX
+
+
+def version_of(folder: Path) -> Path:
+    """The folder that holds the tables of one moment.
+
+    A writer that replaces tables points ``<table>`` at a folder of the new version, one table after
+    the other and ``span`` last; so where ``span`` points, every table is of the same version.
+    """
+    last = folder / NAMES[0]
+    return last.resolve().parent if last.is_symlink() else folder
+
+
 def read_tables(folder: Path) -> Tables:
     """All tables below ``folder``; a table that is not there has no rows.
 
@@ -56,9 +71,10 @@ def read_tables(folder: Path) -> Tables:
     """
     rows: dict[str, Sequence[Row]] = {}
     cut = set()
+    home = version_of(folder)
     for name in NAMES:
-        limit = QUARANTINE_ROWS_MAX if name == "quarantine" else ROWS_MAX
-        found = _read(folder / name, limit + 1)
+        limit = rows_max(name)
+        found = _read(home / name, limit + 1)
         if len(found) > limit and name != "quarantine":
             cut.add(name)
         rows[name] = found[:limit]

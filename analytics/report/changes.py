@@ -50,7 +50,7 @@ def _timeline(tables: Tables) -> Block | None:
             "at": f"{event['window_start']:%Y-%m-%dT%H:%M:%S.%fZ}",
             "kind": words(event["kind"]),
             "tip": f"{event['window_start']:%H:%M:%S} UTC, broker {event['broker']}: "
-            f"{words(event['kind'])}{_about(event)}",
+            f"{words(event['kind'])}{about(event)}",
         }
         for event in events[:MARKS_MAX]
     ]
@@ -75,7 +75,8 @@ def _timeline(tables: Tables) -> Block | None:
     )
 
 
-def _about(event: Row) -> str:
+def about(event: Row) -> str:
+    """What an event says beside its kind, in parentheses."""
     parts = [
         f"neighbour {event['neighbour']}" if event["neighbour"] is not None else "",
         f"broker {event['subject']}" if event["subject"] is not None else "",

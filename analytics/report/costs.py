@@ -1,6 +1,7 @@
 """The chapters on what carrying costs, and on what was lost or came out of order."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from analytics.digest.tables import Row, Tables
@@ -24,7 +25,7 @@ def overhead_section(tables: Tables, summary: dict[str, Any]) -> Section:
     )
     overall: Row = summary["overhead"]["overall"] or {}
     cost, bound = overall.get("control_messages_per_announcement"), overall.get("bound_2l")
-    blocks = [_announcements(rows), _kinds(tables), _strategies(rows)]
+    blocks = [announcements_block(rows), kinds_block(tables), _strategies(rows)]
     return Section(
         "overhead",
         "Overhead",
@@ -64,7 +65,8 @@ def _name(row: Row) -> str:
     return f"{row['strategy']}, redundancy {row['redundancy']}"
 
 
-def _announcements(rows: list[Row]) -> Block | None:
+def announcements_block(rows: Sequence[Row]) -> Block | None:
+    """Control messages per announcement beside the bound of two per link."""
     known = [row for row in rows if row["control_messages_per_announcement"] is not None]
     if not known:
         return None
@@ -107,7 +109,8 @@ def _announcements(rows: list[Row]) -> Block | None:
     )
 
 
-def _kinds(tables: Tables) -> Block | None:
+def kinds_block(tables: Tables) -> Block | None:
+    """Control bytes by kind of message."""
     messages: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     for row in tables["control_by_kind"]:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from typing import Any
 
-from analytics.digest.figures import delay_rows
+from analytics.digest.figures import delay_rows, hop_rows
 from analytics.digest.tables import Row, Tables
 from analytics.digest.units import count, duration
 from analytics.report.delay_pairs import (
@@ -33,7 +33,7 @@ def delay_section(tables: Tables, summary: dict[str, Any]) -> Section:
     """From the origin agent's clock to the destination agent's, publication by publication."""
     figures = summary["delay"]
     blocks = [
-        _over_time(tables),
+        over_time(tables),
         _by_hops(tables),
         pairs_block(tables),
         against_floor(tables),
@@ -58,7 +58,8 @@ def delay_section(tables: Tables, summary: dict[str, Any]) -> Section:
     )
 
 
-def _over_time(tables: Tables) -> Block | None:
+def over_time(tables: Tables) -> Block | None:
+    """The middle pair's median and the slowest pair's p99, window by window."""
     windows: dict[Any, list[Row]] = defaultdict(list)
     for row in tables["delay_over_time"]:
         if row["quality"] != "flagged" and row["delay_us_p50"] is not None:
@@ -118,7 +119,7 @@ def _over_time(tables: Tables) -> Block | None:
 
 
 def _by_hops(tables: Tables) -> Block | None:
-    rows = sorted(delay_rows(tables, "hops"), key=lambda row: row["hops"])
+    rows = hop_rows(tables)
     if not rows:
         return None
     divisor, unit = time_unit(max((row["delay_us_p99"] or 0) for row in rows))

@@ -19,12 +19,13 @@ BROKERS_SHOWN = 16
 def topology_section(tables: Tables, summary: dict[str, Any]) -> Section:
     """Brokers and links as a drawing, and each link's figures."""
     load = summary["load"]
-    down = len(load["dead"])
+    down, stopped = len(load["dead"]), len(load["stopped"])
+    ended = f"{stopped} told to stop, no other down" if stopped else "all alive at the end"
     tiles = [
         Tile(
             "brokers",
             count(load["brokers"]),
-            f"{down} down at the end" if down else "all alive at the end",
+            f"{down} down at the end" if down else ended,
             "bad" if down else "good",
         ),
         Tile(
@@ -43,8 +44,8 @@ def topology_section(tables: Tables, summary: dict[str, Any]) -> Section:
         blocks = [
             Block(
                 "The federation",
-                "A wider line carried more bytes. Dashed: not up all the time; red: down at the "
-                "end. A crossed broker is down.",
+                "A wider line carried more bytes. Dashed: lost at some time; red: still down at "
+                "the end. A crossed broker is down.",
                 topology(state, tables["links"]),
                 is_wide=True,
             )
@@ -126,7 +127,7 @@ def brokers_section(tables: Tables, summary: dict[str, Any]) -> Section:
         "brokers",
         "Load of the brokers",
         "What each agent took from its broker, gave to it, and needed to do so.",
-        [*(block for block in blocks if block), _broker_table(rows)] if rows else [],
+        [*(block for block in blocks if block), broker_table(rows)] if rows else [],
         tiles,
         absent="" if rows else "No agent reported its load.",
     )
@@ -158,7 +159,8 @@ def _broker_bars(
     return Block(title, f"By broker.{more}", drawing)
 
 
-def _broker_table(rows: Sequence[Row]) -> Block:
+def broker_table(rows: Sequence[Row]) -> Block:
+    """Every broker's counts and gauges."""
     return Block(
         "Every broker",
         "Counts over the whole span; sizes and stalls at their highest.",

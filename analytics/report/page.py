@@ -8,10 +8,10 @@ import base64
 import hashlib
 import json
 from datetime import datetime
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
 from analytics.digest.tables import Tables
@@ -20,7 +20,12 @@ from analytics.report.changes import convergence_section
 from analytics.report.costs import loss_section, overhead_section
 from analytics.report.delay import delay_section
 from analytics.report.load import brokers_section, topology_section
+from analytics.report.style import asset
 from analytics.report.traffic import quality_section, traffic_section
+
+PAGE, SUMMARY = "report.html", "summary.json"
+WEIGHTS = {"bad": "wrong", "look": "look", "note": "note"}
+"""What stands before a finding."""
 
 _SECTIONS = (
     delay_section,
@@ -42,19 +47,35 @@ def page(tables: Tables, summary: dict[str, Any], *, made_at: datetime) -> str:
         summary: What ``summarise`` made of them.
         made_at: When the report was made, in UTC.
     """
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    script = _asset("report.js")
+    environment = templates()
+    script = asset("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     is_empty = summary["span"] is None
-    return environment.from_string(_asset("report.html.j2")).render(
+    return environment.get_template("report.html.j2").render(
         summary=summary,
-        span=_span_words(summary["span"]),
+        span=span_words(summary["span"]),
         sections=[] if is_empty else [make(tables, summary) for make in _SECTIONS],
-        style=Markup(_asset("report.css")),
+        style=Markup(asset("theme.css") + asset("report.css")),
         script=Markup(script),
         script_digest=digest,
         made_at=f"{made_at:%Y-%m-%d %H:%M} UTC",
-        weights={"bad": "wrong", "look": "look", "note": "note"},
+        weights=WEIGHTS,
+    )
+
+
+def write_page(tables: Tables, summary: dict[str, Any], folder: Path, *, made_at: datetime) -> None:
+    """The page and the summary into ``folder``, made when it is not there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = page(tables, summary, made_at=made_at)
+    (folder / PAGE).write_text(text, encoding="utf-8")
+    (folder / SUMMARY).write_text(summary_json(summary), encoding="utf-8")
+
+
+def templates(**more: str) -> Environment:
+    """Where templates are found: the report's, and ``more`` by name. Every value is escaped."""
+    known = {name: asset(name) for name in ("report.html.j2", "parts.html.j2")} | more
+    return Environment(
+        loader=DictLoader(known), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
 
 
@@ -63,11 +84,7 @@ def summary_json(summary: dict[str, Any]) -> str:
     return json.dumps(summary, indent=2, ensure_ascii=False, default=str) + "\n"
 
 
-def _asset(name: str) -> str:
-    return files("analytics.report").joinpath("assets", name).read_text(encoding="utf-8")
-
-
-def _span_words(span: dict[str, Any] | None) -> str:
+def span_words(span: dict[str, Any] | None) -> str:
     """What was looked at, in a sentence."""
     if span is None:
         return ""

@@ -45,7 +45,8 @@ def _link(
     carried = row["bytes_ab"] + row["bytes_ba"] if row else 0
     wide = _LEAST + (_MOST - _LEAST) * math.sqrt(carried / busiest if busiest else 0)
     share = row["up_share"] if row else None
-    kind = "down" if state.links[pair] == "down" else "up" if share in (None, 1) else "shaky"
+    is_cut = state.links[pair] == "down" and pair in state.lost
+    kind = "down" if is_cut else "shaky" if pair in state.lost else "up"
     trip = duration(row["round_trip_us_p50"]) if row else ""
     tip = f"link {pair[0]} \N{EN DASH} {pair[1]}: up {percent(share)}, round trip {trip}, "
     tip += f"{size(carried)} carried" + (", down at the end" if kind == "down" else "")
@@ -65,7 +66,7 @@ def _trip(row: Row, places: Mapping[int, tuple[float, float]]) -> Markup:
 def _broker(broker: int, state: Liveness, place: tuple[float, float], radius: float) -> Markup:
     x, y = place
     kind = state.brokers[broker]
-    word = "down at the end" if kind == "down" else "alive"
+    word = {"up": "alive", "down": "down at the end", "stopped": "told to stop"}[kind]
     text = str(broker)
     font = radius * min(1.0, 2.6 / len(text))
     cross = ""

@@ -1,8 +1,8 @@
 """All spools of a federation: whose head came, whose answer, what to ask and to land next.
 
 A broker speaks for itself alone: its heads and answers reach its own spools and no others. A new
-spool is a claim until it answered a question; so of those only the last few are remembered, and
-only an answer ends the spool before it.
+spool is a claim until it answered a question, and of those only the last few are remembered. The
+one before it goes on being asked: its agent may still have its files, or says that it has not.
 
 Source: docs/collector.md.
 """
@@ -14,9 +14,8 @@ from typing import Final
 from federator.collector.pieces import Piece, SpoolKey
 from federator.collector.position import Position, ReadingParameters
 from federator.collector.words import read_again
-from federator.errors import DecodeError
 from federator.protocol.effects import Notice
-from federator.protocol.metric_records import Again, Head, decode_head
+from federator.protocol.metric_records import Head
 from federator.protocol.types import BrokerId, Millis
 
 CLAIMS_MAX: Final = 4
@@ -45,12 +44,10 @@ class CollectionCounters:
     """Beside those of the positions.
 
     Attributes:
-        malformed: Heads and answers that do not decode, or are about another broker.
         stray: Answers about spools that were not asked.
         no_room: Answers dropped because the memory was full.
     """
 
-    malformed: int = 0
     stray: int = 0
     no_room: int = 0
 
@@ -106,24 +103,11 @@ class Collection:
         for position in self._positions.get(broker, {}).values():
             position.forget_question()
 
-    def on_head(self, broker: BrokerId, payload: bytes) -> list[Notice]:
-        """What came on the head topic of ``broker``.
-
-        Raises:
-            DecodeError: It is no head, or one of another broker.
-        """
-        try:
-            head = decode_head(payload)
-            if head.broker != broker:
-                raise DecodeError(f"head: of broker {head.broker} at broker {broker}")
-        except DecodeError:
-            self.counters.malformed += 1
-            raise
-        position = self._of(broker, head)
+    def on_head(self, head: Head) -> list[Notice]:
+        """What came on the head topic of the broker that it names."""
+        position = self._of(head)
         position.on_head(head)
-        if head.last < position.taken:
-            return [_went_back(position, head.last)]
-        return []
+        return [_went_back(position, head.last)] if head.last < position.taken else []
 
     def on_answer(
         self, broker: BrokerId, payload: bytes, *, now_ms: Millis, wall_us: int
@@ -133,11 +117,7 @@ class Collection:
         Raises:
             DecodeError: It is no answer, or not about what its first line says.
         """
-        try:
-            again, lines = read_again(payload)
-        except DecodeError:
-            self.counters.malformed += 1
-            raise
+        again, lines = read_again(payload)
         position = self._positions.get(broker, {}).get(again.spool)
         if position is None:
             self.counters.stray += 1
@@ -146,32 +126,15 @@ class Collection:
             self.counters.no_room += 1
             position.break_off(now_ms=now_ms)
             return []
-        return self._hear(position, again, lines, now_ms=now_ms, wall_us=wall_us)
-
-    def _hear(
-        self, position: Position, again: Again, lines: bytes, *, now_ms: Millis, wall_us: int
-    ) -> list[Notice]:
-        taken, began = position.taken, position.begun
-        try:
-            position.on_answer(again, lines, now_ms=now_ms, wall_us=wall_us)
-        except DecodeError:
-            self.counters.malformed += 1
-            raise
-        if began or position.taken == taken:
+        began = position.begun
+        position.on_answer(again, lines, now_ms=now_ms, wall_us=wall_us)
+        if began or not position.begun:
             return []
-        broker, spool = position.key
-        notices = [
-            Notice("collector.spool_begun", "info", {"broker": broker, "spool": spool}),
-        ]
-        *others, newest = self._positions[broker].values()
-        if newest.begun:  # also when a late answer begins an old one
-            for other in others:
-                if other.begun:
-                    other.end(wall_us=wall_us)
-        return notices
+        return [Notice("collector.spool_begun", "info", {"broker": broker, "spool": again.spool})]
 
-    def _of(self, broker: BrokerId, head: Head) -> Position:
+    def _of(self, head: Head) -> Position:
         """The position of the spool of ``head``, now the last one of its broker."""
+        broker = BrokerId(head.broker)
         spools = self._positions.setdefault(broker, {})
         position = spools.pop(head.spool, None)
         if position is None:

@@ -53,6 +53,7 @@ class Collector:
         collection: How far every spool is.
         directory: Which brokers there are.
         sources: Connections by URL.
+        malformed: Guides, heads and answers that are none, or not of who was asked.
         misled: Connections behind which somebody else was than expected.
         land_failures: Times that a file could not be written.
     """
@@ -74,7 +75,7 @@ class Collector:
         named = [broker.url for broker in settings.brokers]
         self.directory = Directory(named, only=settings.only)
         self.sources: dict[str, Source] = {}
-        self.misled = self.land_failures = 0
+        self.malformed = self.misled = self.land_failures = 0
         self._tasks = tasks
         self._running: dict[str, asyncio.Task[None]] = {}
         self._leaving = False
@@ -172,11 +173,12 @@ class Collector:
     def on_head(self, source: Source, payload: bytes) -> None:
         """What stands on the head topic."""
         try:
-            broker = BrokerId(decode_head(payload).broker)
-            if self._believe(source, broker):
-                self._tell(self.collection.on_head(broker, payload))
+            head = decode_head(payload)
         except DecodeError as error:
             self._on_malformed(source, error)
+            return
+        if self._believe(source, BrokerId(head.broker)):
+            self._tell(self.collection.on_head(head))
 
     def on_answer(self, source: Source, payload: bytes) -> None:
         """Something came on our own topic."""
@@ -254,10 +256,9 @@ class Collector:
     # -- what we tell ----------------------------------------------------------------------------
 
     def _on_malformed(self, source: Source, error: DecodeError) -> None:
-        so_far = self.collection.counters.malformed
-        self._complain(
-            "collector.malformed", url=source.url, reason=str(error)[:200], so_far=so_far
-        )
+        self.malformed += 1
+        reason = str(error)[:200]
+        self._complain("collector.malformed", url=source.url, reason=reason, so_far=self.malformed)
 
     def _tell(self, notices: list[Notice]) -> None:
         for notice in notices:

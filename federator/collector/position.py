@@ -63,7 +63,6 @@ class PositionCounters:
         asked: Questions.
         unanswered: Questions that were not answered to their end in time.
         stray: Answers that nobody asked for, or that came twice.
-        malformed: Answers whose lines are not the spool's.
         landed_bytes: Of landed files,
         landed_files: and their number.
         lost: Batches landed as gaps.
@@ -72,7 +71,6 @@ class PositionCounters:
     asked: int = 0
     unanswered: int = 0
     stray: int = 0
-    malformed: int = 0
     landed_bytes: int = 0
     landed_files: int = 0
     lost: int = 0
@@ -101,14 +99,13 @@ class Position:
         taken: The last batch in memory or landed.
         head_first: The oldest batch it holds, by its agent's last word.
         head_last: The newest, likewise.
-        held_last: The newest that an answer told of: proven, other than a head.
         bytes: In memory.
     """
 
     def __init__(self, key: SpoolKey, landed: int, parameters: ReadingParameters) -> None:
         self.key = key
         self.landed = self.taken = landed
-        self.head_first, self.head_last, self.held_last = 1, 0, 0
+        self.head_first, self.head_last = 1, 0
         self.bytes = 0
         self.counters = PositionCounters()
         self._parameters = parameters
@@ -118,6 +115,7 @@ class Position:
         self._failures = 0
         self._refusals = 0
         self._epoch = 0
+        self._held_last = 0  # that an answer told of: proven, other than a head
         self._open: OpenPiece | None = None
         self._closed: deque[Piece] = deque()
         self._landing = False
@@ -199,10 +197,12 @@ class Position:
             return
         question.heard_ms = now_ms
         self._failures = 0
-        self.held_last = max(self.held_last, again.held_last)
         self.head_first, self.head_last = again.held_first, again.held_last
         if again.held_first > self.taken + 1:
             self._lose(again.held_first - 1, "dropped by the spool", wall_us)
+        if again.held_last < again.held_first and self._held_last > self.taken:
+            self._lose(self._held_last, "spool replaced", wall_us)
+        self._held_last = max(self._held_last, again.held_last)
         failure = None if empty else self._take(question, again, lines, now_ms, wall_us)
         if empty or again.batch_last >= min(question.last, again.held_last):
             self._end_question(question, again, now_ms=now_ms, wall_us=wall_us)
@@ -218,7 +218,6 @@ class Position:
         try:
             batches = read_batches(lines, again, broker=self.key[0])
         except DecodeError as error:
-            self.counters.malformed += 1
             question.broken = "unreadable"
             return error
         through = min(again.batch_last, question.last)
@@ -250,14 +249,6 @@ class Position:
                 self._lose(self.taken + 1, question.broken or "missing in the spool", wall_us)
 
     # -- collecting ------------------------------------------------------------------------------
-
-    def end(self, *, wall_us: int) -> None:
-        """The agent has another spool now: what this one was known to have and we lack is lost."""
-        self.forget_question()
-        self.head_last = 0
-        if self.begun and self.held_last > self.taken:
-            self._lose(self.held_last, "spool replaced", wall_us)
-        self._close()
 
     def _add(self, batch: Batch, now_ms: Millis) -> None:
         self.taken = batch.number

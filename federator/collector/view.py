@@ -18,7 +18,7 @@ _COUNTERS: Final = {
     "asked": "Questions to agents.",
     "unanswered": "Questions not answered to their end in time.",
     "stray": "Answers that nobody asked for, or that came twice.",
-    "malformed": "Answers and heads that are none, or another broker's.",
+    "malformed": "Guides, heads and answers that are none, or not of who was asked.",
     "no_room": "Answers dropped because the memory was full.",
     "landed_files": "Files landed.",
     "landed_bytes": "Bytes landed.",
@@ -59,6 +59,7 @@ class CollectorView:
                 counters[name] += value
         for name, value in asdict(collector.collection.counters).items():
             counters[name] += value
+        counters["malformed"] = collector.malformed
         counters["misled"] = collector.misled
         counters["land_failures"] = collector.land_failures
         return counters

@@ -74,8 +74,7 @@ def read_again(payload: bytes) -> tuple[Again, bytes]:
     again = decode_again(first)
     if again.held_first > again.held_last + 1:
         raise DecodeError(f"again: holds {again.held_first} to {again.held_last}")
-    outside = again.batch_first < again.held_first or again.batch_last > again.held_last
-    if again.batch_first <= again.batch_last and outside:
+    if again.batch_first <= again.batch_last and again.batch_last > again.held_last:
         span = f"{again.batch_first} to {again.batch_last}"
         raise DecodeError(f"again: {span}, of {again.held_first} to {again.held_last} held")
     return again, rest

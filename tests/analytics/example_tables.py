@@ -106,19 +106,14 @@ def _delays(draw, pairs):
     for strategy in ("mesh", "shortest-path"):
         yield row("strategy", 2, 3600 * len(pairs), strategy=strategy, floor_us=None)
     for hops in range(1, 5):
-        yield row("hops", hops, 1800 * len(pairs), hops=hops)
+        yield row("hops", hops, 1800 * len(pairs), hops=hops, floor_us=None)
     for number, (a, b) in enumerate(pairs):
         doubt = {5: "flagged", 6: "corrected"}.get(number, "ok")
         offset = 3_600_000_000 if doubt != "ok" else None
-        yield row(
-            "pair",
-            hops_between(a, b),
-            7200,
-            origin=a,
-            destination=b,
-            quality=doubt,
-            clock_offset_us=offset,
-        )
+        pair = {"origin": a, "destination": b, "quality": doubt, "clock_offset_us": offset}
+        hops = hops_between(a, b)
+        yield row("pair", hops, 7200, **pair)
+        yield row("pair_hops", hops, 7200, **pair, hops=hops, qos=0, strategy="mesh")
 
 
 def _costs(draw, pairs):

@@ -54,22 +54,22 @@ def test_a_broker_that_every_neighbour_lost_is_dead():
 
     state = told(events, [(1, 2), (1, 3), (2, 3)])
 
-    assert state.dead() == [3]
+    assert state.of("down") == [3]
     assert state.cut() == []
 
 
 def test_a_broker_that_one_neighbour_still_hears_is_alive_and_its_link_is_cut():
     state = told([event(1, 1, "link_down", 3)], [(1, 2), (1, 3), (2, 3)])
 
-    assert state.dead() == []
+    assert state.of("down") == []
     assert state.cut() == [(1, 3)]
 
 
 def test_an_agent_that_saw_its_broker_die_is_believed_until_it_says_otherwise():
     down, up = event(1, 2, "broker_down"), event(5, 2, "broker_up")
 
-    assert told([down], [(1, 2)]).dead() == [2]
-    assert told([up, down], [(1, 2)]).dead() == []
+    assert told([down], [(1, 2)]).of("down") == [2]
+    assert told([up, down], [(1, 2)]).of("down") == []
 
 
 def test_a_link_that_one_end_lost_is_down_until_that_end_has_it_again():
@@ -79,6 +79,25 @@ def test_a_link_that_one_end_lost_is_down_until_that_end_has_it_again():
 
     assert told([others, lost], pairs).links[1, 2] == "down"
     assert told([others, lost, found], pairs).links[1, 2] == "up"
+
+
+def test_an_agent_that_was_told_to_stop_is_not_dead_and_its_links_are_not_lost():
+    events = [event(10, 2, "agent_stopped"), event(9, 1, "link_down", 2)]
+
+    state = told(events, [(1, 2), (1, 3)])
+
+    assert state.of("stopped") == [2]
+    assert state.of("down") == state.cut() == []
+    assert state.lost == set()
+
+
+def test_a_link_that_was_lost_and_came_back_is_up_and_remembered():
+    events = [event(1, 1, "link_down", 2), event(2, 1, "link_up", 2)]
+
+    state = told(events, [(1, 2), (1, 3)])
+
+    assert state.links[1, 2] == "up"
+    assert state.lost == {(1, 2)}
 
 
 def ring(n):

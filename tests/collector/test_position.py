@@ -140,7 +140,7 @@ def test_one_unreadable_batch_costs_itself_and_no_other(agent, world):
     assert len(asked_for_it) == 5
 
 
-def test_another_spool_ends_the_one_before_it_once_it_answers(agent, world):
+def test_what_a_lost_disk_took_along_is_a_gap_once_the_agent_says_that_it_has_nothing(agent, world):
     for _ in range(6):
         agent.flush()
     world.heads()
@@ -166,7 +166,7 @@ def test_a_spool_that_only_claims_to_be_new_ends_nothing(agent, world):
         forged = ModelAgent(3)
         forged.spool = f"{claim:016x}"
         forged.last = 10**18
-        world.collection.on_head(3, forged.head())
+        world.head(forged.head())
         world.step()
     agent.flush()
     world.settle()

@@ -8,7 +8,7 @@ from collections import defaultdict
 from federator.collector.collection import Collection, Land, Question
 from federator.collector.position import ReadingParameters
 from federator.errors import DecodeError
-from federator.protocol.metric_records import Again, Ask, Head
+from federator.protocol.metric_records import Again, Ask, Head, decode_head
 from federator.protocol.metric_records import encode as encode_record
 
 FEDERATION = "fed"
@@ -75,14 +75,22 @@ class ModelAgent:
         return encode_record(head)
 
     def answer(self, ask: Ask):
-        """The messages, in order; none when it is about another spool."""
+        """The messages, in order. Of a spool that went with its disk it has nothing."""
         if ask.spool != self.spool:
-            return []
-        first, last = max(ask.first, self.first), min(ask.last, self.last)
+            empty = Again(
+                spool=ask.spool,
+                batch_first=ask.first,
+                batch_last=ask.first - 1,
+                held_first=1,
+                held_last=0,
+            )
+            return [encode_record(empty) + b"\n"]
+        first, last = ask.first, min(ask.last, self.last)
         messages = []
         while first <= last:
-            through = min(last, first + self.answer_batches - 1)
-            held = [n for n in range(first, through + 1) if n not in self.damaged]
+            through = min(last, max(first, self.first) + self.answer_batches - 1)
+            span = range(max(first, self.first), through + 1)
+            held = [number for number in span if number not in self.damaged]
             lines = b"".join(self.written[self.spool][n] for n in held)
             messages.append(self.again(first, through) + lines)
             first = through + 1
@@ -128,8 +136,11 @@ class World:
         self.on_wire.clear()  # answers to the last run's token
 
     def heads(self):
-        for broker, agent in self.agents.items():
-            self.notices += self.collection.on_head(broker, agent.head())
+        for agent in self.agents.values():
+            self.head(agent.head())
+
+    def head(self, payload):
+        self.notices += self.collection.on_head(decode_head(payload))
 
     def step(self, ms=20, *, fate=lambda: [10]):
         """Let time pass. ``fate()`` says after how long copies of an answer come; [] loses it."""
