@@ -93,7 +93,7 @@ def measure(log: Path, home: Path, *, rate: int, options: Sequence[str] = ()) ->
     first, *rest = segments_of(log)
     landing, out = home / "landing", home / "out"
     landing.mkdir(parents=True)
-    with _stream(landing, out, home, options) as process:
+    with _stream(landing, out, options) as process:
         _land(log, landing, first.path)
         seen = _Watch(out, process)
         seen.until(first.lines_so_far, time.monotonic() + WARM_S)
@@ -168,12 +168,10 @@ def counted_lines(out: Path) -> int:
 
 
 @contextmanager
-def _stream(
-    landing: Path, out: Path, home: Path, options: Sequence[str]
-) -> Iterator[subprocess.Popen[bytes]]:
+def _stream(landing: Path, out: Path, options: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "analytics", "stream", str(landing), "--out", str(out)]
-    command += ["--checkpoint", str(home / "checkpoint"), *options]
-    with subprocess.Popen(command) as process:
+    command += ["--refresh-s", "1", *options]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         try:
             yield process
         finally:
