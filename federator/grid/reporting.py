@@ -131,8 +131,10 @@ def _delays(what: str, row: Mapping[str, Any], runs: Iterable[Run]) -> Finding:
     reported = row.get("publications") or 0
     text = f"report: {reported:,} of {received:,} deliveries {what}"
     p50_us = row.get("delay_us_p50")
-    if not received or p50_us is None:
-        return Finding(text, reported == received)
+    if not received:
+        return Finding(text, reported == 0)
+    if p50_us is None:
+        return Finding(f"{text}, no p50", False)
     clients_ms = median_us(own) / 1_000
     text += f", p50 {p50_us / 1_000:.1f} ms (clients {clients_ms:.1f})"
     close = abs(p50_us / 1_000 - clients_ms) <= DELAY_MS_MAX
