@@ -14,8 +14,8 @@ from analytics.schemas.fields import TYPES, struct
 
 RECORD_VERSION = 1
 BROKER_ID_MAX = 2**32 - 1
-COUNT_MAX = 2**53
-"""Counters, bytes and spans; far above what a window can hold, far below where sums overflow."""
+COUNT_MAX = 2**40
+"""Counters, bytes and spans: far above what a window holds, far below where sums overflow."""
 INSTANT_US_MAX = 4_102_444_800_000_000
 """The year 2100. Clocks may disagree by hours, not by centuries."""
 BUCKET_MAX = 1_400

@@ -6,6 +6,7 @@ that can be used as they are or raises one ``ConfigError`` that says what to men
 
 from federator.config.address import Address
 from federator.config.brokers import BrokerSettings, Connection, NeighbourSettings
+from federator.config.collector import CollectorSettings
 from federator.config.gateway import (
     AttachmentSettings,
     ClientSettings,
@@ -14,7 +15,7 @@ from federator.config.gateway import (
     GatewaySettings,
     ListenerSettings,
 )
-from federator.config.reading import load, load_gateway
+from federator.config.reading import load, load_collector, load_gateway
 from federator.config.sections import (
     AgentFailoverSettings,
     CustodySettings,
@@ -24,6 +25,7 @@ from federator.config.sections import (
     LinkSettings,
     LogSettings,
     MeshSettings,
+    MetricsSettings,
     RetainedSettings,
     RoutingSettings,
     ShareSettings,
@@ -37,6 +39,7 @@ __all__ = [
     "AttachmentSettings",
     "BrokerSettings",
     "ClientSettings",
+    "CollectorSettings",
     "Connection",
     "CustodySettings",
     "DataSettings",
@@ -50,6 +53,7 @@ __all__ = [
     "LogSettings",
     "LoopSettings",
     "MeshSettings",
+    "MetricsSettings",
     "NeighbourSettings",
     "RenameSettings",
     "RetainedSettings",
@@ -58,5 +62,6 @@ __all__ = [
     "Settings",
     "ShareSettings",
     "load",
+    "load_collector",
     "load_gateway",
 ]
