@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from analytics.jobs.report import run
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from analytics.jobs.report import run
 from analytics.schemas import RECORD_LINE
 from analytics.session import spark_session
 from tests.analytics.yardstick import Yardstick, differences
