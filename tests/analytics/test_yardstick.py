@@ -1,5 +1,7 @@
 """The whole report against the yardstick: a log with copies, a skewed clock, and damaged lines."""
 
+import pytest
+
 from analytics.jobs.report import run
 from analytics.schemas import REPORT_TABLES
 from analytics.simulate.writing import Order, write
@@ -9,6 +11,8 @@ BROKERS, RECORDS, SEED = 5, 20_000, 6
 CORRUPT = 0.01
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # a whole report: minutes on a machine that is busy tenfold
 def test_every_table_is_as_the_yardstick_computes_it_and_damage_changes_none(spark, tmp_path):
     sound = Order(BROKERS, RECORDS, SEED, tmp_path / "sound")
     damaged = Order(BROKERS, RECORDS, SEED, tmp_path / "damaged", corrupt=CORRUPT)
