@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 
 from federator.grid.measure import Measurement
-from federator.grid.measured import gather_spools, write_clients
+from federator.grid.measured import broker_legs_us, gather_spools, write_clients
 from federator.grid.reporting import PAGE, Copies, check_analytics, compare, make_report
 from federator.grid.running import FEDERATION, RunningGrid
 
@@ -71,7 +71,7 @@ class Records:
             return True
         console.print("making the report ...", highlight=False)
         summary = await make_report(self.folder, self.report)
-        found = compare(summary, measurement.runs, copies)
+        found = compare(summary, measurement.runs, copies, broker_legs_us(self.folder))
         for finding in found:
             text = finding.text if finding.agrees else f"fault: {finding.text}: they differ"
             console.print(text, style=None if finding.agrees else "bold red", highlight=False)

@@ -10,10 +10,19 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 from federator.grid.tally import Arrivals
-from federator.protocol.metric_records import Clients, Stamp, encode, quantile, stamp
+from federator.protocol.metric_records import (
+    Agents,
+    Clients,
+    Stamp,
+    decode,
+    encode,
+    quantile,
+    stamp,
+)
 from federator.protocol.types import BrokerId
 
 MEASURED_EPOCH: Final = 0
@@ -64,6 +73,19 @@ def gather_spools(state_dirs: Iterable[Path], folder: Path) -> int:
     for path in segments:
         shutil.copy2(path, folder / path.name)
     return len(segments)
+
+
+def broker_legs_us(folder: Path) -> dict[int, float]:
+    """What the agents of the records in ``folder`` say of a leg between a client and them: the
+    median for each broker.
+    """
+    found: dict[int, list[int]] = {}
+    for path in sorted(folder.glob("*.jsonl")):
+        for line in path.read_bytes().splitlines():
+            record = decode(line)
+            if isinstance(record, Agents) and record.broker_round_trip_us is not None:
+                found.setdefault(record.broker, []).append(record.broker_round_trip_us)
+    return {broker: median(each) for broker, each in found.items()}
 
 
 def median_us(runs: Iterable[Run]) -> float:

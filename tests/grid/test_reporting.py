@@ -39,30 +39,35 @@ def summary(*, delivered=3, p50_us=20_400, copies=12):
     }
 
 
+LEGS = {6: 300.0, 2: 100.0, 7: 9_999.0}
 RUNS = [run(2, arrivals(20.0, 20.8, 31.0))]
 
 
 def test_a_report_that_says_what_clients_measured_agrees():
-    found = compare(summary(), RUNS, Copies(12, 4))
+    found = compare(summary(), RUNS, Copies(12, 4), LEGS)
 
     assert [finding.agrees for finding in found] == [True, True, True]
-    assert found[0].text == "report: 3 of 3 deliveries from 6 to 2, p50 20.4 ms (clients 20.8)"
+    assert found[0].text == (
+        "report: 3 of 3 deliveries from 6 to 2, p50 20.80 ms: 20.40 between agents and 0.40 at "
+        "both brokers (clients 20.80)"
+    )
     assert "12 data copies" in found[2].text
 
 
 @pytest.mark.parametrize(
     ("changes", "agree"),
     [
+        ({"p50_us": 20_850}, [True, True, True]),
         ({"delivered": 2}, [False, False, True]),
         ({"delivered": 4}, [False, False, True]),
-        ({"p50_us": 20_299}, [False, False, True]),
-        ({"p50_us": 21_301}, [False, False, True]),
-        ({"p50_us": None}, [False, False, True]),
+        ({"p50_us": 19_899}, [False, True, True]),
+        ({"p50_us": 20_901}, [False, True, True]),
+        ({"p50_us": None}, [False, True, True]),
         ({"copies": 13}, [True, True, False]),
     ],
 )
 def test_a_report_that_differs_is_told(changes, agree):
-    found = compare(summary(**changes), RUNS, Copies(12, 4))
+    found = compare(summary(**changes), RUNS, Copies(12, 4), LEGS)
 
     assert [finding.agrees for finding in found] == agree
 
@@ -73,7 +78,7 @@ def test_an_empty_report_does_not_agree():
         "overhead": {"overall": None},
     }
 
-    assert not any(finding.agrees for finding in compare(empty, RUNS, Copies(12, 4)))
+    assert not any(finding.agrees for finding in compare(empty, RUNS, Copies(12, 4), LEGS))
 
 
 def test_what_clients_measured_is_written_as_records(tmp_path):
