@@ -10,7 +10,7 @@ holds is not folded twice: so each line counts exactly once, wherever the kill f
 were read before, in whichever file, are known by their marks (``sources.duplicates``).
 
 There is no watermark: partial aggregates are mergeable, so a late record lands in its own window
-however late it is. What bounds the state: marks are 50 bytes per spool and second; sums do not
+however late it is. What bounds the state: one mark per 62 records of a batch; sums do not
 grow with time but with brokers, filters and pairs; delays grow with windows and the distinct
 microseconds in them; events, sampled hops and quarantined lines are kept as they are.
 """
