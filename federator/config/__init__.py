@@ -13,6 +13,7 @@ from federator.config.gateway import (
     GatewayBrokerSettings,
     GatewaySettings,
     ListenerSettings,
+    UpstreamSettings,
 )
 from federator.config.reading import load, load_gateway
 from federator.config.sections import (
@@ -57,6 +58,7 @@ __all__ = [
     "RulesSettings",
     "Settings",
     "ShareSettings",
+    "UpstreamSettings",
     "load",
     "load_gateway",
 ]

@@ -5,7 +5,12 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from federator.config.brokers import NeighbourSettings
-from federator.config.gateway import GatewayBrokerSettings, GatewaySettings, ListenerSettings
+from federator.config.gateway import (
+    GatewayBrokerSettings,
+    GatewaySettings,
+    ListenerSettings,
+    UpstreamSettings,
+)
 from federator.config.settings import Settings
 
 _HEAD = """\
@@ -78,7 +83,11 @@ def reference() -> str:
     """Markdown: every key of an agent, then of a gateway, with its type, default and meaning."""
     blocks = [_HEAD, *_sections(Settings, {"neighbours": NeighbourSettings})]
     tables: dict[str, type[BaseModel]]
-    tables = {"listeners": ListenerSettings, "brokers": GatewayBrokerSettings}
+    tables = {
+        "listeners": ListenerSettings,
+        "brokers": GatewayBrokerSettings,
+        "upstreams": UpstreamSettings,
+    }
     blocks += [_GATEWAY_HEAD, *_sections(GatewaySettings, tables)]
     return "\n".join(blocks)
 
