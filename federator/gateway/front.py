@@ -71,7 +71,7 @@ class Front:
         version: Of the protocol.
         buffer_bytes_max: Of what waits until all ways have accepted it.
         now_ms: Monotonic time.
-        on_torn: Told the attendants that have a session which others lack.
+        on_torn: Told the attendants whose brokers are to keep no session.
         on_over: Told when the client is gone.
     """
 
@@ -204,14 +204,13 @@ class Front:
         self._soon(self._leave_quietly if refused else self._leave)
 
     def _refuse_torn(self) -> None:
-        """No broker keeps anything of a session that others have not."""
+        """No broker keeps anything of a session that others have not, nor one begun just now."""
         self._port.close()
         self._end()
-        with_session = [self._attendants[way] for way in self._split.with_session]
 
         def leave() -> None:
             self._leave_quietly()
-            self._on_torn(with_session)
+            self._on_torn([*self._attendants])
 
         self._soon(leave)
 

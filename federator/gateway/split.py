@@ -72,12 +72,12 @@ class _Release:
 
     Attributes:
         waits: Ways that have not answered.
-        told: The client has its answer.
+        answer: The best so far: of a way that knew it, or of 3.1.1, rather than "not found".
     """
 
     packet_id: int
     waits: set[int]
-    told: bool = False
+    answer: bytes = b""
 
 
 def name_on(way: int, client_id: str) -> str:
@@ -131,11 +131,6 @@ class Split:
     def torn(self) -> bool:
         """Some ways have the client's session and others have not: it is no session."""
         return self._greetings.torn
-
-    @property
-    def with_session(self) -> tuple[int, ...]:
-        """Ways that have a session of the client."""
-        return self._greetings.with_session
 
     @property
     def early_bytes(self) -> int:
@@ -286,7 +281,7 @@ class Split:
             connack = self._greetings.add(way, block, packets[0])
             packets = packets[1:]
             if connack:
-                if self.with_session:
+                if self._greetings.with_session:
                     self._ids = DeliveryIds(self._room, self._unreleased)
                 self.to_client.append(connack)
         return packets
@@ -351,18 +346,15 @@ class Split:
             self.to_client.append(_renumbered(block, packet, number))
 
     def _on_complete(self, way: int, packet_id: int, answer: bytes) -> None:
-        """A publication is finished. Of a PUBREL that any way may have meant the client hears once.
-
-        The answer of a way that knew it, or of 3.1.1, goes before "not found".
-        """
+        """A publication is finished; of a PUBREL that any way may have meant, when all say so."""
         for release in self._releases:
             if release.packet_id == packet_id and way in release.waits:
                 release.waits.discard(way)
-                if not release.told and (len(answer) == BARE_BYTES or not release.waits):
-                    release.told = True
-                    self.to_client.append(answer)
+                if not release.answer or len(answer) == BARE_BYTES:
+                    release.answer = answer
                 if not release.waits:
                     self._releases.remove(release)
+                    self.to_client.append(release.answer)
                 return
         self._sent.pop(packet_id, None)
         self.to_client.append(answer)

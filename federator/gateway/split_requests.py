@@ -162,7 +162,7 @@ class SplitRequests:
         return b""
 
     def _answer(self, request: _Request) -> bytes:
-        merged = bytes(_merged(request.kind, [*codes.values()]) for codes in request.codes)
+        merged = bytes(_merged([*codes.values()]) for codes in request.codes)
         answer = Answer(request.packet_id, merged, request.properties)
         return write_answer(request.kind, answer, self._version)
 
@@ -176,11 +176,7 @@ def _by_way(ways: tuple[tuple[int, ...], ...]) -> dict[int, tuple[int, ...]]:
     return {way: tuple(places[way]) for way in sorted(places)}
 
 
-def _merged(kind: Kind, codes: list[int]) -> int:
+def _merged(codes: list[int]) -> int:
     """One code for what several brokers said to one filter."""
     worst = max(codes, default=0)
-    if worst >= _REFUSED:
-        return worst
-    if kind == Kind.SUBACK:
-        return min(codes, default=0)
-    return 0 if 0 in codes else worst
+    return worst if worst >= _REFUSED else min(codes, default=0)

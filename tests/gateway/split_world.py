@@ -46,7 +46,8 @@ class TopicBroker:
         self.will = None
         self.codes = {}  # what it says to a filter, if not what was asked for
         self.refuses = 0
-        self._received = {}
+        self.heard = Counter()
+        self.received = {}
         self._waiting = deque()
         self._outstanding = {}
         self._next = 0
@@ -95,6 +96,7 @@ class TopicBroker:
 
     def _read(self, block, packet):
         kind, version = packet[0] & 0xF0, self.version
+        self.heard[kind] += 1
         match kind:
             case Kind.CONNECT:
                 self.will = wire.read_connect(block, packet).will
@@ -112,9 +114,10 @@ class TopicBroker:
                 self._on_publish(block, packet)
             case Kind.PUBREL:
                 packet_id, _ = wire.read_ack(block, packet, version)
-                if packet_id in self._received:
-                    self.publish(*self._received.pop(packet_id))
-                self._ack(Kind.PUBCOMP, packet_id)
+                reason = 0 if packet_id in self.received else wire.Reason.PACKET_ID_NOT_FOUND
+                if not reason:
+                    self.publish(*self.received.pop(packet_id))
+                self._say(wire.write_ack(Kind.PUBCOMP, packet_id, version, reason))
             case Kind.PUBACK:
                 packet_id, _ = wire.read_ack(block, packet, version)
                 assert self._outstanding[packet_id] == 1
@@ -153,7 +156,7 @@ class TopicBroker:
         _, payload, _ = wire.read_payload(block[packet[1] : packet[3]], self.version)
         qos, retain = (packet[0] & wire.QOS) >> 1, bool(packet[0] & wire.RETAIN)
         if qos == 2:
-            self._received[packet_id] = topic, payload, qos, retain
+            self.received[packet_id] = topic, payload, qos, retain
             self._ack(Kind.PUBREC, packet_id)
             return
         self.publish(topic, payload, qos, retain)

@@ -199,13 +199,16 @@ def test_the_will_is_left_at_the_owner_of_its_topic_and_each_way_has_its_own_nam
     assert names == ["c", "c~federator-1", "c~federator-2"]
 
 
-def test_a_release_that_an_earlier_connection_owes_is_answered_once():
-    several = Several(V311, 20)
+@pytest.mark.parametrize("version", [V311, V5])
+def test_a_release_that_an_earlier_connection_owes_is_answered_once_by_who_knows_it(version):
+    several = Several(version, 20)
+    several.brokers[1].received[9] = "edge/1", b"x", 2, False
 
-    several.say(wire.write_ack(Kind.PUBREL, 9, V311))
+    several.say(wire.write_ack(Kind.PUBREL, 9, version))
     several.settle()
 
-    assert several.client.answers[1:] == [wire.write_ack(Kind.PUBCOMP, 9, V311)]
+    assert several.client.answers[1:] == [wire.write_ack(Kind.PUBCOMP, 9, version)]
+    assert several.brokers[1].handed == [b"x"]
 
 
 def test_unfinished_deliveries_keep_their_ids_for_the_clients_next_connection():
@@ -233,14 +236,24 @@ def test_a_topic_alias_is_refused_as_it_was_never_offered():
 
 def test_a_broker_that_hears_nothing_is_pinged_and_the_client_does_not_hear_of_it():
     several = Several(V311, 20)
-    several.settle()
+    several.now_ms = 60_000
 
     for _ in range(3):
         several.now_ms += 20_000  # a third of the keep-alive
         several.say(wire.write_publish("b", b"", version=V311))
-        several.step()
-        assert all(several.split.to_ways[way] == [] for way in (0,))
+        several.settle()
     several.say(wire.PINGREQ)
     several.settle()
 
+    assert [broker.heard[Kind.PINGREQ] for broker in several.brokers] == [1, 4, 4]
     assert several.client.answers[1:] == [wire.PINGRESP]
+
+
+def test_a_release_goes_to_the_broker_that_has_the_publication_and_to_no_other():
+    several = Several(V5, 20)
+
+    for packet_id, topic in enumerate(("b", "edge/1", "far/1/x"), start=1):
+        several.say(wire.write_publish(topic, b"", version=V5, qos=2, packet_id=packet_id))
+    several.settle()
+
+    assert [broker.heard[Kind.PUBREL] for broker in several.brokers] == [1, 1, 1]
