@@ -21,6 +21,7 @@ USAGE, UNAVAILABLE, SOFTWARE, INTERRUPTED = 64, 69, 70, 130
 _VERBS = {
     "run": ("run", "Be the agent of one broker, until stopped."),
     "gateway": ("gateway", "Be a gateway, by which clients outlive their brokers."),
+    "collect": ("collect", "Land the metrics streams of a federation in a folder."),
     "check-config": ("check_config", "Say whether a configuration can be used."),
     "doctor": ("doctor", "Ask the broker whether it can take part, and what is missing."),
     "status": ("status", "Show how the agent of this machine is doing."),

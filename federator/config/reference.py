@@ -5,6 +5,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from federator.config.brokers import NeighbourSettings
+from federator.config.collector import CollectedBrokerSettings, CollectorSettings
 from federator.config.gateway import (
     GatewayBrokerSettings,
     GatewaySettings,
@@ -79,8 +80,26 @@ url = "mqtt://broker-2:1883"
 """
 
 
+_COLLECTOR_HEAD = """\
+# The collector's configuration
+
+`federator collect --to FOLDER --broker URL` needs no file ([collector.md](collector.md) tells what
+a collector does). One for credentials and the rest is read from `-c FILE`, by default
+`/etc/federator/collector.toml` where that exists, with the same manners:
+
+```toml
+landing = "/var/lib/federator/landing"
+[[brokers]]
+url = "mqtts://broker-1"
+[login]
+username = "collector"
+password_file = "/etc/federator/collector.password"
+```
+"""
+
+
 def reference() -> str:
-    """Markdown: every key of an agent, then of a gateway, with its type, default and meaning."""
+    """Markdown: every key of an agent, a gateway and a collector: its type, default, meaning."""
     blocks = [_HEAD, *_sections(Settings, {"neighbours": NeighbourSettings})]
     tables: dict[str, type[BaseModel]]
     tables = {
@@ -89,6 +108,8 @@ def reference() -> str:
         "upstreams": UpstreamSettings,
     }
     blocks += [_GATEWAY_HEAD, *_sections(GatewaySettings, tables)]
+    blocks += [_COLLECTOR_HEAD]
+    blocks += _sections(CollectorSettings, {"brokers": CollectedBrokerSettings})
     return "\n".join(blocks)
 
 

@@ -26,6 +26,7 @@ from federator.config.sections import (
     LinkSettings,
     LogSettings,
     MeshSettings,
+    MetricsSettings,
     RetainedSettings,
     RoutingSettings,
     ShareSettings,
@@ -66,6 +67,7 @@ class Settings(Section):
     loops: LoopSettings = LoopSettings()
     retained: RetainedSettings = RetainedSettings()
     failover: AgentFailoverSettings = AgentFailoverSettings()
+    metrics: MetricsSettings = MetricsSettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
 

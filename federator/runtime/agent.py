@@ -59,6 +59,8 @@ from federator.runtime.failover import FailoverDesk
 from federator.runtime.gateway_marks import GatewayMarks
 from federator.runtime.guide_keeper import GuideKeeper
 from federator.runtime.loop_watch import LoopWatch
+from federator.runtime.metrics_stream.stream import MetricsStream
+from federator.runtime.metrics_stream.tape import Tape
 from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
 from federator.runtime.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, NeighbourLinks
 from federator.runtime.prepared_sessions import Around, PreparedSessions
@@ -116,6 +118,7 @@ class Agent:
             bytes_max=custody.bytes_max,
             fsync=custody.fsync,
         )
+        tape = Tape() if settings.metrics.enabled else None
         self.data_path = DataPath(
             self_id=settings.broker_id,
             stores=self._stores,
@@ -129,6 +132,7 @@ class Agent:
             hop_limit=data.hop_limit,
             held_bytes_max=min(HELD_BYTES_MAX, settings.links.send_queue_bytes_max // HELD_SHARE),
             retained=self.retained,
+            tape=tape,
         )
         identity = Identity(
             settings.broker_id, self.epoch, settings.broker.advertised, settings.broker.priority
@@ -188,6 +192,7 @@ class Agent:
             may_tell=lambda filter_: bool(self.border.asked_for(filter_)),
             handle=self.handle,
         )
+        self.metrics = self._metrics_stream(tape, state)
         self.prepared = self._prepared_sessions()
         self.local_up = False
         self._told_taken_over = False
@@ -211,6 +216,9 @@ class Agent:
         if self.retained is not None:
             self._start_retained(self.retained)
         self._tasks.create_task(self._report_drops(), name="drop reports")
+        if self.metrics is not None:
+            self._tasks.create_task(self.metrics.run(), name="metrics stream")
+            self._tasks.create_task(self.metrics.replay.run(), name="metrics replay")
         if self.settings.failover.enabled:
             self._tasks.create_task(self.failover.run(), name="failover")
             self._tasks.create_task(self.prepared.run(), name="prepared sessions")
@@ -237,6 +245,14 @@ class Agent:
             covered=self.covers,
             send=self.traffic.send,
         )
+
+    def _metrics_stream(self, tape: Tape | None, state: StateDir) -> MetricsStream | None:
+        if tape is None:
+            return None
+        folder = state.path / "metrics"
+        stream = MetricsStream(self, self.settings.metrics, tape=tape, folder=folder)
+        self.traffic.peers = stream.peers
+        return stream
 
     def _start_retained(self, retained: Retained) -> None:
         retained.load()
@@ -302,6 +318,8 @@ class Agent:
         self.data_path.custody.leave()
         self.guide.withdraw(self.control_link)
         self.handle(LeaveRequested())
+        if self.metrics is not None:
+            await self.metrics.leave()
         links = [link for n in self.neighbours.all for link in n.links]
         async with asyncio.timeout(LEAVE_SECONDS_MAX):
             await asyncio.gather(*(link.close() for link in links))
@@ -319,11 +337,15 @@ class Agent:
                 continue
             routes_changed |= isinstance(effect, e.SetRoute)
             self._perform(effect)
+            if self.metrics is not None:
+                self.metrics.happenings.on_effect(effect)
         if moved:
             self.data_path.set_destinations(moved)
         if self.sharing.on_routes_set() or routes_changed:
             self.cover.change(self.forwarder.cover_change())
         self.settling.look()
+        if self.metrics is not None:
+            self.metrics.on_handled()
         self._arm(now_ms)
 
     def _perform(self, effect: e.Effect) -> None:
@@ -389,6 +411,8 @@ class Agent:
         up = self.control_link.subscribed and self.data_link.connected
         if up != self.local_up:
             self.local_up = up
+            if self.metrics is not None:
+                self.metrics.happenings.note("broker_up" if up else "broker_down")
             self.guide.publish(self.control_link)
             self.handle(LocalBrokerUp() if up else LocalBrokerDown())
             if up:
@@ -439,6 +463,8 @@ class Agent:
             elif packet.topic.startswith("$"):
                 self._rivals.on_log(packet.topic, packet.payload)
                 self.loops.on_publish(packet)
+                if self.metrics is not None:
+                    self.metrics.on_publish(packet)
                 if self.retained is not None:
                     self.retained.looks.on_control(packet.topic, packet.payload)
                 order = self.guide.on_publish(packet, now_ms=monotonic_ms())
@@ -494,6 +520,8 @@ class Agent:
         ]
         if self.retained is not None:
             filters.append(self.retained.looks.mark_filter())
+        if self.metrics is not None:
+            filters += self.metrics.subscriptions()
         return filters
 
     def _own_filters(self) -> dict[str, list[str]]:

@@ -8,7 +8,8 @@ from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
 
 from federator.errors import DecodeError
 from federator.protocol.codec import CONTROL_KINDS, decode, encode, kind_of
-from federator.protocol.messages import Message
+from federator.protocol.messages import Message, RepairRequest
+from federator.runtime.metrics_stream.peers import PeerTraffic
 from federator.runtime.mqtt_link import MqttLink
 
 COMPLAINT_GAP_S = 60.0
@@ -22,9 +23,11 @@ class ControlTraffic:
 
     Attributes:
         sent, sent_bytes, received, malformed, dropped: Messages (or bytes) by kind.
+        peers: Counts by neighbour too, if somebody wants to know.
     """
 
     def __init__(self, federation: str) -> None:
+        self.peers: PeerTraffic | None = None
         self.sent: Counter[str] = Counter()
         self.sent_bytes: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
@@ -62,6 +65,8 @@ class ControlTraffic:
         if link.publish(topic, payload, urgent=kind != "retained"):
             self.sent[kind] += 1
             self.sent_bytes[kind] += len(payload)
+            if self.peers is not None:
+                self.peers.note(link, kind, "out", len(payload))
         else:
             self.dropped[kind] += 1
 
@@ -77,6 +82,9 @@ class ControlTraffic:
             self._complain(kind, error)
             return None
         self.received[kind] += 1
+        if self.peers is not None:
+            sender = message.path[-1] if isinstance(message, RepairRequest) else message.sender
+            self.peers.note(sender, kind, "in", len(packet.payload))
         return message
 
     def _complain(self, kind: str, error: DecodeError) -> None:
