@@ -25,6 +25,7 @@ _VERBS = {
     "stream": ("stream", "Keep the same tables current while records arrive."),
     "serve": ("serve", "Show a dashboard over the tables."),
     "simulate": ("simulate", "Write a large, realistic event log made by the simulator."),
+    "bench-live": ("bench_live", "Measure how far stream lags behind."),
     "submit": ("submit", "Run a verb on a Spark cluster."),
 }
 """Verb to module of this package and one line of help. The module's command is ``command``."""

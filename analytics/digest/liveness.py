@@ -2,11 +2,12 @@
 
 An agent reports the death of its own broker, unless its machine died too; then only the neighbours
 tell, by the links that went down. So a broker is dead when its agent said so and took nothing back,
-or when every link to it was reported down by the other end. An agent that was told to stop says so
+or when every link to it was reported down by the other end and it has not been heard of since: a
+broker that is only cut off tells of the lost links itself. An agent that was told to stop says so
 last: that is no death, and the links it takes along are no failure.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
@@ -55,25 +56,34 @@ class Liveness:
 def liveness(tables: Tables) -> Liveness:
     """The last known state of every broker and link that any table names."""
     own: dict[int, State] = {}
-    ends: dict[Pair, State] = {}  # (who says so, of whom)
+    ends: dict[Pair, tuple[State, datetime]] = {}  # (who says so, of whom)
+    heard_of: dict[int, datetime] = {}
     lost = set()
     stops = _stops(tables["events"])
     for event in sorted(tables["events"], key=lambda event: event["window_start"]):
         kind, broker, neighbour = event["kind"], event["broker"], event["neighbour"]
         if kind in _BROKER_SAYS:
             own[broker] = _BROKER_SAYS[kind]
+        heard_of[broker] = event["window_start"]
         if kind in _LINK_SAYS and neighbour is not None:
-            ends[broker, neighbour] = _LINK_SAYS[kind]
+            ends[broker, neighbour] = _LINK_SAYS[kind], event["window_start"]
             if kind == "link_down" and not _is_stopped(event, stops):
                 lost.add(_pair(broker, neighbour))
     links: dict[Pair, State] = {
         (row["a"], row["b"]): "up" if row["up_share"] > 0 else "down" for row in tables["links"]
     }
-    for (broker, neighbour), state in ends.items():
-        both = (state, ends.get((neighbour, broker)))
-        links[_pair(broker, neighbour)] = "down" if "down" in both else state
+    for (broker, neighbour), (state, _) in ends.items():
+        others = ends.get((neighbour, broker), (state, None))[0]
+        links[_pair(broker, neighbour)] = "down" if "down" in (state, others) else state
     ids = {*broker_ids(tables), *(end for pair in links for end in pair)}
-    brokers = {broker: _state(broker, own, ends, links) for broker in sorted(ids)}
+    brokers: dict[int, State] = {}
+    for broker in sorted(ids):
+        neighbours = [b if a == broker else a for a, b in links if broker in (a, b)]
+        # One that died or stopped itself has its last word from before: it tells nothing.
+        living = [other for other in neighbours if own.get(other, "up") == "up"]
+        is_gone = _is_gone(broker, living, ends, heard_of.get(broker))
+        said = own.get(broker, "up")
+        brokers[broker] = "down" if is_gone and said == "up" else said
     return Liveness(brokers, links, frozenset(lost))
 
 
@@ -85,16 +95,22 @@ def broker_ids(tables: Tables) -> list[int]:
     return sorted(ids)
 
 
-def _state(
-    broker: int, own: Mapping[int, State], ends: Mapping[Pair, State], links: Iterable[Pair]
-) -> State:
-    said = own.get(broker, "up")
-    if said != "up":
-        return said
-    neighbours = [b if a == broker else a for a, b in links if broker in (a, b)]
-    # A neighbour that died or stopped itself has its last word from before; it tells nothing.
-    heard = [ends.get((other, broker)) for other in neighbours if own.get(other, "up") == "up"]
-    return "down" if heard and all(state == "down" for state in heard) else "up"
+def _is_gone(
+    broker: int,
+    neighbours: Sequence[int],
+    ends: Mapping[Pair, tuple[State, datetime]],
+    last_word: datetime | None,
+) -> bool:
+    """Whether every living neighbour lost the broker, and it did not speak since."""
+    told = [ends.get((other, broker)) for other in neighbours]
+    losses = [at for each in told if each for state, at in [each] if state == "down"]
+    if not losses or len(losses) < len(told):
+        return False
+    says_so_itself = all(
+        each is not None and each[0] == "down"
+        for each in (ends.get((broker, other)) for other in neighbours)
+    )
+    return not says_so_itself and (last_word is None or last_word < max(losses))
 
 
 def _stops(events: Sequence[Row]) -> Mapping[int, list[tuple[datetime, bool]]]:

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from analytics.jobs.staging import Staged, discard, stage
+from analytics.jobs.staging import Staged, discard, duplicates, stage
 from analytics.jobs.tables import write
 from analytics.sources.landing import read_lines
 from analytics.sources.quarantine import counts
@@ -72,12 +71,3 @@ def _parts(staged: Staged) -> dict[str, DataFrame]:
         "quarantine_counts": counts(quarantined),
         "duplicates": duplicates(staged),
     }
-
-
-def duplicates(staged: Staged) -> DataFrame:
-    """(federation, records_twice): how many copies were removed."""
-    read = staged.with_copies.groupBy("federation").agg(F.count(F.lit(1)).alias("read"))
-    left = staged.records.groupBy("federation").agg(F.count(F.lit(1)).alias("left"))
-    return read.join(left, "federation").select(
-        "federation", (F.col("read") - F.col("left")).alias("records_twice")
-    )

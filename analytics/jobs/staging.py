@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from analytics.schemas.records import RECORD_LINE
 from analytics.sources.duplicates import doubled, each_once, marks
@@ -57,3 +58,12 @@ def discard(folder: str) -> None:
     """Remove a staging folder; one on object storage is left for the next run to replace."""
     if "://" not in folder:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def duplicates(staged: Staged) -> DataFrame:
+    """(federation, records_twice): how many copies were removed."""
+    read = staged.with_copies.groupBy("federation").agg(F.count(F.lit(1)).alias("read"))
+    left = staged.records.groupBy("federation").agg(F.count(F.lit(1)).alias("left"))
+    return read.join(left, "federation").select(
+        "federation", (F.col("read") - F.col("left")).alias("records_twice")
+    )

@@ -51,7 +51,6 @@ def _with_positions(read: DataFrame) -> DataFrame:
         F.col("value").alias("raw"),
         F.col("_metadata.file_path").alias("file"),
         F.col("_metadata.file_block_start").alias("block"),
-        F.monotonically_increasing_id().alias("ordinal"),
     ).select(*LINES.fieldNames())
 
 

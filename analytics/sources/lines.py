@@ -27,9 +27,8 @@ from analytics.schemas.records import (
     Field,
 )
 
-LINES = struct("raw string", "file string?", "block long?", "ordinal long?")
-"""Raw lines as every source gives them. ``ordinal`` grows by one from line to line of one ``block``
-(where in ``file`` Spark began to read); NULL where lines have no position, as on a live stream."""
+LINES = struct("raw string", "file string?", "block long?")
+"""Raw lines as every source gives them. ``block``: where in ``file`` Spark began to read."""
 
 _CORRUPT = "_corrupt"
 _WRAPPED = StructType([StructField("record", RECORD_LINE), StructField(_CORRUPT, StringType())])
@@ -43,10 +42,12 @@ _JSON = {
 def parse(lines: DataFrame) -> DataFrame:
     """LINES to RECORD_LINE's columns, LINES' columns, and ``good``: whether all is as it must be.
 
-    Empty lines are no lines. ``raw`` is NULL where the line is good.
+    ``ordinal`` grows by one from line to line of one block. Empty lines are no lines. ``raw`` is
+    NULL where the line is good.
     """
     wrapped = F.from_json(F.concat(F.lit('{"record":'), "raw", F.lit("}")), _WRAPPED, _JSON)
-    told = lines.where(F.length(F.trim("raw")) > 0).select("*", wrapped.alias("parsed"))
+    numbered = lines.withColumn("ordinal", F.monotonically_increasing_id())
+    told = numbered.where(F.length(F.trim("raw")) > 0).select("*", wrapped.alias("parsed"))
     flat = told.select("raw", "file", "block", "ordinal", f"parsed.{_CORRUPT}", "parsed.record.*")
     good = F.coalesce(F.col(_CORRUPT).isNull() & _sound(F.col("raw")), F.lit(False))
     judged = flat.withColumn("good", good)
@@ -54,7 +55,9 @@ def parse(lines: DataFrame) -> DataFrame:
         *RECORD_LINE.fieldNames(),
         "good",
         F.when(~F.col("good"), F.col("raw")).alias("raw"),
-        *LINES.fieldNames()[1:],
+        "file",
+        "block",
+        "ordinal",
     )
 
 

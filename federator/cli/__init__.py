@@ -28,6 +28,7 @@ _VERBS = {
     "topology": ("topology", "Draw the federation as the agent sees it."),
     "explain": ("explain", "Say where a publication on TOPIC goes, and why."),
     "controller": ("controller", "Show who steps in for whom when a broker dies, and why."),
+    "keys": ("keys", "Make, show and take back the keys of a signed federation."),
     "drain": ("drain", "Move the clients of BROKER away before maintenance."),
     "undrain": ("undrain", "Let the clients of BROKER come back."),
     "tap": ("tap", "Show the control traffic of this broker, decoded, live."),

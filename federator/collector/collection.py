@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from federator.collector.pieces import Piece, SpoolKey
+from federator.collector.pieces import SKIPPED, Piece, SpoolKey
 from federator.collector.position import Position, ReadingParameters
 from federator.collector.words import read_again
 from federator.protocol.effects import Notice
@@ -173,11 +173,13 @@ class Collection:
         broker, spool = piece.key
         self.landed[piece.key] = piece.last
         self._positions[broker][spool].on_landed()
-        if piece.lost is None:
+        if piece.gap is None:
             return []
-        what: dict[str, int | str] = {"broker": broker, "spool": spool, "reason": piece.lost}
+        what: dict[str, int | str] = {"broker": broker, "spool": spool}
         what |= {"first": piece.first, "last": piece.last}
-        return [Notice("collector.gap", "warning", what)]
+        if piece.gap == SKIPPED:
+            return [Notice("collector.skip", "info", what)]
+        return [Notice("collector.gap", "warning", what | {"reason": piece.gap})]
 
     def on_land_failed(self, piece: Piece, *, now_ms: Millis) -> None:
         """It is not."""

@@ -6,6 +6,7 @@ at a time, so the loop goes on while a disk is slow; what is written there is ha
 
 import asyncio
 import contextlib
+import itertools
 import secrets
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -80,6 +81,7 @@ class Collector:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._leaving = False
         self._done = asyncio.Event()
+        self._numbers = itertools.count(1)
         self._name = secrets.token_hex(NAME_BYTES)
         self._token = secrets.token_hex(TOKEN_BYTES)
         self._complaints: Repeats[str] = Repeats(gap_ms=COMPLAINT_GAP_MS, keys_max=1_024)
@@ -112,7 +114,7 @@ class Collector:
         source = Source(
             connection,
             federation=self.settings.federation,
-            name=self._name,
+            name=f"{self._name}-{next(self._numbers)}",
             token=self._token,
             listener=self,
         )
@@ -182,7 +184,7 @@ class Collector:
 
     def on_answer(self, source: Source, payload: bytes) -> None:
         """Something came on our own topic."""
-        if source.broker is None:
+        if source.broker is None or self._leaving:
             return
         try:
             notices = self.collection.on_answer(
@@ -201,11 +203,11 @@ class Collector:
             self.misled += 1
             self._complain("collector.not_believed", broker=broker, url=source.url)
             return False
+        self._follow(orders)  # before: who is hung up was this broker until now
         if source.broker is None:
             source.broker = broker
             if source.link.subscribed:
                 self.collection.on_up(broker)
-        self._follow(orders)
         return True
 
     def _follow(self, orders: Sequence[Dial | HangUp]) -> None:
@@ -218,14 +220,15 @@ class Collector:
                         self._connect(self.settings.found(url))
                     except (ValueError, OSError) as error:
                         reason = str(error)[:200]
+                        self.directory.on_failed(broker)
                         self._complain("collector.not_dialled", broker=broker, reason=reason)
                     else:
                         _log.info("collector.broker_found", broker=broker, url=url)
 
     def _hang_up(self, url: str) -> None:
         source, task = self.sources.pop(url, None), self._running.pop(url, None)
-        if source is not None and source.broker is not None:
-            self.collection.on_down(source.broker)
+        if source is not None:
+            self.on_gone(source)  # its link will say so, too, when it is nobody any more
         if task is not None:
             task.cancel()
 

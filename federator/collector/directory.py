@@ -69,6 +69,10 @@ class Directory:
         if url in self._named:
             self._unsure.add(url)
 
+    def on_failed(self, broker: BrokerId) -> None:
+        """The address that was told of ``broker`` is of no use."""
+        self._found.pop(broker, None)
+
     def on_identity(self, url: str, broker: BrokerId) -> tuple[bool, list[HangUp]]:
         """What is at ``url`` says that it is ``broker``.
 

@@ -1,7 +1,7 @@
-"""What becomes one landed file: a run of batches of one spool, or the word that a run is lost.
+"""What becomes one landed file: a run of batches of one spool, or the word that there is none.
 
-A file covers its whole run, so that the names of the landed files tell where to go on. A run that
-nobody can have any more is landed, too: as one record that says so.
+Files cover all numbers, so that their names tell where to go on. A run that nobody can have (any
+more) is landed, too: as one record that says so and why.
 """
 
 from dataclasses import dataclass
@@ -13,10 +13,16 @@ from federator.protocol.types import BrokerId, Millis
 
 HOUR_US: Final = 3_600_000_000
 
-Reason = Literal["dropped by the spool", "missing in the spool", "unreadable", "spool replaced"]
-"""Why batches can never be had. ``dropped by the spool``: it is bounded, and they were its oldest.
-``missing in the spool``: the agent answers without them. ``unreadable``: its answers are no
-records. ``spool replaced``: the agent begins another, with its disk lost."""
+Reason = Literal[
+    "dropped by the spool", "unreadable", "not given", "spool replaced", "not in the spool"
+]
+"""Why there are no such batches to land. ``dropped by the spool``: it is bounded, and they were its
+oldest. ``unreadable``: the agent's answers are no records. ``not given``: it says that it has them,
+and answers without. ``spool replaced``: the agent begins another, with its disk lost. ``not in the
+spool``: the agent says that there are none of these numbers, among others that there are: it skips
+some when its machine started anew, so this alone is no loss."""
+
+SKIPPED: Final[Reason] = "not in the spool"
 
 SpoolKey = tuple[BrokerId, str]
 """A broker and the spool of its agent."""
@@ -32,7 +38,7 @@ class Piece:
         last: and its last.
         at_us: Wall clock of its first record, which says into which hour's folder it goes.
         lines: Its content.
-        lost: Why it is a gap; ``None`` when it is none.
+        gap: Why there is nothing of these batches; ``None`` when there is.
     """
 
     key: SpoolKey
@@ -40,12 +46,17 @@ class Piece:
     last: int
     at_us: int
     lines: tuple[bytes, ...]
-    lost: Reason | None = None
+    gap: Reason | None = None
 
     @property
     def bytes(self) -> int:
         """Of its content."""
         return sum(map(len, self.lines))
+
+    @property
+    def batches(self) -> int:
+        """Its numbers."""
+        return self.last - self.first + 1
 
 
 class OpenPiece:
@@ -95,8 +106,8 @@ def gap(
     epoch: int,
     wall_us: int,
 ) -> Piece:
-    """The piece that says that batches ``first`` to ``last`` are lost. Its record takes the place
-    of the first of them, so no other record has its identity.
+    """The piece that says that there is nothing of batches ``first`` to ``last``. Its record takes
+    the place of the first of them, so no other record has its identity.
     """
     broker, spool = key
     record = Events(
@@ -107,9 +118,9 @@ def gap(
         batch=first,
         row=0,
         at_us=wall_us,
-        kind="collector_gap",
+        kind="collector_skip" if reason == SKIPPED else "collector_gap",
         detail=f"batches {first} to {last}: {reason}",
         value=last - first + 1,
     )
     line = encode(record) + b"\n"
-    return Piece(key, first, last, wall_us, (line,), lost=reason)
+    return Piece(key, first, last, wall_us, (line,), gap=reason)

@@ -16,7 +16,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from federator.collector.pieces import OpenPiece, Piece, Reason, SpoolKey, gap
+from federator.collector.pieces import SKIPPED, OpenPiece, Piece, Reason, SpoolKey, gap
 from federator.collector.words import Batch, read_batches
 from federator.errors import DecodeError
 from federator.protocol.metric_records import Again, Head
@@ -66,6 +66,7 @@ class PositionCounters:
         landed_bytes: Of landed files,
         landed_files: and their number.
         lost: Batches landed as gaps.
+        skipped: Numbers of no batch.
     """
 
     asked: int = 0
@@ -74,6 +75,7 @@ class PositionCounters:
     landed_bytes: int = 0
     landed_files: int = 0
     lost: int = 0
+    skipped: int = 0
 
 
 @dataclass(slots=True)
@@ -199,9 +201,9 @@ class Position:
         self._failures = 0
         self.head_first, self.head_last = again.held_first, again.held_last
         if again.held_first > self.taken + 1:
-            self._lose(again.held_first - 1, "dropped by the spool", wall_us)
+            self._pass_over(again.held_first - 1, "dropped by the spool", wall_us)
         if again.held_last < again.held_first and self._held_last > self.taken:
-            self._lose(self._held_last, "spool replaced", wall_us)
+            self._pass_over(self._held_last, "spool replaced", wall_us)
         self._held_last = max(self._held_last, again.held_last)
         failure = None if empty else self._take(question, again, lines, now_ms, wall_us)
         if empty or again.batch_last >= min(question.last, again.held_last):
@@ -213,7 +215,7 @@ class Position:
         self, question: _Question, again: Again, lines: bytes, now_ms: Millis, wall_us: int
     ) -> DecodeError | None:
         if question.broken is not None or again.batch_first > self.taken + 1:
-            question.broken = question.broken or "missing in the spool"
+            question.broken = question.broken or "not given"
             return None
         try:
             batches = read_batches(lines, again, broker=self.key[0])
@@ -224,10 +226,10 @@ class Position:
         for batch in batches:
             if self.taken < batch.number <= through:
                 if batch.number > self.taken + 1:
-                    self._lose(batch.number - 1, "missing in the spool", wall_us)
+                    self._pass_over(batch.number - 1, SKIPPED, wall_us)
                 self._add(batch, now_ms)
         if self.taken < through:
-            self._lose(through, "missing in the spool", wall_us)
+            self._pass_over(through, SKIPPED, wall_us)
         self._refusals = 0
         return None
 
@@ -246,7 +248,7 @@ class Position:
             self._refusals += 1
             if self._refusals >= self._parameters.refusals_max:
                 self._refusals = 0
-                self._lose(self.taken + 1, question.broken or "missing in the spool", wall_us)
+                self._pass_over(self.taken + 1, question.broken or "not given", wall_us)
 
     # -- collecting ------------------------------------------------------------------------------
 
@@ -262,7 +264,7 @@ class Position:
         if self._open.bytes >= self._parameters.rotate_bytes:
             self._close()
 
-    def _lose(self, last: int, reason: Reason, wall_us: int) -> None:
+    def _pass_over(self, last: int, reason: Reason, wall_us: int) -> None:
         self._close()
         first, self.taken = self.taken + 1, last
         piece = gap(
@@ -308,8 +310,10 @@ class Position:
         self.landed = piece.last
         self.counters.landed_bytes += piece.bytes
         self.counters.landed_files += 1
-        if piece.lost is not None:
-            self.counters.lost += piece.last - piece.first + 1
+        if piece.gap == SKIPPED:
+            self.counters.skipped += piece.batches
+        elif piece.gap is not None:
+            self.counters.lost += piece.batches
 
     def on_land_failed(self, *, now_ms: Millis) -> None:
         """It is not: it will be given again."""

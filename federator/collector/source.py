@@ -50,7 +50,7 @@ class Source:
     Args:
         connection: Where, and who we are there.
         federation: Whose.
-        name: Ours, unique.
+        name: Ours, unique among connections: two addresses may lead to one broker.
         token: A secret: who does not know it cannot answer in the agent's place. Brokers tell
             client ids on their log topics, so it is not in the name.
         listener: Told what happens.

@@ -23,6 +23,7 @@ _COUNTERS: Final = {
     "landed_files": "Files landed.",
     "landed_bytes": "Bytes landed.",
     "lost": "Batches that can never be had, landed as gaps.",
+    "skipped": "Numbers of no batch: agents skip some when their machine started anew.",
     "misled": "Connections behind which somebody else was than expected.",
     "land_failures": "Times that a file could not be written.",
 }

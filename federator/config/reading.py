@@ -73,7 +73,9 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
     Raises:
         ConfigError: One line, and the exit code that tells a supervisor what went wrong.
     """
-    settings, _ = _settings(Settings, path, environ)
+    settings, source = _settings(Settings, path, environ)
+    if settings.keys.agent_file is not None:
+        _check_secret_file(settings.keys.agent_file, ("keys", "agent_file"), source)
     return settings
 
 

@@ -17,8 +17,8 @@ from federator.config.settings import Settings
 _HEAD = """\
 # Configuration
 
-One TOML file, by default `/etc/federator/federator.toml`. Three lines are enough to stand alone,
-five to join (name your broker, and any one broker that already takes part):
+One TOML file, by default `/etc/federator/federator.toml`. It names your broker, any one broker that
+already takes part, and the keys of this agent ([security.md](security.md)):
 
 ```toml
 [broker]
@@ -26,7 +26,13 @@ id = 1
 url = "mqtt://127.0.0.1:1883"
 [[neighbours]]
 url = "mqtt://site-2:1883"
+[keys]
+agent_file = "/etc/federator/agent-1.key"
+federation_files = ["/etc/federator/federation.pub"]
 ```
+
+In place of `[keys]`, `security = "open"` as the first line believes whoever may publish on the
+brokers.
 
 Every key can also come from the environment, which wins over the file: `broker.id` is
 `FEDERATOR_BROKER__ID`. Lists are JSON: `FEDERATOR_NEIGHBOURS='[{"url": "mqtt://site-2"}]'`. With

@@ -16,7 +16,6 @@ from mqtt5 import QoS, RetainHandling, TopicFilter, Will
 from federator.config import Connection, Settings
 from federator.protocol import effects as e
 from federator.protocol.border import Border
-from federator.protocol.codec import encode, kind_of
 from federator.protocol.custody import HELD_BYTES_MAX
 from federator.protocol.discovery import MembersChanged
 from federator.protocol.duplicates import DuplicateLog
@@ -39,6 +38,7 @@ from federator.protocol.messages import (
     RepairRequest,
     RetainedLetter,
     RetainedRequest,
+    Revoked,
     Wave,
 )
 from federator.protocol.node import Identity, Node
@@ -73,12 +73,14 @@ from federator.runtime.settling import SettlingDesk
 from federator.runtime.share_file import ShareFile
 from federator.runtime.sharing import Sharing
 from federator.runtime.state_dir import StateDir
+from federator.runtime.trust import Trust
 
 CONTROL_SESSION_EXPIRY_S = 60
 """How long our broker keeps log lines for us while we are away."""
 
 LEAVE_SECONDS_MAX = 1.0
 TEND_S = 1.0
+KEYS_LOOK_S = 2.0
 HELD_SHARE = 4
 """Of the queue to our broker, the part that frames may take which all come loose at once."""
 
@@ -97,7 +99,8 @@ class Agent:
     def __init__(self, settings: Settings, state: StateDir, tasks: asyncio.TaskGroup) -> None:
         self.settings = settings
         self.epoch = state.next_epoch()
-        self.traffic = ControlTraffic(settings.federation)
+        self.trust = None if settings.security == "open" else Trust(settings, state.path)
+        self.traffic = ControlTraffic(settings.federation, whose=self._whose, trust=self.trust)
         data = settings.data
         self.border = _border(settings)
         renames = self.border.renames
@@ -227,6 +230,8 @@ class Agent:
             cost = Cost(neighbour.cost) if neighbour.cost is not None else None
             link = NeighbourLink(neighbour.url, expected, cost)
             self._dial(link, self.settings.neighbour_connection(neighbour))
+        if self.trust is not None:
+            self._tasks.create_task(self._follow_keys(self.trust), name="keys")
         if self.settings.mesh.core == "placed":
             self._tasks.create_task(self._follow_placement(), name="core placement")
 
@@ -290,6 +295,27 @@ class Agent:
                 _log.info("core.priority", priority=priority)
                 self.handle(PriorityChanged(priority))
             await asyncio.sleep(mesh.core_check_ms / 1000)
+
+    async def _follow_keys(self, trust: Trust) -> None:
+        while True:
+            await asyncio.sleep(KEYS_LOOK_S)
+            if trust.look():
+                self._pass_on_revocations(trust)
+
+    def _pass_on_revocations(self, trust: Trust, *, to: ConnId | None = None) -> None:
+        """To one neighbour that came up, or to all."""
+        lists = trust.lists(self.settings.broker_id)
+        conns = [to] if to is not None else [each.conn for each in self.node.links.up.values()]
+        for conn in conns:
+            link = self.neighbours.control_of(conn)
+            if link is not None and lists is not None:
+                self.traffic.send(link, lists)
+
+    def _whose(self, link: MqttLink) -> BrokerId | None:
+        """The neighbour at the other end of ``link``, if it said so."""
+        conn = self.neighbours.conn_of(link)
+        connection = self.node.links.connections.get(conn) if conn is not None else None
+        return connection.neighbour if connection is not None else None
 
     async def _report_drops(self) -> None:
         reports = DropReports()
@@ -363,6 +389,8 @@ class Agent:
                 self.data_path.reach(neighbour, link)
                 if link is None:
                     self.settling.on_link_down(neighbour)
+                elif self.trust is not None:
+                    self._pass_on_revocations(self.trust, to=conn)
                 if self.retained is not None:
                     self.retained.on_neighbour(neighbour, link)
             case e.SetDestination(broker, next_hop):
@@ -452,6 +480,9 @@ class Agent:
                     self.retained.on_message(message)
             elif isinstance(message, Wave | Echo):
                 self.settling.on_message(message)
+            elif isinstance(message, Revoked):
+                if self.trust is not None and self.trust.on_revoked(message):
+                    self._pass_on_revocations(self.trust)
             elif message is not None:
                 self.handle(Received(message))
             elif self.settling.hears(packet):
@@ -547,8 +578,7 @@ class Agent:
         )
 
     def _will(self, conn: ConnId) -> Will:
-        bye = Bye(self.settings.broker_id, self.node.links.epoch, conn)
-        return Will(f"$fed/{self.settings.federation}/{kind_of(bye)}", payload=encode(bye))
+        return self.traffic.will(Bye(self.settings.broker_id, self.node.links.epoch, conn))
 
     def _local_link(self, role: str, handler: LinkHandler) -> MqttLink:
         expiry_s = {"ctl": CONTROL_SESSION_EXPIRY_S, "data": self.settings.custody.keep_s}

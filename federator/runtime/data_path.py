@@ -39,6 +39,7 @@ from federator.protocol.publications import (
     variable_byte_integer,
 )
 from federator.protocol.sharing import inbox_key, is_inbox_key
+from federator.protocol.trust.guard import DATA
 from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.clocks import wall_clock_us
 from federator.runtime.clogged import Clogged
@@ -53,6 +54,7 @@ from federator.runtime.data_ports import DataLink, RetainedFlow, Shared
 from federator.runtime.gathering import Batch, Pace, RouteBatches
 from federator.runtime.intake import Intake
 from federator.runtime.metrics_stream.tape import Came, Delivered, Made, Refused, Sent, Tape
+from federator.runtime.trust import Trust
 
 FRAME_BYTES_MAX = 262_144
 HOP_LIMIT = 64
@@ -80,6 +82,7 @@ class DataPath:
         held_bytes_max: What waits for earlier frames, at most; all of it may come loose at once.
         wall_clock_us: Microseconds since 1970.
         retained: Orders retained values; ``None`` lets them pass as they come.
+        trust: Seals frames and breaks their seals; ``None`` in an open federation.
         tape: What happens is written down here, frame by frame.
 
     Attributes:
@@ -108,6 +111,7 @@ class DataPath:
         wall_clock_us: Callable[[], int] = wall_clock_us,
         retained: RetainedFlow | None = None,
         tape: Tape | None = None,
+        trust: Trust | None = None,
     ) -> None:
         if not 1 <= hop_limit <= 255:
             raise ValueError(f"hop_limit must be 1 to 255, got {hop_limit}")
@@ -163,6 +167,7 @@ class DataPath:
         self._frame_bytes_max = frame_bytes_max
         self._wall_clock_us = wall_clock_us
         self._retained = retained
+        self._trust = trust
         self._links: dict[BrokerId, DataLink] = {}
         self._clogged = Clogged()
         self._heard_until_s: dict[BrokerId, float] = {}  # whose frames are taken; monotonic
@@ -419,10 +424,19 @@ class DataPath:
         counters = self.counters
         counters.frames_in += 1
         counters.frame_bytes_in += len(payload)
+        sealed_by = None
+        if self._trust is not None:
+            opened = self._trust.open_frame(payload)
+            if opened is None:
+                return
+            sealed_by, payload = opened
         try:
             frame = unpack(payload)
         except DecodeError as error:
             self._complain(error)
+            return
+        if sealed_by is not None and frame.sender != sealed_by:
+            counters.frames_of_strangers += 1
             return
         heard_until_s = self._heard_until_s.get(frame.sender, 0.0)
         if heard_until_s != math.inf and heard_until_s <= time.monotonic():
@@ -558,9 +572,17 @@ class DataPath:
                 self._note_unsent(frame, hop)
                 continue
             label = pack_label(frame, hops=hops, sender=self._self_id, mask=mask)
+            content: tuple[bytes | memoryview, ...] = (label, *parts)
+            content_bytes = len(label) + size
+            if self._trust is not None:
+                sealed = self._trust.guard.seal(DATA, "data", b"".join(content), hop)
+                if sealed is None:
+                    self._note_unsent(frame, hop)
+                    continue
+                content, content_bytes = (sealed,), len(sealed)
             field = self._topic_field
-            length = variable_byte_integer(len(field) + 1 + len(label) + size)
-            packet = (b"\x30", length, field, b"\0", label, *parts)
+            length = variable_byte_integer(len(field) + 1 + content_bytes)
+            packet = (b"\x30", length, field, b"\0", *content)
             if (
                 frame.flags & CUSTODY_FLAG
                 and not urgent
@@ -571,7 +593,7 @@ class DataPath:
             elif link.write_packets(packet, 1, urgent=urgent):
                 sent += count
                 self.counters.frames_out += 1
-                self.counters.frame_bytes_out += len(label) + size
+                self.counters.frame_bytes_out += content_bytes
                 if self._tape is not None:
                     self._tape.add(Sent(hop, count, len(label) + size))
             else:

@@ -27,7 +27,7 @@ class SpoolPeer:
         silent: Questions are not answered.
     """
 
-    def __init__(self, port, broker, *, federation="fed", spool="aaaaaaaaaaaaaaaa"):
+    def __init__(self, port, broker, *, federation="fed", spool="a" * 16, login=None):
         self.broker = broker
         self.spool = spool
         self.batches = {}
@@ -41,6 +41,8 @@ class SpoolPeer:
         self._stopped = threading.Event()
         self._client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=f"peer-{broker}")
         self._client.on_message = self._answer
+        if login is not None:
+            self._client.username_pw_set(*login)
         self._client.connect("127.0.0.1", port)
         self._client.subscribe(self._topic("metrics/ask"), 1)
         self._thread = threading.Thread(target=self._heads, daemon=True)

@@ -6,6 +6,8 @@ from analytics.jobs.report import run
 from analytics.schemas import REPORT_TABLES
 from tests.analytics.landing import example, land
 
+pytestmark = pytest.mark.timeout(900)  # some hundred small Spark jobs, on cores that are shared
+
 
 def rows(table):
     """A table's rows as plain tuples, in an order of their own."""

@@ -65,6 +65,16 @@ def test_a_broker_that_one_neighbour_still_hears_is_alive_and_its_link_is_cut():
     assert state.cut() == [(1, 3)]
 
 
+def test_a_broker_that_is_cut_off_and_tells_so_is_alive():
+    cuts = [event(1, 1, "link_down", 3), event(2, 2, "link_down", 3)]
+    its_own = [event(1, 3, "link_down", 1), event(1, 3, "link_down", 2)]
+    pairs = [(1, 2), (1, 3), (2, 3)]
+
+    assert told(cuts + its_own, pairs).of("down") == []
+    assert told(cuts + its_own[:1], pairs).of("down") == [3]
+    assert told([*cuts, event(5, 3, "core_changed")], pairs).of("down") == []
+
+
 def test_an_agent_that_saw_its_broker_die_is_believed_until_it_says_otherwise():
     down, up = event(1, 2, "broker_down"), event(5, 2, "broker_up")
 

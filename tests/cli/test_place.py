@@ -49,7 +49,7 @@ def test_delegate_writes_rules_that_a_configuration_accepts(tmp_path):
     written = (tmp_path / "rules" / "rules-2.toml").read_text()
     assert tomllib.loads(written) == {"rules": {"keep": ['a/"kept"']}}
     config = tmp_path / "federator.toml"
-    config.write_text(f'[broker]\nid = 2\nurl = "mqtt://127.0.0.1:1"\n{written}')
+    config.write_text(f'security = "open"\n[broker]\nid = 2\nurl = "mqtt://127.0.0.1:1"\n{written}')
     check = [sys.executable, "-m", "federator", "check-config", "-c", str(config)]
     assert subprocess.run(check, capture_output=True, timeout=60, check=False).returncode == 0
 

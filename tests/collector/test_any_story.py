@@ -29,7 +29,7 @@ def test_each_batch_lands_once_or_is_told_to_be_lost(
 def tell(seed, *, loss, copies, reorder_ms, kept, replaced):
     rng = random.Random(seed)
     agents = [ModelAgent(broker, batches_max=kept) for broker in range(1, 1 + rng.randint(1, 3))]
-    world = World(*agents, bytes_max=200_000)
+    world = World(*agents, bytes_max=200_000, disk_ms=rng.choice([0, 50, 700]))
 
     def fate():
         return [rng.randint(10, reorder_ms) for _ in range(copies) if rng.random() >= loss]

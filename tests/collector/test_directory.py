@@ -85,6 +85,16 @@ def test_a_new_address_is_tried_only_when_the_old_one_fails():
     assert directory.on_guide(guide((2, THREE)), failing={TWO}) == [HangUp(TWO), Dial(2, THREE)]
 
 
+def test_an_address_of_no_use_is_given_up_and_the_next_guide_may_tell_another():
+    directory = known(Directory([ONE], only=False))
+    directory.on_guide(guide((2, "http://two")))
+
+    directory.on_failed(2)
+
+    assert directory.unreached == [2]
+    assert directory.on_guide(guide((2, TWO))) == [Dial(2, TWO)]
+
+
 def test_a_guide_that_invents_brokers_meets_a_bound():
     directory = known(Directory([ONE], only=False))
 

@@ -61,6 +61,18 @@ def test_a_restart_goes_on_where_the_names_end(landing):
     assert (again.files, again.bytes) == (4, 8)
 
 
+def test_what_a_killed_run_left_half_written_is_removed(landing):
+    folder = landing.write(piece(1)).parent
+    leftover = folder / f".5-{SPOOL}-2-99.jsonl.part"
+    leftover.write_bytes(b"half a li")
+
+    again = Landing(landing.path)
+
+    assert again.scan() == {(5, SPOOL): 1}
+    assert not leftover.exists()
+    assert (again.files, again.leftovers) == (1, 1)
+
+
 def test_what_is_no_file_of_ours_is_left_alone(landing):
     folder = landing.write(piece(1)).parent
     strangers = [

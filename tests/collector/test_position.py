@@ -95,7 +95,7 @@ def test_what_the_spool_dropped_is_landed_as_one_gap(agent, world):
     world.settle()
 
     assert world.check() == {(3, agent.spool): dict.fromkeys(range(1, 21), "dropped by the spool")}
-    (piece,) = (piece for piece in world.landed[3, agent.spool] if piece.lost)
+    (piece,) = (piece for piece in world.landed[3, agent.spool] if piece.gap)
     assert json.loads(b"".join(piece.lines)) == {
         "v": 1,
         "table": "events",
@@ -125,7 +125,7 @@ def test_batches_that_the_agent_answers_without_are_gaps_and_the_rest_is_landed(
     world.settle()
 
     lost = world.check()[3, agent.spool]
-    assert lost == dict.fromkeys([1, 7, 8, 20], "missing in the spool")
+    assert lost == dict.fromkeys([1, 7, 8, 20], "not in the spool")
 
 
 def test_one_unreadable_batch_costs_itself_and_no_other(agent, world):
@@ -138,6 +138,20 @@ def test_one_unreadable_batch_costs_itself_and_no_other(agent, world):
     assert world.check() == {(3, agent.spool): {9: "unreadable"}}
     asked_for_it = [each for each in world.asked if each.first == each.last == 9]
     assert len(asked_for_it) == 5
+
+
+def test_a_batch_that_is_held_and_never_given_is_given_up_after_five_answers(agent, world):
+    agent.flush()
+    agent.flush()
+    world.heads()
+
+    for _ in range(5):
+        world.run(60, fate=lambda: [])
+        assert world.hear(3, agent.again(1, 0))
+    world.settle()
+
+    assert world.check() == {(3, agent.spool): {1: "not given"}}
+    assert [(each.first, each.last) for each in world.asked[:5]] == [(1, 1)] * 5
 
 
 def test_what_a_lost_disk_took_along_is_a_gap_once_the_agent_says_that_it_has_nothing(agent, world):

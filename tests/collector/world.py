@@ -115,11 +115,12 @@ class World:
         on_wire: Answers on their way: when they come, broker, payload.
     """
 
-    def __init__(self, *agents, parameters=PARAMETERS, bytes_max=10**9):
+    def __init__(self, *agents, parameters=PARAMETERS, bytes_max=10**9, disk_ms=0):
         self.agents = {agent.broker: agent for agent in agents}
         self.landed = defaultdict(list)
         self.on_wire = []
         self.now_ms = 0
+        self.disk_ms = disk_ms
         self.disk_works = True
         self.asked = []
         self.notices = []
@@ -153,7 +154,8 @@ class World:
         for order in self.collection.due(now_ms=self.now_ms):
             match order:
                 case Land(piece):
-                    self.landing.append(piece)
+                    assert piece.key not in [each.key for _, each in self.landing]
+                    self.landing.append((self.now_ms + self.disk_ms, piece))
                 case Question(broker, spool, first, last):
                     self.asked.append(order)
                     assert last - first < 10**6
@@ -172,8 +174,9 @@ class World:
         return True
 
     def finish_landing(self):
-        pieces, self.landing = self.landing, []
-        for piece in pieces:
+        done = [piece for at_ms, piece in self.landing if at_ms <= self.now_ms]
+        self.landing = [each for each in self.landing if each[0] > self.now_ms]
+        for piece in done:
             if self.disk_works:
                 self.landed[piece.key].append(piece)
                 self.notices += self.collection.on_landed(piece)
@@ -208,8 +211,8 @@ class World:
                 assert piece.first == following, (broker, spool, piece.first, following)
                 following = piece.last + 1
                 span = range(piece.first, following)
-                if piece.lost is None:
+                if piece.gap is None:
                     assert b"".join(piece.lines) == b"".join(written[n] for n in span)
                 else:
-                    lost[broker, spool] |= dict.fromkeys(span, piece.lost)
+                    lost[broker, spool] |= dict.fromkeys(span, piece.gap)
         return lost

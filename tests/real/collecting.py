@@ -89,8 +89,8 @@ def landed_lines(landing):
 
 
 def gaps(lines):
-    """The records of gaps among ``lines``."""
-    return [text for text in lines.values() if b'"collector_gap"' in text]
+    """The records of gaps and skips among ``lines``."""
+    return [text for text in lines.values() if b'"kind":"collector_' in text]
 
 
 def spooled_lines(state_dir):

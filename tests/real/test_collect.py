@@ -7,8 +7,12 @@ import random
 import time
 
 import pytest
-from mqtt5 import PublishPacket
+from mqtt5 import PublishPacket, TopicFilter
 
+from federator.grid.http_client import get
+from federator.grid.relay import Relay
+from federator.protocol.guide import Guide, GuideBroker
+from federator.protocol.guide import encode as encode_word
 from federator.runtime.mqtt_link import Endpoint, MqttLink
 from tests.collector.world import ModelAgent, line
 from tests.real.agent_log import tally
@@ -155,17 +159,103 @@ async def test_a_collector_that_was_away_lands_the_backlog_and_tells_what_is_gon
         landed = landed_lines(collector.landing)
         assert before.items() <= landed.items()
         told = [json.loads(text) for text in gaps(landed)]
-        assert {gap["broker"] for gap in told} == {1}
+        assert {(gap["broker"], gap["kind"]) for gap in told} == {(1, "collector_skip")}
         told.sort(key=lambda gap: gap["batch"])
         spans = [range(gap["batch"], gap["batch"] + gap["value"]) for gap in told]
         assert [batch for span in spans for batch in span] == [*range(first, last + 1)]
-        assert tally(collector)["collector.gap"] == len(told)
+        assert tally(collector)["collector.skip"] == len(told)
         batches = {at[2] for at in landed if at[0] == 1} | set(range(first, last + 1))
         assert batches == set(range(1, max(batches) + 1))
 
 
+async def test_stopping_lands_what_is_in_memory_and_until_then_the_pages_tell_of_it(
+    plain, tmp_path
+):
+    broker = await plain.broker()
+    await plain.agent(7, broker, more=QUICK)
+    slow = "[files]\nrotate_ms = 3600000\n"
+    async with collecting(tmp_path / "collector", broker.url, sections=slow) as collector:
+        spool = {"taken": 0}
+        end_s = time.monotonic() + DEADLINE_S
+        while spool["taken"] < 5:
+            assert time.monotonic() < end_s, spool
+            spool = next(iter((await collector.status())["spools"]), spool)
+        _, page = await get(collector.http_port, "/metrics", who="collector")
+        code, _ = await get(collector.http_port, "/readyz", who="collector")
+        assert not landed_lines(collector.landing)
+
+        assert await collector.stop()
+
+    assert (spool["broker"], spool["landed"], code) == (7, 0, 200)
+    told = f'federator_collector_lag_batches{{broker="7",spool="{spool["spool"]}"}}'
+    assert told in page.decode()
+    landed = landed_lines(collector.landing)
+    assert {at[2] for at in landed} >= set(range(1, spool["taken"] + 1))
+    assert len(list(collector.landing.rglob("*.jsonl"))) == 1
+    assert "collector.stopped" in tally(collector)
+
+
 def first_batch(path):
     return int(path.stem.split("-")[2])
+
+
+async def connected(collector, urls):
+    """Wait until it is connected to exactly these."""
+    end_s = time.monotonic() + DEADLINE_S
+    while True:
+        brokers = (await collector.status())["brokers"]
+        if {each["url"] for each in brokers if each["connected"]} == urls:
+            return
+        assert time.monotonic() < end_s, (urls, brokers)
+        await asyncio.sleep(0.05)
+
+
+class Asked(Handler):
+    """Speaks for an agent that has records, and counts who asks for them."""
+
+    def __init__(self, port):
+        self.asks = 0
+        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=f"agent-{port}")
+        self.link.subscribe([TopicFilter("$fed/fed/metrics/ask")])
+
+    def on_publishes(self, link, chunk, publishes):
+        self.asks += len(publishes)
+
+    async def say(self, topic, payload):
+        packet = PublishPacket(f"$fed/fed/{topic}", payload, retain=True).write()
+        await until(lambda: self.link.write_packets([packet], 1), "it is said")
+
+
+async def test_a_broker_reached_by_two_addresses_is_read_by_the_one_that_was_named(
+    start_broker, tmp_path
+):
+    one, two = await start_broker(), await start_broker()
+    first, second = Asked(one.port), Asked(two.port)
+    agent = ModelAgent(2)
+    agent.flush()
+    way = Relay(("127.0.0.1", two.port), delay_s=0)
+    named = [one.url, f"mqtt://127.0.0.1:{way.listen()}"]
+    way.cut()
+    brokers = (GuideBroker(1, one.url), GuideBroker(2, two.url), GuideBroker(3, "http://none"))
+    async with (
+        running(first, second),
+        collecting(tmp_path / "collector", *named, sections=FILES) as collector,
+    ):
+        await first.say("guide", encode_word(Guide(1, "fed", 1, 1, 1, 1, brokers)))
+        await connected(collector, {named[0], two.url})
+        way.heal()
+        await connected(collector, {*named, two.url})
+
+        await second.say("metrics/head", agent.head())
+
+        await connected(collector, set(named))
+        asks = second.asks
+        await until(lambda: second.asks > asks + 1, "it is asked by its name")
+        status = await collector.status()
+        assert {each["url"]: each["id"] for each in status["brokers"]} == {named[0]: 1, named[1]: 2}
+        assert status["unreached"] == [3]
+        assert tally(collector)["collector.not_dialled"] == 1
+    way.close()
 
 
 class Vandal(Handler):

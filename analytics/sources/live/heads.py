@@ -20,6 +20,7 @@ BROKERS_MAX = 1_024
 """Connections one reader opens."""
 
 POLL_S = 0.05
+REASON_S = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +70,8 @@ class Heads:
         """Listed brokers whose agents are not heard, and their addresses."""
         alive = {held.broker for held in self.alive()}
         with self._lock:
-            listed = self._listed() | {-n: link.place.url for n, link in self._unnamed()}
+            listed = {id_: heard.place.url for id_, heard in self._heard.items()}
+            listed |= self._listed() | {-n: link.place.url for n, link in self._unnamed()}
         return {broker: url for broker, url in listed.items() if broker not in alive}
 
     def alive(self) -> list[Held]:
@@ -109,13 +111,10 @@ class Heads:
     def _wait_for_one(self) -> None:
         end_s = time.monotonic() + self._options.connect_s
         while not any(link.ready for link in self._links):
-            if time.monotonic() >= end_s:
-                said = "; ".join(
-                    f"broker {link.place.url}: {link.refused or 'no answer'}"
-                    for link in self._links
-                )
+            refused = all(link.refused for link in self._links)
+            if refused or time.monotonic() >= end_s:
                 self.close()
-                raise UnavailableError(said)
+                raise UnavailableError("; ".join(map(_why_not, self._options.places)))
             time.sleep(POLL_S)
 
     def _follow(self) -> None:
@@ -150,3 +149,15 @@ class Heads:
             live_s = None if retained else time.monotonic()
             if live_s is not None or before is None:
                 self._heard[head.broker] = _Heard(head, where, live_s)
+
+
+def _why_not(where: Place) -> str:
+    """Why there is no connection to it: a thread that retries does not say."""
+    link = Link(where, ["$SYS/broker/version"], lambda *_: None)
+    try:
+        link.connect(REASON_S)
+    except UnavailableError as error:
+        return str(error)
+    finally:
+        link.close()
+    return f"broker {where.url}: answered too late"

@@ -53,10 +53,18 @@ class Access:
     key_file: str | None = None
 
     def tls(self) -> ssl.SSLContext:
-        """For ``mqtts://``; the certificate and the name are checked."""
-        context = ssl.create_default_context(cadata=self.ca)
-        if self.cert_file is not None:
-            context.load_cert_chain(self.cert_file, self.key_file)
+        """For ``mqtts://``; the certificate and the name are checked.
+
+        Raises:
+            UsageError: A file holds nothing of use.
+        """
+        try:
+            context = ssl.create_default_context(cadata=self.ca)
+            if self.cert_file is not None:
+                context.load_cert_chain(self.cert_file, self.key_file)
+        except OSError as error:
+            files = "caFile" if self.cert_file is None else f"caFile, {self.cert_file} or its key"
+            raise UsageError(f"federator_mqtt: {files} cannot be used: {error}") from error
         return context
 
 

@@ -100,6 +100,7 @@ class Agents(Record, frozen=True, kw_only=True, tag="agents"):
         broker_clients: ``$SYS``: connected clients; null when not told.
         broker_messages_in: ``$SYS``: received by the broker since it started.
         broker_messages_out: ``$SYS``: sent by the broker since it started.
+        broker_round_trip_us: Of a publication of ours to ourselves; null when none came back.
         strategy: Its routing.
         redundancy: Parents per core.
         link_count: Links that it has with neighbours, up or not.
@@ -123,6 +124,7 @@ class Agents(Record, frozen=True, kw_only=True, tag="agents"):
     broker_clients: Natural | None = None
     broker_messages_in: Natural | None = None
     broker_messages_out: Natural | None = None
+    broker_round_trip_us: Natural | None = None
     strategy: Text
     redundancy: Natural
     link_count: Natural

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from federator.protocol.metric_records import Agents, Announcements, Control, Links
 from federator.protocol.types import BrokerId
+from federator.runtime.metrics_stream.echo import BrokerEcho
 from federator.runtime.metrics_stream.peers import PeerTraffic
 from federator.runtime.metrics_stream.sums import Neighbour, Row
 from federator.runtime.mqtt_link import MqttLink
@@ -43,9 +44,11 @@ class AgentState:
     Args:
         agent: At whom.
         peers: Its control traffic.
+        echo: Measures its broker.
     """
 
-    def __init__(self, agent: "Agent", peers: PeerTraffic) -> None:
+    def __init__(self, agent: "Agent", peers: PeerTraffic, echo: BrokerEcho) -> None:
+        self._echo = echo
         self._agent = agent
         self._peers = peers
         self._before: dict[str, int] = {}
@@ -161,6 +164,7 @@ class AgentState:
             "broker_clients": self._sys.get(CLIENTS_TOPIC),
             "broker_messages_in": self._sys.get(RECEIVED_TOPIC),
             "broker_messages_out": self._sys.get(SENT_TOPIC),
+            "broker_round_trip_us": self._echo.take_us(),
             "strategy": str(parameters.strategy.value),
             "redundancy": parameters.redundancy,
             "link_count": len(agent.node.links.neighbours),

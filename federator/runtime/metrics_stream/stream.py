@@ -20,6 +20,7 @@ from federator.config import MetricsSettings
 from federator.protocol import effects as e
 from federator.protocol.custody.disk_trouble import DiskTrouble
 from federator.runtime.clocks import monotonic_ms, wall_clock_us
+from federator.runtime.metrics_stream.echo import BrokerEcho
 from federator.runtime.metrics_stream.happenings import Happenings
 from federator.runtime.metrics_stream.live import LivePush
 from federator.runtime.metrics_stream.peers import PeerTraffic
@@ -68,12 +69,15 @@ class MetricsStream:
             sample=settings.sample,
         )
         tape.on_full = self._fold
-        self._state = AgentState(agent, self.peers)
+        federation = agent.settings.federation
+        self._echo = BrokerEcho(
+            agent.control_link, federation=federation, broker=agent.settings.broker_id
+        )
+        self._state = AgentState(agent, self.peers, self._echo)
         limits = Limits(
             settings.spool_bytes_max, settings.segment_bytes_max, settings.segment_age_ms
         )
         self.spool = Spool(folder, broker=agent.settings.broker_id, limits=limits)
-        federation = agent.settings.federation
         self.live = LivePush(
             agent.control_link,
             federation=federation,
@@ -87,6 +91,7 @@ class MetricsStream:
         self._flushing = asyncio.Lock()
         self._since = (wall_clock_us(), monotonic_ms())
         self._lag_s = 0.0
+        self._called = False
         self._lost = 0
         self.happenings.note("agent_started", value=agent.epoch)
         if self.spool.torn:
@@ -95,12 +100,14 @@ class MetricsStream:
     def subscriptions(self) -> list[TopicFilter]:
         """What the control connection subscribes for us."""
         told = [TopicFilter(topic, max_qos=QoS.AT_MOST_ONCE) for topic in SYS_TOPICS]
-        return [*told, self.replay.subscription()]
+        return [*told, self.replay.subscription(), self._echo.subscription()]
 
     def on_publish(self, packet: PublishPacket) -> None:
         """Something under ``$`` came on the control connection."""
         if packet.topic == self.replay.topic:
             self.replay.on_ask(packet.payload)
+        elif packet.topic == self._echo.topic:
+            self._echo.on_echo(packet.payload)
         else:
             self._state.on_sys(packet.topic, packet.payload)
 
@@ -119,7 +126,11 @@ class MetricsStream:
             await asyncio.sleep(max(0.0, look_s - loop.time()))
             self._lag_s = max(self._lag_s, loop.time() - look_s)
             self._fold()
+            if not self._called and loop.time() >= due_s - self._flush_s / 2:
+                self._echo.call()  # between two flushes, when we are idle as clients are
+                self._called = True
             if loop.time() >= due_s:
+                self._called = False
                 due_s = max(due_s + self._flush_s, loop.time())
                 await self.flush()
 

@@ -8,9 +8,9 @@ Source: docs/metrics.md.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from federator.protocol.forwarding import Forwarder
 from federator.protocol.frames import CUSTODY_FLAG, REPAIR_FLAG, keys_in
@@ -25,6 +25,8 @@ KEYS_MAX: Final = 16_384
 HOPS_MAX: Final = 4_096
 
 Row = tuple[type[Record], dict[str, Any]]
+
+_K = TypeVar("_K", bound=Hashable)
 
 
 @dataclass(slots=True)
@@ -44,13 +46,27 @@ class Neighbour:
 
 
 @dataclass(slots=True)
-class _Delivery:
+class _Traffic:
+    """Publications and bytes."""
+
     publications: int = 0
     bytes: int = 0
-    frames: int = 0
+
+
+@dataclass(slots=True)
+class _Group:
+    """Deliveries with one key: the lines themselves, for they are added up when the row is made."""
+
     out_of_order: int = 0
-    repaired: int = 0
-    delays: list[tuple[int, int]] = field(default_factory=list)
+    lines: list[Delivered] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Origin:
+    """An origin's incarnation: where its sampling begins, and its latest numbers delivered."""
+
+    salt: int
+    latest: list[int] = field(default_factory=lambda: [-1, -1])  # plain, under custody
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +109,23 @@ class Sums:
         self._strategy_of = strategy_of
         self._redundancy = redundancy
         self._sample = sample
-        self._deliveries: dict[tuple[BrokerId, int, int, str], _Delivery] = {}
-        self._offered: dict[tuple[str, int], list[int]] = {}
-        self._arrived: dict[tuple[str, BrokerId, int], list[int]] = {}
+        self._groups: dict[tuple[BrokerId, int, int, str], _Group] = {}
+        self._offered: dict[tuple[str, int], _Traffic] = {}
+        self._arrived: dict[tuple[str, BrokerId, int], _Traffic] = {}
         self._hops: list[dict[str, Any]] = []
         self._early: list[dict[str, Any]] = []
         self._delays = 0
-        self._filters: dict[bytes, _Filters] = {}
-        self._latest: dict[tuple[BrokerId, int], tuple[int, int]] = {}
-        self._salts: dict[tuple[BrokerId, int], int] = {}
+        self._origins: dict[tuple[BrokerId, int], _Origin] = {}
+        # What frames alike are added to, while no route can have changed:
+        self._made_to: dict[tuple[bytes, int], list[_Traffic]] = {}
+        self._delivered_to: dict[
+            tuple[BrokerId, int, bytes, int], tuple[_Group, list[_Traffic]]
+        ] = {}
 
     def add(self, lines: Sequence[Line]) -> None:
         """Add up ``lines``."""
-        self._filters.clear()  # they may have other routes by now
+        self._made_to.clear()
+        self._delivered_to.clear()
         for line in lines:
             if type(line) is Sent:
                 link = self.links[line.neighbour]
@@ -130,16 +150,14 @@ class Sums:
         when: dict[str, Any] = {"at_us": at_us, "window_ms": window_ms}
         self._write_deliveries()
         rows: list[Row] = [(Deliveries, when | fields) for fields in self._early]
-        for (filter_, qos), (publications, bytes_) in self._offered.items():
-            fields = {"filter": filter_, "qos": qos, "strategy": self._strategy_of(filter_)}
-            fields |= {"publications": publications, "bytes": bytes_}
-            rows.append((Offered, when | fields))
-        for (filter_, origin, qos), (publications, bytes_) in self._arrived.items():
-            fields = {"filter": filter_, "qos": qos, "strategy": self._strategy_of(filter_)}
-            fields |= {"origin": origin, "publications": publications, "bytes": bytes_}
-            rows.append((Arrived, when | fields))
+        for (filter_, qos), sum_ in self._offered.items():
+            rows.append((Offered, when | self._traffic(filter_, qos, sum_)))
+        for (filter_, origin, qos), sum_ in self._arrived.items():
+            rows.append((Arrived, when | {"origin": origin} | self._traffic(filter_, qos, sum_)))
         rows += [(Hops, fields) for fields in self._hops]
         self._early, self._offered, self._arrived, self._hops = [], {}, {}, []
+        self._made_to.clear()
+        self._delivered_to.clear()
         return rows
 
     def take_links(self) -> dict[BrokerId, Neighbour]:
@@ -157,58 +175,77 @@ class Sums:
         if line.repeated:
             link.duplicates += 1
             link.duplicate_publications += line.publications
-        elif self._is_sampled(line.origin, line.epoch, line.seq) and line.publications:
-            self._hop(line, line.hops, line.sender, line.now_us)
+        elif self._sample and line.publications:
+            origin = self._origin(line.origin, line.epoch)
+            if is_sampled(origin.salt, line.seq, self._sample):
+                self._hop(line, line.hops, line.sender, line.now_us)
 
     def _made(self, line: Made) -> None:
-        qos = line.flags & CUSTODY_FLAG
-        for filter_ in self._filters_of(line.keys).all:
-            _add(self._offered, (filter_, qos), line.publications, line.bytes, self)
-        if self._is_sampled(self._self_id, line.epoch, line.seq):
-            self._hop(line, 0, None, line.time_us)
+        sums = self._made_to.get((line.keys, line.flags))
+        if sums is None:
+            qos = line.flags & CUSTODY_FLAG
+            filters = self._filters_of(line.keys).all
+            sums = [_known(self._offered, (filter_, qos), self) for filter_ in filters]
+            self._made_to[line.keys, line.flags] = sums
+        for sum_ in sums:
+            sum_.publications += line.publications
+            sum_.bytes += line.bytes
+        if self._sample:
+            origin = self._origin(self._self_id, line.epoch)
+            if is_sampled(origin.salt, line.seq, self._sample):
+                self._hop(line, 0, None, line.time_us)
 
     def _delivered(self, line: Delivered) -> None:
+        known = self._delivered_to.get((line.origin, line.hops, line.keys, line.flags))
+        group, sums = known or self._where(line)
+        group.lines.append(line)
+        for sum_ in sums:
+            sum_.publications += line.publications
+            sum_.bytes += line.bytes
+        latest = self._origin(line.origin, line.epoch).latest
         custody = line.flags & CUSTODY_FLAG
-        count = line.publications
-        filters = self._filters_of(line.keys)
-        key = (line.origin, line.hops, custody, filters.strategy)
-        known = self._deliveries.get(key)
-        if known is None:
-            if len(self._deliveries) >= KEYS_MAX:
-                self._write_deliveries()
-            known = self._deliveries[key] = _Delivery()
-        known.publications += count
-        known.bytes += line.bytes
-        known.frames += 1
-        if line.flags & REPAIR_FLAG:
-            known.repaired += count
-        if self._is_late(line.origin, custody, (line.epoch, line.seq)):
-            known.out_of_order += count
-        known.delays.append((line.delay_us, count))
+        if line.seq < latest[custody]:
+            group.out_of_order += line.publications
+        else:
+            latest[custody] = line.seq
         self._delays += 1
         if self._delays >= DELAYS_MAX:
             self._write_deliveries()
-        for filter_ in filters.local:
-            _add(self._arrived, (filter_, line.origin, custody), count, line.bytes, self)
 
     # Within
 
-    def _is_late(self, origin: BrokerId, custody: int, number: tuple[int, int]) -> bool:
-        latest = self._latest.get((origin, custody))
-        if latest is not None and number < latest:
-            return True
-        if latest is None and len(self._latest) >= KEYS_MAX:
-            self._latest.clear()
-        self._latest[origin, custody] = number
-        return False
+    def _where(self, line: Delivered) -> tuple[_Group, list[_Traffic]]:
+        """What a line like this is added to."""
+        custody = line.flags & CUSTODY_FLAG
+        filters = self._filters_of(line.keys)
+        key = (line.origin, line.hops, custody, filters.strategy)
+        group = self._groups.get(key)
+        if group is None:
+            if len(self._groups) >= KEYS_MAX:
+                self._write_deliveries()
+            group = self._groups[key] = _Group()
+        sums = [_known(self._arrived, (f, line.origin, custody), self) for f in filters.local]
+        if len(self._delivered_to) >= KEYS_MAX:
+            self._delivered_to.clear()
+        self._delivered_to[line.origin, line.hops, line.keys, line.flags] = group, sums
+        return group, sums
 
-    def _is_sampled(self, origin: BrokerId, epoch: int, seq: int) -> bool:
-        salt = self._salts.get((origin, epoch))
-        if salt is None:
-            if len(self._salts) >= KEYS_MAX:
-                self._salts.clear()
-            salt = self._salts[origin, epoch] = salt_of(origin, epoch)
-        return is_sampled(salt, seq, self._sample)
+    def _origin(self, origin: BrokerId, epoch: int) -> _Origin:
+        known = self._origins.get((origin, epoch))
+        if known is None:
+            if len(self._origins) >= KEYS_MAX:
+                self._origins.clear()
+            known = self._origins[origin, epoch] = _Origin(salt_of(origin, epoch))
+        return known
+
+    def _traffic(self, filter_: str, qos: int, sum_: _Traffic) -> dict[str, Any]:
+        return {
+            "filter": filter_,
+            "qos": qos,
+            "strategy": self._strategy_of(filter_),
+            "publications": sum_.publications,
+            "bytes": sum_.bytes,
+        }
 
     def _hop(self, line: Came | Made, hop: int, sender: BrokerId | None, at_us: int) -> None:
         if len(self._hops) >= HOPS_MAX:
@@ -231,19 +268,16 @@ class Sums:
 
     def _filters_of(self, keys: bytes) -> _Filters:
         """The filters that clients subscribe; what is between agents begins with ``$``."""
-        found = self._filters.get(keys)
-        if found is None:
-            named = [f for key in keys_in(keys) for f in self._forwarder.filters_with(key)]
-            all_ = tuple(f for f in named if not f.startswith("$"))
-            routes = ((f, self._forwarder.route_of(f)) for f in all_)
-            local = tuple(f for f, route in routes if route is not None and route.local)
-            first = next(iter(local or all_), "")
-            found = self._filters[keys] = _Filters(all_, local, self._strategy_of(first))
-        return found
+        named = [f for key in keys_in(keys) for f in self._forwarder.filters_with(key)]
+        all_ = tuple(f for f in named if not f.startswith("$"))
+        routes = ((f, self._forwarder.route_of(f)) for f in all_)
+        local = tuple(f for f, route in routes if route is not None and route.local)
+        return _Filters(all_, local, self._strategy_of(next(iter(local or all_), "")))
 
     def _write_deliveries(self) -> None:
-        for (origin, hops, qos, strategy), made in self._deliveries.items():
-            delays = sketch(made.delays)
+        for (origin, hops, qos, strategy), group in self._groups.items():
+            lines = group.lines
+            delays = sketch((line.delay_us, line.publications) for line in lines)
             self._early.append(
                 {
                     "origin": origin,
@@ -251,11 +285,11 @@ class Sums:
                     "qos": qos,
                     "strategy": strategy,
                     "redundancy": self._redundancy,
-                    "publications": made.publications,
-                    "bytes": made.bytes,
-                    "frames": made.frames,
-                    "out_of_order": made.out_of_order,
-                    "repaired": made.repaired,
+                    "publications": sum(line.publications for line in lines),
+                    "bytes": sum(line.bytes for line in lines),
+                    "frames": len(lines),
+                    "out_of_order": group.out_of_order,
+                    "repaired": sum(n.publications for n in lines if n.flags & REPAIR_FLAG),
                     "base_us": delays.base_us,
                     "sum_us": delays.sum_us,
                     "min_us": delays.min_us,
@@ -263,18 +297,18 @@ class Sums:
                     "delay": delays.buckets,
                 }
             )
-        self._deliveries = {}
+        self._groups = {}
+        self._delivered_to.clear()
         self._delays = 0
 
 
-def _add(
-    counts: dict[Any, list[int]], key: tuple[Any, ...], publications: int, bytes_: int, sums: Sums
-) -> None:
-    known = counts.get(key)
-    if known is not None:
-        known[0] += publications
-        known[1] += bytes_
-    elif len(counts) < KEYS_MAX:
-        counts[key] = [publications, bytes_]
-    else:
-        sums.lost += 1
+def _known(sums: dict[_K, _Traffic], key: _K, counting: Sums) -> _Traffic:
+    """The sum for ``key``; one that nobody reads when there are too many."""
+    known = sums.get(key)
+    if known is None:
+        known = _Traffic()
+        if len(sums) < KEYS_MAX:
+            sums[key] = known
+        else:
+            counting.lost += 1
+    return known
