@@ -40,7 +40,8 @@ class Plan:
     """What is measured.
 
     Attributes:
-        systems: Of ``echo``, ``broker``, ``gateway``, ``bridge``, ``federator``.
+        systems: Of ``echo``, ``broker``, ``gateway``, ``bridge``, ``federator``,
+            and ``metrics``: our agents with the metrics stream on.
         clients: Half of them publish, half subscribe, in pairs; the window is theirs together.
         hops: For bridges and agents.
         link_delay_ms: Of every link, each way.
@@ -81,6 +82,9 @@ class Plan:
             if "federator" in self.systems:
                 place = _made(folder / f"federator-{hops}")
                 made.append(AgentLine(place, hops=hops, link_delay_ms=self.link_delay_ms))
+            if "metrics" in self.systems:
+                place, delay_ms = _made(folder / f"metrics-{hops}"), self.link_delay_ms
+                made.append(AgentLine(place, hops=hops, link_delay_ms=delay_ms, metrics=True))
         return made
 
 

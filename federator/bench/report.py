@@ -18,7 +18,9 @@ from federator.bench.systems import BRIDGE_LINES
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """What our agents must reach, as a multiple of the bridge over as many hops."""
+    """What our agents must reach, as a multiple of the bridge over as many hops; with the metrics
+    stream on, of what they reach without.
+    """
 
     what: str
     metric: str
@@ -26,9 +28,12 @@ class Bar:
     qos: int
     wanted: float
     at_least: bool
+    system: str = "federator"
 
 
 _BROKER_CPU = "broker_cpu_per_million_at_saturation"
+
+_M: Final = "metrics"
 
 BARS: Final = (
     Bar("throughput, 1 hop, QoS 0", r.THROUGHPUT, 1, 0, 0.85, True),
@@ -37,6 +42,14 @@ BARS: Final = (
     Bar("throughput, 1 hop, QoS 1", r.THROUGHPUT, 1, 1, 0.6, True),
     Bar("p50 at 1,000 msg/s, 1 hop, QoS 0", "delay_p50_at_1000", 1, 0, 2.0, False),
     Bar("p50 at 1,000 msg/s, 1 hop, QoS 1", "delay_p50_at_1000", 1, 1, 2.0, False),
+    *(
+        Bar(f"metrics: throughput, {hops} hops, QoS {qos}", r.THROUGHPUT, hops, qos, 0.95, True, _M)
+        for hops, qos in ((1, 0), (3, 0), (1, 1), (3, 1))
+    ),
+    *(
+        Bar(f"metrics: p50 at 1,000/s, {hops} hops", "delay_p50_at_1000", hops, 0, 1.05, False, _M)
+        for hops in (1, 3)
+    ),
 )
 
 
@@ -130,8 +143,9 @@ def _bars(results: Results) -> RenderableType:
     for name in ("", "wanted", "got", "each", ""):
         table.add_column(name, justify="left" if not name else "right")
     for bar in BARS:
-        ours = Key("federator", bar.hops, bar.qos)
-        ratios = results.ratios(bar.metric, ours, ours._replace(system="bridge"))
+        ours = Key(bar.system, bar.hops, bar.qos)
+        beside = ours._replace(system=r.BESIDE[bar.system])
+        ratios = results.ratios(bar.metric, ours, beside)
         if not ratios:
             continue
         got = median(ratios)
@@ -150,8 +164,9 @@ def _notes(plan: Plan) -> Text:
     bridge = "; ".join(BRIDGE_LINES)
     windows = ", ".join(f"{window:,}" for window in plan.windows)
     return Text(
-        "x: our agents over the bridge, and our gateway, in the column of the agents, over the "
-        "broker alone; median of the ratios within each repetition. window: "
+        "x: our agents over the bridge, our gateway, in the column of the agents, over the broker "
+        "alone, and our agents with the metrics stream on over those without; median of the ratios "
+        "within each repetition. window: "
         f"messages on their way at most, for each system the best of {windows}. generator: its "
         "share of one processor; its own limit is the row 'echo'. Delays are from publisher to "
         f"subscriber. Bridge: {bridge}.",

@@ -181,12 +181,21 @@ class GatewayFront:
 
 
 class AgentLine:
-    """Brokers in a row, each with an agent that knows its neighbours."""
+    """Brokers in a row, each with an agent that knows its neighbours.
 
-    name = "federator"
+    Args:
+        folder: For configurations, state and logs.
+        hops: Links from end to end.
+        link_delay_ms: Of each, each way.
+        metrics: With the whole metrics stream on.
+    """
 
-    def __init__(self, folder: Path, *, hops: int, link_delay_ms: float = 0) -> None:
+    def __init__(
+        self, folder: Path, *, hops: int, link_delay_ms: float = 0, metrics: bool = False
+    ) -> None:
+        self.name = "metrics" if metrics else "federator"
         self.hops = hops
+        self._more: dict[str, dict[str, Any]] = {"metrics": {"enabled": True}} if metrics else {}
         self._folder = folder
         self._links = Links(folder, delay_ms=link_delay_ms)
         ids = [BrokerId(number) for number in range(1, hops + 2)]
@@ -207,6 +216,7 @@ class AgentLine:
                 broker_url=broker.url,
                 neighbours=urls,
                 federation="bench",
+                more=self._more,
             )
             self._agents[here] = AgentProcess(self._folder / f"agent-{here}", config)
         await asyncio.gather(*(agent.start() for agent in self._agents.values()))

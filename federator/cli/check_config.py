@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from federator.cli.options import config_option, settings_from
+from federator.cli.options import config_option, named, settings_from
 from federator.config.reference import reference
 
 
@@ -17,6 +17,7 @@ def command(config: Path | None, show_reference: bool) -> None:
         click.echo(reference(), nl=False)
         return
     settings = settings_from(config)
+    settings.require_keys(named(config))
     for notice in settings.notices():
         details = " ".join(f"{key}={value}" for key, value in notice.details.items())
         click.echo(f"federator: {notice.level}: {notice.name} {details}", err=True)

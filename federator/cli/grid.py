@@ -1,8 +1,8 @@
 """``federator grid``: many real brokers and agents on this machine, measured beside the paper.
 
 Exit codes: 0 when all is well, 1 when something was lost, came twice or out of order, or when the
-mesh is not the expected one, or when shortest paths are not what they promise; 69 when the grid did
-not start.
+mesh is not the expected one, or when shortest paths are not what they promise, or when the report
+does not say what clients measured; 69 when the grid did not start or no report can be made here.
 """
 
 import asyncio
@@ -21,11 +21,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from federator.cli import grid_strategies as strategies
+from federator.cli.grid_report import AGENT_OPTIONS, Records
 from federator.cli.grid_strategies import settings
 from federator.cli.stopping import until_stopped
 from federator.grid.completion import CHEN2020, ITEMS, STEP, TESTBED
 from federator.grid.measure import Measurement
 from federator.grid.report import as_json, render
+from federator.grid.reporting import Copies
 from federator.grid.running import RunningGrid
 from federator.grid.scenario import PRESETS, Scenario, default_scenario
 from federator.grid.topology import Grid
@@ -58,6 +60,7 @@ class _Plan:
     stay: bool
     state: Path | None
     as_json: bool
+    records: Records | None
 
 
 def _ids(
@@ -130,6 +133,18 @@ def _span(
     type=click.Path(dir_okay=False, path_type=Path),
     help="Once the grid is ready, write its ports, pids and links here, as JSON.",
 )
+@click.option(
+    "--metrics",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Have agents and clients write what they measure into this folder.",
+)
+@click.option(
+    "--report",
+    is_flag=False,
+    flag_value="",
+    metavar="[DIR]",
+    help="Make the report of it, here or in a new folder, and hold it against the clients.",
+)
 @click.option("--json", "json_output", is_flag=True, help="Print the figures as one JSON object.")
 @click.option(
     "--keep-logs",
@@ -143,6 +158,8 @@ def command(
     plot: Path | None,
     stay: bool,
     state: Path | None,
+    metrics: Path | None,
+    report: str | None,
     json_output: bool,
     keep_logs: Path | None,
     **options: Any,  # noqa: ANN401  # of the scenario; see _scenario
@@ -151,7 +168,10 @@ def command(
 
     Without --preset, the arrangement of the paper on a grid of any size.
     """
+    wants_records = metrics is not None or report is not None
     if preset == CHEN2020_NAME or strategy is not None:
+        if wants_records:
+            raise click.UsageError("--metrics and --report do not go with strategies side by side")
         if stay or state is not None:
             raise click.UsageError("--stay and --state do not go with strategies side by side")
         trial: _Trial | None = _trial(preset, strategy, all_pairs, plot, options)
@@ -159,6 +179,8 @@ def command(
         raise click.UsageError("--all-pairs wants --strategy, and --plot wants --preset chen2020")
     else:
         trial = None
+    if wants_records and stay:
+        raise click.UsageError("--metrics and --report do not go with --stay")
     plan = _Plan(
         scenario=_scenario(None if trial else preset, options),
         trial=trial,
@@ -167,6 +189,7 @@ def command(
         stay=stay,
         state=state,
         as_json=json_output,
+        records=Records.wanted(metrics, report),
     )
     if state is not None:
         state.unlink(missing_ok=True)  # nobody shall take an older grid's for ours
@@ -258,6 +281,7 @@ async def _carry_out(plan: _Plan, folder: Path) -> int:
     if not console.is_terminal and not console.is_jupyter:
         console.width = REPORT_COLUMNS
     code = 0
+    copies: Copies | None = None
     if plan.trial is not None:
         return await _carry_out_trial(plan.trial, folder, console, as_json=plan.as_json)
     with _progress(Console(stderr=True)) as bar:
@@ -269,6 +293,7 @@ async def _carry_out(plan: _Plan, folder: Path) -> int:
             folder,
             link_delay_ms=scenario.link_delay_ms,
             redundancy=scenario.redundancy,
+            agent_options=AGENT_OPTIONS if plan.records is not None else None,
             progress=lambda what: bar.advance(starting),
         )
         measurement = Measurement(scenario, running, progress=_Bars(bar))
@@ -283,6 +308,7 @@ async def _carry_out(plan: _Plan, folder: Path) -> int:
                 if plan.measure:
                     outcome = await measurement.run()
                     code = FAULTY if outcome.faults else 0
+                    copies = Copies.of(await running.statuses())
                     bar.stop()
                     if plan.as_json:
                         click.echo(json.dumps(as_json(outcome)))
@@ -294,6 +320,10 @@ async def _carry_out(plan: _Plan, folder: Path) -> int:
                         await _stay(running, plan)
             finally:
                 await measurement.stop()
+    if plan.records is not None and copies is not None:
+        plan.records.keep(running, measurement)
+        agrees = await plan.records.tell(measurement, copies, console)
+        code = code if agrees else FAULTY
     return code
 
 

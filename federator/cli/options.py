@@ -30,12 +30,21 @@ def settings_from(path: Path | None) -> Settings:
     Raises:
         ConfigError: What to mend.
     """
+    return load(_chosen(path), os.environ)
+
+
+def named(path: Path | None) -> str:
+    """How to call that configuration in a complaint."""
+    return str(_chosen(path) or "environment")
+
+
+def _chosen(path: Path | None) -> Path | None:
     if path is None and (named := os.environ.get("FEDERATOR_CONFIG")):
         path = Path(named)
     told_by_environment = any(key.startswith("FEDERATOR_BROKER__") for key in os.environ)
     if path is None and (DEFAULT_CONFIG.exists() or not told_by_environment):
         path = DEFAULT_CONFIG
-    return load(path, os.environ)
+    return path
 
 
 def columns(rows: Sequence[Sequence[object]], *, indent: int = 0) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from federator.cli import logs
-from federator.cli.options import config_option, settings_from
+from federator.cli.options import config_option, named, settings_from
 from federator.config import Settings
 from federator.errors import ConfigError, LinkError
 from federator.runtime import app
@@ -32,6 +32,7 @@ def command(config: Path | None, fail_fast: bool) -> None:
     SIGTERM and SIGINT leave the federation cleanly: neighbours learn at once.
     """
     settings = settings_from(config)
+    settings.require_keys(named(config))
     logs.configure(settings.log)
     if fail_fast:
         asyncio.run(_check_broker(settings))

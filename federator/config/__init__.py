@@ -6,6 +6,7 @@ that can be used as they are or raises one ``ConfigError`` that says what to men
 
 from federator.config.address import Address
 from federator.config.brokers import BrokerSettings, Connection, NeighbourSettings
+from federator.config.collector import CollectorSettings
 from federator.config.gateway import (
     AttachmentSettings,
     ClientSettings,
@@ -13,8 +14,9 @@ from federator.config.gateway import (
     GatewayBrokerSettings,
     GatewaySettings,
     ListenerSettings,
+    UpstreamSettings,
 )
-from federator.config.reading import load, load_gateway
+from federator.config.reading import load, load_collector, load_gateway
 from federator.config.sections import (
     AgentFailoverSettings,
     CustodySettings,
@@ -24,6 +26,7 @@ from federator.config.sections import (
     LinkSettings,
     LogSettings,
     MeshSettings,
+    MetricsSettings,
     RetainedSettings,
     RoutingSettings,
     ShareSettings,
@@ -37,6 +40,7 @@ __all__ = [
     "AttachmentSettings",
     "BrokerSettings",
     "ClientSettings",
+    "CollectorSettings",
     "Connection",
     "CustodySettings",
     "DataSettings",
@@ -50,6 +54,7 @@ __all__ = [
     "LogSettings",
     "LoopSettings",
     "MeshSettings",
+    "MetricsSettings",
     "NeighbourSettings",
     "RenameSettings",
     "RetainedSettings",
@@ -57,6 +62,8 @@ __all__ = [
     "RulesSettings",
     "Settings",
     "ShareSettings",
+    "UpstreamSettings",
     "load",
+    "load_collector",
     "load_gateway",
 ]

@@ -10,7 +10,7 @@ import json
 import re
 import stat
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from federator.config.brokers import Credentials
+from federator.config.collector import CollectorSettings
 from federator.config.complaints import first_complaint
 from federator.config.gateway import GatewaySettings
 from federator.config.positions import Location, line_of
@@ -37,7 +38,13 @@ _LINE_IN_MESSAGE = re.compile(r" \(at line (\d+), column \d+\)$| \(at end of doc
 
 @dataclass(slots=True)
 class _Source:
-    """Where values came from, to say so in a complaint."""
+    """Where values came from, to say so in a complaint.
+
+    Attributes:
+        name: Of the file.
+        text: Of the file.
+        variables: What stands over the file, by place: a variable or an option of the command line.
+    """
 
     name: str
     text: str = ""
@@ -47,13 +54,13 @@ class _Source:
         """``complaint`` about the value at ``location``."""
         for length in range(len(location), 0, -1):
             if variable := self.variables.get(location[:length]):
-                return _refusal(f"${variable}: {complaint}", exit_code)
+                return _refusal(f"{variable}: {complaint}", exit_code)
         line = line_of(self.text, location)
         place = self.name if line is None else f"{self.name}:{line}"
         return _refusal(f"{place}: {complaint}", exit_code)
 
 
-_Root = TypeVar("_Root", Settings, GatewaySettings)
+_Root = TypeVar("_Root", Settings, GatewaySettings, CollectorSettings)
 
 
 def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
@@ -66,7 +73,9 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
     Raises:
         ConfigError: One line, and the exit code that tells a supervisor what went wrong.
     """
-    settings, _ = _settings(Settings, path, environ)
+    settings, source = _settings(Settings, path, environ)
+    if settings.keys.agent_file is not None:
+        _check_secret_file(settings.keys.agent_file, ("keys", "agent_file"), source)
     return settings
 
 
@@ -85,12 +94,67 @@ def load_gateway(path: Path | None, environ: Mapping[str, str]) -> GatewaySettin
     return settings
 
 
+def load_collector(
+    path: Path | None,
+    environ: Mapping[str, str],
+    *,
+    landing: Path | None = None,
+    brokers: Sequence[str] = (),
+    only: bool = False,
+) -> CollectorSettings:
+    """Read, merge and check everything a collector is told; as ``load``.
+
+    Args:
+        path: The TOML file, if there is one.
+        environ: Usually ``os.environ``.
+        landing: ``--to``, which wins over the file and the environment.
+        brokers: ``--broker``, in addition to those of the file.
+        only: ``--only``.
+    """
+    name = "command line" if path is None else str(path)
+    said = _CommandLine(name, landing=landing, brokers=tuple(brokers), only=only)
+    settings, _ = _settings(CollectorSettings, path, environ, said)
+    return settings
+
+
+@dataclass(frozen=True, slots=True)
+class _CommandLine:
+    """What a collector is told there."""
+
+    name: str
+    landing: Path | None
+    brokers: tuple[str, ...]
+    only: bool
+
+    def put_over(self, values: dict[str, Any], source: _Source) -> None:
+        """Let it win over the file and the environment."""
+        if self.landing is not None:
+            values["landing"] = str(self.landing)
+            source.variables[("landing",)] = "--to"
+        if self.only:
+            values["only"] = True
+            source.variables[("only",)] = "--only"
+        if not self.brokers:
+            return
+        named = values.setdefault("brokers", [])
+        if isinstance(named, list):
+            for url in self.brokers:
+                source.variables[("brokers", len(named))] = "--broker"
+                named.append({"url": url})
+
+
 def _settings(
-    root: type[_Root], path: Path | None, environ: Mapping[str, str]
+    root: type[_Root],
+    path: Path | None,
+    environ: Mapping[str, str],
+    said: _CommandLine | None = None,
 ) -> tuple[_Root, _Source]:
     source = _Source("environment" if path is None else str(path))
     values: dict[str, Any] = {} if path is None else _read(path, source)
     _overlay(root, values, environ, source)
+    if said is not None:
+        source.name = said.name
+        said.put_over(values, source)
     try:
         settings = root.model_validate(values)
     except ValidationError as error:
@@ -161,7 +225,7 @@ def _overlay(
         is_section = isinstance(section, type) and issubclass(section, BaseModel)
         if is_section != (len(names) == 2):
             continue
-        source.variables[tuple(names)] = variable
+        source.variables[tuple(names)] = f"${variable}"
         target = values
         if len(names) == 2:
             target = values.setdefault(names[0], {})

@@ -5,14 +5,20 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from federator.config.brokers import NeighbourSettings
-from federator.config.gateway import GatewayBrokerSettings, GatewaySettings, ListenerSettings
+from federator.config.collector import CollectedBrokerSettings, CollectorSettings
+from federator.config.gateway import (
+    GatewayBrokerSettings,
+    GatewaySettings,
+    ListenerSettings,
+    UpstreamSettings,
+)
 from federator.config.settings import Settings
 
 _HEAD = """\
 # Configuration
 
-One TOML file, by default `/etc/federator/federator.toml`. Three lines are enough to stand alone,
-five to join (name your broker, and any one broker that already takes part):
+One TOML file, by default `/etc/federator/federator.toml`. It names your broker, any one broker that
+already takes part, and the keys of this agent ([security.md](security.md)):
 
 ```toml
 [broker]
@@ -20,7 +26,13 @@ id = 1
 url = "mqtt://127.0.0.1:1883"
 [[neighbours]]
 url = "mqtt://site-2:1883"
+[keys]
+agent_file = "/etc/federator/agent-1.key"
+federation_files = ["/etc/federator/federation.pub"]
 ```
+
+In place of `[keys]`, `security = "open"` as the first line believes whoever may publish on the
+brokers.
 
 Every key can also come from the environment, which wins over the file: `broker.id` is
 `FEDERATOR_BROKER__ID`. Lists are JSON: `FEDERATOR_NEIGHBOURS='[{"url": "mqtt://site-2"}]'`. With
@@ -74,12 +86,36 @@ url = "mqtt://broker-2:1883"
 """
 
 
+_COLLECTOR_HEAD = """\
+# The collector's configuration
+
+`federator collect --to FOLDER --broker URL` needs no file ([collector.md](collector.md) tells what
+a collector does). One for credentials and the rest is read from `-c FILE`, by default
+`/etc/federator/collector.toml` where that exists, with the same manners:
+
+```toml
+landing = "/var/lib/federator/landing"
+[[brokers]]
+url = "mqtts://broker-1"
+[login]
+username = "collector"
+password_file = "/etc/federator/collector.password"
+```
+"""
+
+
 def reference() -> str:
-    """Markdown: every key of an agent, then of a gateway, with its type, default and meaning."""
+    """Markdown: every key of an agent, a gateway and a collector: its type, default, meaning."""
     blocks = [_HEAD, *_sections(Settings, {"neighbours": NeighbourSettings})]
     tables: dict[str, type[BaseModel]]
-    tables = {"listeners": ListenerSettings, "brokers": GatewayBrokerSettings}
+    tables = {
+        "listeners": ListenerSettings,
+        "brokers": GatewayBrokerSettings,
+        "upstreams": UpstreamSettings,
+    }
     blocks += [_GATEWAY_HEAD, *_sections(GatewaySettings, tables)]
+    blocks += [_COLLECTOR_HEAD]
+    blocks += _sections(CollectorSettings, {"brokers": CollectedBrokerSettings})
     return "\n".join(blocks)
 
 

@@ -410,6 +410,56 @@ class AgentFailoverSettings(Section):
     )
 
 
+class MetricsSettings(Section):
+    """The metrics stream: what the agent tells of itself for reports ([metrics.md](metrics.md))."""
+
+    enabled: _Bool = Field(
+        default=False,
+        description="Record it. Off by default: a gateway's flash and its broker's clients get "
+        "nothing to carry until somebody wants reports. `/metrics` is there either way.",
+    )
+    flush_ms: WholeNumber = Field(
+        default=1_000, ge=100, le=60_000, description="Between two batches of records."
+    )
+    spool_bytes_max: WholeNumber = Field(
+        default=268_435_456,
+        ge=1_048_576,
+        le=2**40,
+        description="Bytes kept in `state_dir/metrics`; the oldest goes first, and is counted.",
+    )
+    segment_bytes_max: WholeNumber = Field(
+        default=8_388_608,
+        ge=65_536,
+        le=67_108_864,
+        description="A file is finished when it is so large; at most half of `spool_bytes_max`.",
+    )
+    segment_age_ms: WholeNumber = Field(
+        default=10_000, ge=100, le=3_600_000, description="A file is finished when it is so old."
+    )
+    live: _Bool = Field(
+        default=True,
+        description="Publish each batch under `$fed/<federation>/metrics/` on our broker, too.",
+    )
+    sample: WholeNumber = Field(
+        default=100,
+        ge=0,
+        le=1_000_000,
+        description="One frame in so many is told hop by hop; 0: none. All agents of a federation "
+        "must use the same.",
+    )
+
+    @model_validator(mode="after")
+    def _a_segment_fits(self) -> Self:
+        if 2 * self.segment_bytes_max > self.spool_bytes_max:
+            raise wrong(
+                "segment_bytes_max",
+                f"segment_bytes_max = {self.segment_bytes_max} is more than half of "
+                f"spool_bytes_max = {self.spool_bytes_max}",
+                "lower it, or raise spool_bytes_max",
+            )
+        return self
+
+
 class HttpSettings(Section):
     """The listener of /metrics, /healthz, /readyz, /status, /routes and /explain."""
 

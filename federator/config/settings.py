@@ -26,11 +26,14 @@ from federator.config.sections import (
     LinkSettings,
     LogSettings,
     MeshSettings,
+    MetricsSettings,
     RetainedSettings,
     RoutingSettings,
     ShareSettings,
 )
+from federator.config.security import CONFIG, KeySettings, Security
 from federator.config.topics import LoopSettings, RulesSettings, check_conflict
+from federator.errors import ConfigError
 from federator.protocol.controller.failover import FailoverParameters
 from federator.protocol.controller.presence import PresenceParameters
 from federator.protocol.effects import Notice
@@ -51,6 +54,12 @@ class Settings(Section):
         default=Path("/var/lib/federator"),
         description="Folder for the epoch, learned subscriptions and http.port; one agent each.",
     )
+    security: Security = Field(
+        default="signed",
+        description='"signed": agents prove who they are, nothing can be forged or replayed, and '
+        'the brokers in between can read everything; "sealed": nor read what is forwarded; "open": '
+        "whoever may publish on a broker's control topics is believed. See [keys].",
+    )
     broker: BrokerSettings
     neighbours: tuple[NeighbourSettings, ...] = Field(
         default=(), max_length=NEIGHBOURS_MAX, description="Brokers to talk to directly."
@@ -66,6 +75,8 @@ class Settings(Section):
     loops: LoopSettings = LoopSettings()
     retained: RetainedSettings = RetainedSettings()
     failover: AgentFailoverSettings = AgentFailoverSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    keys: KeySettings = KeySettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
 
@@ -118,6 +129,33 @@ class Settings(Section):
                         "use mqtts://, or set links.allow_plaintext = true",
                     )
         return self
+
+    def require_keys(self, name: str) -> None:
+        """Refuse to start an agent that cannot prove who it is, unless that is asked for.
+
+        Raises:
+            ConfigError: Keys are missing or not usable; ``name`` is the file to mend.
+        """
+        if self.security == "open":
+            return
+        if not self.keys.whole:
+            raise ConfigError(
+                f"{name}: security is {self.security!r}, and [keys] lacks agent_file or "
+                'federation_files: make them with federator keys, or write security = "open" '
+                "to believe whoever may publish on the brokers",
+                exit_code=CONFIG,
+            )
+        papers = self.keys.papers()
+        if (papers.federation, papers.id) != (self.federation, self.broker.id):
+            theirs, ours = f"{papers.id} in {papers.federation!r}", f"{self.broker.id} in "
+            ours += repr(self.federation)
+            raise ConfigError(
+                f"{name}: keys.agent_file: {self.keys.agent_file} is of broker {theirs}, "
+                f"this is broker {ours}: name its own",
+                exit_code=CONFIG,
+            )
+        self.keys.federation_keys(self.federation)
+        self.keys.revocations()
 
     def connections(self) -> list[tuple[str, Connection]]:
         """Every broker named here with its key: ``broker``, ``neighbours.0``, ..."""

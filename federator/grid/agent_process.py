@@ -27,6 +27,7 @@ class AgentConfig:
         neighbours: URL by which each neighbour's broker is reached, a relay's usually.
         costs: Of links to neighbours, where they are not 1.
         more: Further keys by section, as in the file: ``{"mesh": {"redundancy": 1}}``.
+        security: As in the file. An experiment on loopback asks for none unless it is about that.
     """
 
     id: BrokerId
@@ -35,12 +36,14 @@ class AgentConfig:
     federation: str = "grid"
     costs: dict[BrokerId, int] = field(default_factory=dict)
     more: dict[str, dict[str, Any]] = field(default_factory=dict)
+    security: str = "open"
 
     def toml(self, state_dir: Path) -> str:
         """The configuration file. Strings are written as JSON's, which TOML reads alike."""
         lines = [
             f"federation = {json.dumps(self.federation)}",
             f"state_dir = {json.dumps(str(state_dir))}",
+            f"security = {json.dumps(self.security)}",
             "",
             "[broker]",
             f"id = {self.id}",

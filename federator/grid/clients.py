@@ -26,7 +26,7 @@ from mqtt5 import QoS, TopicFilter
 from federator.errors import LinkError
 from federator.grid.children import Helper, python
 from federator.grid.precise_loop import go_first
-from federator.grid.tally import Arrivals, Tally, stamped
+from federator.grid.tally import Arrivals, Delays, Tally, stamped
 from federator.runtime.mqtt_link import Endpoint, Inbound, MqttLink
 
 CONNECT_TIMEOUT_S: Final = 15.0
@@ -120,12 +120,20 @@ class ClientProcess:
         while True:
             message = await self._helper.hear()
             if "arrivals" in message:
-                return {name: Arrivals(**each) for name, each in message["arrivals"].items()}
+                return {name: arrivals_of(each) for name, each in message["arrivals"].items()}
             progress(message["sent"])
 
     async def stop(self) -> None:
         """Disconnect the clients and end the child."""
         await self._helper.stop()
+
+
+def arrivals_of(told: dict[str, Any]) -> Arrivals:
+    """``asdict`` and JSON undone."""
+    delays = told["delays"]
+    buckets = tuple((bucket, count) for bucket, count in delays["buckets"])
+    own = Delays(**{**delays, "buckets": buckets, "each_us": tuple(delays["each_us"])})
+    return Arrivals(**{**told, "completed_ms": tuple(told["completed_ms"]), "delays": own})
 
 
 class _Client:

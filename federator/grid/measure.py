@@ -17,6 +17,7 @@ from typing import Final
 from federator.errors import LinkError
 from federator.grid.broker_process import BrokerProcess
 from federator.grid.clients import ClientProcess, Place, Traffic
+from federator.grid.measured import Run
 from federator.grid.observed import (
     Announced,
     Statuses,
@@ -38,7 +39,9 @@ from federator.grid.relay_process import RelayProcess
 from federator.grid.running import RunningGrid
 from federator.grid.scenario import Scenario
 from federator.grid.topology import announcement_bound, announcement_flood, expected_mesh
+from federator.protocol.parameters import Strategy
 from federator.protocol.types import BrokerId
+from federator.runtime.clocks import monotonic_ms, wall_clock_us
 
 TOPIC: Final = "grid/measurement"
 SEED: Final = 2021
@@ -65,6 +68,9 @@ class Measurement:
         scenario: What to do.
         running: A started grid of the scenario's shape.
         progress: Told how far a run is.
+
+    Attributes:
+        runs: The federated runs so far, as records for ``write_clients``.
     """
 
     def __init__(
@@ -79,6 +85,7 @@ class Measurement:
         self._statuses: Statuses = {}
         self._forgotten_at_s = 0.0
         self._clients = ClientProcess(running.folder, "federated")
+        self.runs: list[Run] = []
 
     async def subscribe(self) -> None:
         """Connect the clients and wait until the mesh stands.
@@ -155,12 +162,25 @@ class Measurement:
 
     async def _federated(self, publications: int, *, seed: int) -> list[Delivery]:
         what = f"{publications} publications, federated"
+        begun_us, begun_ms = wall_clock_us(), monotonic_ms()
         arrivals = await self._clients.run(
             self._traffic(publications, seed),
             progress=lambda sent: self._progress(what, sent, publications),
         )
         self._progress(what, publications, publications)
         hops = self.scenario.grid.hops_from(self.scenario.publisher)
+        self.runs += [
+            Run(
+                at_us=begun_us,
+                window_ms=monotonic_ms() - begun_ms,
+                publisher=self.scenario.publisher,
+                destination=here,
+                qos=self.scenario.qos,
+                strategy=Strategy.MESH.value,
+                arrivals=arrivals[str(here)],
+            )
+            for here in self.scenario.subscribers
+        ]
         return [
             Delivery(
                 publications=publications,

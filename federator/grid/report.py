@@ -73,7 +73,7 @@ def _row(delivery: Delivery, paper: Published | None) -> dict[str, Any]:
         "floor_ms": delivery.floor_ms,
         "paper_ms": None if paper is None else paper.delay_ms,
         "paper_deviation_ms": None if paper is None else paper.deviation_ms,
-        **asdict(delivery.arrivals),
+        **{k: v for k, v in asdict(delivery.arrivals).items() if k != "delays"},
         "added_ms": delivery.added_ms,
         "added_per_hop_ms": delivery.added_per_hop_ms,
         "lost": delivery.arrivals.lost,

@@ -9,14 +9,36 @@ import struct
 from array import array
 from dataclasses import dataclass
 from statistics import fmean, pstdev
+from typing import Final
+
+from federator.protocol.metric_records import sketch
 
 _STAMP = struct.Struct(">QQQ")
 STAMP_BYTES = _STAMP.size
+
+DELAYS_KEPT_MAX: Final = 10_000
+"""Runs with more publications keep the histogram alone."""
 
 
 def stamped(run: int, number: int, sent_ns: int, *, payload_bytes: int) -> bytes:
     """A payload that says which publication it is and when it left."""
     return _STAMP.pack(run, number, sent_ns).ljust(payload_bytes, b".")
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """All delays of one subscriber in one run, in microseconds: see ``metric_records.Sketch``.
+
+    Attributes:
+        each_us: Every delay in order of arrival, unless there are too many.
+    """
+
+    base_us: int = 0
+    sum_us: int = 0
+    min_us: int = 0
+    max_us: int = 0
+    buckets: tuple[tuple[int, int], ...] = ()
+    each_us: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +52,7 @@ class Arrivals:
         disordered: First copies that came after a later publication.
         foreign: Messages on our topic that we did not send, or with another length.
         completed_ms: Time from sending the first to having each further ``step`` publications.
+        delays: All of them.
     """
 
     sent: int
@@ -44,6 +67,7 @@ class Arrivals:
     delay_ms_p99: float
     delay_ms_max: float
     completed_ms: tuple[float, ...] = ()
+    delays: Delays = Delays()
 
     @property
     def lost(self) -> int:
@@ -117,4 +141,19 @@ class Tally:
             delay_ms_p99=ordered[round(last * 0.99)],
             delay_ms_max=ordered[last],
             completed_ms=tuple(self._completed_ms),
+            delays=self._delays(),
+        )
+
+    def _delays(self) -> Delays:
+        each_us = tuple(round(1_000 * delay_ms) for delay_ms in self._delays_ms)
+        if not each_us:
+            return Delays()
+        made = sketch((delay_us, 1) for delay_us in each_us)
+        return Delays(
+            base_us=made.base_us,
+            sum_us=made.sum_us,
+            min_us=made.min_us,
+            max_us=made.max_us,
+            buckets=tuple(made.buckets),
+            each_us=each_us if len(each_us) <= DELAYS_KEPT_MAX else (),
         )

@@ -330,6 +330,7 @@ class Announcements:
             count=heard.count,
             gave_up=heard.gave_up,
             path=route.path(self._links.self_id),
+            proof=heard.proof,
         )
 
     def _flood(self, route: CoreRoute, *, tell_teacher: bool) -> list[Step]:

@@ -26,6 +26,7 @@ from federator.protocol.messages import (
     RetainedPage,
     RetainedRequest,
     RetainedValues,
+    Revoked,
     Solicit,
     Wave,
 )
@@ -45,6 +46,7 @@ _KIND_OF: dict[type, str] = {
     FilterListPage: "ctl",
     Solicit: "ctl",
     DrainOrder: "ctl",
+    Revoked: "ctl",
     RepairRequest: "repair",
     Wave: "wave",
     Echo: "wave",

@@ -420,6 +420,10 @@ class Forwarder:
         else:
             del self._filters_by_key[key]
 
+    def filters_with(self, key: bytes) -> tuple[str, ...]:
+        """The filters that frames call ``key``: one, unless by a rare accident, or none."""
+        return self._filters_by_key.get(key, ())
+
     def key(self, filter: str) -> bytes:
         """What frames call ``filter``."""
         return self._key_of(filter).to_bytes(KEY_BYTES, "big")

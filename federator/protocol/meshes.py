@@ -19,6 +19,7 @@ from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.filter_lists import RemoteList
 from federator.protocol.links import Links
 from federator.protocol.memberships import Memberships
+from federator.protocol.mesh_diary import MeshDiary, MeshEntry
 from federator.protocol.messages import FilterListPage, FilterListRequest, ListKind, MeshMembAnn
 from federator.protocol.parameters import Parameters
 from federator.protocol.signals import OwnFiltersChanged, RouteChanged, Step
@@ -73,12 +74,16 @@ class Meshes:
         links: Our links, read only.
         announcements: The routes to all cores, read only but for ``in_mesh``.
         parameters: Intervals and bounds.
+
+    Attributes:
+        diary: What changed, for those who watch.
     """
 
     def __init__(
         self, links: Links, announcements: Announcements, *, parameters: Parameters
     ) -> None:
         self.states: dict[str, FilterState] = {}
+        self.diary = MeshDiary()
         self.children: dict[BrokerId, dict[BrokerId, RemoteList]] = {}
         self.memberships = Memberships(links, announcements, parameters=parameters)
         self._links = links
@@ -151,6 +156,8 @@ class Meshes:
 
     def on_core_moved(self, core: BrokerId, *, now_ms: Millis) -> list[Step]:
         """Our parents towards ``core`` changed."""
+        parents = self.parents_of(core)
+        self.diary.note(MeshEntry("parent_changed", None, core, parents=parents))
         touched = set(self.memberships.filters_of(core))
         route = self._announcements.routes.get(core)
         if route is not None:
@@ -263,11 +270,14 @@ class Meshes:
         return steps + self.memberships.flush(now_ms=now_ms)
 
     def _decide(self, filter_: str, state: FilterState, changes: _Changes, now_ms: Millis) -> None:
-        before = state.core
+        before, was_in = state.core, self._takes_part(state)
         core = self._elect(state)
         if core != before:
             self._change_core(filter_, state, core, changes, now_ms)
+            self.diary.note(MeshEntry("core_changed", filter_, core, before))
         self._belong(filter_, state, lost=changes.lost)
+        if self._takes_part(state) != was_in:
+            self.diary.note(MeshEntry("mesh_left" if was_in else "mesh_joined", filter_, core))
         self._direct(filter_, state, changes)
         if state.route is NO_ROUTE and core is None and not state.announcers:
             del self.states[filter_]
@@ -332,6 +342,10 @@ class Meshes:
             return True
         route = self._announcements.routes.get(core)
         return route is not None and route.reachable
+
+    def _takes_part(self, state: FilterState) -> bool:
+        """We are a member of a mesh of the filter, or its core."""
+        return bool(state.member_of) or state.core == self._links.self_id
 
     def _is_member(self, state: FilterState, core: BrokerId) -> bool:
         """We belong to the filter's mesh around ``core``."""

@@ -26,6 +26,9 @@ FILTERS_PER_MESSAGE_MAX = 8_192
 NEIGHBOURS_MAX = 1_024
 SOLICIT_HOPS_MAX = 255
 PATH_MAX = 64
+PROOF_BYTES_MAX = 4_096
+REVOKED_BYTES_MAX = 65_536
+REVOKED_LISTS_MAX = 16
 RETAINED_WANTS_MAX = 64
 WAVE_FILTERS_MAX = 1_024
 RETAINED_ENTRIES_MAX = 512
@@ -96,6 +99,7 @@ class CoreAnn(msgspec.Struct, frozen=True, array_like=True, tag=3):
     went out of reach.
     ``path``: the brokers from the sender to the core, both included; empty when it is longer than
     ``PATH_MAX``. For people, and to tell whether a way to the core leads back to us.
+    ``proof``: the core's signature, passed on as it is; empty in an open federation.
     """
 
     sender: _Id
@@ -111,6 +115,7 @@ class CoreAnn(msgspec.Struct, frozen=True, array_like=True, tag=3):
     count: _Natural
     gave_up: bool = False
     path: Annotated[tuple[_Id, ...], msgspec.Meta(max_length=PATH_MAX)] = ()
+    proof: Annotated[bytes, msgspec.Meta(max_length=PROOF_BYTES_MAX)] = b""
 
 
 class MeshMembAnn(msgspec.Struct, frozen=True, array_like=True, tag=4):
@@ -183,6 +188,16 @@ class DrainOrder(msgspec.Struct, frozen=True, array_like=True, tag=9):
     broker: _Id
     drain: bool
     hops_left: Annotated[int, msgspec.Meta(ge=0, le=SOLICIT_HOPS_MAX)]
+
+
+class Revoked(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """Certificates that hold no more: lists that federation keys signed, passed on to everyone."""
+
+    sender: _Id
+    lists: Annotated[
+        tuple[Annotated[bytes, msgspec.Meta(max_length=REVOKED_BYTES_MAX)], ...],
+        msgspec.Meta(max_length=REVOKED_LISTS_MAX),
+    ]
 
 
 CHAINS_PER_REQUEST_MAX = 256
@@ -355,4 +370,4 @@ NodeMessage = (
 )
 """What the control plane hears and says."""
 
-Message = NodeMessage | RepairRequest | RetainedMessage | SettlingMessage
+Message = NodeMessage | Revoked | RepairRequest | RetainedMessage | SettlingMessage

@@ -16,7 +16,6 @@ from mqtt5 import QoS, RetainHandling, TopicFilter, Will
 from federator.config import Connection, Settings
 from federator.protocol import effects as e
 from federator.protocol.border import Border
-from federator.protocol.codec import encode, kind_of
 from federator.protocol.custody import HELD_BYTES_MAX
 from federator.protocol.discovery import MembersChanged
 from federator.protocol.duplicates import DuplicateLog
@@ -39,6 +38,7 @@ from federator.protocol.messages import (
     RepairRequest,
     RetainedLetter,
     RetainedRequest,
+    Revoked,
     Wave,
 )
 from federator.protocol.node import Identity, Node
@@ -59,6 +59,8 @@ from federator.runtime.failover import FailoverDesk
 from federator.runtime.gateway_marks import GatewayMarks
 from federator.runtime.guide_keeper import GuideKeeper
 from federator.runtime.loop_watch import LoopWatch
+from federator.runtime.metrics_stream.stream import MetricsStream
+from federator.runtime.metrics_stream.tape import Tape
 from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
 from federator.runtime.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, NeighbourLinks
 from federator.runtime.prepared_sessions import Around, PreparedSessions
@@ -71,12 +73,14 @@ from federator.runtime.settling import SettlingDesk
 from federator.runtime.share_file import ShareFile
 from federator.runtime.sharing import Sharing
 from federator.runtime.state_dir import StateDir
+from federator.runtime.trust import Trust
 
 CONTROL_SESSION_EXPIRY_S = 60
 """How long our broker keeps log lines for us while we are away."""
 
 LEAVE_SECONDS_MAX = 1.0
 TEND_S = 1.0
+KEYS_LOOK_S = 2.0
 HELD_SHARE = 4
 """Of the queue to our broker, the part that frames may take which all come loose at once."""
 
@@ -95,7 +99,8 @@ class Agent:
     def __init__(self, settings: Settings, state: StateDir, tasks: asyncio.TaskGroup) -> None:
         self.settings = settings
         self.epoch = state.next_epoch()
-        self.traffic = ControlTraffic(settings.federation)
+        self.trust = None if settings.security == "open" else Trust(settings, state.path)
+        self.traffic = ControlTraffic(settings.federation, whose=self._whose, trust=self.trust)
         data = settings.data
         self.border = _border(settings)
         renames = self.border.renames
@@ -116,6 +121,7 @@ class Agent:
             bytes_max=custody.bytes_max,
             fsync=custody.fsync,
         )
+        tape = Tape() if settings.metrics.enabled else None
         self.data_path = DataPath(
             self_id=settings.broker_id,
             stores=self._stores,
@@ -129,6 +135,7 @@ class Agent:
             hop_limit=data.hop_limit,
             held_bytes_max=min(HELD_BYTES_MAX, settings.links.send_queue_bytes_max // HELD_SHARE),
             retained=self.retained,
+            tape=tape,
         )
         identity = Identity(
             settings.broker_id, self.epoch, settings.broker.advertised, settings.broker.priority
@@ -188,6 +195,7 @@ class Agent:
             may_tell=lambda filter_: bool(self.border.asked_for(filter_)),
             handle=self.handle,
         )
+        self.metrics = self._metrics_stream(tape, state)
         self.prepared = self._prepared_sessions()
         self.local_up = False
         self._told_taken_over = False
@@ -211,6 +219,9 @@ class Agent:
         if self.retained is not None:
             self._start_retained(self.retained)
         self._tasks.create_task(self._report_drops(), name="drop reports")
+        if self.metrics is not None:
+            self._tasks.create_task(self.metrics.run(), name="metrics stream")
+            self._tasks.create_task(self.metrics.replay.run(), name="metrics replay")
         if self.settings.failover.enabled:
             self._tasks.create_task(self.failover.run(), name="failover")
             self._tasks.create_task(self.prepared.run(), name="prepared sessions")
@@ -219,6 +230,8 @@ class Agent:
             cost = Cost(neighbour.cost) if neighbour.cost is not None else None
             link = NeighbourLink(neighbour.url, expected, cost)
             self._dial(link, self.settings.neighbour_connection(neighbour))
+        if self.trust is not None:
+            self._tasks.create_task(self._follow_keys(self.trust), name="keys")
         if self.settings.mesh.core == "placed":
             self._tasks.create_task(self._follow_placement(), name="core placement")
 
@@ -237,6 +250,14 @@ class Agent:
             covered=self.covers,
             send=self.traffic.send,
         )
+
+    def _metrics_stream(self, tape: Tape | None, state: StateDir) -> MetricsStream | None:
+        if tape is None:
+            return None
+        folder = state.path / "metrics"
+        stream = MetricsStream(self, self.settings.metrics, tape=tape, folder=folder)
+        self.traffic.peers = stream.peers
+        return stream
 
     def _start_retained(self, retained: Retained) -> None:
         retained.load()
@@ -275,6 +296,27 @@ class Agent:
                 self.handle(PriorityChanged(priority))
             await asyncio.sleep(mesh.core_check_ms / 1000)
 
+    async def _follow_keys(self, trust: Trust) -> None:
+        while True:
+            await asyncio.sleep(KEYS_LOOK_S)
+            if trust.look():
+                self._pass_on_revocations(trust)
+
+    def _pass_on_revocations(self, trust: Trust, *, to: ConnId | None = None) -> None:
+        """To one neighbour that came up, or to all."""
+        lists = trust.lists(self.settings.broker_id)
+        conns = [to] if to is not None else [each.conn for each in self.node.links.up.values()]
+        for conn in conns:
+            link = self.neighbours.control_of(conn)
+            if link is not None and lists is not None:
+                self.traffic.send(link, lists)
+
+    def _whose(self, link: MqttLink) -> BrokerId | None:
+        """The neighbour at the other end of ``link``, if it said so."""
+        conn = self.neighbours.conn_of(link)
+        connection = self.node.links.connections.get(conn) if conn is not None else None
+        return connection.neighbour if connection is not None else None
+
     async def _report_drops(self) -> None:
         reports = DropReports()
         while True:
@@ -302,6 +344,8 @@ class Agent:
         self.data_path.custody.leave()
         self.guide.withdraw(self.control_link)
         self.handle(LeaveRequested())
+        if self.metrics is not None:
+            await self.metrics.leave()
         links = [link for n in self.neighbours.all for link in n.links]
         async with asyncio.timeout(LEAVE_SECONDS_MAX):
             await asyncio.gather(*(link.close() for link in links))
@@ -319,11 +363,15 @@ class Agent:
                 continue
             routes_changed |= isinstance(effect, e.SetRoute)
             self._perform(effect)
+            if self.metrics is not None:
+                self.metrics.happenings.on_effect(effect)
         if moved:
             self.data_path.set_destinations(moved)
         if self.sharing.on_routes_set() or routes_changed:
             self.cover.change(self.forwarder.cover_change())
         self.settling.look()
+        if self.metrics is not None:
+            self.metrics.on_handled()
         self._arm(now_ms)
 
     def _perform(self, effect: e.Effect) -> None:
@@ -341,6 +389,8 @@ class Agent:
                 self.data_path.reach(neighbour, link)
                 if link is None:
                     self.settling.on_link_down(neighbour)
+                elif self.trust is not None:
+                    self._pass_on_revocations(self.trust, to=conn)
                 if self.retained is not None:
                     self.retained.on_neighbour(neighbour, link)
             case e.SetDestination(broker, next_hop):
@@ -389,6 +439,8 @@ class Agent:
         up = self.control_link.subscribed and self.data_link.connected
         if up != self.local_up:
             self.local_up = up
+            if self.metrics is not None:
+                self.metrics.happenings.note("broker_up" if up else "broker_down")
             self.guide.publish(self.control_link)
             self.handle(LocalBrokerUp() if up else LocalBrokerDown())
             if up:
@@ -428,6 +480,9 @@ class Agent:
                     self.retained.on_message(message)
             elif isinstance(message, Wave | Echo):
                 self.settling.on_message(message)
+            elif isinstance(message, Revoked):
+                if self.trust is not None and self.trust.on_revoked(message):
+                    self._pass_on_revocations(self.trust)
             elif message is not None:
                 self.handle(Received(message))
             elif self.settling.hears(packet):
@@ -439,6 +494,8 @@ class Agent:
             elif packet.topic.startswith("$"):
                 self._rivals.on_log(packet.topic, packet.payload)
                 self.loops.on_publish(packet)
+                if self.metrics is not None:
+                    self.metrics.on_publish(packet)
                 if self.retained is not None:
                     self.retained.looks.on_control(packet.topic, packet.payload)
                 order = self.guide.on_publish(packet, now_ms=monotonic_ms())
@@ -494,6 +551,8 @@ class Agent:
         ]
         if self.retained is not None:
             filters.append(self.retained.looks.mark_filter())
+        if self.metrics is not None:
+            filters += self.metrics.subscriptions()
         return filters
 
     def _own_filters(self) -> dict[str, list[str]]:
@@ -519,8 +578,7 @@ class Agent:
         )
 
     def _will(self, conn: ConnId) -> Will:
-        bye = Bye(self.settings.broker_id, self.node.links.epoch, conn)
-        return Will(f"$fed/{self.settings.federation}/{kind_of(bye)}", payload=encode(bye))
+        return self.traffic.will(Bye(self.settings.broker_id, self.node.links.epoch, conn))
 
     def _local_link(self, role: str, handler: LinkHandler) -> MqttLink:
         expiry_s = {"ctl": CONTROL_SESSION_EXPIRY_S, "data": self.settings.custody.keep_s}

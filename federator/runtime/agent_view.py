@@ -82,6 +82,7 @@ class LiveView:
                 "error": local_link.last_error,
                 "version": agent.discovery.broker_version,
             },
+            "security": self._security(),
             "links": self._links(),
             "own_core": {
                 "seq": agent.node.announcements.own.seq,
@@ -174,6 +175,11 @@ class LiveView:
         return families(self._agent_values(), self._link_values())
 
     # -- parts ------------------------------------------------------------------------------------
+
+    def _security(self) -> Answer:
+        trust = self._agent.trust
+        snapshot = trust.snapshot() if trust is not None else {}
+        return {"mode": self._agent.settings.security, **snapshot}
 
     def _links(self) -> list[Answer]:
         agent = self._agent
@@ -344,6 +350,7 @@ class LiveView:
             "log_lines_malformed": discovery["unreadable"],
             "client_drops": discovery["broker_drops"],
             "http_refused": self.http_refused(),
+            "trust_refused": sum(agent.trust.refused.values()) if agent.trust is not None else 0,
             **self._retained_values(),
             "rules_withheld": agent.gates.withheld_in + agent.gates.withheld_out,
             "bridges": len(agent.loops.bridges),

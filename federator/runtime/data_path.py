@@ -39,6 +39,7 @@ from federator.protocol.publications import (
     variable_byte_integer,
 )
 from federator.protocol.sharing import inbox_key, is_inbox_key
+from federator.protocol.trust.guard import DATA
 from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.clocks import wall_clock_us
 from federator.runtime.clogged import Clogged
@@ -52,6 +53,8 @@ from federator.runtime.data_counters import DataCounters, Delays
 from federator.runtime.data_ports import DataLink, RetainedFlow, Shared
 from federator.runtime.gathering import Batch, Pace, RouteBatches
 from federator.runtime.intake import Intake
+from federator.runtime.metrics_stream.tape import Came, Delivered, Made, Refused, Sent, Tape
+from federator.runtime.trust import Trust
 
 FRAME_BYTES_MAX = 262_144
 HOP_LIMIT = 64
@@ -79,6 +82,8 @@ class DataPath:
         held_bytes_max: What waits for earlier frames, at most; all of it may come loose at once.
         wall_clock_us: Microseconds since 1970.
         retained: Orders retained values; ``None`` lets them pass as they come.
+        trust: Seals frames and breaks their seals; ``None`` in an open federation.
+        tape: What happens is written down here, frame by frame.
 
     Attributes:
         local: The data connection to our own broker, which is also where ``on_publishes`` comes
@@ -105,6 +110,8 @@ class DataPath:
         held_bytes_max: int = HELD_BYTES_MAX,
         wall_clock_us: Callable[[], int] = wall_clock_us,
         retained: RetainedFlow | None = None,
+        tape: Tape | None = None,
+        trust: Trust | None = None,
     ) -> None:
         if not 1 <= hop_limit <= 255:
             raise ValueError(f"hop_limit must be 1 to 255, got {hop_limit}")
@@ -151,13 +158,16 @@ class DataPath:
             time_of=self._time_of,
             frame_bytes_max=frame_bytes_max,
             counters=self.counters,
+            tape=tape,
         )
+        self._tape = tape
         self._unfinished = False  # custody has something to publish at the end of this read
         self._gates = gates or LinkGates()
         self._land = land
         self._frame_bytes_max = frame_bytes_max
         self._wall_clock_us = wall_clock_us
         self._retained = retained
+        self._trust = trust
         self._links: dict[BrokerId, DataLink] = {}
         self._clogged = Clogged()
         self._heard_until_s: dict[BrokerId, float] = {}  # whose frames are taken; monotonic
@@ -307,8 +317,26 @@ class DataPath:
 
     def deliver(self, frame: Frame) -> None:
         """Publish the body of ``frame`` on our own broker."""
-        self._deliver(frame)
-        self.delays.note(frame.origin, frame.hops + 1, self._wall_clock_us() - frame.origin_time_us)
+        taken = self._deliver(frame)
+        delay_us = self._wall_clock_us() - frame.origin_time_us
+        self.delays.note(frame.origin, frame.hops + 1, delay_us)
+        if taken and self._tape is not None:
+            origin = frame.origin
+            hops = frame.hops + (origin != self._self_id)
+            size = len(frame.body)
+            self._tape.add(
+                Delivered(
+                    origin,
+                    hops,
+                    frame.flags,
+                    frame.keys,
+                    frame.epoch,
+                    frame.seq,
+                    taken,
+                    size,
+                    delay_us,
+                )
+            )
 
     def number(self) -> tuple[Epoch, int]:
         """Epoch and number for a frame that is not under custody."""
@@ -374,6 +402,9 @@ class DataPath:
         time_us: int,
     ) -> None:
         """Send ``count`` QoS 0 publications, ``size`` bytes in all, as one frame."""
+        if self._tape is not None:
+            made = Made(route.keys, 0, self._own.epoch, self._seq + 1, count, size, time_us)
+            self._tape.add(made)
         if not route.sends:
             self.counters.no_route += count
             return
@@ -393,10 +424,19 @@ class DataPath:
         counters = self.counters
         counters.frames_in += 1
         counters.frame_bytes_in += len(payload)
+        sealed_by = None
+        if self._trust is not None:
+            opened = self._trust.open_frame(payload)
+            if opened is None:
+                return
+            sealed_by, payload = opened
         try:
             frame = unpack(payload)
         except DecodeError as error:
             self._complain(error)
+            return
+        if sealed_by is not None and frame.sender != sealed_by:
+            counters.frames_of_strangers += 1
             return
         heard_until_s = self._heard_until_s.get(frame.sender, 0.0)
         if heard_until_s != math.inf and heard_until_s <= time.monotonic():
@@ -408,18 +448,21 @@ class DataPath:
                 return
             frame = let_in
         if frame.flags & REPAIR_FLAG:
+            self._note_came(frame, len(payload))
             self.custody.on_repair(frame)
             self._unfinished = True
             return
         origin = frame.origin
         if origin == self._self_id:
-            self._suppress(frame)
+            self._suppress(frame, len(payload))
             return
         seen = self._custody_duplicates if frame.flags & CUSTODY_FLAG else self._duplicates
         first, new = seen.admit(origin, frame.epoch, frame.seq, k=frame.k, mask=frame.mask)
         if not first and not new:
-            self._suppress(frame)
+            self._suppress(frame, len(payload))
             return
+        if self._tape is not None:
+            self._note_came(frame, len(payload))
         route = self.forwarder.route_frame(frame.keys, new, sender=frame.sender, origin=origin)
         counters.unknown_filters += route.unknown
         if frame.flags:
@@ -446,12 +489,32 @@ class DataPath:
         if first and route.deliver and not counted:
             self.deliver(frame)
 
-    def _suppress(self, frame: Frame) -> None:
+    def _note_came(self, frame: Frame, size: int, *, repeated: bool = False) -> None:
+        """Write down that ``frame`` arrived, in a payload of ``size`` bytes."""
+        if self._tape is not None:
+            self._tape.add(
+                Came(
+                    frame.sender,
+                    frame.publications,
+                    size,
+                    repeated,
+                    frame.flags,
+                    frame.origin,
+                    frame.epoch,
+                    frame.seq,
+                    frame.hops + 1,
+                    frame.origin_time_us,
+                    self._wall_clock_us(),
+                )
+            )
+
+    def _suppress(self, frame: Frame, size: int) -> None:
+        self._note_came(frame, size, repeated=True)
         self.counters.duplicate_frames += 1
         self.counters.duplicates_suppressed += frame.publications
 
-    def _deliver(self, frame: Frame) -> None:
-        """Publish the body of ``frame`` on our own broker."""
+    def _deliver(self, frame: Frame) -> int:
+        """Publish the body of ``frame`` on our own broker; how many publications it took."""
         run, count, taken = bytes(frame.body), frame.publications, 0
         try:
             places = self._checker.check(run, acknowledged=frame.acknowledged, publications=count)
@@ -465,10 +528,10 @@ class DataPath:
                     run, acknowledged=frame.acknowledged, publications=count
                 )
                 if not count:
-                    return
+                    return 0
         except DecodeError as error:
             self._complain(error)
-            return
+            return 0
         local = self.local
         if local is None:
             pass
@@ -481,6 +544,7 @@ class DataPath:
             retained.missed(bytes(frame.body))
         self.counters.delivered_publications += taken
         self.counters.dropped += count - taken
+        return taken
 
     def _send(
         self,
@@ -505,29 +569,41 @@ class DataPath:
                 count = frame.publications
             link = self._links.get(hop)
             if link is None:
-                self._note_unsent(frame)
+                self._note_unsent(frame, hop)
                 continue
             label = pack_label(frame, hops=hops, sender=self._self_id, mask=mask)
+            content: tuple[bytes | memoryview, ...] = (label, *parts)
+            content_bytes = len(label) + size
+            if self._trust is not None:
+                sealed = self._trust.guard.seal(DATA, "data", b"".join(content), hop)
+                if sealed is None:
+                    self._note_unsent(frame, hop)
+                    continue
+                content, content_bytes = (sealed,), len(sealed)
             field = self._topic_field
-            length = variable_byte_integer(len(field) + 1 + len(label) + size)
-            packet = (b"\x30", length, field, b"\0", label, *parts)
+            length = variable_byte_integer(len(field) + 1 + content_bytes)
+            packet = (b"\x30", length, field, b"\0", *content)
             if (
                 frame.flags & CUSTODY_FLAG
                 and not urgent
                 and self._clogged
                 and self._clogged.keeps_out(hop, idle=link.idle, now_s=time.monotonic())
             ):
-                self._note_unsent(frame)
+                self._note_unsent(frame, hop)
             elif link.write_packets(packet, 1, urgent=urgent):
                 sent += count
                 self.counters.frames_out += 1
-                self.counters.frame_bytes_out += len(label) + size
+                self.counters.frame_bytes_out += content_bytes
+                if self._tape is not None:
+                    self._tape.add(Sent(hop, count, len(label) + size))
             else:
-                self._note_unsent(frame)
+                self._note_unsent(frame, hop)
                 self._clogged.refused(hop, now_s=time.monotonic())
         return sent
 
-    def _note_unsent(self, frame: Frame) -> None:
+    def _note_unsent(self, frame: Frame, hop: BrokerId) -> None:
+        if self._tape is not None:
+            self._tape.add(Refused(hop, frame.publications, frame.flags > 0))
         if frame.flags:
             self.counters.deferred += frame.publications
         else:

@@ -145,6 +145,11 @@ class Discovery:
         return self._pure.wanted
 
     @property
+    def wanted_count(self) -> int:
+        """How many they are."""
+        return self._pure.wanted_count
+
+    @property
     def table_revision(self) -> int:
         """Grows whenever clients or subscriptions change."""
         return self._pure.table_revision

@@ -74,6 +74,11 @@ class FailoverDesk:
         self._walk_again_s = 0.0
         self._status: BrokerRecord | None = None
 
+    @property
+    def clients(self) -> int:
+        """Connected to our broker, as of the last report."""
+        return self._clients
+
     async def run(self) -> None:
         """Report until cancelled."""
         interval_s = self._settings.report_interval_ms / 1_000

@@ -15,11 +15,13 @@ from mqtt5 import PublishPacket
 
 from federator.protocol.custody import Custodian
 from federator.protocol.forwarding import TopicRoute
+from federator.protocol.frames import CUSTODY_FLAG
 from federator.protocol.publications import RETAIN_BIT
 from federator.runtime.custody_log import CustodyLog
 from federator.runtime.data_counters import DataCounters
 from federator.runtime.data_ports import AcknowledgingLink
 from federator.runtime.gathering import GAP_S, Batch, OpenBatches, RouteBatches
+from federator.runtime.metrics_stream.tape import Made, Tape
 from federator.runtime.mqtt_wire import packets_of
 
 RETRY_S = 1.0
@@ -60,6 +62,7 @@ class Intake:
         time_of: Dates frames.
         frame_bytes_max: Longest body of a frame; one longer publication travels alone.
         counters: Of the data path.
+        tape: Frames that go into the log are written down here.
 
     Attributes:
         of: The batches of a route.
@@ -75,6 +78,7 @@ class Intake:
         time_of: FrameClock,
         frame_bytes_max: int,
         counters: DataCounters,
+        tape: Tape | None = None,
     ) -> None:
         self._open = OpenBatches()
         self.on_acknowledged: Callable[[], None] = lambda: None
@@ -85,6 +89,7 @@ class Intake:
         self._time_of = time_of
         self._frame_bytes_max = frame_bytes_max
         self._counters = counters
+        self._tape = tape
         self._gap: asyncio.Handle | None = None
         self._retry: asyncio.Handle | None = None
         self._unacknowledged: list[tuple[int, int]] = []  # (packet id, QoS) of our broker
@@ -193,17 +198,24 @@ class Intake:
         batches = [batch for batch in batches if batch.count]
         for batch in batches:
             self._date(batch)
+        first = self._log.next_seq
         if not self._custody.take(batches):
             if self._retry is None:
                 self._retry = asyncio.get_running_loop().call_later(RETRY_S, self._try_again)
             return False
-        for batch in batches:
+        for seq, batch in enumerate(batches, first):
             self._counters.publications_out += batch.count
+            if self._tape is not None:
+                self._tape.add(self._made(batch, seq))
             batch.empty()
         if not any(batch.acknowledged and batch.count for batch in self._open.filled):
             self._acknowledge()
         self._custody.finish()
         return True
+
+    def _made(self, batch: Batch, seq: int) -> Made:
+        keys, epoch = batch.route.keys, self._log.epoch
+        return Made(keys, CUSTODY_FLAG, epoch, seq, batch.count, batch.size, batch.time_us)
 
     def _try_again(self) -> None:
         self._retry = None

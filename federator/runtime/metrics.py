@@ -130,6 +130,7 @@ AGENT = _table(
     ("retained_failed", "retained_failures", "Comparisons of retained values that failed."),
     ("rules_withheld", "link_rules_withheld", "Publications that rules of links stopped."),
     ("bridge_loop_drops", "bridge_loop_drops", "Publications back from a bridge, not let in."),
+    ("trust_refused", "trust_refused", "Messages and frames turned away: not a member's word."),
     ("http_refused", "http_connections_refused", "HTTP connections beyond the limit."),
 )
 """Values of the whole agent."""

@@ -98,6 +98,7 @@ class NeighbourLinks:
         self._will_for = will_for
         self._tell = tell
         self._by_conn: dict[ConnId, NeighbourLink] = {}
+        self._by_link: dict[MqttLink, NeighbourLink] = {}
         self._last_conn = 0
 
     def dial(self, neighbour: NeighbourLink, make_link: MakeLink) -> None:
@@ -111,6 +112,7 @@ class NeighbourLinks:
 
         neighbour.control = make_link("ctl", handler, next_will)
         neighbour.data = make_link("data", handler, None)
+        self._by_link[neighbour.control] = neighbour
         neighbour.tasks = tuple(
             self._tasks.create_task(link.run(), name=f"link to {neighbour.address}")
             for link in neighbour.links
@@ -126,6 +128,11 @@ class NeighbourLinks:
         """The data connection behind ``conn``, or ``None`` when it is gone."""
         neighbour = self._by_conn.get(conn)
         return neighbour.data if neighbour is not None else None
+
+    def conn_of(self, link: MqttLink) -> ConnId | None:
+        """Of the connections that ``link`` belongs to, or ``None`` when it is gone."""
+        neighbour = self._by_link.get(link)
+        return neighbour.conn if neighbour is not None else None
 
     def hang_up(self, conn: ConnId) -> None:
         """Close ``conn`` for good."""
@@ -151,6 +158,8 @@ class NeighbourLinks:
 
     def _end(self, neighbour: NeighbourLink) -> None:
         self.all.remove(neighbour)
+        if neighbour.control is not None:
+            del self._by_link[neighbour.control]
         for task in neighbour.tasks:
             task.cancel()
 

@@ -45,6 +45,7 @@ from federator.protocol.messages import (
     RepairRequest,
     RetainedLetter,
     RetainedRequest,
+    Revoked,
     Wave,
 )
 from federator.protocol.node import Identity, Node
@@ -506,8 +507,9 @@ class World:
         self.watcher.link_changed(agent, neighbour)
 
     def _hear(self, agent: Agent, message: Message) -> None:
-        # Neither custody nor retained values are in this world.
-        if not isinstance(message, RepairRequest | RetainedRequest | RetainedLetter | Wave | Echo):
+        # Neither custody nor retained values nor keys are in this world.
+        beside = RepairRequest | RetainedRequest | RetainedLetter | Wave | Echo | Revoked
+        if not isinstance(message, beside):
             self._tell(agent, Received(message))
 
     def _cover_changed(self, agent: Agent) -> None:

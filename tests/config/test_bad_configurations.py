@@ -397,7 +397,8 @@ def test_certificates_for_all_links_are_checked_too(write, certificates: Path, c
 def test_certificates_that_serve_are_accepted(write, certificates: Path, capsys):
     names = {"ca_file": "other.pem", "cert_file": "good.pem", "key_file": "good.key"}
     tls = TLS + "\n".join(f"{key} = '{certificates / name}'" for key, name in names.items())
-    path = write(GOOD.replace('url = "mqtt://127.0.0.1:1883"', tls, 1))
+    text = GOOD.replace('url = "mqtt://127.0.0.1:1883"', tls, 1)
+    path = write(f'security = "open"\n{text}')
 
     with pytest.raises(SystemExit) as ended:
         main(["check-config", "-c", str(path)])

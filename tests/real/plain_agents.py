@@ -26,12 +26,14 @@ class PlainConfig:
     links: dict[str, object] = field(default_factory=dict)
     more: str = ""  # TOML of further sections
     share: dict[str, object] = field(default_factory=dict)
+    security: str = "open"
 
     def toml(self, state_dir):
         def keys(section):
             return [f"{key} = {json.dumps(value)}" for key, value in section.items()]
 
-        lines = [f"state_dir = {json.dumps(str(state_dir))}", "[broker]", f"id = {self.id}"]
+        lines = [f"state_dir = {json.dumps(str(state_dir))}", f'security = "{self.security}"']
+        lines += ["[broker]", f"id = {self.id}"]
         lines += [f"url = {json.dumps(self.broker_url)}", *keys(self.broker)]
         for neighbour in self.neighbours:
             url, id_ = neighbour if isinstance(neighbour, tuple) else (neighbour, None)

@@ -58,6 +58,7 @@ def configuration(folder: Path, id: int, broker: BrokerProcess, *neighbours: Bro
     path = folder / f"federator-{id}.toml"
     lines = [
         f'state_dir = "{folder}/state-{id}"',
+        'security = "open"',
         "[broker]",
         f"id = {id}",
         f'url = "{broker.url}"',

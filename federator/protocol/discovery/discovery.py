@@ -236,6 +236,11 @@ class Discovery:
         return self._interest.wanted
 
     @property
+    def wanted_count(self) -> int:
+        """How many they are."""
+        return len(self._interest)
+
+    @property
     def revision(self) -> int:
         """Grows whenever there is something new to save."""
         return self._counters.lines + self._counters.registrations + self._table.revision

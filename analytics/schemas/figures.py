@@ -1,4 +1,4 @@
-"""The tables analytics reads and writes. Every transform names its input and output here."""
+"""The placement paper's sweeps: the tables of its figures."""
 
 from pyspark.sql.types import (
     DoubleType,

@@ -1,0 +1,39 @@
+"""``script/bench analytics-live``: how far ``stream`` lags behind."""
+
+import json
+import tempfile
+from pathlib import Path
+
+import click
+
+from analytics.jobs.live_lag import measure
+from analytics.simulate.writing import Order, write
+
+
+@click.command("bench-live")
+@click.option(
+    "--rate", type=click.IntRange(1), default=50_000, show_default=True, help="Records/s."
+)
+@click.option("--seconds", type=click.IntRange(1), default=60, show_default=True)
+@click.option("--brokers", type=click.IntRange(3), default=50, show_default=True)
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option("--processes", type=click.IntRange(1), default=4, help="To write the log with.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark's.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(
+    rate: int, seconds: int, brokers: int, seed: int, processes: int, master: str, as_json: bool
+) -> None:
+    """Land records at a steady rate and measure when they are in the tables."""
+    with tempfile.TemporaryDirectory(prefix="federator-live-") as folder:
+        log = Path(folder, "log")
+        log.mkdir()
+        write(Order(brokers, rate * seconds, seed, log), processes=processes)
+        lag = measure(log, Path(folder), rate=rate, options=("--master", master))
+    if as_json:
+        click.echo(json.dumps(lag.as_dict()))
+        return
+    click.echo(f"{lag.records:,} records landed at {lag.rate:,.0f} a second")
+    click.echo(
+        f"in the tables after {lag.behind_p50_s:.1f} s (half), {lag.behind_p95_s:.1f} s (95 %), "
+        f"{lag.behind_max_s:.1f} s (all); {lag.updates} updates"
+    )

@@ -1,0 +1,80 @@
+"""``federator-analytics stream INPUT --out DIR``: report tables that stay current."""
+
+import click
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from analytics.errors import UsageError
+from analytics.jobs import stream
+from analytics.session import spark_session
+from analytics.sources.federator_mqtt import register
+from analytics.sources.landing import FILES_PER_TRIGGER, stream_lines
+
+_LIVE = ("mqtt://", "mqtts://")
+SHUFFLE_PARTITIONS = "8"
+"""Spark's 200 are for days of data; within a micro-batch it does not merge small ones itself."""
+
+
+@click.command("stream")
+@click.argument("source", metavar="INPUT")
+@click.option("--out", required=True, help="Folder of the tables, and of the stream's state.")
+@click.option("--once", is_flag=True, help="End when what is there now is in the tables.")
+@click.option(
+    "--refresh-s",
+    default=stream.REFRESH_S,
+    show_default=True,
+    type=click.IntRange(1, 86_400),
+    help="Seconds between refreshes of the tables.",
+)
+@click.option(
+    "--files-per-trigger",
+    default=FILES_PER_TRIGGER,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Most files in one micro-batch.",
+)
+@click.option("--federation", help="Name of the federation; wanted for an mqtt:// INPUT.")
+@click.option("--master", help="Spark's; by default all cores of this machine.")
+def command(
+    source: str,
+    out: str,
+    once: bool,
+    refresh_s: int,
+    files_per_trigger: int,
+    federation: str | None,
+    master: str | None,
+) -> None:
+    """Keep the tables of `report` current in DIR while records arrive.
+
+    INPUT is a landing folder, or mqtt://HOST:PORT of any of the brokers. A stream that was killed
+    goes on where it was when it is started again with the same INPUT and DIR.
+    """
+    live = source.startswith(_LIVE)
+    if live and federation is None:
+        raise UsageError(f"{source}: --federation is wanted with it")
+    few = {"spark.sql.shuffle.partitions": SHUFFLE_PARTITIONS}
+    with spark_session("federator stream", master=master, config=few) as spark:
+        if live:
+            lines = _live_lines(spark, source, federation or "")
+        else:
+            lines = stream_lines(spark, source, files_per_trigger=files_per_trigger)
+        stream.run(
+            spark,
+            lines,
+            out,
+            once=once,
+            refresh_s=refresh_s,
+            on_refresh=lambda batch: click.echo(f"tables hold micro-batches to {batch}"),
+        )
+
+
+def _live_lines(spark: SparkSession, broker: str, federation: str) -> DataFrame:
+    """LINES from the brokers; their position is that in the agent's own log."""
+    register(spark)
+    reader = spark.readStream.format("federator_mqtt").option("broker", broker)
+    read = reader.option("federation", federation).load()
+    return read.select(
+        F.col("line").alias("raw"),
+        F.concat_ws("-", "broker", "spool", "batch").alias("file"),
+        F.lit(None).cast("long").alias("block"),
+    )

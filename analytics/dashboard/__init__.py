@@ -1,0 +1,1 @@
+"""The report tables as a page that keeps itself current."""

@@ -1,0 +1,143 @@
+"""The dashboard's web application: one page, its assets, and what it polls.
+
+It reads and never writes, serves files by name from a fixed list only, answers to no foreign host
+name (a page elsewhere could otherwise read it through the browser), and lets the browser load
+nothing but its own assets.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from jinja2 import Environment
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from analytics.dashboard.view import fragments, newest
+from analytics.dashboard.watching import Seen, Watcher
+from analytics.report.style import asset
+
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+LOOK_AGAIN_S = 0.5
+"""The folder is looked at no more often, however many browsers ask."""
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_ASSETS = {
+    "theme.css": ("analytics.report", "text/css"),
+    "report.css": ("analytics.report", "text/css"),
+    "report.js": ("analytics.report", "text/javascript"),
+    "dashboard.css": ("analytics.dashboard", "text/css"),
+    "dashboard.js": ("analytics.dashboard", "text/javascript"),
+}
+
+
+class Live:
+    """What is shown now. One look at a time, off the event loop."""
+
+    def __init__(self, folder: Path, now_s: Callable[[], float]) -> None:
+        self._watcher = Watcher(folder)
+        self._now_s = now_s
+        self._lock = asyncio.Lock()
+        self._seen: Seen | None = None
+        self._looked_s = 0.0
+        self._version = 0
+        self._fragments: dict[str, str] = {}
+
+    async def answer(self, known: str) -> dict[str, object]:
+        """The state, with fragments unless the browser has this version."""
+        async with self._lock:
+            if self._seen is None or abs(self._now_s() - self._looked_s) >= LOOK_AGAIN_S:
+                self._seen = await asyncio.to_thread(self._look)
+                self._looked_s = self._now_s()
+            seen = self._seen
+        at = newest(seen.tables)
+        version = str(seen.version)
+        state: dict[str, object] = {
+            "version": version,
+            "now_ms": round(self._now_s() * 1_000),
+            "newest_ms": round(at.timestamp() * 1_000) if at else None,
+            "written_ms": seen.written_ns // 1_000_000,
+            "trouble": seen.trouble,
+        }
+        return state if known == version else state | {"fragments": self._fragments}
+
+    def _look(self) -> Seen:
+        seen = self._watcher.look()
+        if seen.version != self._version or not self._fragments:
+            self._fragments = dict(fragments(seen.tables))
+            self._version = seen.version
+        return seen
+
+
+class SafeHeaders:
+    """Adds the headers that keep the browser from loading anything foreign."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """As ASGI wants it."""
+
+        async def send_safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        await self._app(scope, receive, send_safely)
+
+
+def application(
+    folder: Path,
+    *,
+    names: tuple[str, ...] = LOOPBACK_NAMES,
+    stale_after_s: float,
+    now_s: Callable[[], float],
+) -> Starlette:
+    """The dashboard over the tables in ``folder``.
+
+    Args:
+        folder: Report tables, which may be replaced at any moment, or not be there yet.
+        names: Host names it answers to; ``"*"`` for any.
+        stale_after_s: Records older than this make the page say that it is stale.
+        now_s: The wall clock, in seconds since 1970.
+    """
+    live = Live(folder, now_s)
+    text = asset("dashboard.html.j2", "analytics.dashboard")
+    page = Environment(autoescape=True).from_string(text).render(stale_after_s=stale_after_s)
+
+    async def show(request: Request) -> Response:
+        return HTMLResponse(page)
+
+    async def tell(request: Request) -> Response:
+        return JSONResponse(await live.answer(request.query_params.get("known", "")))
+
+    async def give(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in _ASSETS:
+            return Response("no such file\n", status_code=404, media_type="text/plain")
+        package, media_type = _ASSETS[name]
+        return Response(asset(name, package), media_type=media_type)
+
+    return Starlette(
+        routes=[Route("/", show), Route("/live", tell), Route("/assets/{name}", give)],
+        middleware=[
+            Middleware(SafeHeaders),
+            Middleware(TrustedHostMiddleware, allowed_hosts=list(names)),
+        ],
+    )

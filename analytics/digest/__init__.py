@@ -1,0 +1,1 @@
+"""What the report tables say: rows, figures and words, for the page and for the dashboard."""

@@ -1,0 +1,224 @@
+"""The figures of a report: what summary.json holds, and what its words and the dashboard quote.
+
+Every function takes the tables and returns plain JSON values. Durations are whole microseconds, and
+None where nothing is known.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from analytics.digest.liveness import liveness
+from analytics.digest.tables import Row, Tables
+
+Figures = dict[str, Any]
+
+WORST = 5
+"""How many of the worst pairs, links or filters are named."""
+
+_QUANTILES = ("delay_us_p50", "delay_us_p95", "delay_us_p99")
+_SPREAD = (*_QUANTILES, "delay_us_mean", "delay_us_min", "delay_us_max")
+
+
+def delay_rows(tables: Tables, scope: str) -> list[Row]:
+    """The rows of one scope over every QoS, and over every strategy unless it is the scope."""
+    rows = [row for row in tables["delay"] if row["scope"] == scope]
+    merged = [
+        row for row in rows
+        if row["qos"] is None and (scope == "strategy" or row["strategy"] is None)
+    ]  # fmt: skip
+    return merged or rows
+
+
+def hop_rows(tables: Tables) -> list[Row]:
+    """The rows of scope ``hops``, fewest first; their floor is the mean over what came so far.
+
+    A floor is of a pair: publications weigh the floors of the pairs that they travelled between.
+    """
+    floors: Counter[int] = Counter()
+    weights: Counter[int] = Counter()
+    for row in tables["delay"]:
+        if row["scope"] == "pair_hops" and row["floor_us"] and row["quality"] != "flagged":
+            floors[row["hops"]] += row["floor_us"] * row["publications"]
+            weights[row["hops"]] += row["publications"]
+    return [
+        {
+            **row,
+            "floor_us": floors[row["hops"]] // weights[row["hops"]]
+            if weights[row["hops"]]
+            else None,
+        }
+        for row in _sorted(delay_rows(tables, "hops"), "hops")
+    ]
+
+
+def delay_figures(tables: Tables) -> Figures:
+    """Delay over all, by strategy and by hops, and the pairs that wait longest."""
+    overall = next(iter(delay_rows(tables, "all")), None)
+    pairs = delay_rows(tables, "pair")
+    known = [row for row in pairs if row["quality"] != "flagged" and _known(row)]
+    slowest = sorted(known, key=lambda row: (-row["delay_us_p99"], row["origin"]))
+    return {
+        "publications": overall["publications"] if overall else 0,
+        **{key: overall[key] if overall else None for key in _SPREAD},
+        "quality": overall["quality"] if overall else None,
+        "pairs": len(pairs),
+        "pairs_by_quality": dict(sorted(Counter(row["quality"] for row in pairs).items())),
+        "slowest_pairs": [
+            _chosen(row, "origin", "destination", "publications", *_QUANTILES, "floor_us")
+            for row in slowest[:WORST]
+        ],
+        "by_strategy": [
+            _chosen(row, "strategy", "publications", *_QUANTILES)
+            for row in _sorted(delay_rows(tables, "strategy"), "strategy")
+        ],
+        "by_hops": [
+            _chosen(row, "hops", "publications", *_QUANTILES, "floor_us")
+            for row in hop_rows(tables)
+        ],
+    }
+
+
+def overhead_figures(tables: Tables) -> Figures:
+    """What carrying publications costs: over all, then per strategy and redundancy."""
+    rows = [dict(row) for row in tables["overhead"]]
+    overall = [row for row in rows if row["strategy"] is None]
+    return {
+        "overall": overall[0] if overall else (rows[0] if len(rows) == 1 else None),
+        "by_strategy": _sorted([row for row in rows if row["strategy"] is not None], "strategy"),
+    }
+
+
+def loss_figures(tables: Tables) -> Figures:
+    """What was offered and did not arrive, where the destination listened all the time."""
+    complete = [row for row in tables["loss"] if row["note"] == "complete"]
+    by_qos: dict[int, Counter[str]] = defaultdict(Counter)
+    for row in complete:
+        for key in ("offered", "arrived"):
+            by_qos[row["qos"]][key] += row[key]
+        by_qos[row["qos"]]["missing"] += max(row["missing"], 0)
+    order = {  # out_of_order is of the pair and QoS, and stands on each of its filters
+        (row["origin"], row["destination"], row["qos"]): row["out_of_order"]
+        for row in tables["loss"]
+    }
+    lost = [row for row in complete if row["missing"] > 0]
+    return {
+        "compared": len(complete),
+        "not_compared": len(tables["loss"]) - len(complete),
+        "by_qos": [{"qos": qos, **by_qos[qos]} for qos in sorted(by_qos)],
+        "missing": sum(max(row["missing"], 0) for row in complete),
+        "surplus": sum(max(-row["missing"], 0) for row in complete),
+        "out_of_order": sum(order.values()),
+        "worst": [
+            _chosen(row, "filter", "origin", "destination", "qos", "offered", "missing")
+            for row in sorted(lost, key=lambda row: -row["missing"])[:WORST]
+        ],
+    }
+
+
+def convergence_figures(tables: Tables) -> Figures:
+    """How often the federation had to settle, and how long it took, by what happened."""
+    durations: dict[str, list[int]] = defaultdict(list)
+    for row in tables["convergence"]:
+        durations[row["what"]].append(row["duration_us"])
+    by_what: list[Figures] = [
+        {"what": what, "times": len(found), "median_us": _median(found), "max_us": max(found)}
+        for what, found in sorted(durations.items())
+    ]
+    return {
+        "times": sum(len(found) for found in durations.values()),
+        "max_us": max((entry["max_us"] for entry in by_what), default=None),
+        "by_what": by_what,
+        "events": dict(sorted(Counter(row["kind"] for row in tables["events"]).items())),
+    }
+
+
+def load_figures(tables: Tables) -> Figures:
+    """Brokers and links: how many, which are dead, and the highest load of any."""
+    brokers, links = tables["brokers"], tables["links"]
+    state = liveness(tables)
+    return {
+        "brokers": len(state.brokers),
+        "dead": state.of("down"),
+        "stopped": state.of("stopped"),
+        "links": len(state.links),
+        "links_down": [list(pair) for pair in state.cut()],
+        "links_ever_down": [
+            _chosen(row, "a", "b", "up_share")
+            for row in sorted(links, key=lambda row: row["up_share"])
+            if (row["a"], row["b"]) in state.lost
+        ],
+        "cpu_share_max": _highest(brokers, "cpu_share", "broker"),
+        "rss_bytes_max": _highest(brokers, "rss_bytes_max", "broker"),
+        "loop_lag_us_max": _highest(brokers, "loop_lag_us_max", "broker"),
+        "crashes": crashes(tables),
+        "dropped": sum(row["dropped"] for row in brokers),
+        "bytes": sum(row["bytes_ab"] + row["bytes_ba"] for row in links),
+    }
+
+
+def crashes(tables: Tables) -> int:
+    """Starts of agents that had not been told to stop since they started last."""
+    running: set[int] = set()
+    found = 0
+    for event in sorted(tables["events"], key=lambda event: event["window_start"]):
+        if event["kind"] == "agent_started":
+            found += event["broker"] in running
+            running.add(event["broker"])
+        elif event["kind"] == "agent_stopped":
+            running.discard(event["broker"])
+    return found
+
+
+def traffic_figures(tables: Tables) -> Figures:
+    """Who sends how much to whom: totals and the busiest filters."""
+    filters: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in tables["traffic_matrix"]:
+        filters[row["filter"]]["publications"] += row["publications"]
+        filters[row["filter"]]["bytes"] += row["bytes"]
+    busiest = sorted(filters, key=lambda name: (-filters[name]["publications"], name))
+    return {
+        "filters": len(filters),
+        "publications": sum(row["publications"] for row in tables["traffic_matrix"]),
+        "bytes": sum(row["bytes"] for row in tables["traffic_matrix"]),
+        "busiest": [{"filter": name, **filters[name]} for name in busiest[:WORST]],
+    }
+
+
+def quality_figures(tables: Tables) -> Figures:
+    """How far to believe the rest: clocks, bad records, batches that never came."""
+    verdicts = Counter(row["verdict"] for row in tables["clocks"])
+    span = next(iter(tables["span"]), None)
+    counts = sorted(tables["quarantine_counts"], key=lambda row: (-row["records"], row["reason"]))
+    return {
+        "clocks": dict(sorted(verdicts.items())),
+        "quarantined": sum(row["records"] for row in counts),
+        "quarantined_by_reason": {row["reason"]: row["records"] for row in counts},
+        "dropped_batches": span["dropped_batches"] if span else 0,
+        "duplicates_removed": span["duplicates_removed"] if span else 0,
+        "tables_cut": sorted(tables.cut),
+    }
+
+
+def _known(row: Row) -> bool:
+    return row["delay_us_p99"] is not None
+
+
+def _chosen(row: Row, *keys: str) -> Figures:
+    return {key: row[key] for key in keys}
+
+
+def _sorted(rows: Iterable[Row], key: str) -> list[Any]:
+    return sorted(rows, key=lambda row: (row[key] is None, row[key]))
+
+
+def _highest(rows: Sequence[Row], key: str, who: str) -> Figures | None:
+    known = [row for row in rows if row[key] is not None]
+    if not known:
+        return None
+    row = max(known, key=lambda row: (row[key], -row[who]))
+    return {who: row[who], "value": row[key]}
+
+
+def _median(numbers: Sequence[int]) -> int:
+    return sorted(numbers)[(len(numbers) - 1) // 2]

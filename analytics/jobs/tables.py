@@ -1,0 +1,54 @@
+"""Report tables on disk: Parquet folders, of which a reader sees the old or the new, whole.
+
+Each run writes ``_versions/<n>/<table>`` and then points ``<table>`` there, a symbolic link that
+is renamed into place. The version before is kept for readers that have it open. On object storage,
+where nothing can be renamed, a table is overwritten in place.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+
+from analytics.jobs.staging import side_by_side
+
+VERSIONS = "_versions"
+VERSIONS_KEPT = 2
+
+
+def write(tables: Mapping[str, DataFrame], out: str) -> None:
+    """Replace the folders below ``out`` by these tables, each one file."""
+    spark = next(iter(tables.values())).sparkSession
+    if "://" in out and not out.startswith("file://"):
+        side_by_side(
+            spark, (partial(_save, table, f"{out}/{name}") for name, table in tables.items())
+        )
+        return
+    root = Path(out.removeprefix("file://")).absolute()
+    versions = root / VERSIONS
+    versions.mkdir(parents=True, exist_ok=True)
+    known = sorted(int(path.name) for path in versions.iterdir() if path.name.isdigit())
+    version = known[-1] + 1 if known else 1
+    home = versions / str(version)
+    side_by_side(spark, (partial(_save, table, str(home / name)) for name, table in tables.items()))
+    for name in tables:
+        _point(root / name, Path(VERSIONS, str(version), name))
+    for old in known[: len(known) + 1 - VERSIONS_KEPT]:
+        shutil.rmtree(versions / str(old), ignore_errors=True)
+
+
+def _save(table: DataFrame, path: str) -> None:
+    table.coalesce(1).write.mode("overwrite").parquet(path)
+
+
+def _point(link: Path, target: Path) -> None:
+    """Make ``link`` point at ``target`` from one instant to the next."""
+    if link.is_dir() and not link.is_symlink():
+        shutil.rmtree(link)
+    beside = link.with_name(f".{link.name}")
+    beside.unlink(missing_ok=True)
+    beside.symlink_to(target)
+    os.replace(beside, link)

@@ -1,0 +1,1 @@
+"""Report tables as one HTML page that needs nothing else, and as summary.json."""

@@ -1,0 +1,154 @@
+"""The chapter on what happened: events, and how long the federation took to settle after them."""
+
+from typing import Any
+
+from analytics.digest.tables import Row, Tables
+from analytics.digest.units import count, duration, instant, some
+from analytics.report.parts import Block, Section, Tile, col, grid
+from analytics.report.vega import BLUE, SMALL, VERMILION, WIDE, Spec, draw, time_axis, time_unit
+
+MARKS_MAX = 1_000
+"""Events drawn; more would be one grey bar."""
+
+
+def convergence_section(tables: Tables, summary: dict[str, Any]) -> Section:
+    """Events on a line of time, and the time from a change to the last event it caused."""
+    figures = summary["convergence"]
+    slowest = max(figures["by_what"], key=lambda row: row["max_us"], default=None)
+    tiles = [
+        Tile("events", count(sum(figures["events"].values()))),
+        Tile("times it had to settle", count(figures["times"])),
+        Tile(
+            "slowest to settle",
+            duration(figures["max_us"]),
+            f"after {words(slowest['what'])}" if slowest else "",
+        ),
+    ]
+    blocks = [_timeline(tables), _settling(tables), _event_table(tables)]
+    return Section(
+        "convergence",
+        "Changes and failover",
+        "What changed while the federation ran, and how long it took until everyone had settled on "
+        "the new picture.",
+        [block for block in blocks if block],
+        tiles,
+        absent="" if tables["events"] else "Nothing changed: no event was reported.",
+    )
+
+
+def words(kind: str) -> str:
+    """``link_down`` as ``link down``."""
+    return kind.replace("_", " ")
+
+
+def _timeline(tables: Tables) -> Block | None:
+    events = sorted(tables["events"], key=lambda row: row["window_start"])
+    if not events:
+        return None
+    data = [
+        {
+            "at": f"{event['window_start']:%Y-%m-%dT%H:%M:%S.%fZ}",
+            "kind": words(event["kind"]),
+            "tip": f"{event['window_start']:%H:%M:%S} UTC, broker {event['broker']}: "
+            f"{words(event['kind'])}{about(event)}",
+        }
+        for event in events[:MARKS_MAX]
+    ]
+    kinds = len({event["kind"] for event in events})
+    span = events[-1]["window_start"] - events[0]["window_start"]
+    spec: Spec = {
+        "mark": {"type": "tick", "thickness": 2, "color": BLUE, "height": {"band": 0.7}},
+        "encoding": {
+            "x": time_axis(span.total_seconds()),
+            "y": {"field": "kind", "type": "nominal", "title": None, "axis": {"grid": True}},
+            "description": {"field": "tip"},
+        },
+    }
+    label = "Events by kind on a line of time"
+    height = max(80, 26 * kinds)
+    return Block(
+        "What happened when",
+        "One mark per event, by kind.",
+        draw(spec, data, label, width=WIDE, height=height),
+        draw(spec, data, label, width=SMALL, height=height),
+        is_wide=True,
+    )
+
+
+def about(event: Row) -> str:
+    """What an event says beside its kind, in parentheses."""
+    parts = [
+        f"neighbour {event['neighbour']}" if event["neighbour"] is not None else "",
+        f"broker {event['subject']}" if event["subject"] is not None else "",
+        event["filter"] or "",
+        event["detail"] or "",
+    ]
+    told = ", ".join(part for part in parts if part)
+    return f" ({told})" if told else ""
+
+
+def _settling(tables: Tables) -> Block | None:
+    rows = sorted(tables["convergence"], key=lambda row: row["started"])
+    if not rows:
+        return None
+    divisor, unit = time_unit(max(row["duration_us"] for row in rows))
+    data = [
+        {
+            "what": words(row["what"]),
+            "value": row["duration_us"] / divisor,
+            "tip": f"{words(row['what'])} at {row['started']:%H:%M:%S}: settled in "
+            f"{duration(row['duration_us'])}, {some(row['brokers'], 'broker')}",
+        }
+        for row in rows
+    ]
+    spec: Spec = {
+        "mark": {"type": "point", "size": 80, "opacity": 0.7, "color": VERMILION},
+        "encoding": {
+            "x": {
+                "field": "value",
+                "type": "quantitative",
+                "title": unit,
+                "axis": {"tickCount": 4},
+            },
+            "y": {"field": "what", "type": "nominal", "title": None},
+            "description": {"field": "tip"},
+        },
+    }
+    kinds = len({row["what"] for row in rows})
+    height = max(70, 30 * kinds)
+    return Block(
+        "Time to settle",
+        "One point per change: from its first event to the last that it caused.",
+        draw(spec, data, "Time to settle after each change", width=SMALL, height=height),
+        grid=grid(
+            "convergence",
+            sorted(rows, key=lambda row: -row["duration_us"]),
+            ("what", lambda row: words(row["what"])),
+            col("started (UTC)", "started", instant),
+            col("settled (UTC)", "settled", instant),
+            col("took", "duration_us", duration),
+            col("brokers", "brokers", count),
+        ),
+    )
+
+
+def _event_table(tables: Tables) -> Block | None:
+    rows = sorted(tables["events"], key=lambda row: row["window_start"], reverse=True)
+    if not rows:
+        return None
+    return Block(
+        "Events",
+        "The newest first.",
+        grid=grid(
+            "events",
+            rows,
+            col("time (UTC)", "window_start", instant),
+            col("broker", "broker"),
+            ("what", lambda row: words(row["kind"])),
+            col("neighbour", "neighbour"),
+            col("filter", "filter"),
+            col("about", "subject"),
+            col("detail", "detail"),
+        ),
+        is_wide=True,
+    )

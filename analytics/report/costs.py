@@ -1,0 +1,249 @@
+"""The chapters on what carrying costs, and on what was lost or came out of order."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from analytics.digest.tables import Row, Tables
+from analytics.digest.units import count, percent, ratio, size
+from analytics.report.heat import Cell, heat_map, left_out
+from analytics.report.parts import Block, Section, Tile, col, grid
+from analytics.report.vega import BLUE, SMALL, VERMILION, Spec, bars, draw
+
+KINDS_SHOWN = 12
+
+
+def overhead_section(tables: Tables, summary: dict[str, Any]) -> Section:
+    """Control against the bound of the paper and against data; copies and duplicates."""
+    rows = sorted(
+        tables["overhead"],
+        key=lambda row: (
+            row["strategy"] is not None,
+            row["strategy"] or "",
+            row["redundancy"] or 0,
+        ),
+    )
+    overall: Row = summary["overhead"]["overall"] or {}
+    cost, bound = overall.get("control_messages_per_announcement"), overall.get("bound_2l")
+    blocks = [announcements_block(rows), kinds_block(tables), _strategies(rows)]
+    return Section(
+        "overhead",
+        "Overhead",
+        "What agents say to each other beside the data, and how often the data itself is copied. "
+        "Announcing a core costs at most two messages per link under equal delays.",
+        [block for block in blocks if block],
+        [
+            Tile(
+                "control per announcement",
+                ratio(cost),
+                f"messages; the bound is {count(bound)}",
+                "look" if cost and bound and cost > bound else "",
+            ),
+            Tile(
+                "control per data byte",
+                ratio(overall.get("control_bytes_per_data_byte")),
+                f"{size(overall.get('control_bytes'))} beside {size(overall.get('data_bytes'))}",
+            ),
+            Tile(
+                "copies per publication",
+                ratio(overall.get("copies_per_publication")),
+                f"{count(overall.get('data_copies'))} over links",
+            ),
+            Tile(
+                "duplicates suppressed",
+                count(overall.get("duplicates_suppressed")),
+                "arrived a second time and went no further",
+            ),
+        ],
+        absent="" if rows else "Nothing is known of control traffic.",
+    )
+
+
+def _name(row: Row) -> str:
+    if row["strategy"] is None:
+        return "all"
+    return f"{row['strategy']}, redundancy {row['redundancy']}"
+
+
+def announcements_block(rows: Sequence[Row]) -> Block | None:
+    """Control messages per announcement beside the bound of two per link."""
+    known = [row for row in rows if row["control_messages_per_announcement"] is not None]
+    if not known:
+        return None
+    data = [
+        {
+            "name": _name(row),
+            "value": row["control_messages_per_announcement"],
+            "bound": row["bound_2l"],
+            "tip": f"{_name(row)}: {ratio(row['control_messages_per_announcement'])} messages per "
+            f"announcement, bound {count(row['bound_2l'])}",
+        }
+        for row in known
+    ]
+    along = {"type": "quantitative", "axis": {"tickCount": 5}}
+    title = "control messages per announcement"
+    told = {"description": {"field": "tip"}}
+    spec: Spec = {
+        "encoding": {"y": {"field": "name", "type": "nominal", "sort": None, "title": None}},
+        "layer": [
+            {
+                "mark": {"type": "bar", "color": BLUE, "height": {"band": 0.45}},
+                "encoding": {"x": {**along, "field": "value", "title": title}, **told},
+            },
+            {
+                "mark": {"type": "tick", "color": VERMILION, "thickness": 3},
+                "encoding": {"x": {**along, "field": "bound"}, **told},
+            },
+        ],
+    }
+    return Block(
+        "Against the bound",
+        "Control messages per announcement; the red line is the bound, two per link.",
+        draw(
+            spec,
+            data,
+            "Control messages per announcement against two per link",
+            width=SMALL,
+            height=max(60, 40 * len(data)),
+        ),
+    )
+
+
+def kinds_block(tables: Tables) -> Block | None:
+    """Control bytes by kind of message."""
+    messages: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for row in tables["control_by_kind"]:
+        messages[row["kind"]] += row["messages"]
+        sizes[row["kind"]] += row["bytes"]
+    if not messages:
+        return None
+    rows: list[Row] = [
+        {"kind": kind, "messages": messages[kind], "bytes": sizes[kind]}
+        for kind in sorted(sizes, key=lambda kind: (-sizes[kind], kind))
+    ]
+    data = [
+        {
+            "name": row["kind"],
+            "value": row["bytes"],
+            "tip": f"{row['kind']}: {size(row['bytes'])} in {count(row['messages'])} messages",
+        }
+        for row in rows[:KINDS_SHOWN]
+    ]
+    return Block(
+        "What control says",
+        "Bytes of control messages by kind, over every link.",
+        bars(data, "Control bytes by kind", axis="bytes"),
+        grid=grid(
+            "control_by_kind",
+            rows,
+            col("kind", "kind"),
+            col("messages", "messages", count),
+            col("bytes", "bytes", size),
+            ("bytes each", lambda row: ratio(row["bytes"] / max(row["messages"], 1))),
+        ),
+    )
+
+
+def _strategies(rows: list[Row]) -> Block | None:
+    if not rows:
+        return None
+    return Block(
+        "Per strategy and redundancy",
+        "Control traffic has no strategy: where several share a federation, it stands under all.",
+        grid=grid(
+            "overhead",
+            rows,
+            ("", _name),
+            col("announcements", "announcements", count),
+            col("control messages", "control_messages", count),
+            col("per announcement", "control_messages_per_announcement", ratio),
+            col("2l", "bound_2l", count),
+            col("control bytes", "control_bytes", size),
+            col("data bytes", "data_bytes", size),
+            col("offered", "publications_offered", count),
+            col("delivered", "publications_delivered", count),
+            col("copies", "data_copies", count),
+            col("copies each", "copies_per_publication", ratio),
+            col("duplicates", "duplicates_suppressed", count),
+        ),
+        is_wide=True,
+        is_open=True,
+    )
+
+
+def loss_section(tables: Tables, summary: dict[str, Any]) -> Section:
+    """Offered against arrived, only where the destination listened all the time."""
+    loss = summary["loss"]
+    offered = sum(row["offered"] for row in loss["by_qos"])
+    share = loss["missing"] / offered if offered else None
+    tiles = [
+        Tile(
+            "missing",
+            count(loss["missing"]),
+            f"of {count(offered)} ({percent(share)})",
+            "bad" if loss["missing"] else "good",
+        ),
+        Tile(
+            "out of order", count(loss["out_of_order"]), "arrived after later ones of their origin"
+        ),
+        Tile(
+            "compared", count(loss["compared"]), f"filter ways; {count(loss['not_compared'])} not"
+        ),
+    ]
+    return Section(
+        "loss",
+        "Loss and order",
+        "Publications offered at an origin under a filter against those that arrived at a "
+        "destination, compared only where the destination held the filter over the whole span.",
+        [block for block in (_missing(tables), _loss_table(tables)) if block],
+        tiles,
+        absent="" if tables["loss"] else "Nothing was offered to another broker.",
+    )
+
+
+def _missing(tables: Tables) -> Block | None:
+    offered: Counter[tuple[int, int]] = Counter()
+    missing: Counter[tuple[int, int]] = Counter()
+    for row in tables["loss"]:
+        if row["note"] == "complete":
+            pair = row["origin"], row["destination"]
+            offered[pair] += row["offered"]
+            missing[pair] += max(row["missing"], 0)
+    if not any(missing.values()):
+        return None
+    cells = {}
+    for (origin, to), number in offered.items():
+        lost = missing[origin, to]
+        tip = f"from {origin} to {to}: {count(lost)} of {count(number)} missing"
+        cells[origin, to] = Cell(lost, count(lost), tip)
+    return Block(
+        "Where it was lost",
+        "Publications missing from origin (row) to destination (column)." + left_out(cells),
+        heat_map(cells, "Publications missing from origin to destination"),
+        is_wide=True,
+    )
+
+
+def _loss_table(tables: Tables) -> Block | None:
+    if not tables["loss"]:
+        return None
+    rows = sorted(tables["loss"], key=lambda row: (-row["missing"], row["filter"], row["origin"]))
+    return Block(
+        "Filter by filter",
+        "The most missing first.",
+        grid=grid(
+            "loss",
+            rows,
+            col("filter", "filter"),
+            col("from", "origin"),
+            col("to", "destination"),
+            col("QoS", "qos"),
+            col("offered", "offered", count),
+            col("arrived", "arrived", count),
+            col("missing", "missing", count),
+            col("out of order", "out_of_order", count),
+            col("note", "note"),
+        ),
+        is_wide=True,
+    )

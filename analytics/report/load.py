@@ -1,0 +1,186 @@
+"""The chapters on the topology with its links, and on what each broker's agent had to carry."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from analytics.digest.liveness import liveness
+from analytics.digest.tables import Row, Tables
+from analytics.digest.units import count, duration, percent, size
+from analytics.report.parts import Block, Section, Tile, col, grid
+from analytics.report.topology import topology
+from analytics.report.vega import bars
+
+Unit = Callable[[float | None], str]
+
+BROKERS_SHOWN = 16
+"""Bars per chart, the highest first; the table behind has every broker."""
+
+
+def topology_section(tables: Tables, summary: dict[str, Any]) -> Section:
+    """Brokers and links as a drawing, and each link's figures."""
+    load = summary["load"]
+    down, stopped = len(load["dead"]), len(load["stopped"])
+    ended = f"{stopped} told to stop, no other down" if stopped else "all alive at the end"
+    tiles = [
+        Tile(
+            "brokers",
+            count(load["brokers"]),
+            f"{down} down at the end" if down else ended,
+            "bad" if down else "good",
+        ),
+        Tile(
+            "links",
+            count(load["links"]),
+            f"{len(load['links_ever_down'])} down at some time"
+            if load["links_ever_down"]
+            else "up all the time",
+            "look" if load["links_ever_down"] else "good",
+        ),
+        Tile("over links", size(load["bytes"]), "data between agents, both ways"),
+    ]
+    blocks = []
+    if load["brokers"]:
+        state = liveness(tables)
+        blocks = [
+            Block(
+                "The federation",
+                "A wider line carried more bytes. Dashed: lost at some time; red: still down at "
+                "the end. A crossed broker is down.",
+                topology(state, tables["links"]),
+                is_wide=True,
+            )
+        ]
+    return Section(
+        "topology",
+        "Brokers and links",
+        "Who is beside whom, and what went over each link.",
+        [*blocks, *_links(tables)],
+        tiles,
+        absent="" if load["brokers"] else "No broker reported.",
+    )
+
+
+def _links(tables: Tables) -> list[Block]:
+    rows = sorted(tables["links"], key=lambda row: -(row["bytes_ab"] + row["bytes_ba"]))
+    if not rows:
+        return []
+    data = [
+        {
+            "name": _link_name(row),
+            "value": row["bytes_ab"] + row["bytes_ba"],
+            "tip": f"{row['a']} to {row['b']}: {size(row['bytes_ab'])}; back "
+            f"{size(row['bytes_ba'])}; round trip {duration(row['round_trip_us_p50'])}",
+        }
+        for row in rows[:BROKERS_SHOWN]
+    ]
+    ordered = sorted(rows, key=lambda row: (row["up_share"], -(row["round_trip_us_p50"] or 0)))
+    return [
+        Block(
+            "Busiest links",
+            "Bytes both ways.",
+            bars(data, "Bytes over the busiest links", axis="bytes"),
+        ),
+        Block(
+            "Every link",
+            "Least up first, then the slowest.",
+            grid=grid(
+                "links",
+                ordered,
+                ("link", _link_name),
+                col("up", "up_share", percent),
+                col("round trip p50", "round_trip_us_p50", duration),
+                col("least", "round_trip_us_min", duration),
+                col("bytes there", "bytes_ab", size),
+                col("bytes back", "bytes_ba", size),
+                col("publications there", "publications_ab", count),
+                col("back", "publications_ba", count),
+                col("duplicates", "duplicates", count),
+                col("longest queue", "queue_bytes_max", size),
+            ),
+            is_wide=True,
+        ),
+    ]
+
+
+def _link_name(row: Row) -> str:
+    return f"{row['a']} \N{EN DASH} {row['b']}"
+
+
+def brokers_section(tables: Tables, summary: dict[str, Any]) -> Section:
+    """What each agent took, gave, and needed for it."""
+    rows = tables["brokers"]
+    load = summary["load"]
+    dropped = "bad" if load["dropped"] else "good"
+    tiles = [
+        Tile("highest CPU", *_top(load["cpu_share_max"], percent, "of one core")),
+        Tile("most memory", *_top(load["rss_bytes_max"], size, "resident")),
+        Tile("longest stall", *_top(load["loop_lag_us_max"], duration, "until an agent looked up")),
+        Tile("dropped", count(load["dropped"]), "publications", dropped),
+    ]
+    charts = (
+        ("Publications taken", "publications_in", "publications", count, "s"),
+        ("Publications delivered", "delivered", "publications", count, "s"),
+        ("CPU of the agent", "cpu_share", "share of one core", percent, "%"),
+    )
+    blocks = [_broker_bars(rows, *chart) for chart in charts]
+    return Section(
+        "brokers",
+        "Load of the brokers",
+        "What each agent took from its broker, gave to it, and needed to do so.",
+        [*(block for block in blocks if block), broker_table(rows)] if rows else [],
+        tiles,
+        absent="" if rows else "No agent reported its load.",
+    )
+
+
+def _top(top: dict[str, Any] | None, unit: Unit, note: str) -> tuple[str, str]:
+    if top is None:
+        return unit(None), note
+    return unit(top["value"]), f"{note}, broker {top['broker']}"
+
+
+def _broker_bars(
+    rows: Sequence[Row], title: str, key: str, axis: str, unit: Unit, form: str
+) -> Block | None:
+    known = [row for row in rows if row[key] is not None]
+    if not any(row[key] for row in known):
+        return None
+    known.sort(key=lambda row: (-row[key], row["broker"]))
+    data = [
+        {
+            "name": str(row["broker"]),
+            "value": row[key],
+            "tip": f"broker {row['broker']}: {unit(row[key])}",
+        }
+        for row in known[:BROKERS_SHOWN]
+    ]
+    more = "" if len(known) <= BROKERS_SHOWN else f" The highest {BROKERS_SHOWN} of {len(known)}."
+    drawing = bars(data, f"{title} by broker", axis=axis, axis_format="~" + form)
+    return Block(title, f"By broker.{more}", drawing)
+
+
+def broker_table(rows: Sequence[Row]) -> Block:
+    """Every broker's counts and gauges."""
+    return Block(
+        "Every broker",
+        "Counts over the whole span; sizes and stalls at their highest.",
+        grid=grid(
+            "brokers",
+            sorted(rows, key=lambda row: row["broker"]),
+            col("broker", "broker"),
+            col("clients", "clients", count),
+            col("filters", "filters", count),
+            col("taken", "publications_in", count),
+            col("sent on", "publications_out", count),
+            col("delivered", "delivered", count),
+            col("no route", "no_route", count),
+            col("dropped", "dropped", count),
+            col("CPU", "cpu_share", percent),
+            col("memory", "rss_bytes_max", size),
+            col("send queue", "send_queue_bytes_max", size),
+            col("custody", "custody_bytes_max", size),
+            col("stall", "loop_lag_us_max", duration),
+            col("restarts", "restarts", count),
+        ),
+        is_wide=True,
+    )

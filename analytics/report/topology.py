@@ -1,0 +1,81 @@
+"""The federation as a drawing: brokers as circles, links as lines as wide as what they carried."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from markupsafe import Markup
+
+from analytics.digest.layout import layout
+from analytics.digest.liveness import Liveness
+from analytics.digest.tables import Row
+from analytics.digest.units import duration, percent, size
+
+WIDTH, HEIGHT, EDGE = 720, 440, 30
+LABELLED_MAX = 40
+"""Round trips are written beside the links of a federation no larger than this."""
+_LEAST, _MOST = 1.5, 8.0
+
+
+def topology(state: Liveness, links: Sequence[Row]) -> Markup:
+    """SVG in the colours of the style sheet; every part has a title to hover over."""
+    places = {
+        broker: (EDGE + x * (WIDTH - 2 * EDGE), EDGE + y * (HEIGHT - 2 * EDGE))
+        for broker, (x, y) in layout(state.brokers, state.links).items()
+    }
+    radius = max(7.0, min(17.0, 90 / math.sqrt(max(len(places), 1))))
+    known = {(row["a"], row["b"]): row for row in links}
+    busiest = max((row["bytes_ab"] + row["bytes_ba"] for row in links), default=0)
+    parts = [_link(pair, state, known.get(pair), busiest, places) for pair in sorted(state.links)]
+    if len(places) <= LABELLED_MAX:
+        parts += [_trip(row, places) for row in links if row["round_trip_us_p50"] is not None]
+    parts += [_broker(broker, state, places[broker], radius) for broker in sorted(places)]
+    head = Markup('<svg class="topology" role="img" viewBox="0 0 {} {}" aria-label="{}">')
+    label = f"Topology: {len(places)} brokers, {len(state.links)} links"
+    return head.format(WIDTH, HEIGHT, label) + Markup("").join(parts) + Markup("</svg>")
+
+
+def _link(
+    pair: tuple[int, int],
+    state: Liveness,
+    row: Row | None,
+    busiest: int,
+    places: Mapping[int, tuple[float, float]],
+) -> Markup:
+    (x1, y1), (x2, y2) = places[pair[0]], places[pair[1]]
+    carried = row["bytes_ab"] + row["bytes_ba"] if row else 0
+    wide = _LEAST + (_MOST - _LEAST) * math.sqrt(carried / busiest if busiest else 0)
+    share = row["up_share"] if row else None
+    is_cut = state.links[pair] == "down" and pair in state.lost
+    kind = "down" if is_cut else "shaky" if pair in state.lost else "up"
+    trip = duration(row["round_trip_us_p50"]) if row else ""
+    tip = f"link {pair[0]} \N{EN DASH} {pair[1]}: up {percent(share)}, round trip {trip}, "
+    tip += f"{size(carried)} carried" + (", down at the end" if kind == "down" else "")
+    return Markup(
+        '<g class="link {}"><title>{}</title>'
+        '<line x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" stroke-width="{:.1f}"/></g>'
+    ).format(kind, tip, x1, y1, x2, y2, wide)
+
+
+def _trip(row: Row, places: Mapping[int, tuple[float, float]]) -> Markup:
+    """The round trip, written on the middle of its link."""
+    (x1, y1), (x2, y2) = places[row["a"]], places[row["b"]]
+    text = '<text x="{:.1f}" y="{:.1f}" class="trip">{}</text>'
+    return Markup(text).format((x1 + x2) / 2, (y1 + y2) / 2 + 4, duration(row["round_trip_us_p50"]))
+
+
+def _broker(broker: int, state: Liveness, place: tuple[float, float], radius: float) -> Markup:
+    x, y = place
+    kind = state.brokers[broker]
+    word = {"up": "alive", "down": "down at the end", "stopped": "told to stop"}[kind]
+    text = str(broker)
+    font = radius * min(1.0, 2.6 / len(text))
+    cross = ""
+    if kind == "down":
+        cross = Markup('<path d="M{:.1f},{:.1f}l{:.1f},{:.1f}m0,{:.1f}l{:.1f},{:.1f}"/>').format(
+            x - radius, y - radius, 2 * radius, 2 * radius, -2 * radius, -2 * radius, 2 * radius
+        )
+    return Markup(
+        '<g class="broker {}"><title>broker {}: {}</title>'
+        '<circle cx="{:.1f}" cy="{:.1f}" r="{:.1f}"/>'
+        '<text x="{:.1f}" y="{:.1f}" font-size="{:.1f}">{}</text>{}</g>'
+    ).format(kind, broker, word, x, y, radius, x, y + font * 0.36, font, text, cross)

@@ -1,0 +1,192 @@
+"""The chapters on who sends to whom, and on how far the figures may be believed."""
+
+from collections import Counter
+from typing import Any
+
+from analytics.digest.tables import Row, Tables
+from analytics.digest.units import count, duration, ratio, size, some
+from analytics.report.heat import Cell, heat_map, left_out
+from analytics.report.parts import Block, Section, Tile, col, grid
+from analytics.report.vega import bars
+
+FILTERS_SHOWN = 12
+BAD_LINES_SHOWN, RAW_SHOWN = 50, 200
+"""Lines in quarantine that are shown, and characters of each."""
+NAME_MAX = 60
+"""Characters of a filter on an axis; the tables have it whole."""
+
+
+def traffic_section(tables: Tables, summary: dict[str, Any]) -> Section:
+    """The traffic matrix: filter by origin by destination."""
+    traffic = summary["traffic"]
+    rows = sorted(tables["traffic_matrix"], key=lambda row: (-row["publications"], row["filter"]))
+    if not rows:
+        return Section(
+            "traffic", "Traffic", "Who sends how much to whom.", absent="No traffic was counted."
+        )
+    pairs: Counter[tuple[int, int]] = Counter()
+    sizes: Counter[tuple[int, int]] = Counter()
+    filters: Counter[str] = Counter()
+    for row in rows:
+        pair = row["origin"], row["destination"]
+        pairs[pair] += row["publications"]
+        sizes[pair] += row["bytes"]
+        filters[row["filter"]] += row["publications"]
+    cells = {
+        pair: Cell(
+            pairs[pair],
+            count(pairs[pair]),
+            f"from {pair[0]} to {pair[1]}: {count(pairs[pair])} publications, {size(sizes[pair])}",
+        )
+        for pair in pairs
+    }
+    data = [
+        {
+            "name": name[:NAME_MAX],
+            "value": number,
+            "tip": f"{name[:NAME_MAX]}: {count(number)} publications",
+        }
+        for name, number in filters.most_common(FILTERS_SHOWN)
+    ]
+    return Section(
+        "traffic",
+        "Traffic",
+        "Who sends how much to whom: the matrix that planning reads. A publication that matches "
+        "several filters counts under each.",
+        [
+            Block(
+                "From broker to broker",
+                "Publications from origin (row) to destination (column); the stronger the colour, "
+                "the more." + left_out(cells),
+                heat_map(cells, "Publications from origin to destination"),
+                is_wide=True,
+            ),
+            Block(
+                "Busiest filters",
+                "Publications over all pairs.",
+                bars(data, "Publications by filter", axis="publications"),
+            ),
+            Block(
+                "Filter by filter",
+                "The busiest first.",
+                grid=grid(
+                    "traffic_matrix",
+                    rows,
+                    col("filter", "filter"),
+                    col("from", "origin"),
+                    col("to", "destination"),
+                    col("publications", "publications", count),
+                    col("bytes", "bytes", size),
+                    col("per second", "rate_per_s", ratio),
+                ),
+                is_wide=True,
+            ),
+        ],
+        [
+            Tile("publications", count(traffic["publications"]), size(traffic["bytes"])),
+            Tile("filters", count(traffic["filters"])),
+            Tile("pairs", count(len(pairs)), "of brokers that spoke"),
+        ],
+    )
+
+
+def quality_section(tables: Tables, summary: dict[str, Any]) -> Section:
+    """Clocks that disagree, records that could not be read, batches that never came."""
+    quality, span = summary["quality"], summary["span"]
+    doubted = quality["clocks"].get("flagged", 0)
+    tiles = [
+        Tile("records read", count(span["records"] if span else 0)),
+        Tile(
+            "unreadable",
+            count(quality["quarantined"]),
+            "records, in quarantine",
+            "look" if quality["quarantined"] else "good",
+        ),
+        Tile(
+            "clocks in doubt",
+            count(doubted),
+            "pairs of brokers",
+            "look" if doubted else "good",
+        ),
+        Tile(
+            "never came",
+            count(quality["dropped_batches"]),
+            "batches of a second",
+            "look" if quality["dropped_batches"] else "good",
+        ),
+    ]
+    blocks = [_clocks(tables), *_quarantine(tables, quality)]
+    return Section(
+        "quality",
+        "How far to believe this",
+        "Delays compare clocks of two machines. Where the least delays there and back show that "
+        "clocks disagree, the difference is taken off; where nothing tells, the delay is marked "
+        "and left out of every merged figure.",
+        [block for block in blocks if block],
+        tiles,
+    )
+
+
+def _clocks(tables: Tables) -> Block | None:
+    rows = tables["clocks"]
+    if not rows:
+        return None
+    order = {"flagged": 0, "corrected": 1}
+    ordered = sorted(
+        rows, key=lambda row: (order.get(row["verdict"], 2), -abs(row["offset_us"] or 0))
+    )
+    return Block(
+        "Clocks",
+        "Each pair of brokers: by how much the second clock is ahead of the first.",
+        grid=grid(
+            "clocks",
+            ordered,
+            ("pair", lambda row: f"{row['a']} \N{EN DASH} {row['b']}"),
+            col("offset", "offset_us", duration),
+            col("least there", "one_way_min_ab_us", duration),
+            col("least back", "one_way_min_ba_us", duration),
+            col("windows", "windows", count),
+            col("verdict", "verdict"),
+        ),
+        is_wide=True,
+        is_open=len(ordered) <= FILTERS_SHOWN,
+    )
+
+
+def _quarantine(tables: Tables, quality: dict[str, Any]) -> list[Block]:
+    reasons = quality["quarantined_by_reason"]
+    if not reasons:
+        return []
+    rows: list[Row] = [{"reason": reason, "records": n} for reason, n in reasons.items()]
+    data = [
+        {
+            "name": row["reason"][:NAME_MAX],
+            "value": row["records"],
+            "tip": f"{row['reason']}: {some(row['records'], 'record')}",
+        }
+        for row in rows[:FILTERS_SHOWN]
+    ]
+    return [
+        Block(
+            "Why records were unreadable",
+            "They changed no other figure.",
+            bars(data, "Unreadable records by reason", axis="records"),
+            grid=grid(
+                "quarantine_counts", rows, col("reason", "reason"), col("records", "records", count)
+            ),
+        ),
+        Block(
+            "Some of them",
+            "Where they stand and how they begin.",
+            grid=grid(
+                "quarantine",
+                tables["quarantine"],
+                col("file", "file"),
+                col("line", "line"),
+                col("reason", "reason"),
+                ("begins", lambda row: str(row["raw"])[:RAW_SHOWN]),
+                shown=BAD_LINES_SHOWN,
+            ),
+            is_wide=True,
+        ),
+    ]

@@ -1,0 +1,139 @@
+"""Vega-Lite specifications as inline SVG.
+
+vl-convert runs Vega inside the Python process, so the page carries neither a library nor a script
+for its charts, prints sharply, and every mark keeps a description that screen readers and the
+page's small hover script read. Colours are drawn from a short palette whose every colour the style
+sheet replaces in dark mode: ``svg [fill="#0072b2"] { fill: var(--blue) }``. Texts are measured
+larger than the style sheet draws them, since the reader's font may be wider than the one here.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import vl_convert as vlc
+from markupsafe import Markup
+
+Spec = dict[str, Any]
+
+BLUE, VERMILION, GREEN, PURPLE, ORANGE = "#0072b2", "#d55e00", "#009e73", "#b0568f", "#b87800"
+"""Told apart by colour-blind people too (Okabe and Ito, darkened where white needs it)."""
+SERIES = (BLUE, VERMILION, GREEN, PURPLE, ORANGE)
+INK, FAINT, RULE = "#1a1a1b", "#5b6068", "#d9dce1"
+SHAPES = ("circle", "triangle-up", "square", "diamond", "cross")
+
+SMALL, WIDE = 372, 772
+"""Widths of a drawing in a column and in two of them."""
+
+MEASURED = 14
+"""px for which texts are given room; the style sheet draws them at 12."""
+
+_CONFIG: Spec = {
+    "background": None,
+    "font": "system-ui, sans-serif",
+    "view": {"stroke": None},
+    "padding": 4,
+    "axis": {
+        "labelColor": FAINT,
+        "titleColor": FAINT,
+        "labelFontSize": MEASURED,
+        "titleFontSize": MEASURED,
+        "titleFontWeight": "normal",
+        "domainColor": RULE,
+        "tickColor": RULE,
+        "gridColor": RULE,
+        "labelLimit": 160,
+        "labelOverlap": True,
+        "titlePadding": 8,
+    },
+    "axisY": {"domain": False, "ticks": False, "labelPadding": 6},
+    "legend": {
+        "orient": "top",
+        "title": None,
+        "labelColor": INK,
+        "labelFontSize": MEASURED,
+        "labelLimit": 240,
+        "columns": 3,
+        "symbolSize": 70,
+        "offset": 6,
+    },
+    "range": {"category": list(SERIES), "symbol": list(SHAPES)},
+    "tick": {"opacity": 1},
+    "point": {"filled": True, "size": 60, "opacity": 1},
+    "line": {"strokeWidth": 2, "strokeCap": "round", "strokeJoin": "round"},
+    "bar": {"cornerRadiusEnd": 2},
+}
+_SIZE = re.compile(r'^<svg [^>]*?width="([\d.]+)" height="([\d.]+)" viewBox="([^"]+)">')
+
+
+def draw(
+    spec: Spec, rows: Sequence[Mapping[str, Any]], label: str, *, width: int, height: int
+) -> Markup:
+    """The chart as SVG that scales down but not up beyond ``width``.
+
+    Args:
+        spec: A Vega-Lite unit or layer, without data, size and configuration.
+        rows: The data; what they hold is shown as text, whatever it is.
+        label: The chart in a sentence, for who cannot see it.
+        width: Outer width in px, axes included.
+        height: Of the plot in px, without axes.
+    """
+    full = {
+        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+        "data": {"values": list(rows)},
+        "width": width,
+        "height": height,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "config": _CONFIG,
+        **spec,
+    }
+    return _inline(vlc.vegalite_to_svg(full), label)
+
+
+def _inline(svg: str, label: str) -> Markup:
+    found = _SIZE.match(svg)
+    assert found, svg[:200]
+    width, _, box = found.groups()
+    head = Markup(
+        '<svg class="chart" role="img" aria-label="{}" viewBox="{}" style="max-width:{}px">'
+    ).format(label, box, width)
+    # Vega escapes every text it draws (tests hold it to that).
+    return head + Markup(svg[found.end() :])
+
+
+def time_unit(highest_us: float | None) -> tuple[int, str]:
+    """Divisor and name of the unit in which durations up to ``highest_us`` read well."""
+    if highest_us is None or highest_us < 2_000:
+        return 1, "microseconds"
+    return (1_000, "milliseconds") if highest_us < 2_000_000 else (1_000_000, "seconds")
+
+
+_PLAIN_ZERO = "datum.value === 0 ? '0' : datum.label"
+
+
+def bars(
+    rows: Sequence[Mapping[str, Any]], label: str, *, axis: str, axis_format: str = "~s"
+) -> Markup:
+    """Horizontal bars, in the order given: each row has ``name``, ``value`` and ``tip``."""
+    spec: Spec = {
+        "encoding": {
+            "y": {"field": "name", "type": "nominal", "sort": None, "title": None},
+            "x": {
+                "field": "value",
+                "type": "quantitative",
+                "title": axis,
+                "axis": {"format": axis_format, "tickCount": 4, "labelExpr": _PLAIN_ZERO},
+            },
+            "description": {"field": "tip"},
+        },
+        "mark": {"type": "bar", "color": BLUE, "height": {"band": 0.7}},
+    }
+    return draw(spec, rows, label, width=SMALL, height=max(60, 24 * len(rows)))
+
+
+def time_axis(seconds: float) -> Spec:
+    """An axis in UTC whose labels are as fine as a span of so many seconds needs."""
+    form = "%H:%M:%S" if seconds < 600 else "%H:%M" if seconds < 86_400 else "%d %b %H:%M"
+    axis = {"tickCount": 5, "grid": False, "format": form}
+    scale = {"type": "utc"}
+    return {"field": "at", "type": "temporal", "title": "time (UTC)", "scale": scale, "axis": axis}

@@ -1,0 +1,147 @@
+"""Starting Spark: on this machine, on a cluster, or inside spark-submit, and ending it again.
+
+Intuition: whoever runs a report should meet Spark only when something is missing, and then as one
+line. So Java is looked for before Spark is started, a master is knocked at before Spark waits a
+minute for it, and Spark's own log is cut down to errors. Times are UTC everywhere, and on one
+machine nothing listens but on loopback.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import SparkSession
+
+from analytics.errors import UnavailableError
+
+JAVA_WANTED = 17
+"""The oldest Java that this Spark runs on."""
+
+JAVA_ANSWER_S = 20.0
+MASTER_ANSWER_S = 5.0
+DRIVER_MEMORY = "2g"
+LOCAL_PARTITIONS = 32
+"""Of a shuffle on one machine: Spark's 200 cost a small report more than its data does."""
+LOOPBACK = "127.0.0.1"
+QUIET = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+"""For the driver's Java: errors only."""
+
+
+@contextlib.contextmanager
+def spark_session(
+    name: str,
+    *,
+    master: str | None = None,
+    driver_memory: str = DRIVER_MEMORY,
+    config: Mapping[str, str] | None = None,
+) -> Iterator[SparkSession]:
+    """A session that is stopped at the end.
+
+    Args:
+        name: What the cluster's page shows.
+        master: ``local[N]``, ``spark://HOST:PORT`` and so on. ``None``: what spark-submit said,
+            else all cores of this machine.
+        driver_memory: As Java writes it; has no effect inside spark-submit, which sets it itself.
+        config: Further Spark configuration; stronger than ours.
+
+    Raises:
+        UnavailableError: Java, Spark or the master is missing or too old.
+    """
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started the JVM
+    if not submitted:
+        find_java()
+    chosen = _config(master, submitted=submitted, driver_memory=driver_memory)
+    if (told := chosen.get("spark.master", "")).startswith("spark://"):
+        knock(told)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take any python3
+    builder = SparkSession.builder.appName(name)
+    for key, value in (chosen | dict(config or {})).items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        first = " ".join(str(error).split())
+        raise UnavailableError(f"Spark did not start: {first[:200]}") from error
+    if submitted:
+        session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _config(master: str | None, *, submitted: bool, driver_memory: str) -> dict[str, str]:
+    chosen = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if submitted and master is None:
+        return chosen
+    chosen["spark.master"] = master = master or "local[*]"
+    if not submitted:
+        chosen["spark.driver.memory"] = driver_memory
+        chosen["spark.driver.extraJavaOptions"] = QUIET
+    if master.startswith("local"):
+        chosen["spark.sql.shuffle.partitions"] = str(LOCAL_PARTITIONS)
+    if is_on_this_machine(master):
+        chosen |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+    return chosen
+
+
+def is_on_this_machine(master: str) -> bool:
+    """Whether all of Spark runs here, so that nothing need be reached from outside."""
+    host = urlsplit(master).hostname
+    return master.startswith("local") or host in ("localhost", LOOPBACK)
+
+
+def find_java() -> int:
+    """The major version of the Java that Spark will start.
+
+    Raises:
+        UnavailableError: There is none, or one too old.
+    """
+    wanted = f"Java {JAVA_WANTED} or newer is wanted: install it, or point JAVA_HOME at it"
+    home = os.environ.get("JAVA_HOME")
+    program = str(Path(home, "bin", "java")) if home else "java"
+    if shutil.which(program) is None:
+        place = f"in JAVA_HOME={home}" if home else "on the path, and JAVA_HOME is not set"
+        raise UnavailableError(f"no Java {place}: {wanted}")
+    try:
+        answer = subprocess.run(
+            [program, "-version"], capture_output=True, text=True, timeout=JAVA_ANSWER_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UnavailableError(f"{program} -version does not answer ({error}): {wanted}") from error
+    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    if found is None or int(found[1]) < JAVA_WANTED:
+        said = found[1] if found else (answer.stderr.splitlines() or ["nothing"])[0]
+        raise UnavailableError(f"{program} is Java {said}: {wanted}")
+    return int(found[1])
+
+
+def knock(master: str) -> None:
+    """Check that something listens at ``spark://HOST:PORT[,HOST:PORT...]``.
+
+    Raises:
+        UnavailableError: Nobody does.
+    """
+    refused = ""
+    for place in master.removeprefix("spark://").split(","):
+        host, _, port = place.rpartition(":")
+        try:
+            address = (host.strip("[]"), int(port))
+            socket.create_connection(address, timeout=MASTER_ANSWER_S).close()
+        except (OSError, ValueError, OverflowError) as error:
+            refused = str(error)
+        else:
+            return
+    raise UnavailableError(f"no Spark master at {master} ({refused}): spark://HOST:PORT is wanted")

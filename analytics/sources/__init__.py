@@ -1,0 +1,1 @@
+"""Where records come from: folders of segment files, and the brokers themselves."""

@@ -1,0 +1,144 @@
+"""Clocks that disagree: found, and where traffic tells by how much, corrected.
+
+A delay is the destination's clock minus the origin's. With clocks apart by o, traffic from a to b
+seems to take d + o, and from b to a, d - o. Of the least delay seen each way o is half the
+difference, as in NTP's clock filter (RFC 5905, section 10): the fastest publication waited least,
+so its ways are most alike.
+
+A clock is believed until it says something impossible: an arrival sooner than the links allow
+(before it was sent, where no link was measured), by more than ``TOLERANCE_US`` and a quarter of
+that floor, for a floor is measured too. An offset that is too small to do so stays in the delays,
+which it can at most raise to what two-way traffic leaves above the floor. Without traffic both
+ways an impossible pair, or one where even the fastest took ``IMPLAUSIBLE_US``, takes the
+difference of its brokers' clocks to others, along the fastest pairs (Kruskal), if that explains
+it; else it is flagged.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from analytics.transforms.floors import Pair
+
+TOLERANCE_US = 1_000
+"""Scheduling and clock discipline move a least delay by less."""
+IMPLAUSIBLE_US = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class OneWay:
+    """What was seen of the publications from one broker to another."""
+
+    least_us: int
+    windows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How far the clocks of a and b (a < b) are to be believed. ``offset_us``: b's minus a's."""
+
+    a: int
+    b: int
+    offset_us: int | None
+    least_ab_us: int | None
+    least_ba_us: int | None
+    windows: int
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The verdict on each pair, and each broker's clock relative to one of its group's."""
+
+    verdicts: dict[Pair, Verdict]
+    relative_us: dict[int, tuple[int, int]]
+    """Broker to (its group's smallest id, its clock minus that one's)."""
+
+    def offset_us(self, origin: int, destination: int) -> int | None:
+        """The destination's clock minus the origin's; None where nothing tells."""
+        pair = (min(origin, destination), max(origin, destination))
+        if origin == destination:
+            return 0
+        if (verdict := self.verdicts.get(pair)) is not None:
+            offset_us = verdict.offset_us
+        else:
+            offset_us = _between(self.relative_us, *pair)
+        return -offset_us if offset_us is not None and origin > destination else offset_us
+
+
+def judge(seen: Mapping[Pair, OneWay], floors_us: Mapping[Pair, int]) -> Clocks:
+    """From (origin, destination) to what was seen, and the floors of pairs (a < b)."""
+    pairs = sorted({(min(pair), max(pair)) for pair in seen if pair[0] != pair[1]})
+    verdicts: dict[Pair, Verdict] = {}
+    for a, b in pairs:
+        there, back = seen.get((a, b)), seen.get((b, a))
+        if there is not None and back is not None:
+            verdicts[a, b] = _two_ways(a, b, there, back, floors_us.get((a, b), 0))
+    relative_us = _relative(verdicts)
+    for a, b in pairs:
+        if (a, b) not in verdicts:
+            known_us = _between(relative_us, a, b)
+            verdicts[a, b] = _one_way(a, b, seen, known_us, floors_us.get((a, b), 0))
+    return Clocks(verdicts, relative_us)
+
+
+def _impossible(least_us: int, floor_us: int) -> bool:
+    return least_us < floor_us - max(TOLERANCE_US, floor_us // 4)
+
+
+def _two_ways(a: int, b: int, there: OneWay, back: OneWay, floor_us: int) -> Verdict:
+    wrong = _impossible(min(there.least_us, back.least_us), floor_us)
+    offset_us = (there.least_us - back.least_us) // 2 if wrong else 0
+    windows = min(there.windows, back.windows)
+    said = "corrected" if wrong else "ok"
+    return Verdict(a, b, offset_us, there.least_us, back.least_us, windows, said)
+
+
+def _one_way(
+    a: int, b: int, seen: Mapping[Pair, OneWay], known_us: int | None, floor_us: int
+) -> Verdict:
+    there, back = seen.get((a, b)), seen.get((b, a))
+    told = there or back
+    assert told is not None
+    sign = 1 if there else -1
+    left_us = told.least_us - sign * (known_us or 0)
+    believed = not _impossible(left_us, floor_us) and left_us < floor_us + IMPLAUSIBLE_US
+    said = "flagged" if not believed else "corrected" if known_us else "ok"
+    return Verdict(
+        a,
+        b,
+        (known_us or 0) if believed else None,
+        there.least_us if there else None,
+        back.least_us if back else None,
+        told.windows,
+        said,
+    )
+
+
+def _relative(verdicts: Mapping[Pair, Verdict]) -> dict[int, tuple[int, int]]:
+    """Each broker's clock along the tree of the fastest two-way pairs."""
+    place = {broker: (broker, 0) for pair in verdicts for broker in pair}
+    fastest = sorted(verdicts.values(), key=lambda v: (_round_us(v), v.a, v.b))
+    for told in fastest:
+        (group_a, us_a), (group_b, us_b) = place[told.a], place[told.b]
+        if group_a == group_b:
+            continue
+        shift_us = us_a + (told.offset_us or 0) - us_b
+        kept, gone, shift_us = (
+            (group_a, group_b, shift_us) if group_a < group_b else (group_b, group_a, -shift_us)
+        )
+        for broker, (group, us) in place.items():
+            if group == gone:
+                place[broker] = (kept, us + shift_us)
+    return place
+
+
+def _round_us(verdict: Verdict) -> int:
+    return (verdict.least_ab_us or 0) + (verdict.least_ba_us or 0)
+
+
+def _between(relative_us: Mapping[int, tuple[int, int]], a: int, b: int) -> int | None:
+    """b's clock minus a's, if both are of one group."""
+    here, there = relative_us.get(a), relative_us.get(b)
+    if here is None or there is None or here[0] != there[0]:
+        return None
+    return there[1] - here[1]

@@ -1,0 +1,139 @@
+"""Delay tables: quantiles of corrected delays, over all, and by pair, hops, strategy and time.
+
+Delays of a pair whose clocks disagree are corrected by the pair's offset. Those of a flagged pair
+stand in that pair's own rows as they were measured, and in no row that merges pairs.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from analytics.schemas.reports import REPORT_TABLES
+from analytics.transforms.quantiles import weighted_quantiles
+
+PERCENTS = {"delay_us_p50": 50, "delay_us_p95": 95, "delay_us_p99": 99}
+FLOW = ("origin", "destination", "hops", "qos", "strategy")
+SCOPES: dict[str, tuple[str, ...]] = {
+    "all": (),
+    "pair": ("origin", "destination"),
+    "hops": ("hops",),
+    "strategy": ("strategy",),
+    "pair_hops": FLOW,
+}
+"""Scope to the columns that are not NULL in its rows."""
+_MERGING = ("all", "hops", "strategy")
+_WORST = ("ok", "corrected", "flagged")
+
+
+def delay(deliveries: DataFrame, delay_values: DataFrame, pairs: DataFrame) -> DataFrame:
+    """DELAY from the partials of these names and PAIRS."""
+    told = F.broadcast(pairs)
+    offset_us = F.coalesce("offset_us", F.lit(0))
+    values = delay_values.join(told, ["origin", "destination"]).select(
+        *FLOW, (F.col("value_us") - offset_us).alias("value_us"), "publications", "quality"
+    )
+    quantiles = weighted_quantiles(
+        _scoped(values, "value_us", "publications"),
+        keys=("scope", *FLOW),
+        value="value_us",
+        weight="publications",
+        percents=PERCENTS,
+    )
+    totals = _totals(deliveries.join(told, ["origin", "destination"]), offset_us)
+    keys = ["scope", *FLOW]
+    same = [totals[key].eqNullSafe(quantiles[key]) for key in keys]
+    joined = totals.join(quantiles, same, "left").select(
+        totals["*"], *(quantiles[name] for name in PERCENTS)
+    )
+    return joined.select(*REPORT_TABLES["delay"].fieldNames())
+
+
+def _totals(deliveries: DataFrame, offset_us: Column) -> DataFrame:
+    """What needs no quantile, per scope."""
+    shift = offset_us * F.col("publications")
+    rows = deliveries.select(
+        *FLOW,
+        "publications",
+        (F.col("sum_us") - shift).cast("decimal(38,0)").alias("sum_us"),
+        (F.col("min_us") - offset_us).alias("min_us"),
+        (F.col("max_us") - offset_us).alias("max_us"),
+        "floor_us",
+        "offset_us",
+        "quality",
+    )
+    names = ("publications", "sum_us", "min_us", "max_us", "floor_us", "offset_us", "quality")
+    scoped = _scoped(rows, *names, every=True)
+    kept = F.col("kept")
+    worst = F.max(F.array_position(F.array(*map(F.lit, _WORST)), F.col("quality")))
+    of_pair = F.col("scope").isin("pair", "pair_hops")
+    total = F.sum(F.when(kept, F.col("publications")).otherwise(0))
+    return scoped.groupBy("scope", *FLOW).agg(
+        total.alias("publications"),
+        (F.sum(F.when(kept, F.col("sum_us"))).cast("double") / F.nullif(total, F.lit(0))).alias(
+            "delay_us_mean"
+        ),
+        F.min(F.when(kept, F.col("min_us"))).alias("delay_us_min"),
+        F.max(F.when(kept, F.col("max_us"))).alias("delay_us_max"),
+        F.max(F.when(of_pair, F.col("floor_us"))).alias("floor_us"),
+        F.max(F.when(of_pair, F.col("offset_us"))).alias("clock_offset_us"),
+        F.element_at(F.array(*map(F.lit, _WORST)), worst.cast("int")).alias("quality"),
+    )
+
+
+def _scoped(rows: DataFrame, *values: str, every: bool = False) -> DataFrame:
+    """Each row once per scope, with NULL for the keys that the scope is over.
+
+    Args:
+        rows: With FLOW's columns, ``quality`` and ``values``.
+        values: Columns to keep.
+        every: Also rows that a merging scope must leave out; ``kept`` is false there.
+    """
+    scopes = F.array(
+        *(
+            F.struct(
+                F.lit(scope).alias("scope"),
+                *((F.col(key) if key in keys else F.lit(None)).alias(key) for key in FLOW),
+            )
+            for scope, keys in SCOPES.items()
+        )
+    )
+    kept = (F.col("told.quality") != "flagged") | ~F.col("scope").isin(*_MERGING)
+    spread = rows.select(F.struct(*{*values, "quality"}).alias("told"), F.inline(scopes))
+    told = spread.select("scope", *FLOW, *(f"told.{name}" for name in values), kept.alias("kept"))
+    return told if every else told.where("kept")
+
+
+def delay_over_time(delay_windows: DataFrame, pairs: DataFrame) -> DataFrame:
+    """DELAY_OVER_TIME from the partial of this name and PAIRS."""
+    keys = ("window_us", "origin", "destination", "strategy")
+    values = delay_windows.select(*keys, F.inline("values"))
+    quantiles = weighted_quantiles(
+        values, keys=keys, value="value_us", weight="publications", percents=PERCENTS
+    )
+    counted = delay_windows.groupBy(*keys).agg(F.sum("publications").alias("publications"))
+    told = quantiles.join(counted, list(keys)).join(F.broadcast(pairs), ["origin", "destination"])
+    offset_us = F.coalesce("offset_us", F.lit(0))
+    return told.select(
+        F.timestamp_micros("window_us").alias("window_start"),
+        "origin",
+        "destination",
+        "strategy",
+        "publications",
+        *((F.col(name) - offset_us).alias(name) for name in PERCENTS),
+        "quality",
+    )
+
+
+def client_delays(clients: DataFrame) -> DataFrame:
+    """CLIENTS from the partial of this name: exact, for clients told each delay."""
+    keys = ("origin", "destination")
+    quantiles = weighted_quantiles(
+        clients, keys=keys, value="value_us", weight="publications", percents=PERCENTS
+    )
+    weighted = F.col("value_us").cast("decimal(20,0)") * F.col("publications")
+    totals = clients.groupBy(*keys).agg(
+        F.sum("publications").alias("publications"),
+        (F.sum(weighted).cast("double") / F.sum("publications")).alias("delay_us_mean"),
+        F.min("value_us").alias("delay_us_min"),
+        F.max("value_us").alias("delay_us_max"),
+    )
+    return totals.join(quantiles, list(keys)).select(*REPORT_TABLES["clients"].fieldNames())

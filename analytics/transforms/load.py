@@ -1,0 +1,77 @@
+"""Load of brokers and of the links between them."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from analytics.schemas.reports import REPORT_TABLES
+from analytics.transforms.quantiles import weighted_quantiles
+
+
+def brokers(agents: DataFrame, agents_seen: DataFrame) -> DataFrame:
+    """BROKERS from the partials of these names: sums, and the greatest of each gauge."""
+    restarts = agents_seen.groupBy("broker").agg((F.count_distinct("epoch") - 1).alias("restarts"))
+    window_us = F.col("window_ms").cast("double") * 1_000
+    return (
+        agents.join(restarts, "broker")
+        .withColumnsRenamed(
+            {
+                "rss_bytes": "rss_bytes_max",
+                "send_queue_bytes": "send_queue_bytes_max",
+                "custody_bytes": "custody_bytes_max",
+                "loop_lag_us": "loop_lag_us_max",
+            }
+        )
+        .withColumn("cpu_share", F.col("cpu_us") / F.nullif(window_us, F.lit(0.0)))
+        .select(*REPORT_TABLES["brokers"].fieldNames())
+    )
+
+
+def links(told: DataFrame, round_trips: DataFrame) -> DataFrame:
+    """LINKS from the partials ``links`` and ``round_trips``: both ends' words as one row."""
+    a, b = F.least("broker", "neighbour").alias("a"), F.greatest("broker", "neighbour").alias("b")
+    forth = F.col("broker") < F.col("neighbour")
+    half = told.select("*", a, b)
+
+    rows = half.groupBy("a", "b").agg(
+        (F.sum("up").cast("double") / F.sum("windows")).alias("up_share"),
+        F.min("round_trip_us").alias("round_trip_us_min"),
+        F.sum(F.when(forth, F.col("bytes_out")).otherwise(0)).alias("bytes_ab"),
+        F.sum(F.when(~forth, F.col("bytes_out")).otherwise(0)).alias("bytes_ba"),
+        F.sum(F.when(forth, F.col("publications_out")).otherwise(0)).alias("publications_ab"),
+        F.sum(F.when(~forth, F.col("publications_out")).otherwise(0)).alias("publications_ba"),
+        F.sum("duplicates").alias("duplicates"),
+        F.max("queue_bytes").alias("queue_bytes_max"),
+    )
+    medians = weighted_quantiles(
+        round_trips.where(F.col("round_trip_us").isNotNull()).select("*", a, b),
+        keys=("a", "b"),
+        value="round_trip_us",
+        weight="windows",
+        percents={"round_trip_us_p50": 50},
+    )
+    return rows.join(medians, ["a", "b"], "left").select(*REPORT_TABLES["links"].fieldNames())
+
+
+def span(agents_seen: DataFrame, events: DataFrame, duplicates: DataFrame) -> DataFrame:
+    """SPAN from the partials of these names, one row per federation."""
+    dropped = (
+        events.where(F.col("kind") == "spool_dropped")
+        .groupBy("federation")
+        .agg(F.sum(F.coalesce("value", F.lit(1)) * F.col("one")).alias("dropped_batches"))
+    )
+    agents = F.count_distinct("broker", "epoch")
+    return (
+        agents_seen.groupBy("federation")
+        .agg(
+            F.timestamp_micros(F.min("first_us")).alias("first"),
+            F.timestamp_micros(F.max("last_us")).alias("last"),
+            F.sum("records").alias("records"),
+            F.count_distinct("broker").alias("brokers"),
+            (agents - F.count_distinct("broker")).alias("restarts"),
+        )
+        .join(dropped, "federation", "left")
+        .join(duplicates, "federation", "left")
+        .na.fill(0, ["dropped_batches", "records_twice"])
+        .withColumnRenamed("records_twice", "duplicates_removed")
+        .select(*REPORT_TABLES["span"].fieldNames())
+    )

@@ -1,0 +1,1 @@
+"""Gathers the metrics streams of a federation in one folder, each record exactly once."""

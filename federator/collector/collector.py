@@ -1,0 +1,274 @@
+"""The collector: connections to all brokers, one collection, one folder.
+
+What is decided is decided in ``collection`` and ``directory``. Files are written in one thread, one
+at a time, so the loop goes on while a disk is slow; what is written there is handed over whole.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import secrets
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Final
+
+import structlog
+
+from federator.collector.collection import Collection, Land, Question
+from federator.collector.directory import Dial, Directory, HangUp
+from federator.collector.landing import Landing
+from federator.collector.pieces import Piece
+from federator.collector.position import ReadingParameters
+from federator.collector.source import Source
+from federator.config import CollectorSettings, Connection
+from federator.errors import DecodeError
+from federator.protocol.effects import Notice
+from federator.protocol.guide import Guide, decode
+from federator.protocol.metric_records import decode_head
+from federator.protocol.repeats import Repeats
+from federator.protocol.types import BrokerId, Millis
+from federator.runtime.clocks import monotonic_ms, wall_clock_us
+
+TICK_S: Final = 0.1
+"""How often it is looked whether something is due."""
+
+PRUNE_S: Final = 60.0
+COMPLAINT_GAP_MS: Final = Millis(60_000)
+NAME_BYTES, TOKEN_BYTES = 4, 16
+
+_log = structlog.get_logger()
+
+
+class Collector:
+    """Reads a federation and lands it.
+
+    Args:
+        settings: What it was told.
+        landing: The folder, entered.
+        tasks: In which everything runs.
+
+    Attributes:
+        settings: As given.
+        landing: As given.
+        collection: How far every spool is.
+        directory: Which brokers there are.
+        sources: Connections by URL.
+        malformed: Guides, heads and answers that are none, or not of who was asked.
+        misled: Connections behind which somebody else was than expected.
+        land_failures: Times that a file could not be written.
+    """
+
+    def __init__(
+        self, settings: CollectorSettings, landing: Landing, tasks: asyncio.TaskGroup
+    ) -> None:
+        self.settings = settings
+        self.landing = landing
+        reading, files = settings.reading, settings.files
+        parameters = ReadingParameters(
+            federation=settings.federation,
+            window_max=reading.window_max,
+            answer_ms=Millis(reading.answer_ms),
+            rotate_bytes=files.rotate_bytes,
+            rotate_ms=Millis(files.rotate_ms),
+        )
+        self.collection = Collection(landing.scan(), parameters, bytes_max=reading.memory_bytes_max)
+        named = [broker.url for broker in settings.brokers]
+        self.directory = Directory(named, only=settings.only)
+        self.sources: dict[str, Source] = {}
+        self.malformed = self.misled = self.land_failures = 0
+        self._tasks = tasks
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._leaving = False
+        self._done = asyncio.Event()
+        self._numbers = itertools.count(1)
+        self._name = secrets.token_hex(NAME_BYTES)
+        self._token = secrets.token_hex(TOKEN_BYTES)
+        self._complaints: Repeats[str] = Repeats(gap_ms=COMPLAINT_GAP_MS, keys_max=1_024)
+        self._disk = ThreadPoolExecutor(1, "landing")
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Connect, and go on until cancelled."""
+        for broker in self.settings.brokers:
+            self._connect(self.settings.connection(broker))
+        self._tasks.create_task(self._tick(), name="what is due")
+        if self.settings.files.keep_days or self.settings.files.keep_bytes:
+            self._tasks.create_task(self._prune(), name="retention")
+
+    async def leave(self, *, patience_s: float) -> None:
+        """Ask no more and land what is in memory; gives up, what is not landed is asked again."""
+        self._leaving = True
+        self._do_what_is_due()
+        self._check_done()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await self._done.wait()
+
+    def _check_done(self) -> None:
+        if self._leaving and self.collection.settled:
+            self._done.set()
+
+    def _connect(self, connection: Connection) -> None:
+        source = Source(
+            connection,
+            federation=self.settings.federation,
+            name=f"{self._name}-{next(self._numbers)}",
+            token=self._token,
+            listener=self,
+        )
+        self.sources[source.url] = source
+        name = f"connection to {source.url}"
+        self._running[source.url] = self._tasks.create_task(source.link.run(), name=name)
+
+    async def _tick(self) -> None:
+        while True:
+            self._do_what_is_due()
+            await asyncio.sleep(TICK_S)
+
+    async def _prune(self) -> None:
+        files = self.settings.files
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                removed = await loop.run_in_executor(
+                    self._disk,
+                    lambda: self.landing.prune(
+                        now=datetime.now(UTC),
+                        keep_days=files.keep_days,
+                        keep_bytes=files.keep_bytes,
+                    ),
+                )
+            except OSError as error:
+                self._complain("collector.prune_failed", reason=str(error)[:200])
+            else:
+                if removed:
+                    _log.info("collector.pruned", files=removed)
+            await asyncio.sleep(PRUNE_S)
+
+    # -- what sources tell -----------------------------------------------------------------------
+
+    def on_readable(self, source: Source) -> None:
+        """Answers can come."""
+        if source.broker is not None:
+            self.collection.on_up(source.broker)
+
+    def on_gone(self, source: Source) -> None:
+        """Its connection ended; it may come back as another broker."""
+        if source.broker is not None:
+            self.collection.on_down(source.broker)
+        source.broker = None
+        self.directory.on_down(source.url)
+
+    def on_guide(self, source: Source, payload: bytes) -> None:
+        """What stands on the guide topic."""
+        try:
+            guide = decode(Guide, payload)
+        except DecodeError as error:
+            self._on_malformed(source, error)
+            return
+        if guide.federation == self.settings.federation and self._believe(source, guide.broker):
+            failing = {url for url, each in self.sources.items() if each.failing}
+            self._follow(self.directory.on_guide(guide, failing=failing))
+
+    def on_head(self, source: Source, payload: bytes) -> None:
+        """What stands on the head topic."""
+        try:
+            head = decode_head(payload)
+        except DecodeError as error:
+            self._on_malformed(source, error)
+            return
+        if self._believe(source, BrokerId(head.broker)):
+            self._tell(self.collection.on_head(head))
+
+    def on_answer(self, source: Source, payload: bytes) -> None:
+        """Something came on our own topic."""
+        if source.broker is None or self._leaving:
+            return
+        try:
+            notices = self.collection.on_answer(
+                source.broker, payload, now_ms=monotonic_ms(), wall_us=wall_clock_us()
+            )
+        except DecodeError as error:
+            self._on_malformed(source, error)
+        else:
+            self._tell(notices)
+        self._do_what_is_due()
+
+    def _believe(self, source: Source, broker: BrokerId) -> bool:
+        """Whether what is behind ``source`` is ``broker``, as it says."""
+        believed, orders = self.directory.on_identity(source.url, broker)
+        if not believed:
+            self.misled += 1
+            self._complain("collector.not_believed", broker=broker, url=source.url)
+            return False
+        self._follow(orders)  # before: who is hung up was this broker until now
+        if source.broker is None:
+            source.broker = broker
+            if source.link.subscribed:
+                self.collection.on_up(broker)
+        return True
+
+    def _follow(self, orders: Sequence[Dial | HangUp]) -> None:
+        for order in orders:
+            match order:
+                case HangUp(url):
+                    self._hang_up(url)
+                case Dial(broker, url):
+                    try:
+                        self._connect(self.settings.found(url))
+                    except (ValueError, OSError) as error:
+                        reason = str(error)[:200]
+                        self.directory.on_failed(broker)
+                        self._complain("collector.not_dialled", broker=broker, reason=reason)
+                    else:
+                        _log.info("collector.broker_found", broker=broker, url=url)
+
+    def _hang_up(self, url: str) -> None:
+        source, task = self.sources.pop(url, None), self._running.pop(url, None)
+        if source is not None:
+            self.on_gone(source)  # its link will say so, too, when it is nobody any more
+        if task is not None:
+            task.cancel()
+
+    # -- what is due -----------------------------------------------------------------------------
+
+    def _do_what_is_due(self) -> None:
+        by_broker = {source.broker: source for source in self.sources.values()}
+        for order in self.collection.due(now_ms=monotonic_ms(), all_=self._leaving):
+            match order:
+                case Land(piece):
+                    self._tasks.create_task(self._land(piece), name="landing")
+                case Question():
+                    by_broker[order.broker].ask(order)
+
+    async def _land(self, piece: Piece) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._disk, self.landing.write, piece)
+        except OSError as error:
+            self.land_failures += 1
+            self.collection.on_land_failed(piece, now_ms=monotonic_ms())
+            reason = f"{error.strerror or error}"[:200]
+            self._complain("collector.landing_failed", reason=reason, so_far=self.land_failures)
+        else:
+            self._tell(self.collection.on_landed(piece))
+            self._check_done()
+
+    # -- what we tell ----------------------------------------------------------------------------
+
+    def _on_malformed(self, source: Source, error: DecodeError) -> None:
+        self.malformed += 1
+        reason = str(error)[:200]
+        self._complain("collector.malformed", url=source.url, reason=reason, so_far=self.malformed)
+
+    def _tell(self, notices: list[Notice]) -> None:
+        for notice in notices:
+            getattr(_log, notice.level)(notice.name, **notice.details)
+
+    def _complain(self, name: str, **details: int | str) -> None:
+        """Say it, once a minute about each broker."""
+        about = f"{name} {details.get('url', '')} {details.get('broker', '')}"
+        if self._complaints.allow(about, monotonic_ms()):
+            _log.warning(name, **details)

@@ -1,0 +1,201 @@
+"""The landing folder: files that appear whole, and whose names are all that is remembered.
+
+``<landing>/date=YYYY-MM-DD/hour=HH/<broker>-<spool>-<first>-<last>.jsonl`` holds the batches
+``first`` to ``last`` of that spool, and nobody else's file does. It is written under a hidden name,
+synchronised, renamed, and its folder synchronised; a crash leaves a hidden file, which the next
+start removes, or the whole one. So the greatest ``last`` of a spool is where to go on.
+
+A spool's newest file is never removed by ``prune``: without it everything that the spool still
+holds would be landed again.
+
+Source: docs/collector.md, "The landing folder".
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from federator.collector.pieces import Piece, SpoolKey
+from federator.errors import ConfigError
+from federator.protocol.types import BROKER_ID_MAX, BrokerId
+from federator.runtime.durable import sync_folder
+from federator.runtime.state_dir import CANNOT_CREATE, IN_USE
+
+AT_US_MAX: Final = 253_402_300_799_999_999
+"""The last microsecond of the year 9999: what claims to be later, or before 1970, lands there."""
+
+_LANDED: Final = re.compile(r"(\d{1,10})-([0-9a-f]{16})-(\d{1,19})-(\d{1,19})\.jsonl")
+_DATE: Final = re.compile(r"date=(\d{4}-\d\d-\d\d)")
+_HOUR: Final = re.compile(r"hour=\d\d")
+_LOCK: Final = ".collector.lock"
+_PART: Final = ".part"
+
+
+class Landing:
+    """The folder, locked while it is written to. Use as a context manager.
+
+    Args:
+        path: The folder; made when missing.
+        sync: Synchronise what is landed. Without, a power cut may leave files without content.
+
+    Attributes:
+        files: Landed ones, and
+        bytes: theirs.
+        leftovers: Hidden files of a run that was killed, removed at the start.
+
+    Raises:
+        ConfigError: It cannot be written, or another collector uses it.
+    """
+
+    def __init__(self, path: Path, *, sync: bool = True) -> None:
+        self.path = path
+        self.files = self.bytes = self.leftovers = 0
+        self._sync = sync
+        self._lock: int | None = None
+        self._last: dict[SpoolKey, int] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            if not os.access(self.path, os.R_OK | os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            text = f"landing: {self.path}: {error.strerror}: name a folder this user may write"
+            raise ConfigError(text, exit_code=CANNOT_CREATE) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(lock)
+            text = f"landing: {self.path}: another collector uses it: stop it, or name another"
+            raise ConfigError(text, exit_code=IN_USE) from error
+        self._lock = lock
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def scan(self) -> dict[SpoolKey, int]:
+        """Remove what was not finished; the last landed batch of each spool.
+
+        Raises:
+            ConfigError: The folder cannot be read.
+        """
+        try:
+            for folder in self._partitions():
+                for entry in os.scandir(folder):
+                    if entry.name.endswith(_PART) and entry.name.startswith("."):
+                        Path(entry.path).unlink()
+                        self.leftovers += 1
+                    elif named := _read_name(entry.name):
+                        key, _, last = named
+                        self._last[key] = max(last, self._last.get(key, 0))
+                        self.files += 1
+                        self.bytes += entry.stat().st_size
+        except OSError as error:
+            text = f"landing: {error.filename}: {error.strerror}: mend its owner or mode"
+            raise ConfigError(text, exit_code=CANNOT_CREATE) from error
+        return dict(self._last)
+
+    def write(self, piece: Piece) -> Path:
+        """Land ``piece``: when this returns it is there, also after a power cut.
+
+        Raises:
+            OSError: It is not, as far as anybody will see.
+        """
+        folder = self._folder_of(piece.at_us)
+        broker, spool = piece.key
+        name = f"{broker}-{spool}-{piece.first}-{piece.last}.jsonl"
+        hidden = folder / f".{name}{_PART}"
+        try:
+            with hidden.open("wb") as file:
+                file.writelines(piece.lines)
+                file.flush()
+                if self._sync:
+                    os.fsync(file.fileno())
+            hidden.rename(folder / name)
+        except OSError:
+            with contextlib.suppress(OSError):
+                hidden.unlink()
+            raise
+        if self._sync:
+            sync_folder(folder)
+        self._last[piece.key] = piece.last
+        self.files += 1
+        self.bytes += piece.bytes
+        return folder / name
+
+    def prune(self, *, now: datetime, keep_days: int, keep_bytes: int) -> int:
+        """Remove the oldest files until the bounds hold; 0 is no bound. Returns how many.
+
+        Raises:
+            OSError: One cannot be removed.
+        """
+        oldest = f"{(now - timedelta(days=keep_days)).date().isoformat()}" if keep_days else ""
+        removed = 0
+        for folder in self._partitions():
+            date = _DATE.fullmatch(folder.parent.name)
+            too_old = date is not None and date.group(1) < oldest
+            if not too_old and not (keep_bytes and self.bytes > keep_bytes):
+                break
+            for path in self._removable(folder):
+                if not too_old and self.bytes <= keep_bytes:
+                    break
+                size = path.stat().st_size
+                path.unlink()
+                self.files -= 1
+                self.bytes -= size
+                removed += 1
+            for empty in (folder, folder.parent):
+                with contextlib.suppress(OSError):
+                    empty.rmdir()
+        return removed
+
+    def _removable(self, folder: Path) -> Iterator[Path]:
+        for name in sorted(os.listdir(folder)):
+            named = _read_name(name)
+            if named is not None and named[2] != self._last.get(named[0]):
+                yield folder / name
+
+    def _partitions(self) -> Iterator[Path]:
+        """The hours' folders, oldest first."""
+        for date in sorted(name for name in os.listdir(self.path) if _DATE.fullmatch(name)):
+            for hour in sorted(name for name in os.listdir(self.path / date)):
+                if _HOUR.fullmatch(hour):
+                    yield self.path / date / hour
+
+    def _folder_of(self, at_us: int) -> Path:
+        at = datetime.fromtimestamp(min(max(0, at_us), AT_US_MAX) // 1_000_000, UTC)
+        date = self.path / f"date={at:%Y-%m-%d}"
+        folder = date / f"hour={at:%H}"
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            if self._sync:
+                sync_folder(date)
+                sync_folder(self.path)
+        return folder
+
+
+def _read_name(name: str) -> tuple[SpoolKey, int, int] | None:
+    """Key, first and last batch of a landed file; ``None`` when it is none."""
+    found = _LANDED.fullmatch(name)
+    if found is None:
+        return None
+    broker, first, last = int(found.group(1)), int(found.group(3)), int(found.group(4))
+    if broker > BROKER_ID_MAX or not 1 <= first <= last:
+        return None
+    return (BrokerId(broker), found.group(2)), first, last

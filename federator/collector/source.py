@@ -1,0 +1,126 @@
+"""One broker that is read: its head, its guide, and our questions and answers there.
+
+Who it is it says itself, in its guide or its head, whichever comes first; the directory tells
+whether to believe it. Until then, and when it is not believed, it is only listened to.
+"""
+
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from mqtt5 import QoS, TopicFilter
+
+from federator.collector.collection import Question
+from federator.collector.words import again_topic, ask_topic, head_topic
+from federator.config import Connection
+from federator.protocol.guide import guide_topic
+from federator.protocol.metric_records import Ask
+from federator.protocol.metric_records import encode as encode_line
+from federator.protocol.types import BrokerId
+from federator.runtime.mqtt_link import Endpoint, Inbound, MqttLink
+
+SEND_QUEUE_BYTES_MAX: Final = 65_536
+"""Questions are all we send."""
+
+FAILED_ATTEMPTS: Final = 3
+"""After so many in vain another address is tried when a guide tells one."""
+
+
+class Listener(Protocol):
+    """Whom sources report to."""
+
+    def on_readable(self, source: "Source") -> None:
+        """Its subscriptions stand."""
+
+    def on_gone(self, source: "Source") -> None:
+        """Its connection ended."""
+
+    def on_guide(self, source: "Source", payload: bytes) -> None:
+        """What stands on the guide topic."""
+
+    def on_head(self, source: "Source", payload: bytes) -> None:
+        """What stands on the head topic."""
+
+    def on_answer(self, source: "Source", payload: bytes) -> None:
+        """Something came on our own topic."""
+
+
+class Source:
+    """One connection.
+
+    Args:
+        connection: Where, and who we are there.
+        federation: Whose.
+        name: Ours, unique among connections: two addresses may lead to one broker.
+        token: A secret: who does not know it cannot answer in the agent's place. Brokers tell
+            client ids on their log topics, so it is not in the name.
+        listener: Told what happens.
+
+    Attributes:
+        url: Where.
+        broker: Who it is, once that is known and believed.
+    """
+
+    def __init__(
+        self, connection: Connection, *, federation: str, name: str, token: str, listener: Listener
+    ) -> None:
+        self.url = connection.url
+        self.broker: BrokerId | None = None
+        self._attempts_at_last = 0
+        self._listener = listener
+        self._token = token
+        self._guide = guide_topic(federation)
+        self._head = head_topic(federation)
+        self._ask = ask_topic(federation)
+        self._again = again_topic(federation, token)
+        address = connection.address
+        self.link = MqttLink(
+            Endpoint(
+                address.host,
+                address.port,
+                username=connection.username,
+                password=connection.secret(),
+                tls=connection.tls_context(datetime.now(UTC)),
+            ),
+            self,
+            client_id=f"federator-collector-{name}",
+            send_queue_bytes_max=SEND_QUEUE_BYTES_MAX,
+        )
+        topics = (self._guide, self._head, self._again)
+        self.link.subscribe([TopicFilter(t, max_qos=QoS.AT_LEAST_ONCE) for t in topics])
+
+    @property
+    def failing(self) -> bool:
+        """Whether it was tried for a while in vain."""
+        tried = self.link.counters.attempts - self._attempts_at_last
+        return not self.link.connected and tried >= FAILED_ATTEMPTS
+
+    def ask(self, question: Question) -> bool:
+        """Ask; ``False`` when there is no connection."""
+        first, last = question.first, question.last
+        ask = Ask(spool=question.spool, first=first, last=last, to=self._token)
+        return self.link.publish(self._ask, encode_line(ask), urgent=True)
+
+    # -- what the link tells ---------------------------------------------------------------------
+
+    def on_up(self, link: MqttLink, session_present: bool) -> None:
+        """The broker accepted us."""
+        self._attempts_at_last = link.counters.attempts
+
+    def on_subscribed(self, link: MqttLink) -> None:
+        """Answers can come."""
+        self._listener.on_readable(self)
+
+    def on_down(self, link: MqttLink, reason: str) -> None:
+        """The connection ended."""
+        self._listener.on_gone(self)
+
+    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        """The agent speaks, or somebody who pretends to be."""
+        for packet, _, _ in publishes:
+            topic, payload = packet.topic, bytes(packet.payload)
+            if topic == self._again:
+                self._listener.on_answer(self, payload)
+            elif topic == self._head and payload:
+                self._listener.on_head(self, payload)
+            elif topic == self._guide and payload:
+                self._listener.on_guide(self, payload)

@@ -1,0 +1,150 @@
+"""What one collector can be told: where to begin, where to land, how much to hold.
+
+The same manners as an agent's settings: one TOML file, the environment over it, the command line
+over both, and one line per mistake. A collector is no broker and needs no id.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, Strict, StringConstraints, model_validator
+
+from federator.config.address import Address
+from federator.config.brokers import Connection, Credentials
+from federator.config.section import Section, WholeNumber, wrong
+from federator.config.sections import HttpSettings, LogSettings
+from federator.protocol.effects import Notice
+
+COLLECTED_BROKERS_MAX = 512
+
+_Bool = Annotated[bool, Strict()]
+_Span = Annotated[int, Strict(), Field(ge=10, le=86_400_000)]
+
+
+class CollectedBrokerSettings(Connection):
+    """A broker to begin with. What it names no credentials for, ``[login]`` has."""
+
+
+class LoginSettings(Credentials):
+    """Who we are to brokers that guides tell of, and to named ones without credentials."""
+
+    allow_plaintext: _Bool = Field(
+        default=True,
+        description="Go to mqtt:// addresses of other hosts that guides tell of. A warning is "
+        "logged when credentials would travel in clear.",
+    )
+
+
+class LandingSettings(Section):
+    """The files."""
+
+    rotate_bytes: WholeNumber = Field(
+        default=8_388_608, ge=1_024, le=2**30, description="A file is landed when it has as many,"
+    )
+    rotate_ms: _Span = Field(
+        default=10_000,
+        description="or when it has been open for so long: the delay of the landing, and a file "
+        "per broker each time.",
+    )
+    sync: _Bool = Field(
+        default=True,
+        description="fsync before a file counts as landed. Without, a power cut may lose what was "
+        "landed; a kill never does.",
+    )
+    keep_days: WholeNumber = Field(
+        default=0, ge=0, le=36_500, description="Remove files of older days; 0 keeps all."
+    )
+    keep_bytes: WholeNumber = Field(
+        default=0, ge=0, le=2**50, description="Remove the oldest files beyond it; 0 keeps all."
+    )
+
+
+class CollectingSettings(Section):
+    """How spools are read."""
+
+    window_max: WholeNumber = Field(
+        default=1_024, ge=1, le=1_000_000, description="Batches (seconds) asked for at once."
+    )
+    answer_ms: _Span = Field(
+        default=5_000, description="Silence after which a question is asked again."
+    )
+    memory_bytes_max: WholeNumber = Field(
+        default=268_435_456,
+        ge=33_554_432,
+        le=2**40,
+        description="Of lines not yet landed. From half of it on files are landed at once and "
+        "nothing is asked; beyond it answers are dropped, and asked for again.",
+    )
+
+
+class CollectorSettings(Section):
+    """Everything one collector needs to start."""
+
+    federation: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] = Field(
+        default="fed", description="Name shared by all agents."
+    )
+    landing: Path = Field(description="Folder of the landed files; one collector each. `--to`")
+    only: _Bool = Field(
+        default=False, description="Keep to [[brokers]], and look for no others. `--only`"
+    )
+    brokers: tuple[CollectedBrokerSettings, ...] = Field(
+        max_length=COLLECTED_BROKERS_MAX,
+        description="Any one finds the others. `--broker URL` adds one.",
+    )
+    login: LoginSettings = LoginSettings()
+    files: LandingSettings = LandingSettings()
+    reading: CollectingSettings = CollectingSettings()
+    http: HttpSettings = HttpSettings(port=9885)
+    log: LogSettings = LogSettings()
+
+    @model_validator(mode="after")
+    def _each_is_named_once(self) -> "CollectorSettings":
+        if not self.brokers:
+            raise wrong("brokers", "brokers is empty", "add [[brokers]] or --broker URL")
+        seen: dict[Address, int] = {}
+        for index, broker in enumerate(self.brokers):
+            if broker.address in seen:
+                what = f"{broker.url} is already brokers[{seen[broker.address]}]"
+                raise wrong(f"brokers.{index}.url", what, "name each broker once")
+            seen[broker.address] = index
+        return self
+
+    def credential_holders(self) -> list[tuple[str, Credentials]]:
+        """Every section that may name secrets, with its key."""
+        named = [(f"brokers.{index}", broker) for index, broker in enumerate(self.brokers)]
+        return [*named, ("login", self.login)]
+
+    def connection(self, broker: Connection) -> Connection:
+        """``broker`` with the credentials of ``[login]`` where it names none of its own."""
+        own = broker.model_dump(exclude_none=True, exclude_unset=True)
+        names: list[str] = []
+        if broker.username is None:
+            names += ["username", "password", "password_file"]
+        if broker.address.tls:
+            names += ["ca_file"] if broker.ca_file is None else []
+            names += ["cert_file", "key_file"] if broker.cert_file is None else []
+        return Connection(**{name: getattr(self.login, name) for name in names} | own)
+
+    def found(self, url: str) -> Connection:
+        """How to reach a broker that a guide says to be at ``url``.
+
+        Raises:
+            ValueError: ``url`` is no broker's URL, or plaintext off this host is not allowed.
+        """
+        address = Address.parse(url)
+        if address.is_exposed and not self.login.allow_plaintext:
+            raise ValueError(f"{url} is plaintext: login.allow_plaintext is false")
+        return self.connection(Connection(url=url))
+
+    def notices(self) -> tuple[Notice, ...]:
+        """What an operator should hear at start: credentials that travel in clear."""
+        exposed = [(i, b) for i, b in enumerate(self.brokers) if b.address.is_exposed]
+        return tuple(
+            Notice(
+                "config.credentials_in_clear",
+                "warning",
+                {"key": f"brokers.{index}.url", "url": broker.url},
+            )
+            for index, broker in exposed
+            if self.connection(broker).username
+        )

@@ -1,0 +1,98 @@
+"""Keys as the configuration names them, read and judged before an agent starts.
+
+Source: docs/security.md, "Files".
+"""
+
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import Field
+
+from federator.config.section import Section
+from federator.errors import ConfigError, DecodeError
+from federator.protocol.trust.papers import (
+    PAPER_BYTES_MAX,
+    AgentPapers,
+    FederationPublic,
+    RevocationPaper,
+    read_paper,
+)
+
+CONFIG = 78
+FEDERATION_KEYS_MAX = 16
+
+_P = TypeVar("_P", AgentPapers, FederationPublic, RevocationPaper)
+
+Security = Literal["signed", "sealed", "open"]
+
+
+class KeySettings(Section):
+    """Files that ``federator keys`` made. They are read again when they change."""
+
+    agent_file: Path | None = Field(
+        default=None, description="This agent's key and certificate; closed to others."
+    )
+    federation_files: tuple[Path, ...] = Field(
+        default=(),
+        max_length=FEDERATION_KEYS_MAX,
+        description="Public federation keys to trust; several while keys are being changed.",
+    )
+    revocations_file: Path | None = Field(
+        default=None,
+        description="List of certificates that hold no more. One agent that has it is enough: "
+        "the others learn it from their neighbours.",
+    )
+
+    @property
+    def whole(self) -> bool:
+        """Enough is named to start signed."""
+        return self.agent_file is not None and len(self.federation_files) > 0
+
+    def papers(self) -> AgentPapers:
+        """What ``agent_file`` holds.
+
+        Raises:
+            ConfigError: It cannot be used.
+        """
+        assert self.agent_file is not None, "settings in signed mode name it"
+        return _read(self.agent_file, AgentPapers, "keys.agent_file")
+
+    def federation_keys(self, federation: str) -> list[bytes]:
+        """What ``federation_files`` hold.
+
+        Raises:
+            ConfigError: One of them cannot be used.
+        """
+        keys = []
+        for index, path in enumerate(self.federation_files):
+            at = f"keys.federation_files[{index}]"
+            public = _read(path, FederationPublic, at)
+            if public.federation != federation:
+                what = f"{path} is the key of federation {public.federation!r}"
+                raise ConfigError(
+                    f"{at}: {what}, ours is {federation!r}: name ours", exit_code=CONFIG
+                )
+            keys.append(public.key)
+        return keys
+
+    def revocations(self) -> bytes | None:
+        """What ``revocations_file`` holds, if one is named and there.
+
+        Raises:
+            ConfigError: It cannot be used.
+        """
+        if self.revocations_file is None or not self.revocations_file.exists():
+            return None
+        return _read(self.revocations_file, RevocationPaper, "keys.revocations_file").revocations
+
+
+def _read(path: Path, kind: type[_P], at: str) -> _P:
+    try:
+        with path.open("rb") as file:
+            return read_paper(file.read(PAPER_BYTES_MAX + 1), kind)
+    except OSError as error:
+        text = f"{at}: {path}: {(error.strerror or str(error)).lower()}: correct the path"
+        raise ConfigError(text, exit_code=CONFIG) from error
+    except DecodeError as error:
+        text = f"{at}: {path}: {error}: make it with federator keys"
+        raise ConfigError(text, exit_code=CONFIG) from error

@@ -1,0 +1,117 @@
+"""Whose passports hold: the federation keys that are trusted, and the lists of what they took back.
+
+Several federation keys may be trusted at once, which is how keys are changed without an outage:
+trust the new one everywhere, issue anew, then trust the old one no more.
+
+Source: docs/security.md, "Keys" and "Changing keys".
+"""
+
+from collections.abc import Iterable
+
+from federator.errors import DecodeError
+from federator.protocol.trust.certificates import (
+    Certificate,
+    Revocations,
+    Signed,
+    decode_certificate,
+    decode_revocations,
+    decode_signed,
+    fingerprint,
+    signed_text,
+)
+from federator.protocol.trust.primitives import Verifier
+
+GENUINE_MAX = 4_096
+"""Certificates whose signature was found good. Whether they hold is asked every time."""
+
+
+class DistrustError(DecodeError):
+    """Somebody's word is not believed; the text says why."""
+
+
+class Authority:
+    """Judges certificates and revocations for one federation.
+
+    Args:
+        federation: The federation's name.
+        trusted: Federation keys, public.
+        verify: Judges signatures.
+    """
+
+    def __init__(self, federation: str, trusted: Iterable[bytes], verify: Verifier) -> None:
+        self._federation = federation
+        self._trusted = frozenset(trusted)
+        self._verify = verify
+        self._revoked: dict[bytes, tuple[Revocations, bytes]] = {}  # by issuer
+        self._genuine: dict[bytes, tuple[Certificate, bytes]] = {}
+
+    def judge(self, data: bytes, *, now_s: int) -> Certificate:
+        """The certificate in ``data``, if it holds now.
+
+        Raises:
+            DistrustError: It does not.
+            DecodeError: It is none.
+        """
+        certificate, issuer = self._genuine.get(data) or self._examine(data)
+        if issuer not in self._trusted:
+            raise DistrustError(f"signed by key {fingerprint(issuer)}, which is not trusted")
+        who = f"certificate {certificate.serial.hex()} of broker {certificate.id}"
+        if certificate.federation != self._federation:
+            raise DistrustError(f"{who} is for federation {certificate.federation!r}")
+        if now_s < certificate.not_before_s:
+            raise DistrustError(f"{who} is not valid yet: see the clocks of both hosts")
+        if now_s >= certificate.expires_s:
+            raise DistrustError(f"{who} has expired")
+        if issuer in self._revoked and certificate.serial in self._revoked[issuer][0].serials:
+            raise DistrustError(f"{who} is revoked")
+        return certificate
+
+    def revoke(self, data: bytes) -> bool:
+        """Take up a list of revocations; whether it is news.
+
+        Raises:
+            DistrustError: It is not a trusted key's.
+            DecodeError: It is none.
+        """
+        if any(data == known for _, known in self._revoked.values()):
+            return False
+        signed = self._signed(data, Revocations)
+        listed = decode_revocations(signed.text)
+        if listed.federation != self._federation:
+            raise DistrustError(f"revocations are for federation {listed.federation!r}")
+        known = self._revoked.get(signed.issuer)
+        if known is not None and listed.number <= known[0].number:
+            return False
+        self._revoked[signed.issuer] = (listed, data)
+        return True
+
+    def retrust(self, trusted: Iterable[bytes]) -> None:
+        """Trust exactly these federation keys from now on."""
+        self._trusted = frozenset(trusted)
+        self._revoked = {key: known for key, known in self._revoked.items() if key in self._trusted}
+
+    @property
+    def revocations(self) -> list[bytes]:
+        """The newest list of each federation key, as it travels."""
+        return [data for _, (_, data) in sorted(self._revoked.items())]
+
+    @property
+    def trusted(self) -> frozenset[bytes]:
+        """The federation keys."""
+        return self._trusted
+
+    def _examine(self, data: bytes) -> tuple[Certificate, bytes]:
+        """The certificate and who signed it; remembered, for signatures take long to judge."""
+        signed = self._signed(data, Certificate)
+        if len(self._genuine) >= GENUINE_MAX:
+            self._genuine.clear()
+        self._genuine[data] = (decode_certificate(signed.text), signed.issuer)
+        return self._genuine[data]
+
+    def _signed(self, data: bytes, kind: type[Certificate] | type[Revocations]) -> Signed:
+        signed = decode_signed(data)
+        if signed.issuer not in self._trusted:
+            raise DistrustError(f"signed by key {fingerprint(signed.issuer)}, which is not trusted")
+        if not self._verify(signed.issuer, signed.signature, signed_text(kind, signed.text)):
+            raise DistrustError(f"the federation key's signature on a {kind.__name__} is wrong")
+        return signed

@@ -1,0 +1,147 @@
+"""Passports: what the federation key says of one agent, and which it took back.
+
+Both travel and rest as bytes that were signed, with the signature beside them: what was signed is
+never encoded again, so nothing depends on two encoders agreeing.
+
+Source: docs/security.md, "Keys".
+"""
+
+from hashlib import blake2b
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+import msgspec
+
+from federator.errors import DecodeError
+from federator.protocol.trust.primitives import (
+    EXCHANGE_KEY_BYTES,
+    SIGNATURE_BYTES,
+    SIGNING_KEY_BYTES,
+)
+from federator.protocol.types import BROKER_ID_MAX, BrokerId
+
+SIGNED_BYTES_MAX: Final = 65_536
+REVOKED_MAX: Final = 4_000
+SERIAL_BYTES: Final = 8
+
+_Federation = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+_Seconds = Annotated[int, msgspec.Meta(ge=0, lt=2**40)]
+_Serial = Annotated[bytes, msgspec.Meta(min_length=SERIAL_BYTES, max_length=SERIAL_BYTES)]
+
+
+class Certificate(msgspec.Struct, frozen=True, array_like=True):
+    """The federation's word for one agent.
+
+    Attributes:
+        version: Of this format.
+        federation: Where it holds.
+        id: The broker whose agent this is.
+        signing_key: Ed25519, public.
+        exchange_key: X25519, public.
+        not_before_s: Unix time from which it holds,
+        expires_s: and until which.
+        serial: By which it can be taken back.
+    """
+
+    version: Literal[1]
+    federation: _Federation
+    id: Annotated[BrokerId, msgspec.Meta(ge=0, le=BROKER_ID_MAX)]
+    signing_key: Annotated[
+        bytes, msgspec.Meta(min_length=SIGNING_KEY_BYTES, max_length=SIGNING_KEY_BYTES)
+    ]
+    exchange_key: Annotated[
+        bytes, msgspec.Meta(min_length=EXCHANGE_KEY_BYTES, max_length=EXCHANGE_KEY_BYTES)
+    ]
+    not_before_s: _Seconds
+    expires_s: _Seconds
+    serial: _Serial
+
+
+class Revocations(msgspec.Struct, frozen=True, array_like=True):
+    """Serials that hold no more; a list with a higher number replaces the one before."""
+
+    version: Literal[1]
+    federation: _Federation
+    number: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+    serials: Annotated[frozenset[_Serial], msgspec.Meta(max_length=REVOKED_MAX)]
+
+
+class Signed(msgspec.Struct, frozen=True, array_like=True):
+    """What a federation key signed.
+
+    Attributes:
+        issuer: The federation key, public.
+        text: The encoded ``Certificate`` or ``Revocations``.
+        signature: Over ``signed_text`` of it.
+    """
+
+    issuer: Annotated[
+        bytes, msgspec.Meta(min_length=SIGNING_KEY_BYTES, max_length=SIGNING_KEY_BYTES)
+    ]
+    text: Annotated[bytes, msgspec.Meta(max_length=SIGNED_BYTES_MAX)]
+    signature: Annotated[
+        bytes, msgspec.Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)
+    ]
+
+
+_T = TypeVar("_T")
+_encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
+_certificate: Final = msgspec.msgpack.Decoder(Certificate)
+_revocations: Final = msgspec.msgpack.Decoder(Revocations)
+_signed: Final = msgspec.msgpack.Decoder(Signed)
+
+
+def encode(value: msgspec.Struct) -> bytes:
+    """The wire form."""
+    return _encoder.encode(value)
+
+
+def signed_text(kind: type[msgspec.Struct], text: bytes) -> bytes:
+    """What a federation key signs; the kind keeps one from being taken for the other."""
+    return b"federator " + kind.__name__.lower().encode() + b" 1\0" + text
+
+
+def decode_signed(data: bytes) -> Signed:
+    """What was signed, its signature not looked at.
+
+    Raises:
+        DecodeError: It is nothing of the kind.
+    """
+    if len(data) > SIGNED_BYTES_MAX:
+        raise DecodeError(f"signed: {len(data)} bytes, at most {SIGNED_BYTES_MAX} wanted")
+    return _decoded(_signed, "signed", data)
+
+
+def decode_certificate(text: bytes) -> Certificate:
+    """The certificate in a ``Signed``.
+
+    Raises:
+        DecodeError: It is none.
+    """
+    return _decoded(_certificate, "certificate", text)
+
+
+def decode_revocations(text: bytes) -> Revocations:
+    """The list of serials in a ``Signed``.
+
+    Raises:
+        DecodeError: It is none.
+    """
+    return _decoded(_revocations, "revocations", text)
+
+
+def fingerprint(key: bytes) -> str:
+    """How people tell keys apart."""
+    return blake2b(key, digest_size=8).hexdigest()
+
+
+def _decoded(decoder: "msgspec.msgpack.Decoder[_T]", what: str, data: bytes) -> _T:
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError) as error:
+        raise DecodeError(f"{what}: {error}") from error
+
+
+def as_document(value: msgspec.Struct) -> dict[str, Any]:
+    """For people: keys and serials in hexadecimal."""
+    plain = msgspec.structs.asdict(value)
+    return {key: each.hex() if isinstance(each, bytes) else each for key, each in plain.items()}

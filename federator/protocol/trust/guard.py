@@ -1,0 +1,277 @@
+"""Between the protocol and the wire: every word out is made ours, every word in is somebody's.
+
+A doorkeeper with a list. Whoever greets must show a passport that holds; whatever else comes in
+must bear the seal of somebody who greeted, and say that same name inside. What does not is turned
+away before anything of the protocol has seen it, the duplicate window included.
+
+On the wire a greeting begins with ``S``, a seal with ``M`` (readable) or ``C`` (encrypted), then
+key name, sender, number, tag. The topic's last level belongs to what is sealed, so nothing can be
+replayed as something else.
+
+Source: docs/security.md, "Seals".
+"""
+
+import struct
+from collections import OrderedDict
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final
+
+from federator.errors import DecodeError
+from federator.protocol.messages import NEIGHBOURS_MAX, Bye, CoreAnn, Hello, Message, RepairRequest
+from federator.protocol.trust.authority import Authority, DistrustError
+from federator.protocol.trust.greetings import (
+    MARK,
+    Greeting,
+    encode_greeting,
+    pack,
+    signed_text,
+    unpack,
+)
+from federator.protocol.trust.peers import Peer, Presence, presence
+from federator.protocol.trust.primitives import TAG_BYTES, Identity, Verifier
+from federator.protocol.trust.proofs import ProofReader, prove
+from federator.protocol.types import BrokerId, Epoch
+
+CONTROL, DATA = 0, 1
+"""Channels: each neighbour numbers its seals once, and each channel remembers which came."""
+
+_READABLE, _ENCRYPTED = ord("M"), ord("C")
+_MARKS: Final = (b"M", b"C")
+_HEADER = struct.Struct(">B4sIQ")
+_NONCE = struct.Struct(">IQ")
+HEADER_BYTES: Final = _HEADER.size
+SEAL_BYTES: Final = HEADER_BYTES + TAG_BYTES
+
+
+class Manner(StrEnum):
+    """How much a seal covers."""
+
+    SIGNED = "signed"  # readable to the broker in between, not to be changed
+    SEALED = "sealed"  # nor to be read
+
+
+class Guard:
+    """Seals and breaks seals for one agent.
+
+    Args:
+        federation: The federation's name.
+        authority: Whose passports hold.
+        verify: Judges signatures.
+        identity: Our secrets.
+        certificate: Ours, as the federation key signed it.
+        salt: Drawn for this start, never used before.
+        manner: How we seal; both manners are understood.
+        now_s: Unix time, for certificates.
+    """
+
+    def __init__(
+        self,
+        *,
+        federation: str,
+        authority: Authority,
+        verify: Verifier,
+        identity: Identity,
+        certificate: bytes,
+        salt: bytes,
+        manner: Manner,
+        now_s: Callable[[], int],
+    ) -> None:
+        self.authority = authority
+        self._federation = federation
+        self._verify = verify
+        self._identity = identity
+        self._now_s = now_s
+        self._encrypts = manner is Manner.SEALED
+        self._proofs = ProofReader(federation, authority, verify)
+        self._ours = presence(certificate, authority.judge(certificate, now_s=now_s()), salt)
+        self._peers: OrderedDict[BrokerId, Peer] = OrderedDict()
+        self._epochs: dict[BrokerId, Epoch] = {}
+        self._greeted = 0
+        self._sealed = (
+            0  # for all together: a neighbour forgotten and met again sees no number twice
+        )
+
+    @property
+    def ours(self) -> Presence:
+        """Our own presence."""
+        return self._ours
+
+    def renew(self, identity: Identity, certificate: bytes) -> None:
+        """Go on under another certificate. Neighbours follow with their next greeting.
+
+        Raises:
+            DecodeError: It does not hold, or is another broker's.
+        """
+        told = self.authority.judge(certificate, now_s=self._now_s())
+        if told.id != self._ours.certificate.id:
+            raise DistrustError(f"the new certificate is of broker {told.id}")
+        self._identity = identity
+        self._ours = presence(certificate, told, self._ours.salt)
+        for peer in self._peers.values():
+            peer.learn(self._ours, identity, self._federation)
+
+    # -- control messages -------------------------------------------------------------------------
+
+    def prove(self, message: Message) -> Message:
+        """``message`` with our signature as a core, when it is an announcement of ours."""
+        if isinstance(message, CoreAnn) and message.core == self._ours.certificate.id:
+            return prove(message, self._federation, self._ours.data, self._identity)
+        return message
+
+    def greet(self, kind: str, body: bytes, to: BrokerId | None, *, will: bool = False) -> bytes:
+        """The wire form of a hello or a bye.
+
+        Args:
+            kind: Its topic.
+            body: The encoded message.
+            to: Whom it is for, if that is known.
+            will: It is left with a broker, to be published some day.
+        """
+        self._greeted += 0 if will else 1
+        greeting = Greeting(
+            version=1,
+            certificate=self._ours.data,
+            salt=self._ours.salt,
+            counter=0 if will else self._greeted,
+            to=to,
+            holds={} if will else {id_: peer.presence.name for id_, peer in self._peers.items()},
+            kind=kind,
+            body=body,
+        )
+        text = encode_greeting(greeting)
+        return pack(text, self._identity.sign(signed_text(self._federation, text)))
+
+    def seal(self, channel: int, kind: str, body: bytes, to: BrokerId) -> bytes | None:
+        """``body`` sealed for one neighbour; ``None`` when it has not shaken hands.
+
+        Args:
+            channel: ``CONTROL`` or ``DATA``.
+            kind: The topic's last level.
+            body: What to seal.
+            to: The neighbour.
+        """
+        peer = self._peers.get(to)
+        keys = peer.keys_to(self._ours, self._identity, self._federation) if peer else None
+        if peer is None or keys is None:
+            return None
+        self._sealed += 1
+        mark = _ENCRYPTED if self._encrypts else _READABLE
+        header = _HEADER.pack(mark, keys.name, self._ours.certificate.id, self._sealed)
+        nonce = _NONCE.pack(channel, self._sealed)
+        about = header + kind.encode()
+        if self._encrypts:
+            return header + keys.ours.encrypt(nonce, body, about)
+        return header + keys.ours.encrypt(nonce, b"", about + body) + body
+
+    def unseal(self, channel: int, kind: str, payload: bytes) -> tuple[BrokerId, bytes]:
+        """Who sealed ``payload``, and what is in it.
+
+        Raises:
+            DecodeError: It bears no seal of a neighbour that shook hands, or came before.
+        """
+        if payload[:1] not in _MARKS:
+            raise DistrustError("without a seal: an agent that is not in signed mode, or a client")
+        if len(payload) < SEAL_BYTES:
+            raise DecodeError(f"seal: {len(payload)} bytes, at least {SEAL_BYTES} wanted")
+        mark, name, sender, number = _HEADER.unpack_from(payload)
+        peer = self._peers.get(BrokerId(sender))
+        keys = peer.understood(name) if peer is not None else None
+        if peer is None or keys is None:
+            raise DistrustError(f"sealed by {sender} under a key we do not hold")
+        nonce = _NONCE.pack(channel, number)
+        about = payload[:HEADER_BYTES] + kind.encode()
+        if mark == _READABLE:
+            tag, body = payload[HEADER_BYTES:SEAL_BYTES], payload[SEAL_BYTES:]
+            whole = keys.theirs.decrypt(nonce, tag, about + body) is not None
+        else:
+            opened = keys.theirs.decrypt(nonce, payload[HEADER_BYTES:], about)
+            whole, body = opened is not None, opened or b""
+        if not whole:
+            raise DistrustError(f"the seal of {sender} is broken")
+        if not peer.admit(channel, number):
+            raise DistrustError(f"number {number} of {sender} came before")
+        return BrokerId(sender), body
+
+    def read(self, kind: str, payload: bytes) -> tuple[BrokerId, bytes, Greeting | None]:
+        """Who sent a control message, its encoding, and the greeting it came in, if in one.
+
+        ``admit`` must follow with what it decodes to.
+
+        Raises:
+            DecodeError: It is not to be believed.
+        """
+        if payload[:1] != MARK:
+            sender, body = self.unseal(CONTROL, kind, payload)
+            return sender, body, None
+        greeting, text, signature = unpack(payload)
+        certificate = self.authority.judge(greeting.certificate, now_s=self._now_s())
+        who = f"a greeting of {certificate.id}"
+        if greeting.kind != kind:
+            raise DistrustError(f"{who} for topic {greeting.kind[:20]!r} on topic {kind!r}")
+        if greeting.to not in (None, self._ours.certificate.id):
+            raise DistrustError(f"{who} is for {greeting.to}")
+        wanted = signed_text(self._federation, text)
+        if not self._verify(certificate.signing_key, signature, wanted):
+            raise DistrustError(f"the signature on {who} is wrong")
+        return certificate.id, greeting.body, greeting
+
+    def admit(self, sender: BrokerId, message: Message, greeting: Greeting | None) -> None:
+        """Accept a decoded message, and shake hands when it is a hello.
+
+        Args:
+            sender: Who sent it, as ``read`` says.
+            message: What it says.
+            greeting: What it came in.
+
+        Raises:
+            DecodeError: It speaks in another's name, or is one that must be sealed.
+        """
+        told = message.path[-1] if isinstance(message, RepairRequest) else message.sender
+        if told != sender:
+            raise DistrustError(f"{sender} speaks in the name of {told}")
+        if greeting is None:
+            if isinstance(message, Hello):
+                raise DistrustError(f"a hello of {sender} that is no greeting")
+            if isinstance(message, CoreAnn):
+                self._proofs.check(message, now_s=self._now_s())
+        elif isinstance(message, Hello):
+            self._shake_hands(sender, message.epoch, greeting)
+        elif not isinstance(message, Bye):
+            raise DistrustError(f"a {type(message).__name__} of {sender} without a seal")
+
+    def _shake_hands(self, sender: BrokerId, epoch: Epoch, greeting: Greeting) -> None:
+        certificate = self.authority.judge(greeting.certificate, now_s=self._now_s())
+        known = self._peers.get(sender)
+        if known is not None and epoch < self._epochs[sender]:
+            return  # of an earlier start, or replayed: the links machine judges it; keys stay
+        if known is not None and greeting.salt == known.presence.salt:
+            if greeting.counter <= known.counter:
+                raise DistrustError(f"greeting {greeting.counter} of {sender} came before")
+        elif known is not None and epoch == self._epochs[sender]:
+            raise DistrustError(f"two agents speak as {sender}, in the same epoch")
+        else:
+            known = None  # it restarted: what it numbered before says nothing now
+        if known is None:
+            known = Peer(presence(greeting.certificate, certificate, greeting.salt))
+            self._peers[sender] = known
+        elif known.presence.data != greeting.certificate:
+            known.presence = presence(greeting.certificate, certificate, greeting.salt)
+        known.counter = greeting.counter
+        known.holds = greeting.holds.get(self._ours.certificate.id, b"")
+        self._epochs[sender] = epoch
+        self._peers.move_to_end(sender)
+        known.learn(self._ours, self._identity, self._federation)
+        while len(self._peers) > NEIGHBOURS_MAX:
+            del self._epochs[self._peers.popitem(last=False)[0]]
+
+    def forget_distrusted(self) -> list[BrokerId]:
+        """Who is to be heard no more since certificates expired or were taken back."""
+        gone: list[BrokerId] = []
+        for id_, peer in list(self._peers.items()):
+            try:
+                self.authority.judge(peer.presence.data, now_s=self._now_s())
+            except DecodeError:
+                gone.append(id_)
+                del self._peers[id_], self._epochs[id_]
+        return gone

@@ -1,0 +1,38 @@
+"""The four things asked of cryptography. ``runtime.crypto`` does them; here are their promises."""
+
+from typing import Protocol
+
+SIGNING_KEY_BYTES = 32
+EXCHANGE_KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+TAG_BYTES = 16
+NONCE_BYTES = 12
+
+
+class Cipher(Protocol):
+    """Authenticated encryption under one key. A nonce must never be used twice."""
+
+    def encrypt(self, nonce: bytes, data: bytes, associated_data: bytes, /) -> bytes:
+        """``data`` so that only holders of the key read it, and a tag over it and the rest."""
+
+    def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes, /) -> bytes | None:
+        """What was encrypted; ``None`` when any of it is not as it was."""
+
+
+class Verifier(Protocol):
+    """Judges signatures."""
+
+    def __call__(self, public_key: bytes, signature: bytes, text: bytes) -> bool:
+        """Whether the holder of ``public_key`` signed ``text``. Never raises."""
+
+
+class Identity(Protocol):
+    """The secret half of one agent, which does not leave its place."""
+
+    def sign(self, text: bytes) -> bytes:
+        """Our signature, ``SIGNATURE_BYTES`` long."""
+
+    def agree(self, exchange_key: bytes, *, salt: bytes, info: bytes) -> Cipher | None:
+        """A cipher under the key that only we and the holder of ``exchange_key`` can derive;
+        ``None`` when that is no usable key.
+        """

@@ -1,0 +1,23 @@
+"""A program that streams the lines of a federation into a table until it is killed.
+
+python -m tests.analytics.live_query BROKER FOLDER
+"""
+
+import sys
+
+from analytics.session import spark_session
+from analytics.sources.federator_mqtt import register
+
+
+def main(broker, folder):
+    with spark_session("live", master="local[2]", driver_memory="1g") as spark:
+        register(spark)
+        lines = spark.readStream.format("federator_mqtt").option("broker", broker).load()
+        writer = lines.writeStream.format("parquet").trigger(processingTime="200 milliseconds")
+        writer.option("checkpointLocation", f"{folder}/checkpoint").start(
+            f"{folder}/table"
+        ).awaitTermination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

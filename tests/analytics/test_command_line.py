@@ -1,0 +1,132 @@
+"""What an operator meets when something is missing: one line, and the right exit code."""
+
+import os
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from analytics.errors import UnavailableError
+from analytics.jobs.submit import ship
+from analytics.session import find_java, is_on_this_machine
+
+
+def run(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "analytics", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def java_that_says(folder, text, code=0):
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho '{text}' >&2\nexit {code}\n")
+    program.chmod(0o755)
+    return str(folder)
+
+
+def test_help_names_the_verbs_and_needs_no_spark(tmp_path):
+    (tmp_path / "pyspark.py").write_text("raise AssertionError('imported')")
+    path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', os.getcwd())}"
+
+    found = run("--help", PYTHONPATH=path)
+
+    assert found.returncode == 0
+    assert "submit" in found.stdout
+
+
+def test_an_unknown_verb_is_a_usage_error_in_one_line():
+    found = run("reprot")
+
+    assert found.returncode == 64
+    assert found.stderr.count("\n") == 1
+    assert "reprot" in found.stderr
+
+
+def test_missing_java_is_one_line_and_unavailable():
+    found = run("submit", "--master", "local[1]", "--", "report", "x", JAVA_HOME="/nowhere")
+
+    assert found.returncode == 69
+    assert found.stderr == (
+        "federator-analytics: no Java in JAVA_HOME=/nowhere: Java 17 or newer is wanted: "
+        "install it, or point JAVA_HOME at it\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ('java version "1.8.0_202"', "is Java 8:"),
+        ('openjdk version "11.0.2" 2019-01-15', "is Java 11:"),
+        ("what version?", "is Java what version?:"),
+    ],
+)
+def test_a_java_too_old_is_named(tmp_path, monkeypatch, answer, said):
+    monkeypatch.setenv("JAVA_HOME", java_that_says(tmp_path, answer))
+
+    with pytest.raises(UnavailableError, match="Java 17 or newer is wanted") as error:
+        find_java()
+
+    assert said in str(error.value)
+
+
+def test_a_java_that_fails_is_unavailable(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", java_that_says(tmp_path, "no heap", code=1))
+
+    with pytest.raises(UnavailableError, match="does not answer"):
+        find_java()
+
+
+def test_a_newer_java_will_do(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", java_that_says(tmp_path, 'openjdk version "21" 2023-09-19'))
+
+    assert find_java() == 21
+
+
+def test_a_missing_library_is_named_with_what_to_install(tmp_path):
+    (tmp_path / "pyspark.py").write_text("raise ModuleNotFoundError('no', name='pyspark')")
+    path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', os.getcwd())}"
+
+    found = run("submit", "--help", PYTHONPATH=path)
+
+    assert found.returncode == 69
+    wanted = "pyspark is not installed: run pip install federator[analytics]"
+    assert found.stderr == f"federator-analytics: {wanted}\n"
+
+
+@pytest.mark.parametrize("master", ["spark://127.0.0.1:1", "spark://127.0.0.1", "spark://"])
+def test_a_master_that_is_not_there_is_said_at_once(master):
+    found = run("submit", "--master", master, "--", "report", "x")
+
+    assert found.returncode == 69
+    assert f"no Spark master at {master} (" in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+def test_the_shipped_zip_holds_our_code_and_nothing_compiled(tmp_path):
+    ship(tmp_path / "ours.zip")
+
+    names = zipfile.ZipFile(tmp_path / "ours.zip").namelist()
+    assert {"analytics/session.py", "analytics/cli/__init__.py", "federator/errors.py"} <= {*names}
+    assert not [name for name in names if name.endswith((".pyc", ".so"))]
+
+
+@pytest.mark.parametrize(
+    ("master", "here"),
+    [
+        ("local", True),
+        ("local[2]", True),
+        ("spark://127.0.0.1:7077", True),
+        ("spark://hub:7077", False),
+        ("yarn", False),
+        ("k8s://https://hub:443", False),
+    ],
+)
+def test_spark_listens_on_loopback_only_where_all_of_it_is_here(master, here):
+    assert is_on_this_machine(master) is here

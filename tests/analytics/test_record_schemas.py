@@ -1,0 +1,32 @@
+from analytics.schemas import FIELDS, HEAD, RECORD_LINE, REPORT_TABLES, record_table
+from tests.analytics.landing import example, land
+
+
+def test_one_line_schema_holds_every_key_of_every_table_and_none_twice():
+    names = RECORD_LINE.fieldNames()
+
+    assert len(names) == len(set(names))
+    for table, fields in FIELDS.items():
+        for field in (*HEAD, *fields):
+            assert RECORD_LINE[field.name].dataType == record_table(table)[field.name].dataType
+
+
+def test_the_example_has_exactly_the_keys_that_its_tables_want():
+    for told in example(seconds=2).values():
+        for line in told:
+            fields = (*HEAD, *FIELDS[line["table"]])
+            assert {f.name for f in fields if not f.nullable} <= set(line)
+            assert set(line) <= {f.name for f in fields}
+
+
+def test_an_example_lands_as_the_collector_lands(tmp_path):
+    paths = land(tmp_path, example(seconds=15))
+
+    assert len(paths) == 6
+    assert paths[0].parent.parent.name == "date=2026-09-21"
+    assert paths[0].name == "1-0000000000000001-1-10.jsonl"
+
+
+def test_no_report_table_names_a_column_twice():
+    for name, schema in REPORT_TABLES.items():
+        assert len(schema.fieldNames()) == len(set(schema.fieldNames())), name

@@ -1,0 +1,140 @@
+"""Report tables of hand-made rows against stupid Python computations."""
+
+from collections import defaultdict
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from analytics.schemas import RECORD_LINE
+from analytics.sources.reasons import reason
+from analytics.transforms.happenings import convergence
+from analytics.transforms.loss import loss
+from analytics.transforms.partials import record_partials
+from analytics.transforms.quantiles import weighted_quantiles
+from analytics.transforms.sketch import bucket_value_us
+from tests.analytics.landing import START_US, bucket_of, delivery, record, text
+
+PERCENTS = {"p50": 50, "p95": 95, "p99": 99}
+
+
+def parts(spark, records):
+    names = RECORD_LINE.fieldNames()
+    rows = [tuple(told.get(name) for name in names) for told in records]
+    frame = spark.createDataFrame(rows, RECORD_LINE)
+    return {name: how.of(frame) for name, how in record_partials().items()}
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abcdefgh"), st.integers(-(10**12), 10**12), st.integers(1, 9)),
+        min_size=1,
+        max_size=200,
+    )
+)
+@settings(
+    max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_quantiles_are_those_of_the_list_with_each_value_as_often_as_it_weighs(spark, rows):
+    frame = spark.createDataFrame(rows, "key string, value long, weight long")
+
+    found = weighted_quantiles(
+        frame, keys=["key"], value="value", weight="weight", percents=PERCENTS
+    ).collect()
+
+    spread = defaultdict(list)
+    for key, value, weight in rows:
+        spread[key] += [value] * weight
+    expected = set()
+    for key, values in spread.items():
+        values.sort()
+        picked = [values[-(-len(values) * q // 100) - 1] for q in PERCENTS.values()]
+        expected.add((key, *picked))
+    assert {tuple(row) for row in found} == expected
+
+
+@given(st.integers(0, 10**11))
+def test_a_buckets_value_is_within_one_percent_of_what_it_counts(us):
+    assert abs(bucket_value_us(bucket_of(us)) - us) <= max(0.01 * us + 0.5, 1)
+
+
+def test_partials_of_two_halves_merge_into_the_partials_of_the_whole(spark):
+    told = [
+        record("deliveries", 2, batch=n, row=0, **delivery(1, [n * 10, n * 20, 7_000]))
+        for n in range(1, 30)
+    ]
+    half, other, whole = parts(spark, told[:11]), parts(spark, told[11:]), parts(spark, told)
+
+    for name, how in record_partials().items():
+        merged = how.merged(half[name].unionByName(other[name]))
+        assert normal(merged) == normal(whole[name]), name
+
+
+def normal(table):
+    """Rows with their arrays in order."""
+    return sorted(
+        repr([sorted(map(tuple, v)) if isinstance(v, list) else v for v in row])
+        for row in table.collect()
+    )
+
+
+def test_loss_is_complete_only_where_the_destination_took_part_all_the_time(spark):
+    told = []
+    for batch in range(1, 11):
+        sent = {"filter": "a", "qos": 0, "strategy": "mesh", "publications": 5, "bytes": 50}
+        told.append(record("offered", 1, batch=batch, row=0, **sent))
+        for broker in (2, 3):
+            came = sent | {"origin": 1, "publications": 4}
+            if broker == 2 or batch > 5:
+                told.append(record("arrived", broker, batch=batch, row=0, **came))
+    joined = {"kind": "mesh_joined", "filter": "a", "window_ms": 0}
+    told.append(record("events", 3, batch=5, row=1, **joined))
+    told.append(record("events", 2, batch=5, row=1, **(joined | {"filter": "b"})))
+    made = parts(spark, told)
+
+    found = loss(made["offered"], made["arrived"], made["deliveries"], made["events"]).collect()
+
+    assert {(row.destination, *row[4:7], row.note) for row in found} == {
+        (2, 50, 40, 10, "complete"),
+        (3, 50, 20, 30, "joined later"),
+    }
+
+
+def test_events_that_follow_each_other_closely_are_one_disturbance(spark):
+    def event(broker, kind, at_ms):
+        at_us = START_US + at_ms * 1_000
+        return record("events", broker, batch=1, row=at_ms, kind=kind, at_us=at_us)
+
+    told = [
+        event(1, "link_down", 0),
+        event(2, "parent_changed", 2_900),
+        event(3, "core_changed", 5_000),
+        event(1, "takeover", 8_001),
+        event(1, "spool_dropped", 9_000),
+    ]
+
+    found = convergence(parts(spark, told)["events"]).collect()
+
+    assert {(row.what, row.duration_us, row.brokers) for row in found} == {
+        ("link_down", 5_000_000, 3),
+        ("takeover", 0, 1),
+    }
+
+
+def test_a_bad_line_is_told_by_its_first_fault():
+    good = record("deliveries", 2, batch=1, row=0, **delivery(1, [10, 20]))
+    faults = {
+        "wrong type: qos": {"qos": True},
+        "wrong type: broker": {"broker": 1.0},
+        "wrong type: delay": {"delay": [[1, "2"]]},
+        "out of range: delay": {"delay": [[0, 1]]},
+        "out of range: strategy": {"strategy": "hope"},
+        "out of range: broker": {"broker": 2**32},
+        "missing: frames": {"frames": None},
+    }
+
+    found = {why: reason(text([good | fault])) for why, fault in faults.items()}
+
+    assert found == {why: why for why in faults}
+    assert reason('{"v":1}{"v":1}') == "not JSON"
+    assert reason("5") == "not JSON"
+    assert reason('{"v":1,"ta') == "truncated"

@@ -1,0 +1,121 @@
+"""A collector's configuration: the command line over the environment over the file."""
+
+from pathlib import Path
+
+import pytest
+
+from federator.config import load_collector
+from federator.errors import ConfigError
+
+GOOD = """\
+landing = "/var/lib/landing"
+[[brokers]]
+url = "mqtt://one"
+"""
+SECURE = """\
+landing = "/var/lib/landing"
+[[brokers]]
+url = "mqtt://one"
+[[brokers]]
+url = "mqtt://two"
+username = "other"
+[login]
+username = "collector"
+password = "secret"
+"""
+
+
+@pytest.fixture
+def closed(write):
+    path = write(SECURE)
+    path.chmod(0o600)
+    return path
+
+
+def test_the_command_line_is_enough():
+    settings = load_collector(None, {}, landing=Path("here"), brokers=["mqtts://one:99"])
+
+    (broker,) = settings.brokers
+    assert (broker.address.host, broker.address.port, broker.address.tls) == ("one", 99, True)
+    assert settings.landing == Path("here")
+    assert (settings.federation, settings.only, settings.files.keep_days) == ("fed", False, 0)
+
+
+def test_the_command_line_wins_over_the_environment_and_that_over_the_file(write):
+    environ = {"FEDERATOR_LANDING": "there", "FEDERATOR_FILES__ROTATE_MS": "77"}
+
+    settings = load_collector(write(GOOD), environ, landing=Path("here"), only=True)
+
+    assert (settings.landing, settings.only) == (Path("here"), True)
+    assert settings.files.rotate_ms == 77
+    assert load_collector(write(GOOD), environ).landing == Path("there")
+
+
+def test_brokers_of_the_command_line_come_beside_those_of_the_file(write):
+    settings = load_collector(write(GOOD), {}, brokers=["mqtt://two", "mqtt://three"])
+
+    assert [broker.address.host for broker in settings.brokers] == ["one", "two", "three"]
+
+
+def test_login_holds_for_brokers_without_credentials_and_for_those_that_are_found(closed):
+    settings = load_collector(closed, {})
+    one, two = (settings.connection(broker) for broker in settings.brokers)
+    found = settings.found("mqtt://three")
+
+    assert (one.username, one.secret()) == ("collector", b"secret")
+    assert (two.username, two.secret()) == ("other", None)
+    assert (found.username, found.secret()) == ("collector", b"secret")
+    assert [notice.details["key"] for notice in settings.notices()] == [
+        "brokers.0.url",
+        "brokers.1.url",
+    ]
+
+
+def test_a_found_broker_whose_address_is_plaintext_or_none_can_be_refused(write):
+    settings = load_collector(write(GOOD + "[login]\nallow_plaintext = false\n"), {})
+
+    assert settings.found("mqtt://127.0.0.1:1").url == "mqtt://127.0.0.1:1"
+    with pytest.raises(ValueError, match="plaintext"):
+        settings.found("mqtt://elsewhere")
+    with pytest.raises(ValueError, match="scheme"):
+        settings.found("http://127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (GOOD.replace("landing =", "#"), "landing is missing: add landing = ..."),
+        ('landing = "x"\n', "brokers is missing: add [[brokers]] with"),
+        ('landing = "x"\nbrokers = []\n', "brokers is empty: add [[brokers]] or --broker URL"),
+        (GOOD + "[[brokers]]\nurl='mqtt://one:1883'\n", "is already brokers[0]: name each"),
+        (GOOD + "[files]\nrotate = 3\n", "unknown key 'files.rotate': did you mean rotate_"),
+        (GOOD + "[files]\nrotate_bytes = 3\n", "files.rotate_bytes = 3: it should be greater"),
+        (GOOD + "[reading]\nwindow_max = 0\n", "reading.window_max = 0: it should be greater"),
+        (GOOD + "[login]\npassword = 'x'\n", "a password without a username"),
+        (GOOD + "[http]\nhost = '0.0.0.0'\n", "http.host = '0.0.0.0' is not loopback"),
+    ],
+)
+def test_a_mistake_is_one_line_that_says_how_to_mend_it(write, text, told):
+    with pytest.raises(ConfigError) as caught:
+        load_collector(write(text), {})
+
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 78
+
+
+def test_a_mistake_on_the_command_line_is_told_as_one(write):
+    with pytest.raises(ConfigError) as caught:
+        load_collector(write(GOOD), {}, brokers=["mqtt://two", "http://three"])
+
+    assert str(caught.value).startswith("--broker: brokers[2].url = 'http://three' has no scheme")
+
+
+def test_a_password_that_others_can_read_is_refused(closed):
+    closed.chmod(0o644)
+
+    with pytest.raises(ConfigError) as caught:
+        load_collector(closed, {})
+
+    assert caught.value.exit_code == 77
+    assert "secret" not in str(caught.value)
