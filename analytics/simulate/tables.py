@@ -229,6 +229,7 @@ class _Data:
             "loop_lag_us": self.rng.poisson(300, len(broker)),
             "broker_clients": 22 + 3 * wanted[broker],
             "broker_messages_in": 50 * since, "broker_messages_out": 70 * since,
+            "broker_round_trip_us": 90 + self.rng.poisson(60, len(broker)),
             "strategy": [self.strategy] * len(broker),
             "redundancy": np.full(len(broker), REDUNDANCY),
             "link_count": degree[broker],

@@ -1,11 +1,13 @@
 """``federator place delegate``: filters that each edge broker owns, and its agent's rules."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from federator.cli.options import columns
+from federator.config.gateway import UPSTREAM_FILTERS_MAX
 from federator.config.topics import CONFIGURED_FILTERS_MAX
 from federator.errors import ConfigError
 from federator.planner.delegation import Policy
@@ -38,7 +40,8 @@ def read_text(path: Path) -> str:
 @click.option(
     "--write",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write rules-ID.toml per edge broker into this folder, to be put into its configuration.",
+    help="Write into this folder, per edge broker, rules-ID.toml for its agent's configuration and "
+    "upstreams-ID.toml for a gateway's.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
 def command(traffic: Path, policy: str, write: Path | None, as_json: bool) -> None:
@@ -49,7 +52,8 @@ def command(traffic: Path, policy: str, write: Path | None, as_json: bool) -> No
         raise ConfigError(f"{traffic}: {error}: mend the file", exit_code=TOO_MUCH) from None
     if write is not None:
         for edge in edges:
-            _write_rules(edge, write)
+            _write(write / f"rules-{edge.id}.toml", rules(edge))
+            _write(write / f"upstreams-{edge.id}.toml", upstreams(edge))
     if as_json:
         told = {
             str(e.id): {"owns": e.owns, "keep": e.keep, "up": e.up, "down": e.down} for e in edges
@@ -71,19 +75,33 @@ def rules(edge: Edge) -> str:
     Raises:
         ConfigError: More topics than a configuration may name.
     """
-    if len(edge.keep) > CONFIGURED_FILTERS_MAX:
-        text = (
-            f"broker {edge.id}: {len(edge.keep)} topics to keep, at most {CONFIGURED_FILTERS_MAX}"
-        )
+    return f"[rules]\nkeep = {_listed(edge, edge.keep, 'keep', CONFIGURED_FILTERS_MAX)}\n"
+
+
+def upstreams(edge: Edge) -> str:
+    """The section for the configuration of a gateway before ``edge`` and the hub.
+
+    Raises:
+        ConfigError: More topics than a configuration may name.
+    """
+    if not edge.owns:
+        return ""
+    filters = _listed(edge, edge.owns, "own", UPSTREAM_FILTERS_MAX)
+    return f"[[upstreams]]\nbroker = {edge.id}\nfilters = {filters}\n"
+
+
+def _listed(edge: Edge, topics: Sequence[str], verb: str, most: int) -> str:
+    if len(topics) > most:
+        text = f"broker {edge.id}: {len(topics)} topics to {verb}, at most {most}"
         raise ConfigError(f"{text}: name them by wildcards by hand", exit_code=TOO_MUCH)
-    topics = "".join(f"    {json.dumps(topic, ensure_ascii=False)},\n" for topic in edge.keep)
-    return f"[rules]\nkeep = [\n{topics}]\n"
+    lines = "".join(f"    {json.dumps(topic, ensure_ascii=False)},\n" for topic in topics)
+    return f"[\n{lines}]"
 
 
-def _write_rules(edge: Edge, folder: Path) -> None:
+def _write(path: Path, text: str) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"rules-{edge.id}.toml").write_text(rules(edge), encoding="utf-8")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
-        text = f"{folder}: {error.strerror}: name a folder this user may write"
-        raise ConfigError(text, exit_code=73) from None
+        what = f"{path.parent}: {error.strerror}: name a folder this user may write"
+        raise ConfigError(what, exit_code=73) from None

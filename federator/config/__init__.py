@@ -14,6 +14,7 @@ from federator.config.gateway import (
     GatewayBrokerSettings,
     GatewaySettings,
     ListenerSettings,
+    UpstreamSettings,
 )
 from federator.config.reading import load, load_collector, load_gateway
 from federator.config.sections import (
@@ -61,6 +62,7 @@ __all__ = [
     "RulesSettings",
     "Settings",
     "ShareSettings",
+    "UpstreamSettings",
     "load",
     "load_collector",
     "load_gateway",

@@ -16,11 +16,14 @@ from federator.config.certificates import server_context
 from federator.config.section import Section, WholeNumber, wrong
 from federator.config.sections import HttpSettings, LogSettings
 from federator.protocol.effects import Notice
+from federator.protocol.filters import validate_filter
 from federator.protocol.types import BROKER_ID_MAX
 
 LISTENERS_MAX = 16
 BROKERS_MAX = 256
 ASSIGNMENTS_MAX = 4_096
+UPSTREAMS_MAX = 16
+UPSTREAM_FILTERS_MAX = 100_000
 
 _Bool = Annotated[bool, Strict()]
 _Span = Annotated[int, Strict(), Field(ge=1, le=86_400_000)]
@@ -77,6 +80,35 @@ class GatewayBrokerSettings(Connection):
     id: Annotated[int, Strict(), Field(ge=0, le=BROKER_ID_MAX)] = Field(
         description="The broker's id in the federation."
     )
+
+
+class UpstreamSettings(Section):
+    """Topics that belong to one broker, for every client: what is published and subscribed there
+    goes to it, and the rest to the broker of ``[attachment]``. A topic belongs to the first
+    upstream with a filter that matches it.
+    """
+
+    broker: Annotated[int, Strict(), Field(ge=0, le=BROKER_ID_MAX)] = Field(
+        description="Id of the broker; it is in [[brokers]]. While it is dead, its clients' topics "
+        "are another's."
+    )
+    filters: tuple[str, ...] = Field(
+        min_length=1,
+        max_length=UPSTREAM_FILTERS_MAX,
+        description="Topic filters, as `federator place delegate --write` writes them.",
+    )
+
+    @model_validator(mode="after")
+    def _filters_are_filters(self) -> Self:
+        for index, filter in enumerate(self.filters):
+            what = f"upstreams.filters[{index}] = {filter[:60]!r}"
+            try:
+                valid = validate_filter(filter)
+            except ValueError as error:
+                raise wrong(f"filters.{index}", f"{what}: {error}", "correct it") from None
+            if valid.startswith("$"):
+                raise wrong(f"filters.{index}", what, "name topics that do not begin with $")
+        return self
 
 
 class AttachmentSettings(Section):
@@ -196,6 +228,9 @@ class GatewaySettings(Section):
     brokers: tuple[GatewayBrokerSettings, ...] = Field(
         max_length=BROKERS_MAX, description="Brokers clients may be attached to."
     )
+    upstreams: tuple[UpstreamSettings, ...] = Field(
+        default=(), max_length=UPSTREAMS_MAX, description="Topics that belong to certain brokers."
+    )
     attachment: AttachmentSettings = AttachmentSettings()
     clients: ClientSettings = ClientSettings()
     failover: FailoverSettings = FailoverSettings()
@@ -233,6 +268,20 @@ class GatewaySettings(Section):
             if broker not in ids:
                 what = f"broker {broker} is not in [[brokers]]"
                 raise wrong(f"attachment.assign.{index}", what, "add it, or correct the id")
+        return self
+
+    @model_validator(mode="after")
+    def _upstreams_are_known(self) -> Self:
+        ids = {broker.id for broker in self.brokers}
+        named: set[int] = set()
+        for index, upstream in enumerate(self.upstreams):
+            if upstream.broker not in ids:
+                what = f"broker {upstream.broker} is not in [[brokers]]"
+                raise wrong(f"upstreams.{index}.broker", what, "add it, or correct the id")
+            if upstream.broker in named:
+                what = f"broker {upstream.broker} has two upstreams"
+                raise wrong(f"upstreams.{index}.broker", what, "put their filters into one")
+            named.add(upstream.broker)
         return self
 
     def credential_holders(self) -> list[tuple[str, Credentials]]:

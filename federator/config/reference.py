@@ -6,7 +6,12 @@ from pydantic_core import PydanticUndefined
 
 from federator.config.brokers import NeighbourSettings
 from federator.config.collector import CollectedBrokerSettings, CollectorSettings
-from federator.config.gateway import GatewayBrokerSettings, GatewaySettings, ListenerSettings
+from federator.config.gateway import (
+    GatewayBrokerSettings,
+    GatewaySettings,
+    ListenerSettings,
+    UpstreamSettings,
+)
 from federator.config.settings import Settings
 
 _HEAD = """\
@@ -103,7 +108,11 @@ def reference() -> str:
     """Markdown: every key of an agent, a gateway and a collector: its type, default, meaning."""
     blocks = [_HEAD, *_sections(Settings, {"neighbours": NeighbourSettings})]
     tables: dict[str, type[BaseModel]]
-    tables = {"listeners": ListenerSettings, "brokers": GatewayBrokerSettings}
+    tables = {
+        "listeners": ListenerSettings,
+        "brokers": GatewayBrokerSettings,
+        "upstreams": UpstreamSettings,
+    }
     blocks += [_GATEWAY_HEAD, *_sections(GatewaySettings, tables)]
     blocks += [_COLLECTOR_HEAD]
     blocks += _sections(CollectorSettings, {"brokers": CollectedBrokerSettings})

@@ -22,7 +22,7 @@ from federator.gateway.orders import (
     LeaveBroker,
     Order,
 )
-from federator.gateway.ports import Port
+from federator.gateway.ports import End, Port
 from federator.gateway.session import Session, State
 from federator.gateway.tail import Tail
 from federator.gateway.wire import FROM_SERVER, MalformedError, Packet, Reason, Splitter
@@ -125,7 +125,7 @@ class Attendant:
         moves: How often it was attached to another broker.
     """
 
-    def __init__(self, house: House, session: Session, port: Port, splitter: Splitter) -> None:
+    def __init__(self, house: House, session: Session, port: End, splitter: Splitter) -> None:
         self.session = session
         self.broker: Broker | None = None
         self.moves = 0
@@ -166,7 +166,7 @@ class Attendant:
 
     # -- what ports tell --------------------------------------------------------------------------
 
-    def on_data(self, port: Port, data: bytes) -> None:
+    def on_data(self, port: End, data: bytes) -> None:
         """Either end sent something."""
         now_ms = self._house.now_ms()
         session = self.session
@@ -193,7 +193,7 @@ class Attendant:
                 self._on_attached()
         self.flush()
 
-    def on_lost(self, port: Port, error: Exception | None) -> None:
+    def on_lost(self, port: End, error: Exception | None) -> None:
         """Either end is gone."""
         if port is self._client:
             self.session.on_client_lost()
@@ -202,7 +202,7 @@ class Attendant:
             self.session.on_broker_lost()
         self.flush()
 
-    def on_room(self, port: Port, room: bool) -> None:
+    def on_room(self, port: End, room: bool) -> None:
         """Either end takes more, or no more: the other is read accordingly."""
         if port is self._client and self._broker_port is not None:
             self._broker_port.block("client", not room)

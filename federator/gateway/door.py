@@ -11,13 +11,13 @@ import structlog
 
 from federator.config import ListenerSettings
 from federator.errors import ConfigError
-from federator.gateway.attendant import Attendant
 from federator.gateway.counters import GatewayCounters
 from federator.gateway.ports import Port
 from federator.gateway.wire import (
     FROM_CLIENT,
     Connect,
     MalformedError,
+    Packet,
     Splitter,
     Version,
     read_connect,
@@ -33,6 +33,22 @@ BACKLOG: Final = 1_024
 _log = structlog.get_logger()
 
 
+class Guest(Protocol):
+    """Who hears of a client's connection once its CONNECT is whole."""
+
+    def go_on(self, block: bytes, packets: list[Packet]) -> None:
+        """The client sent more than its CONNECT at once."""
+
+    def on_data(self, port: Port, data: bytes) -> None:
+        """It sent something."""
+
+    def on_lost(self, port: Port, error: Exception | None) -> None:
+        """It is gone, and we did not close it."""
+
+    def on_room(self, port: Port, room: bool) -> None:
+        """It takes more, or no more just now."""
+
+
 class Host(Protocol):
     """Who lets clients in."""
 
@@ -43,7 +59,7 @@ class Host(Protocol):
     def connect_timeout_s(self) -> float:
         """How long a CONNECT may take."""
 
-    def admit(self, connect: Connect, port: Port, splitter: Splitter) -> Attendant:
+    def admit(self, connect: Connect, port: Port, splitter: Splitter) -> Guest:
         """A client said CONNECT.
 
         Raises:
@@ -131,14 +147,14 @@ class _Stranger:
             connect = read_connect(block, packets[0])
             version = connect.version
             self._splitter.speak(version)
-            attendant = self._host.admit(connect, port, self._splitter)
+            guest = self._host.admit(connect, port, self._splitter)
         except MalformedError as error:
             self._refuse(error, version)
             return
         self._leave()
-        port.give_to(attendant)
+        port.give_to(guest)
         if len(packets) > 1 or self._splitter.fault is not None:
-            attendant.go_on(block, packets[1:])
+            guest.go_on(block, packets[1:])
 
     def on_lost(self, port: Port, error: Exception | None) -> None:
         """It left."""

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -18,15 +19,17 @@ from federator.gateway.attendant import Attendant
 from federator.gateway.brokers import PROBE_POLL_S, PROBE_S, Broker
 from federator.gateway.claims import Claims
 from federator.gateway.counters import GatewayCounters
-from federator.gateway.door import Door
+from federator.gateway.door import Door, Guest
 from federator.gateway.guide_book import GuideBook
 from federator.gateway.journal import Journal, Publication
 from federator.gateway.lookout import Lookout
-from federator.gateway.ports import Port
+from federator.gateway.ports import End, Port
 from federator.gateway.recent import Allowance, Recent
 from federator.gateway.reports import Reports
 from federator.gateway.session import Session, State
+from federator.gateway.split import SUFFIX
 from federator.gateway.strays import republish
+from federator.gateway.ways import Ways
 from federator.gateway.wipes import Wipes
 from federator.gateway.wire import (
     Connect,
@@ -88,7 +91,8 @@ class Gateway:
         self._recent_bytes = Allowance(failover.recent_bytes_max)
         policy = settings.attachment
         assignments = [(pattern, BrokerId(id)) for pattern, id in policy.assignments]
-        self.attachment = Attachment(policy.policy, assignments)
+        self._ways = Ways(settings.upstreams, self)
+        self.attachment = Attachment(policy.policy, [*self._ways.assignments, *assignments])
         self._tasks = tasks
         self._reports = Reports(settings.name, self.epoch)
         self._wipes = Wipes()
@@ -181,36 +185,36 @@ class Gateway:
 
     # -- clients come and go ----------------------------------------------------------------------
 
-    def admit(self, connect: Connect, port: Port, splitter: Splitter) -> Attendant:
+    def admit(self, connect: Connect, port: Port, splitter: Splitter) -> Guest:
         """A client said CONNECT.
 
         Raises:
             MalformedError: It is not let in; its version is in it.
         """
-        if self._draining or len(self.attendants) >= self.settings.clients.clients_max:
+        room = self.settings.clients.clients_max * self._ways.count
+        if self._draining or len(self.attendants) >= room:
             raise _no(connect, Reason.SERVER_BUSY, "no room for another client")
         if text_in(connect.properties, Property.AUTHENTICATION_METHOD) is not None:
             text = "enhanced authentication, which cannot be repeated elsewhere"
             raise _no(connect, Reason.BAD_AUTHENTICATION_METHOD, text)
-        if connect.client_id.startswith(OUR_NAMES):
+        if connect.client_id.startswith(OUR_NAMES) or SUFFIX in connect.client_id:
             raise _no(connect, Reason.CLIENT_ID_NOT_VALID, "a client id of ours")
         assigned = not connect.client_id
         if assigned:
             name = f"gateway-{self.settings.name}-{secrets.token_hex(8)}"
-            connect = Connect(
-                connect.version,
-                name,
-                connect.clean,
-                connect.keep_alive,
-                connect.will,
-                connect.username,
-                connect.password,
-                connect.properties,
-            )
-        former = self.attendants.get(connect.client_id)
-        if former is not None:
-            self.counters.takeovers += 1
-            former.dismiss(Reason.SESSION_TAKEN_OVER, "its client id came again")
+            connect = replace(connect, client_id=name)
+        self.counters.admitted += 1
+        if self._ways.count > 1:
+            return self._ways.admit(connect, port, splitter, assigned=assigned)
+        attendant = self.attend(connect, port, splitter, assigned=assigned)
+        attendant.start()
+        return attendant
+
+    def attend(
+        self, connect: Connect, end: End, splitter: Splitter, *, assigned: bool
+    ) -> Attendant:
+        """An attendant for a client, or for one way of it; who had its name before has to go."""
+        self.evict(connect.client_id)
         session = Session(
             connect,
             assigned=assigned,
@@ -219,11 +223,16 @@ class Gateway:
             settles=self.settings.failover.settle_ms > 0,
             recent=Recent(self.settings.failover.recent_ms + RECENT_SLACK_MS, self._recent_bytes),
         )
-        attendant = Attendant(self, session, port, splitter)
+        attendant = Attendant(self, session, end, splitter)
         self.attendants[connect.client_id] = attendant
-        self.counters.admitted += 1
-        attendant.start()
         return attendant
+
+    def evict(self, client_id: str) -> None:
+        """Whoever has this name hears that it came again."""
+        former = self.attendants.get(client_id)
+        if former is not None:
+            self.counters.takeovers += 1
+            former.dismiss(Reason.SESSION_TAKEN_OVER, "its client id came again")
 
     def on_gone(self, attendant: Attendant) -> None:
         """A client is gone for good."""

@@ -11,6 +11,27 @@ from typing import Final, Protocol, cast
 WRITE_HIGH_WATER_BYTES: Final = 65_536
 
 
+class End(Protocol):
+    """An end that can be written to."""
+
+    @property
+    def open(self) -> bool:
+        """Whether something can be written."""
+
+    @property
+    def full(self) -> bool:
+        """It takes no more just now."""
+
+    def block(self, why: str, blocked: bool) -> None:
+        """Read no more while there is any reason not to."""
+
+    def write(self, packets: list[bytes]) -> None:
+        """Send ``packets``, in order."""
+
+    def close(self) -> None:
+        """End it when all is written; nothing more is heard of it."""
+
+
 class Owner(Protocol):
     """Who hears of a port."""
 

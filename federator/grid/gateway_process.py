@@ -29,6 +29,7 @@ class GatewayConfig:
         more: Further keys by section, as in the file: ``{"failover": {"hold_ms": 1000}}``.
         listeners: Beside the plain one.
         broker: Further keys of every broker, like ``ca_file``.
+        upstreams: Filters whose topics belong to a broker.
     """
 
     name: str
@@ -37,6 +38,7 @@ class GatewayConfig:
     more: dict[str, dict[str, Any]] = field(default_factory=dict)
     listeners: tuple[dict[str, Any], ...] = ()
     broker: dict[str, Any] = field(default_factory=dict)
+    upstreams: dict[BrokerId, tuple[str, ...]] = field(default_factory=dict)
 
     def toml(self, *, port: int, http_port: int) -> str:
         """The configuration file. Strings are written as JSON's, which TOML reads alike."""
@@ -56,6 +58,9 @@ class GatewayConfig:
         for broker, url in sorted(self.brokers.items()):
             lines += ["", "[[brokers]]", f"id = {broker}", f"url = {json.dumps(url)}"]
             lines += [f"{key} = {json.dumps(value)}" for key, value in self.broker.items()]
+        for broker, filters in self.upstreams.items():
+            lines += ["", "[[upstreams]]", f"broker = {broker}"]
+            lines += [f"filters = {json.dumps(filters)}"]
         return "\n".join(lines) + "\n"
 
 

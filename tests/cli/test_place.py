@@ -13,6 +13,7 @@ from federator.cli.line_chart import line_chart
 from federator.cli.place_cores import parse_links
 from federator.cli.place_paper import read_table
 from federator.cli.place_solve import command as solve
+from federator.config import load_gateway
 from federator.errors import ConfigError
 
 TRAFFIC = {
@@ -51,6 +52,19 @@ def test_delegate_writes_rules_that_a_configuration_accepts(tmp_path):
     config.write_text(f'security = "open"\n[broker]\nid = 2\nurl = "mqtt://127.0.0.1:1"\n{written}')
     check = [sys.executable, "-m", "federator", "check-config", "-c", str(config)]
     assert subprocess.run(check, capture_output=True, timeout=60, check=False).returncode == 0
+
+
+def test_delegate_writes_upstreams_that_a_gateway_accepts(tmp_path):
+    (tmp_path / "traffic.json").write_text(json.dumps(TRAFFIC))
+
+    ended = run("delegate", "--from", tmp_path / "traffic.json", "--write", tmp_path)
+
+    assert ended.returncode == 0, ended.stderr
+    brokers = "".join(f'[[brokers]]\nid = {id}\nurl = "mqtt://b{id}"\n' for id in (1, 2))
+    config = tmp_path / "gateway.toml"
+    config.write_text(f'name = "g"\n{brokers}{(tmp_path / "upstreams-2.toml").read_text()}')
+    (upstream,) = load_gateway(config, {}).upstreams
+    assert (upstream.broker, set(upstream.filters)) == (2, {"a/wanted", 'a/"kept"'})
 
 
 @pytest.mark.parametrize("method", ["search", "exact"])

@@ -52,6 +52,20 @@ def test_assignments_are_read_in_order_and_patterns_may_hold_an_equals_sign(writ
         (GOOD.replace("two:2883", "one"), ":7: mqtt://one is already brokers[0]: name each"),
         (GOOD + "[attachment]\nassign = ['x']\n", "attachment.assign[0] = 'x': write PATTERN=ID"),
         (GOOD + "[attachment]\nassign = ['x=3']\n", "broker 3 is not in [[brokers]]: add it"),
+        (GOOD + "[[upstreams]]\nbroker = 3\nfilters = ['a']\n", "broker 3 is not in [[brokers]]"),
+        (
+            GOOD + "[[upstreams]]\nbroker = 2\nfilters = ['a']\n" * 2,
+            "broker 2 has two upstreams: put their filters into one",
+        ),
+        (
+            GOOD + "[[upstreams]]\nbroker = 2\nfilters = ['a/#/b']\n",
+            "upstreams.filters[0] = 'a/#/b': ",
+        ),
+        (
+            GOOD + "[[upstreams]]\nbroker = 2\nfilters = ['$share/g/a']\n",
+            "upstreams.filters[0] = '$share/g/a': name topics that do not begin with $",
+        ),
+        (GOOD + "[[upstreams]]\nbroker = 2\nfilters = []\n", "upstreams[0].filters = a list: "),
         (GOOD + "[attachment]\npolicy = 'best'\n", "attachment.policy = 'best': it should be"),
         (GOOD + "[failover]\nhold = 3\n", "unknown key 'failover.hold': did you mean hold_ms"),
         (GOOD + "[failover]\nrecent_ms = 0\n", "failover.recent_ms = 0: it should be greater"),

@@ -1,0 +1,177 @@
+"""``script/bench analytics``: how the report's time grows, and what it costs beside a bare scan.
+
+Each size is simulated once. A *bare scan* reads every line of the same files, parses every field
+of every record with the same schema (``spark.read.schema(RECORD_LINE).json``), looks at each, and
+counts. Scan and report each get a process and a JVM of their own; time is from the session's start
+on, with what the JVM still has to load and compile. Peak memory is the JVM's resident set: heap,
+code and buffers together. Processor seconds are the JVM's own, and bear other load on the machine
+better than time does.
+"""
+
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import click
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from analytics.jobs.report import run
+from analytics.schemas import RECORD_LINE
+from analytics.session import spark_session
+from tests.analytics.yardstick import Yardstick, differences
+
+ROOT = Path(__file__).parents[2]
+CHECKED = 10_000_000
+GROWTH_MAX, RATIO_MAX, MEMORY_GB_MAX = 1.1, 2.5, 8.0
+DIFFERENT = 1
+
+
+@click.command()
+@click.option("--records", multiple=True, type=click.IntRange(1_000), help="[1, 10, 100 million]")
+@click.option("--brokers", type=int, default=25, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--gzip", "compress", is_flag=True, help="Compressed segments: a tenth of the disk.")
+@click.option("--cores", type=int, default=os.cpu_count(), show_default=True)
+@click.option("--driver-memory", default="6g", show_default=True, help="The JVM's heap.")
+@click.option("--check", is_flag=True, help="Only compare all tables with the yardstick's.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--scratch", type=click.Path(file_okay=False, path_type=Path), help="[a new folder]")
+@click.option("--measure", nargs=3, hidden=True, help="What a process of ours does.")
+def command(
+    records: tuple[int, ...],
+    brokers: int,
+    seed: int,
+    compress: bool,
+    cores: int,
+    driver_memory: str,
+    check: bool,
+    json_file: Path | None,
+    scratch: Path | None,
+    measure: tuple[str, str, str] | None,
+) -> None:
+    """Measure the batch report, or hold it against an independent computation."""
+    if measure:
+        click.echo(json.dumps(_measure(*measure, cores=cores, memory=driver_memory)))
+        return
+    sizes = records or ((CHECKED,) if check else (1_000_000, 10_000_000, 100_000_000))
+    rows = []
+    for size in sizes:
+        with tempfile.TemporaryDirectory(dir=scratch, prefix="federator-bench-") as folder:
+            home = Path(folder)
+            told = _simulate(home / "log", brokers, size, seed, compress)
+            row = {"wanted": size, **told}
+            options = [f"--cores={cores}", f"--driver-memory={driver_memory}"]
+            if not check:
+                row["scan"] = _child("scan", home, options)
+            row["report"] = _child("report", home, options)
+            if check:
+                row["different"] = _differences(home)
+            rows.append(row)
+            click.echo(_line(row))
+    if json_file:
+        json_file.write_text(json.dumps({"machine": platform.platform(), "rows": rows}, indent=1))
+    if check:
+        different = any(row["different"] for row in rows)
+        click.echo("different" if different else "every table is the same")
+        sys.exit(DIFFERENT if different else 0)
+    _verdicts(rows)
+
+
+def _simulate(out: Path, brokers: int, size: int, seed: int, compress: bool) -> dict[str, Any]:
+    words = ["simulate", f"--brokers={brokers}", f"--records={size}", f"--seed={seed}"]
+    words += [f"--out={out}", "--json", *(["--gzip"] if compress else [])]
+    begun = time.monotonic()
+    told: dict[str, Any] = json.loads(_run("analytics", words))
+    return {key: told[key] for key in ("records", "copies", "files", "bytes")} | {
+        "simulate_s": round(time.monotonic() - begun, 1)
+    }
+
+
+def _child(what: str, home: Path, options: list[str]) -> dict[str, float]:
+    words = [*options, "--measure", what, str(home / "log"), str(home / "report")]
+    told: dict[str, float] = json.loads(_run("tests.analytics.bench", words))
+    return told
+
+
+def _run(module: str, words: list[str]) -> str:
+    """The last line that a Python process says."""
+    done = subprocess.run(
+        [sys.executable, "-m", module, *words], cwd=ROOT, check=True, stdout=subprocess.PIPE
+    )
+    return done.stdout.decode().splitlines()[-1]
+
+
+def _measure(what: str, log: str, out: str, *, cores: int, memory: str) -> dict[str, float]:
+    with spark_session("bench", master=f"local[{cores}]", driver_memory=memory) as spark:
+        begun, cpu = time.monotonic(), _jvm(spark)[0]
+        if what == "scan":
+            lines = spark.read.option("recursiveFileLookup", "true").schema(RECORD_LINE).json(log)
+            every = F.struct(*RECORD_LINE.fieldNames())
+            counted = lines.agg(F.count(F.when(F.hash(every).isNotNull(), 1))).first()
+            assert counted is not None
+            counts = {"lines": counted[0]}
+        else:
+            run(spark, [log], out)
+            counts = {}
+        took = time.monotonic() - begun
+        after, peak = _jvm(spark)
+    return counts | {
+        "seconds": round(took, 1),
+        "cpu_s": round(after - cpu, 1),
+        "rss_gb": round(peak, 2),
+    }
+
+
+def _jvm(spark: SparkSession) -> tuple[float, float]:
+    """The JVM's processor seconds, and the most memory it ever had, in GB."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None, "the session runs"
+    home = Path("/proc", str(jvm.java.lang.ProcessHandle.current().pid()))
+    fields = (home / "stat").read_text().rpartition(")")[2].split()
+    ticks = int(fields[11]) + int(fields[12])
+    peak = next(line for line in (home / "status").read_text().splitlines() if "VmHWM" in line)
+    return ticks / os.sysconf("SC_CLK_TCK"), int(peak.split()[1]) * 1024 / 1e9
+
+
+def _differences(home: Path) -> dict[str, list[str]]:
+    return differences(Yardstick(home / "log", home), home / "report")
+
+
+def _line(row: dict[str, Any]) -> str:
+    parts = [f"{row['records']:,} records, {row['bytes'] / 1e9:.2f} GB, {row['files']:,} files"]
+    parts += [
+        f"{what} {told['seconds']:,} s, cpu {told['cpu_s']:,} s, {told['rss_gb']} GB"
+        for what in ("scan", "report")
+        if (told := row.get(what))
+    ]
+    for table, lines in row.get("different", {}).items():
+        parts += [f"\n  {table}: {lines[0]}", *(f"\n    {line}" for line in lines[1:])]
+    return "; ".join(parts)
+
+
+def _verdicts(rows: list[dict[str, Any]]) -> None:
+    for key in ("seconds", "cpu_s"):
+        for one, other in pairwise(rows):
+            times = math.log(other["report"][key] / one["report"][key])
+            grown = times / math.log(other["records"] / one["records"])
+            at = f"{one['records']:,} to {other['records']:,}"
+            click.echo(f"exponent of growth, {key}, {at}: {grown:.2f} (wanted <= {GROWTH_MAX})")
+        for row in rows:
+            ratio = row["report"][key] / row["scan"][key]
+            at = f"{row['records']:,}"
+            click.echo(f"report / bare scan, {key}, {at}: {ratio:.2f} (wanted <= {RATIO_MAX})")
+    peak = max(row["report"]["rss_gb"] for row in rows)
+    click.echo(f"peak memory: {peak} GB (wanted <= {MEMORY_GB_MAX})")
+
+
+if __name__ == "__main__":
+    command()
