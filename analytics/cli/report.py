@@ -47,10 +47,7 @@ def command(
     folder = _folder("--page", page_dir) if page_dir else _folder("--out", out)
     if not is_remote:
         _folder("--out", out)
-    for each in inputs:
-        place = Path(each.removeprefix("file://"))
-        if "://" not in each.removeprefix("file://") and not place.exists():
-            raise InputMissingError(f"{each}: no such file or folder")
+    _look_at(inputs)
     with spark_session("federator report", master=master, driver_memory=driver_memory) as spark:
         report.run(spark, inputs, out)
         tables = collect_tables(spark, out) if is_remote else None
@@ -63,12 +60,36 @@ def command(
     click.echo(json.dumps(summary, ensure_ascii=False) if as_json else _lines(summary, folder))
 
 
+_WANTED = "no record: metrics files (*.jsonl, docs/metrics.md) are wanted"
+
+
 def _folder(option: str, value: str) -> Path:
     """The folder that an option names."""
     path = Path(value.removeprefix("file://"))
     if path.exists() and not path.is_dir():
         raise UsageError(f"{option} {value}: is a file, and a folder is wanted")
     return path
+
+
+def _look_at(inputs: tuple[str, ...]) -> None:
+    """See without Spark, which takes seconds to start, that there is something to read.
+
+    Raises:
+        InputMissingError: A path of this machine is not there.
+        InputError: All are of this machine, and none holds a metrics file.
+    """
+    has_files = False
+    for each in inputs:
+        plain = each.removeprefix("file://")
+        path = Path(plain)
+        if "://" in plain:
+            has_files = True
+        elif not path.exists():
+            raise InputMissingError(f"{each}: no such file or folder")
+        else:
+            has_files = has_files or path.is_file() or any(path.rglob("*.jsonl*"))
+    if not has_files:
+        raise InputError(f"{', '.join(inputs)}: {_WANTED}")
 
 
 def _nothing(summary: dict[str, Any], inputs: tuple[str, ...]) -> str:
@@ -78,7 +99,7 @@ def _nothing(summary: dict[str, Any], inputs: tuple[str, ...]) -> str:
     if bad:
         reason = next(iter(summary["quality"]["quarantined_by_reason"]))
         return f"{read}: no usable record: {some(bad, 'record')} in quarantine, mostly: {reason}"
-    return f"{read}: no record: metrics files (*.jsonl, docs/metrics.md) are wanted"
+    return f"{read}: {_WANTED}"
 
 
 def _lines(summary: dict[str, Any], folder: Path) -> str:

@@ -11,6 +11,8 @@ from analytics.sources.federator_mqtt import register
 from analytics.sources.landing import FILES_PER_TRIGGER, stream_lines
 
 _LIVE = ("mqtt://", "mqtts://")
+SHUFFLE_PARTITIONS = "8"
+"""Spark's 200 are for days of data; within a micro-batch it does not merge small ones itself."""
 
 
 @click.command("stream")
@@ -50,7 +52,8 @@ def command(
     live = source.startswith(_LIVE)
     if live and federation is None:
         raise UsageError(f"{source}: --federation is wanted with it")
-    with spark_session("federator stream", master=master) as spark:
+    few = {"spark.sql.shuffle.partitions": SHUFFLE_PARTITIONS}
+    with spark_session("federator stream", master=master, config=few) as spark:
         if live:
             lines = _live_lines(spark, source, federation or "")
         else:

@@ -151,9 +151,23 @@ def load_figures(tables: Tables) -> Figures:
         "cpu_share_max": _highest(brokers, "cpu_share", "broker"),
         "rss_bytes_max": _highest(brokers, "rss_bytes_max", "broker"),
         "loop_lag_us_max": _highest(brokers, "loop_lag_us_max", "broker"),
+        "crashes": crashes(tables),
         "dropped": sum(row["dropped"] for row in brokers),
         "bytes": sum(row["bytes_ab"] + row["bytes_ba"] for row in links),
     }
+
+
+def crashes(tables: Tables) -> int:
+    """Starts of agents that had not been told to stop since they started last."""
+    running: set[int] = set()
+    found = 0
+    for event in sorted(tables["events"], key=lambda event: event["window_start"]):
+        if event["kind"] == "agent_started":
+            found += event["broker"] in running
+            running.add(event["broker"])
+        elif event["kind"] == "agent_stopped":
+            running.discard(event["broker"])
+    return found
 
 
 def traffic_figures(tables: Tables) -> Figures:

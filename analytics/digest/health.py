@@ -87,9 +87,9 @@ def _dead(summary: Figures) -> Iterator[Finding]:
     if load["links_ever_down"]:
         worst = load["links_ever_down"][0]
         text = (
-            f"Link {worst['a']}\N{EN DASH}{worst['b']} stood only {percent(worst['up_share'])} of "
-            f"the time; {count(len(load['links_ever_down']))} of {count(load['links'])} links were "
-            "down at some time."
+            f"Lost at some time: {some(len(load['links_ever_down']), 'link')} of "
+            f"{count(load['links'])}; {worst['a']}\N{EN DASH}{worst['b']} was up "
+            f"{percent(worst['up_share'])} of the time that its ends reported."
         )
         yield Finding("look", "topology", text)
 
@@ -104,10 +104,12 @@ def _strain(summary: Figures) -> Iterator[Finding]:
         yield Finding("look", "brokers", text)
     if load["dropped"]:
         yield Finding("bad", "brokers", f"Agents dropped {count(load['dropped'])} publications.")
-    restarts = (summary["span"] or {}).get("restarts")
-    if restarts:
-        text = f"Agents restarted {'once' if restarts == 1 else f'{count(restarts)} times'}."
+    if load["crashes"]:
+        text = f"Not told to stop, yet started again: {some(load['crashes'], 'agent')}."
         yield Finding("look", "brokers", text)
+    told = (summary["span"] or {}).get("restarts", 0) - load["crashes"]
+    if told > 0:
+        yield Finding("note", "brokers", f"Told to stop and started again: {some(told, 'agent')}.")
 
 
 def _overhead(summary: Figures) -> Iterator[Finding]:

@@ -29,7 +29,7 @@ LOOK_S = 0.05
 CATCH_UP_S = 300.0
 """After the last landing: how long the rest may take to become visible."""
 
-WARM_S = 180.0
+WARM_S = 600.0
 """How long ``stream`` may take to start and count its first segment."""
 
 

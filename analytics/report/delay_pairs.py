@@ -4,7 +4,7 @@ from collections import defaultdict
 
 from analytics.digest.figures import delay_rows
 from analytics.digest.tables import Row, Tables
-from analytics.digest.units import count, duration
+from analytics.digest.units import count, duration, some
 from analytics.report.heat import Cell, heat_map, left_out
 from analytics.report.parts import Block, col, grid
 from analytics.report.spread import DELAY_COLUMNS, QUANTILES
@@ -108,7 +108,11 @@ def against_floor(tables: Tables) -> Block | None:
 def single_hops(tables: Tables) -> Block | None:
     """Sampled frames from agent to agent: which link is slow."""
     by_link: dict[tuple[int, int], list[Row]] = defaultdict(list)
+    doubted = 0
     for row in tables["hop_times"]:
+        if row["quality"] == "flagged":
+            doubted += 1
+            continue
         by_link[row["sender"], row["receiver"]].append(row)
     if not by_link:
         return None
@@ -129,7 +133,8 @@ def single_hops(tables: Tables) -> Block | None:
     ]
     return Block(
         "Single hops",
-        "Sampled frames, link by link: time from one agent to the next, the slowest links first.",
+        "Sampled frames, link by link: time from one agent to the next, the slowest links first."
+        + (f" Left out: {some(doubted, 'way')} whose clocks are in doubt." if doubted else ""),
         bars(data, "Time of single hops, the slowest", axis=f"p50, {unit}", axis_format="~r"),
         grid=grid(
             "hop_times",

@@ -1,10 +1,14 @@
 """The batch report of the example, whole and damaged, in one session."""
 
+import random
+from pathlib import Path
+
 import pytest
 
-from analytics.jobs.report import run
+from analytics.errors import InputMissingError
+from analytics.jobs.report import build, run
 from analytics.schemas import REPORT_TABLES
-from tests.analytics.landing import example, land
+from tests.analytics.landing import example, land, record, text
 
 pytestmark = pytest.mark.timeout(900)  # some hundred small Spark jobs, on cores that are shared
 
@@ -42,3 +46,60 @@ def test_the_example_gives_the_figures_that_its_making_says(spark, tmp_path):
         "link_down": 2_000_000,
     }
     assert not (tmp_path / "out" / "_staging").exists()
+
+
+def test_bad_lines_cost_themselves_and_nothing_else(spark, tmp_path):
+    whole = land(tmp_path / "whole", example(seconds=12))
+    bad = {
+        "not JSON": "lorem ipsum",
+        "truncated": text([record("links", 1, batch=3, row=900)])[:40],
+        "unknown version": '{"v":2,"table":"deliveries"}',
+        "unknown table": '{"v":1,"table":"again"}',
+        "wrong type: broker": '{"v":1,"table":"announcements","federation":"f","broker":"1"}',
+        "wrong type: federation": text([record("announcements", 1, batch=1, row=9, federation=5)]),
+        "missing: announcements": text([record("announcements", 1, batch=1, row=9)]),
+        "out of range: announcements": text(
+            [record("announcements", 1, batch=1, row=9, announcements=-1)]
+        ),
+    }
+    chosen = random.Random(7)
+    damaged = tmp_path / "damaged"
+    for path in whole:
+        lines = path.read_text().splitlines()
+        for reason in bad:
+            lines.insert(chosen.randrange(len(lines) + 1), bad[reason].strip())
+        lines.append(lines[-1] + lines[-2])  # a newline that was lost: two records, one line
+        copy = damaged / path.relative_to(tmp_path / "whole")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text("\n".join(lines) + "\n\n")
+    (damaged / ".half-written.jsonl").write_text("{")
+    (damaged / "note.txt").write_text("{")
+
+    run(spark, [str(tmp_path / "whole")], str(tmp_path / "a"))
+    run(spark, [str(damaged), str(tmp_path / "whole")], str(tmp_path / "b"))
+
+    clean, found = all_rows(spark, tmp_path / "a"), all_rows(spark, tmp_path / "b")
+    counted = dict(found.pop("quarantine_counts"))
+    assert counted == {
+        reason: len(whole) + (len(whole) if reason == "not JSON" else 0) for reason in bad
+    }
+    for file, line, reason, raw in found.pop("quarantine"):
+        read = Path(file.removeprefix("file:")).read_text().splitlines()
+        assert read[line - 1][:1_000] == raw, (reason, line)
+    (span,) = found.pop("span")
+    assert span[-1] == clean["span"][0][3]  # each record was also in the other folder
+    assert span[:-1] == clean.pop("span")[0][:-1]
+    del clean["quarantine"], clean["quarantine_counts"]
+    assert found == clean
+
+
+def test_a_folder_that_is_not_there_is_named_and_an_empty_one_gives_empty_tables(spark, tmp_path):
+    with pytest.raises(InputMissingError, match="nowhere: not there"):
+        build(spark, [str(tmp_path / "nowhere")])
+    (tmp_path / "empty").mkdir()
+
+    run(spark, [str(tmp_path / "empty")], str(tmp_path / "out"))
+
+    tables = all_rows(spark, tmp_path / "out")
+    assert tables["overhead"][0][2:4] == (0, 0)
+    assert [name for name, told in tables.items() if told] == ["overhead"]

@@ -1,75 +1,28 @@
 """The report and the dashboard in a real browser, served by the real program."""
 
-import contextlib
 import http.client
 import re
-import shutil
 import subprocess
 import sys
-import threading
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 from analytics.digest.summary import summarise
 from analytics.digest.tables import read_tables
 from analytics.report.page import write_page
+from tests.analytics.chromium import DESKTOP, PATIENCE_MS, PHONE, chromium, opened, served
 from tests.analytics.example_tables import HOSTILE, example, write_table, write_tables
 
-PATIENCE_MS = 30_000
-SIZES = [(1280, 900), (390, 844)]
+SIZES = [DESKTOP, PHONE]
 
 
 @pytest.fixture(scope="module")
 def browser():
-    program = shutil.which("chromium") or shutil.which("google-chrome")
-    assert program, "script/setup installs a browser"
-    with sync_playwright() as driver:
-        running = driver.chromium.launch(
-            executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
+    with chromium() as running:
         yield running
-        running.close()
-
-
-@contextlib.contextmanager
-def opened(browser, url, *, size=SIZES[0], scheme="light"):
-    """A page whose console must stay empty, and that may ask nothing of anyone but its own host."""
-    page = browser.new_page(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
-    page.set_default_timeout(PATIENCE_MS)
-    wrong = []
-    page.on("console", lambda message: wrong.append(message.text))
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("dialog", lambda dialog: wrong.append(f"dialog {dialog.message}"))
-    home = urlsplit(url).netloc
-    page.on("request", lambda asked: urlsplit(asked.url).netloc == home or wrong.append(asked.url))
-    page.goto(url)
-    try:
-        yield page
-    finally:
-        page.close()
-    assert wrong == []
-
-
-@contextlib.contextmanager
-def served(folder, *options):
-    """The dashboard's address and its process."""
-    command = [sys.executable, "-m", "analytics", "serve", str(folder), "--port", "0", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    deadline = threading.Timer(60, process.kill)
-    deadline.start()
-    try:
-        url = process.stdout.readline().strip()
-        deadline.cancel()
-        assert url.startswith("http://127.0.0.1:")
-        yield url, process
-    finally:
-        deadline.cancel()
-        process.kill()
-        process.wait()
-        process.stdout.close()
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from analytics.digest.figures import crashes
 from analytics.digest.layout import SPRINGS_MAX, layout
 from analytics.digest.liveness import liveness
 from analytics.digest.tables import Tables
@@ -108,6 +109,14 @@ def test_a_link_that_was_lost_and_came_back_is_up_and_remembered():
 
     assert state.links[1, 2] == "up"
     assert state.lost == {(1, 2)}
+
+
+def test_a_start_without_a_stop_before_it_is_a_crash():
+    told_to = [event(1, 1, "agent_started"), event(5, 1, "agent_stopped")]
+    again = [event(6, 1, "agent_started"), event(9, 1, "agent_started")]
+
+    assert crashes(Tables({"events": told_to + again[:1]})) == 0
+    assert crashes(Tables({"events": told_to + again})) == 1
 
 
 def ring(n):
