@@ -3,7 +3,8 @@
 A product of two binary variables becomes a variable psi of its own. The paper ties psi to its
 factors by three inequalities each, (18) to (20), whose relaxation lets psi vanish; here rows and
 columns of psi must sum to the factors, which cuts the search tree to almost nothing on instances
-that take minutes otherwise. Both forms have the same optima; tests compare them.
+that take minutes otherwise, and models that are not too large say what capacities mean to two
+containers at once (``placement_cuts``). Both forms have the same optima; tests compare them.
 
 Source: papers/distributed-broker-placement.txt, section 4.2; papers/READINGS.md.
 """
@@ -22,6 +23,7 @@ from federator.planner.placement import (
     PlacementError,
     checked,
 )
+from federator.planner.placement_cuts import PRODUCTS_MAX, cuts
 
 
 @dataclass(slots=True)
@@ -128,6 +130,9 @@ def _model(
         first = binary + p * devices * devices
         tie = _as_printed if as_printed else _sums
         tie(rows, first, topic * devices, service * devices, devices)
+    if not as_printed and 0 < len(pairs) * devices**2 <= PRODUCTS_MAX:
+        for terms, most in cuts(instance, first_product=binary):
+            rows.add(terms, least=-float("inf"), most=most)
     weights = instance.pair_power[: len(pairs)]
     pair_costs = [float(weight) * instance.hops.ravel() for weight in weights]
     cost = np.concatenate([instance.alone.ravel(), *pair_costs])

@@ -1,5 +1,7 @@
 """The placement model and every method, against brute force and against each other."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from federator.planner.placement import (
     traffic_hops,
 )
 from federator.planner.placement_bound import lower_bound
+from federator.planner.placement_cuts import cuts
 from federator.planner.placement_exact import can_be_placed, solve_exactly
 from federator.planner.placement_paper import Setting, draw
 from federator.planner.placement_search import search
@@ -173,3 +176,26 @@ def test_five_hundred_devices_and_two_thousand_containers_are_placed_with_a_boun
     assert found is not None
     assert greedy is not None
     assert 0.5 * found.power < found.lower_bound <= found.power < greedy.power
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_placement_within_capacities_violates_a_cut(seed):
+    instance = draw(Setting(devices=3, topics=3, services=2, utilisation=0.7, load=0.6), seed=seed)
+    devices, containers = instance.devices, instance.containers
+    binary = containers * devices
+    rows = [*cuts(instance, first_product=binary)]
+    feasible = 0
+
+    for place in product(range(devices), repeat=containers):
+        device_of = at(*place)
+        if (load(instance, device_of) > instance.capacity).any():
+            continue
+        feasible += 1
+        chosen = {c * devices + d for c, d in enumerate(place)}
+        for p, (one, other) in enumerate(instance.pairs.tolist()):
+            chosen.add(binary + p * devices**2 + place[one] * devices + place[other])
+        for terms, most in rows:
+            assert sum(value for column, value in terms if column in chosen) <= most + 1e-6
+
+    assert rows
+    assert feasible
