@@ -8,12 +8,14 @@ guides repair (``local_search``); and every tree seen on the way competes in a l
 
 Small instances get fitted shares, many rounds, and the pool. Large ones get equal shares and a
 handful of rounds: one round of 1,000 topics on 10,000 nodes is 1,000 runs of Dijkstra, some 2 s.
+Those in between get tolls of each request in the end, which raise the bound (``request_tolls``).
 
 Source: papers/psp-multicommodity-flow.txt, section 3.2; docs/planner.md, section 4.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
@@ -24,6 +26,7 @@ from federator.planner.negotiation import Negotiation, evict
 from federator.planner.outcome import Outcome, outcome, whole_bound
 from federator.planner.pool import TreePool
 from federator.planner.relaxation import Relaxation, Relaxed
+from federator.planner.request_tolls import RequestTolls
 from federator.planner.routing import Routing
 from federator.planner.shortest_paths import ShortestPaths
 from federator.planner.tree_finder import TreeFinder
@@ -32,6 +35,9 @@ from federator.planner.workbench import Workbench
 
 FITTED_CELLS_MAX = 2_000_000
 """Requests times arcs up to which shares are fitted and trees are pooled."""
+
+TOLLED_CELLS_MAX = 20_000_000
+"""The same up to which tolls of each request pay."""
 
 TARGET_ABOVE_BOUND = 0.1
 """Penalties make early answers dear; a step that aimed at them would overshoot."""
@@ -48,6 +54,7 @@ class Effort:
         combinations: Times that the pool is searched.
         pricings: Times that trees are added for the pool's own prices, before each search.
         shuffles: Random reinsertions after each search of the pool.
+        toll_rounds: Of tolls of each request, in the end, which only raise the bound.
     """
 
     rounds: int
@@ -56,10 +63,12 @@ class Effort:
     combinations: int
     pricings: int
     shuffles: int
+    toll_rounds: int = 0
 
 
 SMALL = Effort(rounds=100, repair_every=10, pushes=40, combinations=3, pricings=6, shuffles=40)
 LARGE = Effort(rounds=8, repair_every=4, pushes=0, combinations=0, pricings=0, shuffles=0)
+MEDIUM = replace(LARGE, toll_rounds=100)
 
 
 def solve(
@@ -76,7 +85,7 @@ def solve(
         instance: What to solve.
         rule: How prices move.
         seed: Of every random choice.
-        effort: None for ``SMALL`` or ``LARGE`` by the instance's size.
+        effort: None for ``SMALL``, ``MEDIUM`` or ``LARGE`` by the instance's size.
         watch: When to end with the best so far.
     """
     return _Search(instance, rule, seed, effort, watch).run()
@@ -88,9 +97,10 @@ class _Search:
     def __init__(
         self, instance: Instance, rule: steps.Rule, seed: int, effort: Effort | None, watch: Watch
     ) -> None:
-        small = instance.requests * instance.arcs <= FITTED_CELLS_MAX
+        cells = instance.requests * instance.arcs
+        small = cells <= FITTED_CELLS_MAX
         self.instance = instance
-        self.effort = effort or (SMALL if small else LARGE)
+        self.effort = effort or (SMALL if small else MEDIUM if cells <= TOLLED_CELLS_MAX else LARGE)
         self.watch = watch
         self.seed = seed
         self.rng = np.random.default_rng(seed)
@@ -124,6 +134,7 @@ class _Search:
                 prices, relaxed.slope, bound=relaxed.bound, target=self._target()
             )
         self._finish()
+        self._tighten()
         stopped = "proven" if self._closed() else "stopped" if self.watch.over() else "done"
         return outcome(
             self.instance,
@@ -207,6 +218,16 @@ class _Search:
             self._shake()
             if self.best_cost >= before - 1e-6:
                 return
+
+    def _tighten(self) -> None:
+        """Raise the bound where shares that are equal leave it low."""
+        if not self.effort.toll_rounds or self._closed() or self.watch.over():
+            return
+        tolls = RequestTolls(self.instance, self.paths, self.watch)
+        for bound in islice(tolls.improve(self.watch), self.effort.toll_rounds):
+            self.trace.append(bound)
+            self.bound = max(self.bound, bound)
+            self.watch.report(Progress(1.0, self.best_cost, self.bound))
 
     def _combine(self, pool: TreePool, finder: TreeFinder) -> None:
         """Add the trees that the pool's own prices ask for, then choose among all."""

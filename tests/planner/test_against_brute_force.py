@@ -1,12 +1,18 @@
 """Solvers against looking at everything."""
 
+from itertools import islice
+
 import pytest
 
 from federator.planner import annealing, exact, greedy, lagrangian, local_split, steps
+from federator.planner.request_tolls import RequestTolls
+from federator.planner.shortest_paths import ShortestPaths
+from federator.planner.watch import UNWATCHED
 from tests.planner.brute_force import optimum, tiny
 
 INSTANCES = 1_000
 CHUNKS = 10
+TOLL_ROUNDS = 25
 EXACT_SEEDS = range(150)
 
 
@@ -20,6 +26,9 @@ def test_no_bound_of_the_relaxation_exceeds_the_optimum(chunk):
 
         outcome = lagrangian.solve(instance, rule=rule, seed=seed)
 
+        tolls = RequestTolls(instance, ShortestPaths(instance))
+        for bound in islice(tolls.improve(UNWATCHED), TOLL_ROUNDS):
+            assert bound <= best + 1e-6, seed
         assert max(outcome.trace) <= best + 1e-6, seed
         assert outcome.lower_bound <= best + 1e-6 <= outcome.cost + 2e-6, seed
         reached += outcome.cost <= best + 1e-6

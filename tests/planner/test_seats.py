@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federator.planner.distributed.channels import Channel, charge, leaves
+from federator.planner.distributed.channels import COMES, STAYS, Channel, Rate, charge, leaves
 from federator.planner.distributed.losses import Detour, want
 from federator.planner.distributed.messages import Price, Seat, Want
 from federator.planner.distributed.seats import for_sale, leavers
@@ -54,7 +54,7 @@ def full(*seats, capacity=4.0, margin=0.1):
 def test_a_newcomers_requests_share_the_loss_of_who_leaves_for_it():
     price, capacity = full(Seat(1, 2.0, 3.0), Seat(2, 2.0, 8.0))
 
-    each = charge(price, capacity=capacity, topic=7, rate=2.0, carried=False, requests=2)
+    each = charge(price, capacity=capacity, topic=7, rate=Rate(2.0, 0.0), carried=False, requests=2)
 
     assert each == pytest.approx(3.0 / 2 + 0.1)
 
@@ -63,7 +63,8 @@ def test_of_too_many_only_the_cheapest_is_asked_to_leave_and_may_stay_for_the_ne
     price, capacity = full(Seat(1, 2.0, 3.0), Seat(2, 2.0, 8.0), Seat(3, 2.0, 9.0))
 
     def asks(topic):
-        return charge(price, capacity=capacity, topic=topic, rate=2.0, carried=True, requests=1)
+        rate = Rate(2.0, 0.0)
+        return charge(price, capacity=capacity, topic=topic, rate=rate, carried=True, requests=1)
 
     assert [leaves(price, capacity=capacity, topic=topic) for topic in (1, 2, 3)] == [True, 0, 0]
     assert asks(1) == pytest.approx(8.1)
@@ -71,19 +72,35 @@ def test_of_too_many_only_the_cheapest_is_asked_to_leave_and_may_stay_for_the_ne
 
 
 def test_nobody_sits_on_a_link_for_good_whose_overload_lasts():
-    channel = Channel(4.0, 0.0, margin=0.1, present=100.0)
-    rates = {1: 3.0, 2: 3.0}
+    channel = Channel(4.0, margin=0.1, present=100.0)
+    rates = {1: Rate(3.0, 0.0), 2: Rate(3.0, 0.0)}
     asked = []
     for round_ in range(40):
         for topic, loss in ((1, 3.0), (2, 8.0)):
             channel.renew(topic, topic, round_, loss=loss)
         price = channel.price(rates)
-        asked.append(charge(price, capacity=4.0, topic=1, rate=3.0, carried=True, requests=1))
-        channel.end_round(round_, rates)
+        asked.append(charge(price, capacity=4.0, topic=1, rate=rates[1], carried=True, requests=1))
+        channel.end_round(round_, 60 + round_, rates)
 
     assert asked[0] < 10
     assert asked == sorted(asked)
     assert asked[-1] > 10 * asked[0]
+
+
+@pytest.mark.parametrize(
+    ("load", "stays", "comes"), [(4.05, True, True), (4.15, True, False), (4.25, False, False)]
+)
+def test_who_is_here_is_judged_more_leniently_than_a_newcomer_and_both_by_how_sure_a_load_is(
+    load, stays, comes
+):
+    price = Price(0.0, 100.0, load, (Seat(1, 2.0, 3.0), Seat(2, load - 2, 8.0)), 0.1, spread=0.05)
+    newcomer = Price(0.0, 100.0, load - 2, price.seats, 0.1, spread=0.05)
+    assert (STAYS, COMES) == (4.0, 2.0)
+
+    asked = charge(newcomer, capacity=4.0, topic=7, rate=Rate(2.0, 0.0), carried=False, requests=1)
+
+    assert leaves(price, capacity=4.0, topic=1) == (not stays)
+    assert (asked == 0) == comes
 
 
 def test_those_below_who_know_a_cheaper_way_go_it_alone():

@@ -25,6 +25,25 @@ def test_a_settled_world_is_compared_with_the_centralised_answer_to_the_same_ins
     assert settled.excess == settled.cost / settled.central - 1
     assert -0.05 < settled.excess < 0.5
     assert settled.late_moves > 0
+    assert settled.oscillates
+
+
+@pytest.mark.parametrize(
+    ("moves", "overload", "oscillates"), [(0, 0.0, False), (1, 0.0, True), (0, 0.01, True)]
+)
+def test_a_world_oscillates_if_anybody_moves_or_a_link_is_too_full(moves, overload, oscillates):
+    settled = studies.Settled(
+        seed=1,
+        central=10.0,
+        cost=10.2,
+        unmet=0,
+        overload=0.0,
+        late_moves=moves,
+        late_swing=0.0,
+        late_overload=overload,
+    )
+
+    assert settled.oscillates == oscillates
 
 
 def test_a_study_that_is_interrupted_says_nothing():

@@ -41,8 +41,8 @@ def distributed(first_seed: int, seeds: int, noise: float, rounds: int) -> int:
             if settled is None:
                 break
             runs.append(settled)
-    head = ["seed", "central", "cost", "above %", "unmet", "late moves", "late swing %"]
-    rows: list[list[object]] = [[*head, "late overload %", "overload %"]]
+    head = ["seed", "central", "cost", "above %", "unmet", "overload %", "late moves"]
+    rows: list[list[object]] = [[*head, "late swing %", "late overload %"]]
     rows += [_row(run) for run in runs]
     click.echo("\n".join(columns(rows)))
     if runs:
@@ -50,13 +50,15 @@ def distributed(first_seed: int, seeds: int, noise: float, rounds: int) -> int:
         near = sum(each <= NEAR for each in above)
         ends = f"median {median(above):.2%}, worst {max(above):.2%}"
         click.echo(f"within {NEAR:.0%}: {near} of {len(runs)}; {ends}")
+        still = sum(not run.oscillates for run in runs)
+        click.echo(f"no oscillation in {studies.LATE_ROUNDS} rounds more: {still} of {len(runs)}")
     return noted.exit_code
 
 
 def _row(run: studies.Settled) -> list[object]:
-    shares = (run.late_swing, run.late_overload, run.overload)
     begin = [run.seed, f"{run.central:g}", f"{run.cost:g}", f"{run.excess:.2%}", run.unmet]
-    return [*begin, run.late_moves, *(f"{share:.1%}" for share in shares)]
+    late = [f"{share:.1%}" for share in (run.late_swing, run.late_overload)]
+    return [*begin, f"{run.overload:.1%}", run.late_moves, *late]
 
 
 @study.command()

@@ -6,15 +6,28 @@ and its cost only falls, so following costs downhill never leads in a circle. So
 number was first heard, the broker makes the best neighbour its parent; if it has clients or
 children for the topic it asks the parent to be fed.
 
-Two things keep the whole from oscillating: topics take turns, so that few choose at a time by the
-same prices; and the arc that feeds a broker now looks shorter than it is, the more so the more
-often the broker has moved.
+Three things keep the whole from oscillating: topics take turns, so that few choose at a time by the
+same prices; the arc that feeds a broker now looks shorter than it is, the more so the more often
+the broker has moved; and when demand has lasted long enough, whoever is fed **holds** its parent
+(``holding``). A lasting change of demand, which its publisher notices, makes all begin anew.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import assert_never
 
-from federator.planner.distributed.channels import LEASE_ROUNDS, Channel, charge, leaves
+from federator.planner.distributed.channels import (
+    CLOSED_ROUNDS,
+    LEASE_ROUNDS,
+    NEGOTIATED_ROUNDS,
+    Channel,
+    Rate,
+    charge,
+    leaves,
+    margin,
+)
+from federator.planner.distributed.demand import Demand
+from federator.planner.distributed.holding import Hold, Verdict
 from federator.planner.distributed.losses import Detour, want
 from federator.planner.distributed.messages import Announcement, Joins, Price, Route, Want
 
@@ -23,8 +36,10 @@ LOYALTY = 0.02
 LOYALTY_GROWTH = 1.1
 """By each move: whoever has moved often moves only when it must."""
 LOYALTY_MAX = 0.5
-SMOOTHING = 0.05
-"""Least weight of the newest measurement of a rate; the first ones are averaged."""
+SAME_CHANGE_ROUNDS = 10
+"""What is noticed within so many rounds of an epoch's beginning is what made it begin."""
+EPOCH_ROUNDS_MIN = 30
+"""Demand that changes again sooner has to wait until all begins anew again."""
 NO_PRICE = Price(0.0, 0.0, 0.0)
 
 
@@ -36,7 +51,7 @@ class InLink:
         arc: Its number.
         cost: In mean costs of an arc.
         channel: What it shares its capacity with.
-        capacity: Of the channel, slack included.
+        capacity: Of the channel.
     """
 
     arc: int
@@ -60,6 +75,7 @@ class TopicState:
         children: Neighbours that we feed, and the round in which they last asked.
         below: What hangs on each of them.
         hurried: Round in which somebody who is to leave a link last asked for a new number.
+        hold: What keeps ``parent``.
     """
 
     seq: int = -1
@@ -72,6 +88,7 @@ class TopicState:
     children: dict[int, int] = field(default_factory=dict)
     below: dict[int, Want] = field(default_factory=dict)
     hurried: int = -1
+    hold: Hold = field(default_factory=Hold)
 
     def drop(self, child: int) -> None:
         """Feed ``child`` no longer."""
@@ -87,8 +104,10 @@ class Broker:
     owned: Channels that we price.
     published: Topics published here.
     subscribed: Topics that local clients want.
-    rates: Of topics, as measured here or else as announced.
-    measured: How often the rate of each topic was measured here.
+    rates: Of topics, as announced.
+    demand: Of topics published here, as measured.
+    began: Round in which demand last changed lastingly, anywhere.
+    changed: Whether it has changed here since.
     """
 
     id: int
@@ -99,21 +118,43 @@ class Broker:
     subscribed: set[int] = field(default_factory=set)
     prices: dict[int, Price] = field(default_factory=dict)
     topics: dict[int, TopicState] = field(default_factory=dict)
-    rates: dict[int, float] = field(default_factory=dict)
-    measured: dict[int, int] = field(default_factory=dict)
+    rates: dict[int, Rate] = field(default_factory=dict)
+    demand: dict[int, Demand] = field(default_factory=dict)
+    began: int = 0
+    changed: bool = False
     round: int = 0
     moves: int = 0
 
     def measure(self, topic: int, rate: float) -> None:
-        """Take in what was counted of ``topic``, which passes through here, in the last round."""
-        times = self.measured.get(topic, 0) + 1
-        self.measured[topic] = times
-        before = self.rates.get(topic, rate)
-        self.rates[topic] = before + max(SMOOTHING, 1 / times) * (rate - before)
+        """Take in what was counted of ``topic``, which is published here, in the last round."""
+        demand = self.demand.setdefault(topic, Demand())
+        if demand.take(rate):
+            self._notice()
+        self.rates[topic] = Rate(demand.mean, demand.error)
 
-    def carried(self) -> list[int]:
-        """Topics that pass through here."""
-        return sorted(t for t in set(self.topics) | self.published if self.needs(t))
+    def subscribe(self, topics: set[int]) -> None:
+        """From now on local clients want ``topics``."""
+        if topics != self.subscribed:
+            self.subscribed = topics
+            self._notice()
+
+    def _notice(self) -> None:
+        """Demand has changed lastingly here."""
+        if self.round - self.began >= SAME_CHANGE_ROUNDS:
+            self.changed = True
+
+    def _join_epoch(self, began: int) -> None:
+        """Prices and habits begin anew, here and, as announcements tell, everywhere."""
+        self.began, self.changed = began, False
+        for state in self.topics.values():
+            state.loyalty = LOYALTY
+        for channel in self.owned.values():
+            channel.lasting, channel.pressure = 0.0, 1.0
+
+    @property
+    def age(self) -> int:
+        """Rounds that demand has lasted; from the second epoch on, all begins with the sale."""
+        return self.round - self.began + (NEGOTIATED_ROUNDS if self.began else 0)
 
     def needs(self, topic: int) -> bool:
         """Whether we publish ``topic``, or somebody here or below wants it."""
@@ -124,13 +165,15 @@ class Broker:
     def begin_round(self, round_: int) -> None:
         """Close the books of the last round."""
         self.round = round_
+        if self.changed and round_ - self.began >= EPOCH_ROUNDS_MIN:
+            self._join_epoch(round_)
         for state in self.topics.values():
             for child in [
                 c for c, asked in state.children.items() if round_ - asked > LEASE_ROUNDS
             ]:
                 state.drop(child)
         for channel in self.owned.values():
-            channel.end_round(round_, self.rates)
+            channel.end_round(round_, self.age, self.rates)
 
     def number(self, topic: int) -> None:
         """Give ``topic``, which is published here, the round's number."""
@@ -147,9 +190,10 @@ class Broker:
         for topic in sorted(topics):
             state = self.topics[topic]
             before = () if state.best is None else state.heard[state.best].path
-            routes[topic] = Route(state.seq, state.cost, self.rates[topic], (*before, self.id))
+            rate, path = self.rates[topic], (*before, self.id)
+            routes[topic] = Route(state.seq, state.cost, rate.mean, path, rate.error)
         return {
-            neighbour: Announcement(self.id, routes, self._told(channel))
+            neighbour: Announcement(self.id, routes, self._told(channel), self.began)
             for neighbour, (_, channel) in sorted(self.out_arcs.items())
         }
 
@@ -160,25 +204,44 @@ class Broker:
     def hear(self, message: Announcement) -> tuple[set[int], set[int]]:
         """Take routes in: topics to pass on, and topics whose number is new to us."""
         self.prices.update(message.prices)
+        if message.began > self.began:
+            self._join_epoch(message.began)
         changed, new = set(), set()
         for topic, route in message.routes.items():
             state = self.topics.setdefault(topic, TopicState())
             if topic in self.published or route.seq < state.seq:
                 continue
             if route.seq > state.seq:
-                state.seq, state.cost, state.best = route.seq, math.inf, None
-                state.heard = {}
-                if not self.needs(topic):
-                    self.rates[topic] = route.rate
-                self.rates.setdefault(topic, route.rate)
-                self._freeze_lengths(topic, state)
+                self._renumber(topic, state, route)
                 new.add(topic)
             state.heard[message.sender] = route
-            cost = route.cost + state.lengths[message.sender]
-            if cost < state.cost:
-                state.cost, state.best = cost, message.sender
+            if self._holds(topic, state) and message.sender != state.parent:
+                continue
+            if self._follow(state, message.sender):
                 changed.add(topic)
         return changed, new
+
+    def _renumber(self, topic: int, state: TopicState, route: Route) -> None:
+        """A new number of ``topic``, as ``route`` is the first to say."""
+        if state.parent in state.heard:
+            state.hold.said = state.heard[state.parent]
+        state.seq, state.cost, state.best = route.seq, math.inf, None
+        state.heard = {}
+        self.rates[topic] = Rate(route.rate, route.error)
+        self._freeze_lengths(topic, state)
+
+    def _follow(self, state: TopicState, neighbour: int) -> bool:
+        """Take the way over ``neighbour`` if it is shorter, and no circle; whether it was taken."""
+        route = state.heard[neighbour]
+        cost = route.cost + state.lengths[neighbour]
+        if cost >= state.cost or self.id in route.path:
+            return False
+        state.cost, state.best = cost, neighbour
+        return True
+
+    def _holds(self, topic: int, state: TopicState) -> bool:
+        """Whether we stay with our parent unless there is a reason to leave it."""
+        return self.age >= CLOSED_ROUNDS and state.parent is not None and self.needs(topic)
 
     def _freeze_lengths(self, topic: int, state: TopicState) -> None:
         """What the way over each neighbour adds, while this number lasts."""
@@ -197,14 +260,16 @@ class Broker:
             length = link.cost + toll + 1e-9
             state.lengths[neighbour] = length * (1 - state.loyalty) if used else length
 
-    def choose(self, topic: int) -> dict[int, Joins]:
-        """Make the best neighbour the parent: whom to ask, if that is somebody new."""
+    def choose(self, topic: int) -> tuple[dict[int, Joins], bool]:
+        """Some time after a new number: whom to ask, if somebody new feeds us; whether to tell."""
         state = self.topics[topic]
+        told = self._holds(topic, state) and self._review(topic, state)
         if state.best is None or state.best == state.parent:
-            return {}
+            return {}, told
         before, state.parent = state.parent, state.best
+        state.hold = Hold()
         if not self.needs(topic):
-            return {}
+            return {}, told
         self.moves += 1
         state.loyalty = min(LOYALTY_MAX, state.loyalty * LOYALTY_GROWTH)
         if before is not None:
@@ -212,7 +277,33 @@ class Broker:
         asked = {state.parent: self._ask(state.parent, {topic})}
         if before is not None:
             asked[before] = self.joins(before)
-        return asked
+        return asked, told
+
+    def _review(self, topic: int, state: TopicState) -> bool:
+        """Whether our way has changed: because the parent is gone, or another is much better."""
+        parent = state.parent
+        assert parent is not None, "only who is fed holds"
+        ways = {
+            neighbour: route.cost + state.lengths[neighbour]
+            for neighbour, route in state.heard.items()
+            if self.id not in route.path
+        }
+        pressed = self._leaves(topic, parent)
+        verdict, rival = state.hold.judge(parent, ways, margin=margin(self.age), pressed=pressed)
+        match verdict:
+            case Verdict.STAY:
+                return False
+            case Verdict.REPEAT:
+                said = state.hold.said
+                if said is None or self.id in said.path:
+                    return False
+                state.heard[parent] = replace(said, seq=state.seq)
+                return self._follow(state, parent)
+            case Verdict.MOVE:
+                state.cost, state.best = ways[rival], rival
+                return True
+            case _:
+                assert_never(verdict)
 
     def joins(self, neighbour: int) -> Joins:
         """All that we want from ``neighbour``."""

@@ -31,6 +31,7 @@ class Price:
         seats: Those that would soonest leave, for a price; empty while none is for sale.
         margin: Beyond that price, in mean costs of an arc.
         pressure: On those who should leave, by which the charge for staying is multiplied.
+        spread: Standard error of ``load``.
     """
 
     lasting: float
@@ -39,6 +40,7 @@ class Price:
     seats: tuple[Seat, ...] = ()
     margin: float = 0.0
     pressure: float = 1.0
+    spread: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +52,28 @@ class Route:
         cost: Of the sender's way.
         rate: Of the topic, as its publisher measures it.
         path: Brokers from the publisher to the sender: whoever is among them would go in a circle.
+        error: Standard error of ``rate``.
     """
 
     seq: int
     cost: float
     rate: float
     path: tuple[int, ...]
+    error: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """Routes by topic, and the price of the link it comes over if the sender owns it."""
+    """Routes by topic, and the price of the link it comes over if the sender owns it.
+
+    Attributes:
+        began: Round in which demand last changed, as far as the sender knows.
+    """
 
     sender: int
     routes: dict[int, Route]
     prices: dict[int, Price]
+    began: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,6 @@ GOLDEN = 0.6180339887
 """Multiples of it, modulo one, lie evenly: topics choose one after the other, not together."""
 ASK_MS = 4_800
 """Into a round, when everybody repeats what it needs."""
-SLACK_OF_NOISE = 0.25
-"""Links bear to be overfull by this share of the noise, which is what averaging leaves of it."""
 TURNS = 6
 """Rounds from one turn of a topic to its next."""
 
@@ -119,20 +117,28 @@ class World:
         self._unsent: dict[int, set[int]] = {}
         self._latest: dict[tuple[int, int], int] = {}
         self._choosing: set[tuple[int, int]] = set()
-        slack = SLACK_OF_NOISE * conditions.noise
-        self.brokers = _brokers(instance, slack)
+        self.brokers = _brokers(instance)
 
     def run(self, watch: Watch) -> str:
-        """Live through all rounds; why it ended."""
-        rounds = self.conditions.rounds
-        for round_ in range(rounds):
+        """Live through all rounds, or through so many more; why it ended."""
+        rounds, lived = self.conditions.rounds, len(self.records)
+        for round_ in range(lived, lived + rounds):
             if watch.over():
                 return "stopped"
             self._begin(round_)
             self._until((round_ + 1) * ROUND_MS)
             self.records.append(self._record())
-            watch.report(Progress((round_ + 1) / rounds, self.records[-1].cost))
+            watch.report(Progress((round_ + 1 - lived) / rounds, self.records[-1].cost))
         return "done"
+
+    def change(self, instance: Instance) -> None:
+        """Other rates and other subscribers from now on; graph and publishers are the same."""
+        self.instance = instance
+        wanted: list[set[int]] = [set() for _ in self.brokers]
+        for topic, node in zip(instance.request_topic.tolist(), instance.request_node, strict=True):
+            wanted[node].add(topic)
+        for broker in self.brokers:
+            broker.subscribe(wanted[broker.id])
 
     def routing(self) -> Routing:
         """What is carried now: arcs by which publishers reach subscribers, admitted throughout."""
@@ -162,7 +168,7 @@ class World:
     def _begin(self, round_: int) -> None:
         noise = self.conditions.noise
         for broker in self.brokers:
-            for topic in broker.carried():
+            for topic in sorted(broker.published):
                 off = self.rng.uniform(-noise, noise) if noise else 0.0
                 broker.measure(topic, float(self.instance.rate[topic]) * (1 + off))
         for broker in self.brokers:
@@ -238,7 +244,10 @@ class World:
 
     def _choose(self, broker: Broker, topic: int) -> None:
         self._choosing.discard((broker.id, topic))
-        self._ask(broker.choose(topic))
+        asked, told = broker.choose(topic)
+        self._ask(asked)
+        if told:
+            self._tell(broker, {topic})
 
     def _at(self, when_ms: int, call: Callable[..., None], *args: Any) -> None:  # noqa: ANN401
         self._order += 1
@@ -251,7 +260,7 @@ class World:
         self.now_ms = end_ms
 
 
-def _brokers(instance: Instance, slack: float) -> list[Broker]:
+def _brokers(instance: Instance) -> list[Broker]:
     """Every node as a broker that knows its own links, topics and clients and nothing else."""
     unit = float(instance.cost.mean()) or 1.0
     owner: dict[int, int] = {}
@@ -260,11 +269,11 @@ def _brokers(instance: Instance, slack: float) -> list[Broker]:
         owner.setdefault(int(instance.channel[arc]), min(ends))
     brokers = [Broker(id=node) for node in range(instance.nodes)]
     for channel, node in owner.items():
-        brokers[node].owned[channel] = Channel(float(instance.capacity[channel]), slack)
+        brokers[node].owned[channel] = Channel(float(instance.capacity[channel]))
     for arc in range(instance.arcs):
         tail, head = int(instance.tail[arc]), int(instance.head[arc])
         channel = int(instance.channel[arc])
-        room = float(instance.capacity[channel]) * (1 + slack)
+        room = float(instance.capacity[channel])
         cost = float(instance.cost[arc]) / unit
         brokers[head].in_links[tail] = InLink(arc, cost, channel, room)
         brokers[tail].out_arcs[head] = (arc, channel)

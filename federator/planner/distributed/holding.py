@@ -1,0 +1,67 @@
+"""When whoever is fed leaves its parent, once demand has lasted: rarely, and never for a whim.
+
+Three keys open the lock. The way is lost: the parent was silent under several numbers in a row
+(one silence may be a lost message, so what it said last is believed once more). The link that feeds
+us is too full and we are to leave it. Or another way was better by a margin, which grows with the
+age of demand, under two numbers in a row. All else, and with it every chain of small reactions, is
+shut out, so the world comes to rest.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from federator.planner.distributed.messages import Route
+
+SILENCES_MAX = 2
+"""Numbers under which the parent may say nothing before it counts as lost."""
+WISHES = 2
+"""Numbers in a row under which the same neighbour must be better."""
+
+
+class Verdict(Enum):
+    """What to do."""
+
+    STAY = auto()
+    REPEAT = auto()
+    MOVE = auto()
+
+
+@dataclass(slots=True)
+class Hold:
+    """Attributes:
+    said: The parent's last word under an earlier number.
+    silences: Numbers in a row under which it said nothing, or that its way leads over us.
+    rival: Who was better last.
+    wishes: How often in a row.
+    """
+
+    said: Route | None = None
+    silences: int = 0
+    rival: int | None = None
+    wishes: int = 0
+
+    def judge(
+        self, parent: int, ways: dict[int, float], *, margin: float, pressed: bool
+    ) -> tuple[Verdict, int]:
+        """What to do, and the neighbour to go to.
+
+        Args:
+            parent: Who feeds us.
+            ways: What the way over each neighbour costs under the newest number, circles left out.
+            margin: What a move must gain, unless ``pressed``.
+            pressed: Whether we are to leave the link that feeds us.
+        """
+        rivals = [neighbour for neighbour in ways if neighbour != parent]
+        rival = min(rivals, key=lambda each: (ways[each], each), default=parent)
+        if parent not in ways:
+            self.silences += 1
+            lost = self.silences > SILENCES_MAX and rival != parent
+            return (Verdict.MOVE if lost else Verdict.REPEAT), rival
+        self.silences = 0
+        if rival == parent or ways[parent] - ways[rival] <= (0.0 if pressed else margin):
+            self.rival, self.wishes = None, 0
+            return Verdict.STAY, parent
+        self.wishes = self.wishes + 1 if rival == self.rival else 1
+        self.rival = rival
+        ready = pressed or self.wishes >= WISHES
+        return (Verdict.MOVE if ready else Verdict.STAY), rival
