@@ -1,6 +1,11 @@
-"""The stream's tables equal the batch report's, whatever comes late or twice."""
+"""The stream's tables equal the batch report's, whatever comes late, twice, or is killed."""
 
+import asyncio
+import os
 import shutil
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -8,7 +13,9 @@ from analytics.jobs import report, stream
 from analytics.schemas import REPORT_TABLES
 from analytics.sources.landing import stream_lines
 from tests.analytics.landing import example, land
+from tests.real.polling import until
 
+PATIENCE_S = 600
 pytestmark = pytest.mark.timeout(3_600)  # hundreds of small Spark jobs, on shared cores
 
 
@@ -19,7 +26,6 @@ def tables(spark, folder):
     }
 
 
-@pytest.mark.slow
 def test_late_and_doubled_and_damaged_lines_give_the_tables_of_the_batch_report(spark, tmp_path):
     landing, out = tmp_path / "in", tmp_path / "stream"
     late = land(tmp_path / "late", example(seconds=25, clocks_us={3: 3_600_000_000}))
@@ -44,3 +50,70 @@ def test_late_and_doubled_and_damaged_lines_give_the_tables_of_the_batch_report(
     assert "duplicates_removed=0" not in batch["span"][0]
     assert "verdict='corrected'" in batch["clocks"][0]
     assert "reason='truncated'" in batch["quarantine"][0]
+
+
+@pytest.mark.slow
+def test_five_kills_of_the_streaming_job_leave_the_tables_of_the_batch_report(spark, tmp_path):
+    landing, out = tmp_path / "in", tmp_path / "stream"
+    land(landing, example(seconds=25), batches_per_file=9)
+    parts = out / "_stream" / "parts"
+    moments = [
+        lambda: (out / "_stream" / "staging").exists(),
+        lambda: any(path.name.startswith(".") for path in parts.glob(".*")),
+        lambda: newest(parts) > before,
+        lambda: (out / "_versions").exists() and newest(parts) > before,
+        lambda: any(path.name.startswith(".") for path in parts.glob(".*")),
+    ]
+    folded = []
+
+    for moment in moments:
+        shutil.rmtree(out / "_stream" / "staging", ignore_errors=True)
+        for half in parts.glob(".*"):
+            shutil.rmtree(half)
+        before = newest(parts)
+        job = start(tmp_path, landing, out, "--files-per-trigger", "1", "--refresh-s", "1")
+        reached(moment, job)
+        assert job.poll() is None, "the job ended by itself"
+        os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+        folded.append(newest(parts))
+    last = start(tmp_path, landing, out, "--files-per-trigger", "2", "--once")
+    try:
+        assert last.wait(PATIENCE_S) == 0
+    finally:
+        last.kill()
+
+    assert folded[-1] >= 1, "no kill came between micro-batches"
+    report.run(spark, [str(landing)], str(tmp_path / "batch"))
+    assert tables(spark, out) == tables(spark, tmp_path / "batch")
+
+
+def reached(moment, job):
+    """Wait for the moment, or for the job's end."""
+    either = until(lambda: moment() or job.poll() is not None, "moment", deadline_s=PATIENCE_S)
+    asyncio.run(either)
+
+
+def newest(parts):
+    """The last micro-batch that was folded."""
+    if not parts.exists():
+        return -1
+    names = [path.name for path in parts.iterdir() if not path.name.startswith(".")]
+    return max((int(name.split("-")[1]) for name in names), default=-1)
+
+
+def start(folder, landing, out, *options):
+    """The streaming job as a process group of its own: its JVM dies with it."""
+    conf = folder / "conf"
+    conf.mkdir(exist_ok=True)
+    settings = {"spark.sql.shuffle.partitions": "1", "spark.sql.codegen.wholeStage": "false"}
+    settings["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
+    told = "".join(f"{key} {value}\n" for key, value in settings.items())
+    (conf / "spark-defaults.conf").write_text(told)
+    command = [sys.executable, "-m", "analytics", "stream", str(landing), "--out", str(out)]
+    return subprocess.Popen(
+        [*command, "--master", "local[1]", *options],
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        env=os.environ | {"SPARK_CONF_DIR": str(conf)},
+    )
