@@ -1,7 +1,10 @@
-"""Fixtures for every test: hypothesis profiles that do not depend on how busy the machine is."""
+"""For every test: hypothesis profiles that do not depend on how busy the machine is, and logs."""
 
+import logging
 import os
 
+import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 # No deadline: a time bound tighter than ten times the usual fails on a busy machine.
@@ -10,3 +13,14 @@ settings.register_profile(
 )
 settings.register_profile("explore", deadline=None, max_examples=10_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(autouse=True)
+def logs_of_one_test_are_not_the_nexts():
+    """A verb that runs in the test's own process sends the log to that test's standard error."""
+    handlers, level = logging.root.handlers[:], logging.root.level
+    yield
+    if structlog.is_configured():
+        structlog.reset_defaults()
+        logging.root.handlers[:] = handlers
+        logging.root.setLevel(level)

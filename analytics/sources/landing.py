@@ -1,7 +1,8 @@
 """Landing folders: segment files of record lines, all at once or as they come.
 
-A folder of spools is a landing folder too. Folders are searched to any depth for ``*.jsonl``;
-names that begin with a dot or an underscore are still being written and are not looked at.
+A folder of spools is a landing folder too. Folders are searched to any depth for ``*.jsonl`` and
+``*.jsonl.gz`` (whole ones: of a cut one Spark reads nothing, and fails); names that begin with a
+dot or an underscore are still being written and are not looked at.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from pyspark.sql import functions as F
 from analytics.errors import InputMissingError
 from analytics.sources.lines import LINES
 
-SEGMENTS = "*.jsonl"
+SEGMENTS = "*.{jsonl,jsonl.gz}"
 FILES_PER_TRIGGER = 1_000
 """Most files that one micro-batch takes: at 8 MB a file, what a laptop's disk holds at once."""
 _READ = {"recursiveFileLookup": "true", "pathGlobFilter": SEGMENTS}

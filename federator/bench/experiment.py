@@ -22,7 +22,7 @@ from federator.bench.layout import Layout, topics
 from federator.bench.load import Outcome
 from federator.bench.processor import processor_s, resident_mb
 from federator.bench.records import Key, Results
-from federator.bench.systems import AgentLine, BrokerLine, Echo, GatewayFront, System
+from federator.bench.systems import AGENTS, AgentLine, BrokerLine, Echo, GatewayFront, System
 from federator.errors import LinkError
 
 WINDOWS: Final = (100, 300, 900, 2_000, 4_000, 8_000)
@@ -41,7 +41,8 @@ class Plan:
 
     Attributes:
         systems: Of ``echo``, ``broker``, ``gateway``, ``bridge``, ``federator``,
-            and ``metrics``: our agents with the metrics stream on.
+            and our agents with the metrics stream on, ``metrics``, or secured: ``signed``,
+            ``sealed``.
         clients: Half of them publish, half subscribe, in pairs; the window is theirs together.
         hops: For bridges and agents.
         link_delay_ms: Of every link, each way.
@@ -79,12 +80,10 @@ class Plan:
             if "bridge" in self.systems:
                 place = _made(folder / f"bridge-{hops}")
                 made.append(BrokerLine(place, hops=hops, link_delay_ms=self.link_delay_ms))
-            if "federator" in self.systems:
-                place = _made(folder / f"federator-{hops}")
-                made.append(AgentLine(place, hops=hops, link_delay_ms=self.link_delay_ms))
-            if "metrics" in self.systems:
-                place, delay_ms = _made(folder / f"metrics-{hops}"), self.link_delay_ms
-                made.append(AgentLine(place, hops=hops, link_delay_ms=delay_ms, metrics=True))
+            for name in AGENTS:
+                if name in self.systems:
+                    place, delay_ms = _made(folder / f"{name}-{hops}"), self.link_delay_ms
+                    made.append(AgentLine(place, hops=hops, link_delay_ms=delay_ms, name=name))
         return made
 
 

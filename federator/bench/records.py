@@ -22,7 +22,13 @@ RESIDENT_IDLE: Final = "resident_idle"
 IDLE_CLIENTS: Final = 1_000
 """Clients of a gateway that do nothing, beside those of the bench."""
 
-BESIDE: Final = {"federator": "bridge", "gateway": "broker", "metrics": "federator"}
+BESIDE: Final = {
+    "federator": "bridge",
+    "gateway": "broker",
+    "metrics": "federator",
+    "signed": "federator",
+    "sealed": "federator",
+}
 """What each system of ours is compared with."""
 
 UNITS: Final = {

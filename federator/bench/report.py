@@ -19,7 +19,7 @@ from federator.bench.systems import BRIDGE_LINES
 @dataclass(frozen=True, slots=True)
 class Bar:
     """What our agents must reach, as a multiple of the bridge over as many hops; with the metrics
-    stream on, of what they reach without.
+    stream on, or keys, of what they reach without.
     """
 
     what: str
@@ -49,6 +49,11 @@ BARS: Final = (
     *(
         Bar(f"metrics: p50 at 1,000/s, {hops} hops", "delay_p50_at_1000", hops, 0, 1.05, False, _M)
         for hops in (1, 3)
+    ),
+    *(
+        Bar(f"{name}: throughput, {hops} hops, QoS {qos}", r.THROUGHPUT, hops, qos, 0.9, True, name)
+        for name in ("signed", "sealed")
+        for hops, qos in ((1, 0), (3, 0), (1, 1), (3, 1))
     ),
 )
 
@@ -165,7 +170,7 @@ def _notes(plan: Plan) -> Text:
     windows = ", ".join(f"{window:,}" for window in plan.windows)
     return Text(
         "x: our agents over the bridge, our gateway, in the column of the agents, over the broker "
-        "alone, and our agents with the metrics stream on over those without; median of the ratios "
+        "alone, and our agents with metrics or keys over those without; median of the ratios "
         "within each repetition. window: "
         f"messages on their way at most, for each system the best of {windows}. generator: its "
         "share of one processor; its own limit is the row 'echo'. Delays are from publisher to "

@@ -19,7 +19,13 @@ from federator.grid.broker_process import BrokerProcess
 from federator.grid.children import Helper, python
 from federator.grid.gateway_process import GatewayConfig, GatewayProcess
 from federator.grid.relay_process import RelayProcess
+from federator.grid.signing import KeyFolder
 from federator.protocol.types import BrokerId
+
+FEDERATION: Final = "bench"
+SECURED: Final = ("signed", "sealed")
+AGENTS: Final = ("federator", "metrics", *SECURED)
+"""Names of ``AgentLine``s."""
 
 STAND_TIMEOUT_S: Final = 60.0
 POLL_S: Final = 0.1
@@ -187,15 +193,16 @@ class AgentLine:
         folder: For configurations, state and logs.
         hops: Links from end to end.
         link_delay_ms: Of each, each way.
-        metrics: With the whole metrics stream on.
+        name: ``federator``; ``metrics``: with the whole metrics stream on; ``signed``, ``sealed``:
+            with such security.
     """
 
     def __init__(
-        self, folder: Path, *, hops: int, link_delay_ms: float = 0, metrics: bool = False
+        self, folder: Path, *, hops: int, link_delay_ms: float = 0, name: str = "federator"
     ) -> None:
-        self.name = "metrics" if metrics else "federator"
+        self.name = name
         self.hops = hops
-        self._more: dict[str, dict[str, Any]] = {"metrics": {"enabled": True}} if metrics else {}
+        self._keys = KeyFolder(folder / "keys", FEDERATION) if name in SECURED else None
         self._folder = folder
         self._links = Links(folder, delay_ms=link_delay_ms)
         ids = [BrokerId(number) for number in range(1, hops + 2)]
@@ -211,12 +218,18 @@ class AgentLine:
                 if there in self._brokers:
                     port = await self._links.to(self._brokers[there], name=f"{here}>{there}")
                     urls[there] = f"mqtt://127.0.0.1:{port}"
+            more: dict[str, dict[str, Any]] = {}
+            if self.name == "metrics":
+                more["metrics"] = {"enabled": True}
+            if self._keys is not None:
+                more["keys"] = self._keys.section(here)
             config = AgentConfig(
                 id=here,
                 broker_url=broker.url,
                 neighbours=urls,
-                federation="bench",
-                more=self._more,
+                federation=FEDERATION,
+                more=more,
+                security="open" if self._keys is None else self.name,
             )
             self._agents[here] = AgentProcess(self._folder / f"agent-{here}", config)
         await asyncio.gather(*(agent.start() for agent in self._agents.values()))

@@ -15,15 +15,10 @@ from federator.errors import ConfigError, DecodeError
 from federator.protocol.trust.certificates import (
     REVOKED_MAX,
     SERIAL_BYTES,
-    Certificate,
-    Revocations,
-    Signed,
     decode_certificate,
     decode_revocations,
     decode_signed,
-    encode,
     fingerprint,
-    signed_text,
 )
 from federator.protocol.trust.papers import (
     PAPER_BYTES_MAX,
@@ -37,7 +32,7 @@ from federator.protocol.trust.papers import (
     write_paper,
 )
 from federator.protocol.types import BROKER_ID_MAX, BrokerId
-from federator.runtime.crypto import SecretIdentity
+from federator.runtime.key_office import KeyOffice
 from federator.runtime.state_dir import write_whole
 
 DATA, NO_INPUT, CANNOT_CREATE = 65, 66, 73
@@ -45,9 +40,6 @@ DATA, NO_INPUT, CANNOT_CREATE = 65, 66, 73
 
 KEY, PUBLIC, REVOKED, ISSUED = "federation.key", "federation.pub", "revocations", "issued.jsonl"
 DAYS, DAYS_MAX = 825, 36_500
-DAY_S = 86_400
-BACKDATED_S = 3_600
-"""Certificates begin an hour ago: hosts' clocks differ."""
 
 _P = TypeVar("_P", FederationKey, RevocationPaper)
 
@@ -72,13 +64,12 @@ def init(folder: Path, federation: str) -> None:
     """Make a federation key in FOLDER: federation.key is the secret, federation.pub for agents."""
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", federation):
         raise click.BadParameter(f"{federation!r}: 1 to 64 of A-Z a-z 0-9 _ . - wanted")
-    identity = SecretIdentity.new()
+    office = KeyOffice.new(federation)
     folder.mkdir(parents=True, exist_ok=True)
-    _create(folder / KEY, FederationKey(federation=federation, secret=identity.secrets[0]))
-    public = FederationPublic(federation=federation, key=identity.signing_key)
-    _create(folder / PUBLIC, public, mode=0o644)
+    _create(folder / KEY, office.key)
+    _create(folder / PUBLIC, office.public, mode=0o644)
     click.echo(f"{folder / KEY}: keep it secret, and a copy in another place")
-    click.echo(f"{folder / PUBLIC}: for every agent ({fingerprint(identity.signing_key)})")
+    click.echo(f"{folder / PUBLIC}: for every agent ({fingerprint(office.public.key)})")
 
 
 @command.command()
@@ -90,27 +81,8 @@ def init(folder: Path, federation: str) -> None:
 @_folder
 def issue(broker: int, days: int, out: Path | None, folder: Path) -> None:
     """Make the key and the certificate of one agent."""
-    key, authority = _federation_key(folder)
-    identity = SecretIdentity.new()
-    now_s = int(time.time())
-    certificate = Certificate(
-        version=1,
-        federation=key.federation,
-        id=BrokerId(broker),
-        signing_key=identity.signing_key,
-        exchange_key=identity.exchange_key,
-        not_before_s=now_s - BACKDATED_S,
-        expires_s=now_s + days * DAY_S,
-        serial=os.urandom(SERIAL_BYTES),
-    )
-    signing, exchange = identity.secrets
-    papers = AgentPapers(
-        federation=key.federation,
-        id=BrokerId(broker),
-        signing=signing,
-        exchange=exchange,
-        certificate=_signed(certificate, authority),
-    )
+    office = _office(folder)
+    papers, certificate = office.issue(BrokerId(broker), days=days, now_s=int(time.time()))
     path = out or folder / f"agent-{broker}.key"
     _create(path, papers)
     row = {"serial": certificate.serial.hex(), "broker": broker, "expires": certificate.expires_s}
@@ -125,7 +97,7 @@ def issue(broker: int, days: int, out: Path | None, folder: Path) -> None:
 @_folder
 def revoke(serials: tuple[str, ...], broker: int | None, folder: Path) -> None:
     """Take certificates back. Give the file `revocations` to one agent: the others learn of it."""
-    key, authority = _federation_key(folder)
+    office = _office(folder)
     taken_back = {_serial(text) for text in serials}
     if broker is not None:
         of_broker = {row["serial"] for row in _issued(folder) if row["broker"] == broker}
@@ -141,10 +113,10 @@ def revoke(serials: tuple[str, ...], broker: int | None, folder: Path) -> None:
     if len(before | taken_back) > REVOKED_MAX:
         text = f"{len(before | taken_back)} revoked certificates, at most {REVOKED_MAX}: "
         raise _wrong(text + "make a new federation key", DATA)
-    listed = Revocations(1, key.federation, number + 1, before | taken_back)
-    paper = RevocationPaper(federation=key.federation, revocations=_signed(listed, authority))
+    listed = office.revoke(before | taken_back, number=number + 1)
+    paper = RevocationPaper(federation=office.key.federation, revocations=listed)
     write_whole(path, write_paper(paper))
-    click.echo(f"{path}: list {listed.number}, {len(listed.serials)} certificates")
+    click.echo(f"{path}: list {number + 1}, {len(before | taken_back)} certificates")
 
 
 @command.command()
@@ -176,8 +148,8 @@ def _describe(path: Path) -> list[str]:
         paper = read_any_paper(found)
         match paper:
             case FederationKey():
-                public = SecretIdentity(paper.secret, paper.secret).signing_key
-                text = f"secret key of federation {paper.federation!r}, {fingerprint(public)}"
+                public = KeyOffice(paper).public
+                text = f"secret key of federation {paper.federation!r}, {fingerprint(public.key)}"
             case FederationPublic():
                 text = f"key of federation {paper.federation!r}, {fingerprint(paper.key)}"
             case AgentPapers():
@@ -194,15 +166,8 @@ def _describe(path: Path) -> list[str]:
     return [f"{path}: {text}"]
 
 
-def _signed(value: Certificate | Revocations, authority: SecretIdentity) -> bytes:
-    text = encode(value)
-    signature = authority.sign(signed_text(type(value), text))
-    return encode(Signed(authority.signing_key, text, signature))
-
-
-def _federation_key(folder: Path) -> tuple[FederationKey, SecretIdentity]:
-    key = _paper(folder / KEY, FederationKey)
-    return key, SecretIdentity(key.secret, key.secret)
+def _office(folder: Path) -> KeyOffice:
+    return KeyOffice(_paper(folder / KEY, FederationKey))
 
 
 def _paper(path: Path, kind: type[_P]) -> _P:
