@@ -124,7 +124,7 @@ FIELDS: dict[str, tuple[Field, ...]] = {
         *_texts("filter", nullable=True),
         *_brokers("subject", nullable=True),
         *_texts("detail", nullable=True),
-        *_counts("value", nullable=True),
+        Field("value", "long", nullable=True, low=-INSTANT_US_MAX, high=INSTANT_US_MAX),
     ),
     "hops": (
         *_brokers("origin"),

@@ -1,4 +1,6 @@
 from analytics.schemas import FIELDS, HEAD, RECORD_LINE, REPORT_TABLES, record_table
+from federator.protocol.types import EPOCH_LEAP_MAX
+from federator.runtime.clocks import wall_clock_ms
 from tests.analytics.landing import example, land
 
 
@@ -30,3 +32,11 @@ def test_an_example_lands_as_the_collector_lands(tmp_path):
 def test_no_report_table_names_a_column_twice():
     for name, schema in REPORT_TABLES.items():
         assert len(schema.fieldNames()) == len(set(schema.fieldNames())), name
+
+
+def test_an_event_may_carry_an_epoch():
+    """``agent_started`` does: milliseconds since 1970, more than any count is believed to be."""
+    (value,) = (field for field in FIELDS["events"] if field.name == "value")
+
+    assert value.low < 0
+    assert value.high > wall_clock_ms() + EPOCH_LEAP_MAX
