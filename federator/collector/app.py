@@ -11,6 +11,7 @@ from federator.collector.collector import Collector
 from federator.collector.landing import Landing
 from federator.collector.view import CollectorView
 from federator.config import CollectorSettings
+from federator.runtime import service_manager
 from federator.runtime.app import loop_factory
 from federator.runtime.http import HttpServer
 
@@ -63,7 +64,10 @@ async def _collect(collector: Collector, stop: asyncio.Event) -> None:
             leftovers=landing.leftovers,
             http_port=server.port if settings.http.enabled else None,
         )
-        await stop.wait()
+        async with service_manager.told(
+            view.ready, lambda: [source.link for source in collector.sources.values()]
+        ):
+            await stop.wait()
         await collector.leave(patience_s=LEAVE_S)
     raise _StoppedError
 

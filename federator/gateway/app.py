@@ -11,6 +11,7 @@ import structlog
 from federator.config import GatewaySettings
 from federator.gateway.gateway import Gateway
 from federator.gateway.view import GatewayView
+from federator.runtime import service_manager
 from federator.runtime.app import loop_factory
 from federator.runtime.http import HttpServer
 
@@ -57,7 +58,9 @@ async def _be_gateway(gateway: Gateway, stop: asyncio.Event) -> None:
         await gateway.start()
         http = server.port if settings.http.enabled else None
         _log.info("gateway.started", name=settings.name, epoch=gateway.epoch, http_port=http)
-        await stop.wait()
+        links = [broker.link for broker in gateway.brokers.values()]
+        async with service_manager.told(view.ready, lambda: links):
+            await stop.wait()
         await gateway.leave(patience_s=LEAVE_S)
     raise _StoppedError
 

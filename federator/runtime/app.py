@@ -8,6 +8,7 @@ from collections.abc import Callable
 import structlog
 
 from federator.config import Settings
+from federator.runtime import service_manager
 from federator.runtime.agent import Agent
 from federator.runtime.agent_view import LiveView
 from federator.runtime.http import HttpServer
@@ -65,7 +66,8 @@ async def _be_agent(agent: Agent, tasks: asyncio.TaskGroup, stop: asyncio.Event)
         agent.start()
         tasks.create_task(view.measure_lag(LAG_PROBE_S), name="loop lag")
         _log.info("agent.started", id=settings.broker.id, epoch=agent.epoch)
-        await stop.wait()
+        async with service_manager.told(view.ready, lambda: (agent.control_link, agent.data_link)):
+            await stop.wait()
         with contextlib.suppress(TimeoutError):
             await agent.leave()
     raise _StoppedError
