@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Final
 
 from federator.errors import DecodeError
-from federator.protocol.messages import NEIGHBOURS_MAX, Bye, CoreAnn, Hello, Message, RepairRequest
+from federator.protocol.messages import NEIGHBOURS_MAX, Bye, CoreAnn, Hello, Message, sender_of
 from federator.protocol.trust.authority import Authority, DistrustError
 from federator.protocol.trust.greetings import (
     MARK,
@@ -227,7 +227,7 @@ class Guard:
         Raises:
             DecodeError: It speaks in another's name, or is one that must be sealed.
         """
-        told = message.path[-1] if isinstance(message, RepairRequest) else message.sender
+        told = sender_of(message)
         if told != sender:
             raise DistrustError(f"{sender} speaks in the name of {told}")
         if greeting is None:
