@@ -100,7 +100,9 @@ class Agent:
         self.settings = settings
         self.epoch = state.next_epoch()
         self.trust = None if settings.security == "open" else Trust(settings, state.path)
-        self.traffic = ControlTraffic(settings.federation, whose=self._whose, trust=self.trust)
+        self.traffic = ControlTraffic(
+            settings.federation, whose=self.neighbour_at, trust=self.trust
+        )
         data = settings.data
         self.border = _border(settings)
         renames = self.border.renames
@@ -311,9 +313,10 @@ class Agent:
             if link is not None and lists is not None:
                 self.traffic.send(link, lists)
 
-    def _whose(self, link: MqttLink) -> BrokerId | None:
+    def neighbour_at(self, link: MqttLink) -> BrokerId | None:
         """The neighbour at the other end of ``link``, if it said so."""
-        conn = self.neighbours.conn_of(link)
+        neighbour = self.neighbours.having(link)
+        conn = neighbour.conn if neighbour is not None else None
         connection = self.node.links.connections.get(conn) if conn is not None else None
         return connection.neighbour if connection is not None else None
 
