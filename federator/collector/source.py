@@ -9,11 +9,9 @@ from typing import Final, Protocol
 from mqtt5 import QoS, TopicFilter
 
 from federator.collector.collection import Question
-from federator.collector.words import again_topic, ask_topic, head_topic
 from federator.config import Connection
 from federator.protocol.guide import guide_topic
-from federator.protocol.metric_records import Ask
-from federator.protocol.metric_records import encode as encode_line
+from federator.protocol.metric_records import Ask, again_topic, ask_topic, encode, head_topic
 from federator.protocol.types import BrokerId
 from federator.runtime.endpoints import endpoint_of
 from federator.runtime.mqtt_link import Inbound, MqttLink
@@ -91,7 +89,7 @@ class Source:
         """Ask; ``False`` when there is no connection."""
         first, last = question.first, question.last
         ask = Ask(spool=question.spool, first=first, last=last, to=self._token)
-        return self.link.publish(self._ask, encode_line(ask), urgent=True)
+        return self.link.publish(self._ask, encode(ask), urgent=True)
 
     # -- what the link tells ---------------------------------------------------------------------
 
