@@ -88,9 +88,8 @@ class Guard:
         self._peers: OrderedDict[BrokerId, Peer] = OrderedDict()
         self._epochs: dict[BrokerId, Epoch] = {}
         self._greeted = 0
-        self._sealed = (
-            0  # for all together: a neighbour forgotten and met again sees no number twice
-        )
+        # Counts for all together: a neighbour forgotten and met again sees no number twice.
+        self._sealed = 0
 
     @property
     def ours(self) -> Presence:
