@@ -13,7 +13,7 @@ Source: docs/security.md, "Seals".
 
 import struct
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Final
 
@@ -96,15 +96,22 @@ class Guard:
         """Our own presence."""
         return self._ours
 
-    def renew(self, identity: Identity, certificate: bytes) -> None:
+    def renew(self, identity: Identity, certificate: bytes, *, trusted: Iterable[bytes]) -> None:
         """Go on under another certificate. Neighbours follow with their next greeting.
 
+        Args:
+            identity: Our secrets.
+            certificate: Ours, as one of the federation keys signed it.
+            trusted: The federation keys from now on.
+
         Raises:
-            DecodeError: It does not hold, or is another broker's.
+            DecodeError: It does not hold under these keys, or is another broker's. Nothing changed.
         """
-        told = self.authority.judge(certificate, now_s=self._now_s())
+        trusted = frozenset(trusted)
+        told = self.authority.trusting(trusted).judge(certificate, now_s=self._now_s())
         if told.id != self._ours.certificate.id:
             raise DistrustError(f"the new certificate is of broker {told.id}")
+        self.authority.retrust(trusted)
         self._identity = identity
         self._ours = presence(certificate, told, self._ours.salt)
         for peer in self._peers.values():
