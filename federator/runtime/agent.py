@@ -137,6 +137,7 @@ class Agent:
             hop_limit=data.hop_limit,
             held_bytes_max=min(HELD_BYTES_MAX, settings.links.send_queue_bytes_max // HELD_SHARE),
             retained=self.retained,
+            trust=self.trust,
             tape=tape,
         )
         identity = Identity(
