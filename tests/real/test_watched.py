@@ -13,7 +13,7 @@ from tests.real.polling import until
 from tests.runtime.test_service_manager import Manager
 
 DEADLINE_S = 60.0
-WATCHDOG_US = 2_000_000
+WATCHDOG_US = 1_000_000
 
 
 @contextlib.asynccontextmanager
@@ -62,7 +62,7 @@ async def test_an_agent_serves_and_lives_without_its_broker_and_says_when_it_sto
         await hears(manager, "WATCHDOG=1", 5)
         async with BrokerProcess(tmp_path / "broker", port=port):
             await hears(manager, "STATUS=ready")
-        await hears(manager, "WATCHDOG=1", 10)
+        await hears(manager, "WATCHDOG=1", 8)
 
         process.terminate()
         async with asyncio.timeout(DEADLINE_S):

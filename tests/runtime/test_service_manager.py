@@ -165,11 +165,11 @@ async def test_what_runs_within_may_fail(manager):
 
 async def test_a_broker_that_is_away_is_no_hang(manager, monkeypatch):
     monkeypatch.setattr(talk, "OVERDUE_S_MAX", 1.0)
-    async with kept(link_to(free_ports(1)[0], reconnect_max_ms=100)) as link:
-        async with talk.told(lambda: (True, "ready"), lambda: [link]):
-            await until(lambda: link.counters.attempts >= 10, "tried again and again")
-            manager.forget()
-            await until(lambda: manager.said.count("WATCHDOG=1") >= 3, "the watchdog is fed")
+    link = link_to(free_ports(1)[0], reconnect_max_ms=100)
+    async with kept(link), talk.told(lambda: (True, "ready"), lambda: [link]):
+        await until(lambda: link.counters.attempts >= 10, "tried again and again")
+        manager.forget()
+        await until(lambda: manager.said.count("WATCHDOG=1") >= 3, "the watchdog is fed")
 
     assert link.last_error is not None
 
@@ -183,11 +183,11 @@ async def test_a_server_that_never_answers_is_no_hang(manager, monkeypatch):
 
     async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        async with kept(link_to(port, connect_timeout_s=0.2, reconnect_max_ms=100)) as link:
-            async with talk.told(lambda: (True, "ready"), lambda: [link]):
-                await until(lambda: link.counters.attempts >= 5, "tried again and again")
-                manager.forget()
-                await until(lambda: manager.said.count("WATCHDOG=1") >= 3, "the watchdog is fed")
+        link = link_to(port, connect_timeout_s=0.2, reconnect_max_ms=100)
+        async with kept(link), talk.told(lambda: (True, "ready"), lambda: [link]):
+            await until(lambda: link.counters.attempts >= 5, "tried again and again")
+            manager.forget()
+            await until(lambda: manager.said.count("WATCHDOG=1") >= 3, "the watchdog is fed")
 
 
 def is_stuck(line):
