@@ -53,7 +53,7 @@ STRAYS_S: Final = 1.0
 """How long what a departed client published waits for its client, after its broker died."""
 
 MOVE_SETTLES_WITHIN: Final = 0.5
-"""Part of the time for which publications are remembered; the rest is for giving what was missed."""
+"""Part of the time for which publications are remembered; the rest is to give what was missed."""
 
 MOVES_AT_ONCE: Final = 16
 OUR_NAMES: Final = "federator-"

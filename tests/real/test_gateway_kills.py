@@ -157,7 +157,7 @@ async def test_a_broker_is_drained_and_nobody_notices_or_misses_anything(federat
 async def test_agents_that_stand_still_during_the_moves_of_a_drain_cost_nothing(federation):
     """Then what is published long after a move is not known to be wanted at the new broker."""
     brokers, agents, gateway = federation
-    async with traffic(gateway) as clients:
+    async with traffic(gateway):
         there = await at(gateway, 2)
         await drain(2, brokers[1])
         await left(gateway, 2, at_most=there - 1)
