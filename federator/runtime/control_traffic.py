@@ -40,8 +40,8 @@ class ControlTraffic:
         self,
         federation: str,
         *,
+        trust: Trust | None,
         whose: Callable[[MqttLink], BrokerId | None] = lambda link: None,
-        trust: Trust | None = None,
     ) -> None:
         self._whose = whose
         self._trust = trust

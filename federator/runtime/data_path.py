@@ -103,6 +103,7 @@ class DataPath:
         federation: str,
         forwarder: Forwarder,
         stores: CustodyStores,
+        trust: Trust | None,
         duplicates: DuplicateLog | None = None,
         gates: LinkGates | None = None,
         land: Callable[[bytes], bytes] = lambda run: run,
@@ -112,7 +113,6 @@ class DataPath:
         wall_clock_us: Callable[[], int] = wall_clock_us,
         retained: RetainedFlow | None = None,
         tape: Tape | None = None,
-        trust: Trust | None = None,
     ) -> None:
         if not 1 <= hop_limit <= 255:
             raise ValueError(f"hop_limit must be 1 to 255, got {hop_limit}")
