@@ -7,13 +7,14 @@ import click
 _HEAD = """\
 # Command line
 
-`federator VERB`; `federator VERB --help` says the same as this page. Verbs that ask a running agent (`status`,
-`topology`, `explain`, ...) find it by the configuration that the agent was started with (`-c`), or by
-`--url`. Exit codes are those of `sysexits.h`, listed in [configuration.md](configuration.md); where a verb
-has others its text says so. An error is one line on standard error.
+`federator VERB`; `federator VERB --help` says the same as this page. Verbs that ask a running agent
+(`status`, `topology`, `explain`, ...) find it by the configuration that the agent was started with
+(`-c`), or by `--url`. Exit codes are those of `sysexits.h`, listed in
+[configuration.md](configuration.md); where a verb has others its text says so. An error is one line
+on standard error.
 
-Daemons are `run`, `gateway` and `collect`. Operators use the verbs from `check-config` to `tap`; the rest
-are for measuring, planning and trying out.
+Daemons are `run`, `gateway` and `collect`. Operators use the verbs from `check-config` to `tap`;
+the rest are for measuring, planning and trying out.
 
 This page is written by `federator --reference > docs/cli.md`.
 """

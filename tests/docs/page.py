@@ -115,7 +115,7 @@ class Shell:
         mark = f"=== {self._number} ==="
         self._in.write(f"{commands.rstrip()}\necho; echo '{mark}'\n")
         self._in.flush()
-        lines = []
+        lines: list[str] = []
         while (line := self._out.readline()) != mark + "\n":
             assert line, f"the shell ended: {''.join(lines)}"
             lines.append(line)
