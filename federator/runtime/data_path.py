@@ -30,6 +30,7 @@ from federator.protocol.frames import (
     unpack,
 )
 from federator.protocol.link_gates import LinkGates
+from federator.protocol.own_topics import data_topic
 from federator.protocol.publications import (
     DUP_BIT,
     QOS_BITS,
@@ -120,7 +121,7 @@ class DataPath:
         self.forwarder = forwarder
         self.counters = DataCounters()
         self.delays = Delays()
-        self.data_topic = f"$fed/{federation}/data"
+        self.data_topic = data_topic(federation)
         self._self_id = self_id
         self._inbox_key = inbox_key(self_id)
         self._seq = 0
