@@ -89,7 +89,7 @@ def test_every_volume_and_network_that_is_used_is_declared_and_the_other_way_rou
 
     assert {v for v in mounted if not v.startswith("./")} == set(COMPOSE["volumes"])
     assert joined == set(COMPOSE["networks"])
-    assert all((ROOT / v).exists() for v in mounted if v.startswith("./deploy/docker/"))
+    assert all((ROOT / v).exists() for v in mounted if v.startswith("./"))
 
 
 def test_the_dockerfile_begins_with_images_that_can_be_made_offline():
@@ -150,3 +150,11 @@ def test_prometheus_scrapes_everything_that_has_a_page():
     }
 
     assert scraped == {name for name in SERVICES if re.match(r"(agent|gateway|collector)", name)}
+
+
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-analytics.lock"])
+def test_what_runs_in_a_container_is_what_the_tests_ran_on(lock: str):
+    def pins(name: str) -> set[str]:
+        return set(re.findall(r"^([\w.-]+==\S+)", (ROOT / name).read_text(), re.MULTILINE))
+
+    assert pins(lock) <= pins("requirements-dev.lock")
