@@ -58,6 +58,7 @@ from federator.runtime.endpoints import endpoint_of
 from federator.runtime.failover import FailoverDesk
 from federator.runtime.gateway_marks import GatewayMarks
 from federator.runtime.guide_keeper import GuideKeeper
+from federator.runtime.health_keeper import HealthKeeper
 from federator.runtime.loop_watch import LoopWatch
 from federator.runtime.metrics_stream.stream import MetricsStream
 from federator.runtime.metrics_stream.tape import Tape
@@ -155,6 +156,7 @@ class Agent:
             own_filters=self._own_filters,
         )
         self.neighbours = NeighbourLinks(tasks, will_for=self._will, tell=self.handle)
+        self.health = HealthKeeper(self)
         self.control_link = self._local_link("ctl", _ControlHandler(self))
         self.data_link = self._local_link("data", _DataHandler(self))
         self._cohabitants = Cohabitants(
@@ -347,6 +349,7 @@ class Agent:
         self.data_path.intake.flush()
         self.data_path.custody.leave()
         self.guide.withdraw(self.control_link)
+        self.health.withdraw()
         self.handle(LeaveRequested())
         if self.metrics is not None:
             await self.metrics.leave()
@@ -586,7 +589,9 @@ class Agent:
 
     def _local_link(self, role: str, handler: LinkHandler) -> MqttLink:
         expiry_s = {"ctl": CONTROL_SESSION_EXPIRY_S, "data": self.settings.custody.keep_s}
-        keeps_guide = role == "ctl" and self.settings.failover.enabled
+        wills = {"data": self.health.will()}
+        if self.settings.failover.enabled:
+            wills["ctl"] = self.guide.will()
         return MqttLink(
             endpoint_of(self.settings.broker),
             handler,
@@ -594,7 +599,7 @@ class Agent:
             clean_start=role == "looks" or (role == "data" and self._stores.owed.is_new),
             session_expiry_s=expiry_s.get(role, 0),
             acknowledge=role != "data",
-            will=self.guide.will() if keeps_guide else None,
+            will=wills.get(role),
             reconnect_min_ms=self.settings.links.reconnect_min_ms,
             reconnect_max_ms=self.settings.links.reconnect_max_ms,
             send_queue_bytes_max=self.settings.links.send_queue_bytes_max,
@@ -623,7 +628,7 @@ class Agent:
                 endpoint_of(connection),
                 handler,
                 client_id=f"{client_id}-{self.epoch:x}",
-                will=will,
+                will=self.health.link_will() if role == "data" else will,
                 reconnect_min_ms=links.reconnect_min_ms,
                 reconnect_max_ms=links.reconnect_max_ms,
                 send_queue_bytes_max=links.send_queue_bytes_max,
