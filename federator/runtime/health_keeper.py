@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from mqtt5 import PublishPacket, Will
 from msgspec.structs import replace
 
+from federator.config import Settings
 from federator.protocol.guide import (
     HEALTH_VERSION,
     Health,
@@ -38,6 +39,13 @@ UP, DOWN = b"1", b"0"
 Ready = Callable[[], tuple[bool, str]]
 
 
+def link_will(settings: Settings) -> Will | None:
+    """What a neighbour's broker says of our link when we vanish."""
+    if not settings.links.notifications:
+        return None
+    return Will(connection_state_topic(settings.broker_id), payload=DOWN, retain=True)
+
+
 class HealthKeeper:
     """Tells how one agent is.
 
@@ -56,12 +64,6 @@ class HealthKeeper:
     def will(self) -> Will:
         """What our broker says of us when we vanish."""
         return Will(self._topic, payload=encode(self._gone("it vanished")), retain=True)
-
-    def link_will(self) -> Will | None:
-        """What a neighbour's broker says of our link when we vanish."""
-        if not self._agent.settings.links.notifications:
-            return None
-        return Will(self._state_topic, payload=DOWN, retain=True)
 
     async def run(self, ready: Ready) -> None:
         """Tell what changes within ``LOOK_S``, and all of it every ``EVERY_S``."""
