@@ -1,8 +1,6 @@
 """The collector as a process: its folder, its HTTP page, and the signals that end it."""
 
 import asyncio
-import contextlib
-import signal
 from typing import Final
 
 import structlog
@@ -11,8 +9,7 @@ from federator.collector.collector import Collector
 from federator.collector.landing import Landing
 from federator.collector.view import CollectorView
 from federator.config import CollectorSettings
-from federator.runtime.app import loop_factory
-from federator.runtime.http import HttpServer
+from federator.runtime.serving import http_page, run_to_end, stop_requested, with_tasks
 
 LEAVE_S: Final = 10.0
 """What landing the rest may take at the end; what is not landed then is asked for again."""
@@ -26,34 +23,20 @@ def serve(settings: CollectorSettings) -> None:
     Raises:
         ConfigError: The folder or the HTTP port cannot be had.
     """
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(run(settings))
+    run_to_end(run(settings))
 
 
 async def run(settings: CollectorSettings) -> None:
     """As ``serve``, on the running loop."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    for notice in settings.notices():
-        getattr(_log, notice.level)(notice.name, **notice.details)
+    stop = stop_requested(settings.notices())
     with Landing(settings.landing, sync=settings.files.sync) as landing:
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                await _collect(Collector(settings, landing, tasks), stop)
-        except* _StoppedError:
-            _log.info("collector.stopped", landing=str(settings.landing))
+        await with_tasks(lambda tasks: _collect(Collector(settings, landing, tasks), stop))
+        _log.info("collector.stopped", landing=str(settings.landing))
 
 
 async def _collect(collector: Collector, stop: asyncio.Event) -> None:
     settings, landing = collector.settings, collector.landing
-    view = CollectorView(collector)
-    async with contextlib.AsyncExitStack() as stack:
-        if settings.http.enabled:
-            server = HttpServer(view, host=settings.http.host, port=settings.http.port)
-            await stack.enter_async_context(server)
-            view.http_refused = lambda: server.refused
+    async with http_page(CollectorView(collector), settings.http) as port:
         collector.start()
         _log.info(
             "collector.started",
@@ -61,12 +44,7 @@ async def _collect(collector: Collector, stop: asyncio.Event) -> None:
             files=landing.files,
             spools=len(collector.collection.landed),
             leftovers=landing.leftovers,
-            http_port=server.port if settings.http.enabled else None,
+            http_port=port,
         )
         await stop.wait()
         await collector.leave(patience_s=LEAVE_S)
-    raise _StoppedError
-
-
-class _StoppedError(Exception):
-    """Ends the task group: whatever else runs in it runs for ever."""

@@ -12,8 +12,6 @@ Source: docs/collector.md, "The landing folder".
 """
 
 import contextlib
-import errno
-import fcntl
 import os
 import re
 from collections.abc import Iterator
@@ -26,7 +24,7 @@ from federator.collector.pieces import Piece, SpoolKey
 from federator.errors import ConfigError
 from federator.protocol.types import BROKER_ID_MAX, BrokerId
 from federator.runtime.durable import sync_folder
-from federator.runtime.state_dir import CANNOT_CREATE, IN_USE
+from federator.runtime.folder_lock import CANNOT_CREATE, lock_folder
 
 AT_US_MAX: Final = 253_402_300_799_999_999
 """The last microsecond of the year 9999: what claims to be later, or before 1970, lands there."""
@@ -62,21 +60,13 @@ class Landing:
         self._last: dict[SpoolKey, int] = {}
 
     def __enter__(self) -> Self:
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            if not os.access(self.path, os.R_OK | os.W_OK | os.X_OK):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            text = f"landing: {self.path}: {error.strerror}: name a folder this user may write"
-            raise ConfigError(text, exit_code=CANNOT_CREATE) from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(lock)
-            text = f"landing: {self.path}: another collector uses it: stop it, or name another"
-            raise ConfigError(text, exit_code=IN_USE) from error
-        self._lock = lock
+        self._lock = lock_folder(
+            self.path,
+            _LOCK,
+            key="landing",
+            taken="another collector uses it: stop it, or name another",
+            access=os.R_OK | os.W_OK | os.X_OK,
+        )
         return self
 
     def __exit__(

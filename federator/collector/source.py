@@ -4,19 +4,17 @@ Who it is it says itself, in its guide or its head, whichever comes first; the d
 whether to believe it. Until then, and when it is not believed, it is only listened to.
 """
 
-from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from mqtt5 import QoS, TopicFilter
 
 from federator.collector.collection import Question
-from federator.collector.words import again_topic, ask_topic, head_topic
 from federator.config import Connection
 from federator.protocol.guide import guide_topic
-from federator.protocol.metric_records import Ask
-from federator.protocol.metric_records import encode as encode_line
+from federator.protocol.metric_records import Ask, again_topic, ask_topic, encode, head_topic
 from federator.protocol.types import BrokerId
-from federator.runtime.mqtt_link import Endpoint, Inbound, MqttLink
+from federator.runtime.endpoints import endpoint_of
+from federator.runtime.mqtt_link import Inbound, MqttLink
 
 SEND_QUEUE_BYTES_MAX: Final = 65_536
 """Questions are all we send."""
@@ -72,15 +70,8 @@ class Source:
         self._head = head_topic(federation)
         self._ask = ask_topic(federation)
         self._again = again_topic(federation, token)
-        address = connection.address
         self.link = MqttLink(
-            Endpoint(
-                address.host,
-                address.port,
-                username=connection.username,
-                password=connection.secret(),
-                tls=connection.tls_context(datetime.now(UTC)),
-            ),
+            endpoint_of(connection),
             self,
             client_id=f"federator-collector-{name}",
             send_queue_bytes_max=SEND_QUEUE_BYTES_MAX,
@@ -98,7 +89,7 @@ class Source:
         """Ask; ``False`` when there is no connection."""
         first, last = question.first, question.last
         ask = Ask(spool=question.spool, first=first, last=last, to=self._token)
-        return self.link.publish(self._ask, encode_line(ask), urgent=True)
+        return self.link.publish(self._ask, encode(ask), urgent=True)
 
     # -- what the link tells ---------------------------------------------------------------------
 

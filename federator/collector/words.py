@@ -49,21 +49,6 @@ class Batch:
 _line: Final = msgspec.json.Decoder(_Line)
 
 
-def head_topic(federation: str) -> str:
-    """Where each agent keeps its ``Head``, retained."""
-    return f"$fed/{federation}/metrics/head"
-
-
-def ask_topic(federation: str) -> str:
-    """Where readers publish ``Ask``."""
-    return f"$fed/{federation}/metrics/ask"
-
-
-def again_topic(federation: str, token: str) -> str:
-    """Where the agent answers whoever gave ``token``."""
-    return f"$fed/{federation}/metrics/again/{token}"
-
-
 def read_again(payload: bytes) -> tuple[Again, bytes]:
     """The first line of an answer, and the rest.
 

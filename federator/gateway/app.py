@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import resource
-import signal
 from typing import Final
 
 import structlog
@@ -11,8 +10,7 @@ import structlog
 from federator.config import GatewaySettings
 from federator.gateway.gateway import Gateway
 from federator.gateway.view import GatewayView
-from federator.runtime.app import loop_factory
-from federator.runtime.http import HttpServer
+from federator.runtime.serving import http_page, run_to_end, stop_requested, with_tasks
 
 LEAVE_S: Final = 5.0
 """What publications may take to be acknowledged before clients are told that we stop."""
@@ -26,40 +24,24 @@ def serve(settings: GatewaySettings) -> None:
     Raises:
         ConfigError: A port cannot be had.
     """
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(run(settings))
+    run_to_end(run(settings))
 
 
 async def run(settings: GatewaySettings) -> None:
     """As ``serve``, on the running loop."""
     _allow_many_connections()
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    for notice in settings.notices():
-        getattr(_log, notice.level)(notice.name, **notice.details)
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            await _be_gateway(Gateway(settings, tasks), stop)
-    except* _StoppedError:
-        _log.info("gateway.stopped", name=settings.name)
+    stop = stop_requested(settings.notices())
+    await with_tasks(lambda tasks: _be_gateway(Gateway(settings, tasks), stop))
+    _log.info("gateway.stopped", name=settings.name)
 
 
 async def _be_gateway(gateway: Gateway, stop: asyncio.Event) -> None:
     settings = gateway.settings
-    view = GatewayView(gateway)
-    async with contextlib.AsyncExitStack() as stack:
-        if settings.http.enabled:
-            server = HttpServer(view, host=settings.http.host, port=settings.http.port)
-            await stack.enter_async_context(server)
-            view.http_refused = lambda: server.refused
+    async with http_page(GatewayView(gateway), settings.http) as port:
         await gateway.start()
-        http = server.port if settings.http.enabled else None
-        _log.info("gateway.started", name=settings.name, epoch=gateway.epoch, http_port=http)
+        _log.info("gateway.started", name=settings.name, epoch=gateway.epoch, http_port=port)
         await stop.wait()
         await gateway.leave(patience_s=LEAVE_S)
-    raise _StoppedError
 
 
 def _allow_many_connections() -> None:
@@ -67,7 +49,3 @@ def _allow_many_connections() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-class _StoppedError(Exception):
-    """Ends the task group: whatever else runs in it runs for ever."""

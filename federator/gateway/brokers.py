@@ -7,8 +7,6 @@ the broker and with nothing else.
 """
 
 import asyncio
-import ssl
-from datetime import UTC, datetime
 from typing import Final, Protocol
 
 import structlog
@@ -39,7 +37,8 @@ from federator.protocol.guide import (
     taken_topic,
 )
 from federator.protocol.types import BrokerId
-from federator.runtime.mqtt_link import Endpoint, Inbound, MqttLink
+from federator.runtime.endpoints import endpoint_of
+from federator.runtime.mqtt_link import Inbound, MqttLink
 
 PROBE_S: Final = 0.5
 """How long a broker may take to answer whether it lives; then it counts as dead."""
@@ -106,21 +105,15 @@ class Broker:
         self.generation = 0
         self.has_agent = False
         self.round_trip_s = float("inf")
-        self.tls: ssl.SSLContext | None = settings.tls_context(datetime.now(UTC))
+        endpoint = endpoint_of(settings)
+        self.tls = endpoint.tls
         self._listener = listener
         self._gateway = gateway.name
         self._federation = gateway.federation
         self._unanswered = 0
         self._probe: asyncio.Task[bool] | None = None
-        address = settings.address
         self.link = MqttLink(
-            Endpoint(
-                address.host,
-                address.port,
-                username=settings.username,
-                password=settings.secret(),
-                tls=self.tls,
-            ),
+            endpoint,
             self,
             client_id=f"federator-gateway-{gateway.name}",
             # Silence is noticed after half of it, counted from a ping.

@@ -1,6 +1,6 @@
 """What agents say to each other, decoded. The wire form is in ``codec``.
 
-Every message names its ``sender``: all neighbours of a broker publish on the same few topics there.
+Every message names its sender: all neighbours of a broker publish on the same few topics there.
 
 Source: docs/protocol.md section 3.
 """
@@ -371,3 +371,8 @@ NodeMessage = (
 """What the control plane hears and says."""
 
 Message = NodeMessage | Revoked | RepairRequest | RetainedMessage | SettlingMessage
+
+
+def sender_of(message: Message) -> BrokerId:
+    """Which neighbour says ``message``: of a repair request, the last who brought it on."""
+    return message.path[-1] if isinstance(message, RepairRequest) else message.sender

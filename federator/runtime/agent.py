@@ -7,7 +7,6 @@ effects are performed before the next event is looked at.
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from typing import assert_never
 
 import structlog
@@ -55,13 +54,14 @@ from federator.runtime.custody import CustodyStores
 from federator.runtime.data_path import DataPath
 from federator.runtime.discovery import Discovery, held_filters
 from federator.runtime.drops import LOOK_S, DropReports
+from federator.runtime.endpoints import endpoint_of
 from federator.runtime.failover import FailoverDesk
 from federator.runtime.gateway_marks import GatewayMarks
 from federator.runtime.guide_keeper import GuideKeeper
 from federator.runtime.loop_watch import LoopWatch
 from federator.runtime.metrics_stream.stream import MetricsStream
 from federator.runtime.metrics_stream.tape import Tape
-from federator.runtime.mqtt_link import Endpoint, Inbound, LinkHandler, MqttLink
+from federator.runtime.mqtt_link import Inbound, LinkHandler, MqttLink
 from federator.runtime.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, NeighbourLinks
 from federator.runtime.prepared_sessions import Around, PreparedSessions
 from federator.runtime.priority_file import PriorityFile
@@ -100,7 +100,9 @@ class Agent:
         self.settings = settings
         self.epoch = state.next_epoch()
         self.trust = None if settings.security == "open" else Trust(settings, state.path)
-        self.traffic = ControlTraffic(settings.federation, whose=self._whose, trust=self.trust)
+        self.traffic = ControlTraffic(
+            settings.federation, whose=self.neighbour_at, trust=self.trust
+        )
         data = settings.data
         self.border = _border(settings)
         renames = self.border.renames
@@ -135,6 +137,7 @@ class Agent:
             hop_limit=data.hop_limit,
             held_bytes_max=min(HELD_BYTES_MAX, settings.links.send_queue_bytes_max // HELD_SHARE),
             retained=self.retained,
+            trust=self.trust,
             tape=tape,
         )
         identity = Identity(
@@ -278,7 +281,7 @@ class Agent:
             fetch_again=lambda filters, since_us: custody.fetch_again(filters, since_us=since_us),
         )
         return PreparedSessions(
-            self.settings.failover, lambda: _endpoint(self.settings.broker), around
+            self.settings.failover, lambda: endpoint_of(self.settings.broker), around
         )
 
     def covers(self, filter_: str) -> bool:
@@ -311,9 +314,10 @@ class Agent:
             if link is not None and lists is not None:
                 self.traffic.send(link, lists)
 
-    def _whose(self, link: MqttLink) -> BrokerId | None:
+    def neighbour_at(self, link: MqttLink) -> BrokerId | None:
         """The neighbour at the other end of ``link``, if it said so."""
-        conn = self.neighbours.conn_of(link)
+        neighbour = self.neighbours.having(link)
+        conn = neighbour.conn if neighbour is not None else None
         connection = self.node.links.connections.get(conn) if conn is not None else None
         return connection.neighbour if connection is not None else None
 
@@ -584,7 +588,7 @@ class Agent:
         expiry_s = {"ctl": CONTROL_SESSION_EXPIRY_S, "data": self.settings.custody.keep_s}
         keeps_guide = role == "ctl" and self.settings.failover.enabled
         return MqttLink(
-            _endpoint(self.settings.broker),
+            endpoint_of(self.settings.broker),
             handler,
             client_id=self._client_id(role),
             clean_start=role == "looks" or (role == "data" and self._stores.owed.is_new),
@@ -599,7 +603,7 @@ class Agent:
     def _stand_in(self, number: int, handler: LinkHandler) -> MqttLink:
         """A connection that is in shared groups only while it lives, and gives back nothing."""
         link = MqttLink(
-            _endpoint(self.settings.broker),
+            endpoint_of(self.settings.broker),
             handler,
             client_id=self._client_id(f"share-{number}"),
             reconnect_min_ms=self.settings.links.reconnect_min_ms,
@@ -616,7 +620,7 @@ class Agent:
             # The epoch keeps two agents with one id from throwing each other out.
             client_id = self._client_id(f"to-{target.host}-{target.port}-{role}")
             return MqttLink(
-                _endpoint(connection),
+                endpoint_of(connection),
                 handler,
                 client_id=f"{client_id}-{self.epoch:x}",
                 will=will,
@@ -648,17 +652,6 @@ def _border(settings: Settings) -> Border:
     rules = settings.rules
     edge = EdgeRules(imports=rules.imports, exports=rules.exports, keep=rules.keep)
     return Border(edge, Denied(rules.deny), Renames(rules.pairs))
-
-
-def _endpoint(connection: Connection) -> Endpoint:
-    address = connection.address
-    return Endpoint(
-        address.host,
-        address.port,
-        username=connection.username,
-        password=connection.secret(),
-        tls=connection.tls_context(datetime.now(UTC)),
-    )
 
 
 class _ControlHandler:

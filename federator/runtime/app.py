@@ -2,15 +2,13 @@
 
 import asyncio
 import contextlib
-import signal
-from collections.abc import Callable
 
 import structlog
 
 from federator.config import Settings
 from federator.runtime.agent import Agent
 from federator.runtime.agent_view import LiveView
-from federator.runtime.http import HttpServer
+from federator.runtime.serving import http_page, run_to_end, stop_requested, with_tasks
 from federator.runtime.state_dir import StateDir, write_whole
 
 LAG_PROBE_S = 1.0
@@ -24,52 +22,26 @@ def serve(settings: Settings) -> None:
     Raises:
         ConfigError: The state folder or the HTTP port cannot be had.
     """
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(run(settings))
-
-
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed; 32-bit gateways lack it."""
-    try:
-        import uvloop  # noqa: PLC0415 - optional
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
+    run_to_end(run(settings))
 
 
 async def run(settings: Settings) -> None:
     """As ``serve``, on the running loop."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    for notice in settings.notices():
-        getattr(_log, notice.level)(notice.name, **notice.details)
+    stop = stop_requested(settings.notices())
     with StateDir(settings.state_dir) as state:
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                await _be_agent(Agent(settings, state, tasks), tasks, stop)
-        except* _StoppedError:
-            _log.info("agent.stopped", id=settings.broker.id)
+        await with_tasks(lambda tasks: _be_agent(Agent(settings, state, tasks), tasks, stop))
+        _log.info("agent.stopped", id=settings.broker.id)
 
 
 async def _be_agent(agent: Agent, tasks: asyncio.TaskGroup, stop: asyncio.Event) -> None:
     settings = agent.settings
     view = LiveView(agent)
-    async with contextlib.AsyncExitStack() as stack:
-        if settings.http.enabled:
-            server = HttpServer(view, host=settings.http.host, port=settings.http.port)
-            await stack.enter_async_context(server)
-            view.http_refused = lambda: server.refused
-            write_whole(settings.state_dir / "http.port", b"%d\n" % server.port)
+    async with http_page(view, settings.http) as port:
+        if port is not None:
+            write_whole(settings.state_dir / "http.port", b"%d\n" % port)
         agent.start()
         tasks.create_task(view.measure_lag(LAG_PROBE_S), name="loop lag")
         _log.info("agent.started", id=settings.broker.id, epoch=agent.epoch)
         await stop.wait()
         with contextlib.suppress(TimeoutError):
             await agent.leave()
-    raise _StoppedError
-
-
-class _StoppedError(Exception):
-    """Ends the task group: whatever else runs in it runs for ever."""

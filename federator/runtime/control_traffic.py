@@ -9,7 +9,7 @@ from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter, Will
 
 from federator.errors import DecodeError
 from federator.protocol.codec import CONTROL_KINDS, decode, encode, kind_of
-from federator.protocol.messages import Bye, Hello, Message, RepairRequest
+from federator.protocol.messages import Bye, Hello, Message, sender_of
 from federator.protocol.trust.guard import CONTROL
 from federator.protocol.types import BrokerId
 from federator.runtime.metrics_stream.peers import PeerTraffic
@@ -124,8 +124,7 @@ class ControlTraffic:
             return None
         self.received[kind] += 1
         if self.peers is not None:
-            sender = message.path[-1] if isinstance(message, RepairRequest) else message.sender
-            self.peers.note(sender, kind, "in", len(packet.payload))
+            self.peers.note(sender_of(message), kind, "in", len(packet.payload))
         return message
 
     def _complain(self, kind: str, error: DecodeError) -> None:

@@ -571,6 +571,14 @@ class DataPath:
             if link is None:
                 self._note_unsent(frame, hop)
                 continue
+            if (
+                frame.flags & CUSTODY_FLAG
+                and not urgent
+                and self._clogged
+                and self._clogged.keeps_out(hop, idle=link.idle, now_s=time.monotonic())
+            ):
+                self._note_unsent(frame, hop)
+                continue
             label = pack_label(frame, hops=hops, sender=self._self_id, mask=mask)
             content: tuple[bytes | memoryview, ...] = (label, *parts)
             content_bytes = len(label) + size
@@ -583,14 +591,7 @@ class DataPath:
             field = self._topic_field
             length = variable_byte_integer(len(field) + 1 + content_bytes)
             packet = (b"\x30", length, field, b"\0", *content)
-            if (
-                frame.flags & CUSTODY_FLAG
-                and not urgent
-                and self._clogged
-                and self._clogged.keeps_out(hop, idle=link.idle, now_s=time.monotonic())
-            ):
-                self._note_unsent(frame, hop)
-            elif link.write_packets(packet, 1, urgent=urgent):
+            if link.write_packets(packet, 1, urgent=urgent):
                 sent += count
                 self.counters.frames_out += 1
                 self.counters.frame_bytes_out += content_bytes

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from federator.errors import ConfigError
-from federator.runtime.state_dir import CANNOT_CREATE
+from federator.runtime.folder_lock import CANNOT_CREATE
 
 FsyncPolicy = Literal["never", "interval", "always"]
 

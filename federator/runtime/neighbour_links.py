@@ -112,7 +112,7 @@ class NeighbourLinks:
 
         neighbour.control = make_link("ctl", handler, next_will)
         neighbour.data = make_link("data", handler, None)
-        self._by_link[neighbour.control] = neighbour
+        self._by_link |= dict.fromkeys(neighbour.links, neighbour)
         neighbour.tasks = tuple(
             self._tasks.create_task(link.run(), name=f"link to {neighbour.address}")
             for link in neighbour.links
@@ -129,10 +129,9 @@ class NeighbourLinks:
         neighbour = self._by_conn.get(conn)
         return neighbour.data if neighbour is not None else None
 
-    def conn_of(self, link: MqttLink) -> ConnId | None:
-        """Of the connections that ``link`` belongs to, or ``None`` when it is gone."""
-        neighbour = self._by_link.get(link)
-        return neighbour.conn if neighbour is not None else None
+    def having(self, link: MqttLink) -> NeighbourLink | None:
+        """What ``link`` belongs to, or ``None`` when it is gone."""
+        return self._by_link.get(link)
 
     def hang_up(self, conn: ConnId) -> None:
         """Close ``conn`` for good."""
@@ -158,8 +157,8 @@ class NeighbourLinks:
 
     def _end(self, neighbour: NeighbourLink) -> None:
         self.all.remove(neighbour)
-        if neighbour.control is not None:
-            del self._by_link[neighbour.control]
+        for link in neighbour.links:
+            del self._by_link[link]
         for task in neighbour.tasks:
             task.cancel()
 

@@ -5,18 +5,14 @@ clock that was set back must not make a restart look like a replay.
 """
 
 import contextlib
-import fcntl
 import os
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from federator.errors import ConfigError
 from federator.protocol.types import EPOCH_MAX, Epoch
 from federator.runtime.clocks import wall_clock_ms
-
-CANNOT_CREATE, IN_USE = 73, 75
-"""Exit codes of ``sysexits.h``."""
+from federator.runtime.folder_lock import lock_folder
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -44,19 +40,8 @@ class StateDir:
         self._lock: int | None = None
 
     def __enter__(self) -> Self:
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            text = f"state_dir: {self.path}: {error.strerror}: name a folder this user may write"
-            raise ConfigError(text, exit_code=CANNOT_CREATE) from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(lock)
-            text = f"state_dir: {self.path}: another agent uses it: stop it, or name another folder"
-            raise ConfigError(text, exit_code=IN_USE) from error
-        self._lock = lock
+        taken = "another agent uses it: stop it, or name another folder"
+        self._lock = lock_folder(self.path, "lock", key="state_dir", taken=taken)
         return self
 
     def __exit__(

@@ -157,17 +157,14 @@ class Trust:
             stored = _unframed(self._lists_file.read_bytes())
         named = self._settings.keys.revocations()
         for data in [*stored, *([named] if named is not None else [])]:
-            try:
-                authority.revoke(data)
-            except DecodeError as error:  # of a key that is trusted no more, or damaged
-                _log.warning("trust.list_ignored", reason=str(error))
+            _take_up(data, authority)
 
     # -- changing keys -------------------------------------------------------------------------
 
     def look(self) -> bool:
         """Follow key files that changed; whether there are new revocations to pass on.
 
-        A file that cannot be used changes nothing: the agent goes on with what it has.
+        When one of them cannot be used nothing changes: the agent goes on with what it has.
         """
         self._tell_expiry()
         self.drop_distrusted()
@@ -186,15 +183,15 @@ class Trust:
     def _reload(self) -> None:
         keys = self._settings.keys
         trusted = keys.federation_keys(self._settings.federation)
-        papers = keys.papers()
-        self.guard.authority.retrust(trusted)
-        if papers.certificate != self.guard.ours.data:
+        papers, revocations = keys.papers(), keys.revocations()
+        if papers.certificate == self.guard.ours.data:
+            self.guard.authority.retrust(trusted)
+        else:
             identity = SecretIdentity(papers.signing, papers.exchange)
-            self.guard.renew(identity, papers.certificate)
+            self.guard.renew(identity, papers.certificate, trusted=trusted)
             serial = self.guard.ours.certificate.serial.hex()
             _log.info("trust.certificate_changed", serial=serial)
-        revocations = keys.revocations()
-        if revocations is not None and self.guard.authority.revoke(revocations):
+        if revocations is not None and _take_up(revocations, self.guard.authority):
             self._on_new_lists()
         self.drop_distrusted()
 
@@ -217,6 +214,15 @@ class Trust:
             "trusted_keys": len(self.guard.authority.trusted),
             "refused": sum(self.refused.values()),
         }
+
+
+def _take_up(revocations: bytes, authority: Authority) -> bool:
+    """Whether they are news. Those of a key that is trusted no more, or damaged, are left."""
+    try:
+        return authority.revoke(revocations)
+    except DecodeError as error:
+        _log.warning("trust.list_ignored", reason=str(error))
+        return False
 
 
 def _stamp(path: Path | None) -> tuple[int, int] | None:

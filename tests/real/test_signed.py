@@ -76,12 +76,16 @@ async def test_publications_cross_three_brokers(plain, office, security):
     brokers, agents = await line_of_three(plain, office, security)
     subscriber = Subscriber(brokers[2].port, "a/#", client_id="sub", qos=1)
     publisher = Publisher(brokers[0].port, "a/b", client_id="pub", qos=1, rate_hz=100)
-    async with running(subscriber, publisher):
+    eavesdropper = Attacker(brokers[1].port)
+    async with running(subscriber, publisher, eavesdropper):
         await gets_through(publisher, subscriber)
+        await until(lambda: len(eavesdropper.of("data")) > 50, "frames are overheard")
 
         status = await agents[0].status()
 
     assert status["security"]["mode"] == security
+    readable = [b"a/b" in payload for _, payload in eavesdropper.of("data")]
+    assert any(readable) == (security == "signed")
     assert not any(named(agent, "trust.refused") for agent in agents)
 
 
@@ -131,7 +135,12 @@ async def test_a_client_cannot_become_core_0(plain, office):
             attacker.say("core_ann", encode(forged))
         attacker.say("data", b"\x02" + bytes(80))
 
-        await until(lambda: refusals(agents[1], "without a seal"), "it is refused")
+        await until(
+            lambda: (
+                {"core_ann", "data"} <= {r["kind"] for r in refusals(agents[1], "without a seal")}
+            ),
+            "messages and frames are refused",
+        )
         await gets_through(publisher, subscriber)
         after = (await agents[1].status())["cores"]
     assert [core["core"] for core in after] == [core["core"] for core in before]

@@ -14,9 +14,13 @@ from federator.protocol.metric_records.replay import (
     Again,
     Ask,
     Head,
+    again_topic,
+    ask_topic,
     decode_again,
     decode_ask,
     decode_head,
+    head_topic,
+    table_topic,
 )
 from federator.protocol.metric_records.sketch import Sketch, bucket_of, quantile, sketch, value_of
 from federator.protocol.metric_records.state import Agents, Announcements, Control, Links
@@ -42,14 +46,18 @@ __all__ = [
     "Record",
     "Sketch",
     "Stamp",
+    "again_topic",
+    "ask_topic",
     "bucket_of",
     "decode",
     "decode_again",
     "decode_ask",
     "decode_head",
     "encode",
+    "head_topic",
     "quantile",
     "sketch",
     "stamp",
+    "table_topic",
     "value_of",
 ]

@@ -20,6 +20,26 @@ TOKEN_MAX: Final = 64
 Token = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
 
 
+def table_topic(federation: str, table: str) -> str:
+    """Where each agent pushes the records of a batch that belong to ``table``."""
+    return f"$fed/{federation}/metrics/{table}"
+
+
+def head_topic(federation: str) -> str:
+    """Where each agent keeps its ``Head``, retained."""
+    return f"$fed/{federation}/metrics/head"
+
+
+def ask_topic(federation: str) -> str:
+    """Where readers publish ``Ask``."""
+    return f"$fed/{federation}/metrics/ask"
+
+
+def again_topic(federation: str, token: str) -> str:
+    """Where the agent answers whoever gave ``token``."""
+    return f"$fed/{federation}/metrics/again/{token}"
+
+
 class Head(msgspec.Struct, frozen=True, kw_only=True):
     """Retained on ``metrics/head``: the batches that the spool holds, both ends included.
 

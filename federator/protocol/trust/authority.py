@@ -90,6 +90,12 @@ class Authority:
         self._trusted = frozenset(trusted)
         self._revoked = {key: known for key, known in self._revoked.items() if key in self._trusted}
 
+    def trusting(self, trusted: Iterable[bytes]) -> "Authority":
+        """Another one, as this would be after ``retrust``."""
+        other = Authority(self._federation, trusted, self._verify)
+        other._revoked = {k: known for k, known in self._revoked.items() if k in other._trusted}
+        return other
+
     @property
     def revocations(self) -> list[bytes]:
         """The newest list of each federation key, as it travels."""

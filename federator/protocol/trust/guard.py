@@ -13,12 +13,12 @@ Source: docs/security.md, "Seals".
 
 import struct
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Final
 
 from federator.errors import DecodeError
-from federator.protocol.messages import NEIGHBOURS_MAX, Bye, CoreAnn, Hello, Message, RepairRequest
+from federator.protocol.messages import NEIGHBOURS_MAX, Bye, CoreAnn, Hello, Message, sender_of
 from federator.protocol.trust.authority import Authority, DistrustError
 from federator.protocol.trust.greetings import (
     MARK,
@@ -88,24 +88,30 @@ class Guard:
         self._peers: OrderedDict[BrokerId, Peer] = OrderedDict()
         self._epochs: dict[BrokerId, Epoch] = {}
         self._greeted = 0
-        self._sealed = (
-            0  # for all together: a neighbour forgotten and met again sees no number twice
-        )
+        # Counts for all together: a neighbour forgotten and met again sees no number twice.
+        self._sealed = 0
 
     @property
     def ours(self) -> Presence:
         """Our own presence."""
         return self._ours
 
-    def renew(self, identity: Identity, certificate: bytes) -> None:
+    def renew(self, identity: Identity, certificate: bytes, *, trusted: Iterable[bytes]) -> None:
         """Go on under another certificate. Neighbours follow with their next greeting.
 
+        Args:
+            identity: Our secrets.
+            certificate: Ours, as one of the federation keys signed it.
+            trusted: The federation keys from now on.
+
         Raises:
-            DecodeError: It does not hold, or is another broker's.
+            DecodeError: It does not hold under these keys, or is another broker's. Nothing changed.
         """
-        told = self.authority.judge(certificate, now_s=self._now_s())
+        trusted = frozenset(trusted)
+        told = self.authority.trusting(trusted).judge(certificate, now_s=self._now_s())
         if told.id != self._ours.certificate.id:
             raise DistrustError(f"the new certificate is of broker {told.id}")
+        self.authority.retrust(trusted)
         self._identity = identity
         self._ours = presence(certificate, told, self._ours.salt)
         for peer in self._peers.values():
@@ -227,7 +233,7 @@ class Guard:
         Raises:
             DecodeError: It speaks in another's name, or is one that must be sealed.
         """
-        told = message.path[-1] if isinstance(message, RepairRequest) else message.sender
+        told = sender_of(message)
         if told != sender:
             raise DistrustError(f"{sender} speaks in the name of {told}")
         if greeting is None:

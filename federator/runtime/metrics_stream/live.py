@@ -11,7 +11,7 @@ from typing import Final
 
 from mqtt5 import PublishPacket, QoS
 
-from federator.protocol.metric_records import Head, encode
+from federator.protocol.metric_records import Head, encode, head_topic, table_topic
 from federator.runtime.metrics_stream.spool import Batch
 from federator.runtime.mqtt_link import MqttLink
 from federator.runtime.mqtt_wire import packet_id_at
@@ -45,7 +45,7 @@ class LivePush:
     def __init__(self, link: MqttLink, *, federation: str, broker: int, tables: bool) -> None:
         self.skipped = 0
         self._link = link
-        self._prefix = f"$fed/{federation}/metrics/"
+        self._federation = federation
         self._broker = broker
         self._tables = tables
 
@@ -55,10 +55,10 @@ class LivePush:
         """Push ``batches``, and say what ``spool`` holds."""
         for batch in batches if self._tables else ():
             told = [
-                publish(self._link, self._prefix + table, b"".join(lines))
+                publish(self._link, table_topic(self._federation, table), b"".join(lines))
                 for table, lines in batch.lines.items()
             ]
             self.skipped += not all(told)
         first, last = held
         head = Head(broker=self._broker, spool=spool, first=first, last=last, at_us=now_us)
-        publish(self._link, f"{self._prefix}head", encode(head), retain=True)
+        publish(self._link, head_topic(self._federation), encode(head), retain=True)

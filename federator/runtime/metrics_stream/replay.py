@@ -18,7 +18,7 @@ import structlog
 from mqtt5 import QoS, RetainHandling, TopicFilter
 
 from federator.errors import DecodeError
-from federator.protocol.metric_records import Again, Ask, decode_ask, encode
+from federator.protocol.metric_records import Again, Ask, again_topic, ask_topic, decode_ask, encode
 from federator.runtime.metrics_stream.live import publish
 from federator.runtime.metrics_stream.spool import Part
 from federator.runtime.mqtt_link import MqttLink
@@ -64,8 +64,8 @@ class ReplayDesk:
 
     def __init__(self, link: MqttLink, *, federation: str, read: Read) -> None:
         self.malformed = self.refused = self.answered = 0
-        self.topic = f"$fed/{federation}/metrics/ask"
-        self._again = f"$fed/{federation}/metrics/again/"
+        self.topic = ask_topic(federation)
+        self._federation = federation
         self._link = link
         self._read = read
         self._orders: deque[_Order] = deque()
@@ -131,7 +131,8 @@ class ReplayDesk:
             held_last=held[1],
         )
         lines = part.lines if part is not None else b""
-        if not publish(link, self._again + order.to, encode(header) + b"\n" + lines):
+        topic = again_topic(self._federation, order.to)
+        if not publish(link, topic, encode(header) + b"\n" + lines):
             return
         self.answered += 1
         if part is not None and covered < min(order.last, held[1]):

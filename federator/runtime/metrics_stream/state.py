@@ -125,13 +125,9 @@ class AgentState:
         """Whose broker a connection leads to; a broker's id is itself."""
         if not isinstance(peer, MqttLink):
             return BrokerId(peer) if isinstance(peer, int) else None
-        for neighbour in self._agent.neighbours.all:
-            if peer in neighbour.links:
-                known, conn = self._agent.node.links.connections, neighbour.conn
-                connection = known.get(conn) if conn is not None else None
-                found = connection.neighbour if connection is not None else None
-                return found if found is not None else neighbour.expected_id
-        return None
+        said = self._agent.neighbour_at(peer)
+        neighbour = self._agent.neighbours.having(peer)
+        return said if said is not None or neighbour is None else neighbour.expected_id
 
     def _links_known(self) -> int | None:
         """Links of the federation: each is told by both its ends."""
