@@ -45,6 +45,7 @@ from federator.protocol.placed_priority import PlacedPriority
 from federator.protocol.renames import Renames
 from federator.protocol.rules import Denied, EdgeRules
 from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis
+from federator.runtime.arranging import AddressWarrant, Arranger, known_brokers
 from federator.runtime.clocks import monotonic_ms
 from federator.runtime.cohabitants import Agent as Cohabitant
 from federator.runtime.cohabitants import Cohabitants
@@ -143,7 +144,14 @@ class Agent:
         identity = Identity(
             settings.broker_id, self.epoch, settings.broker.advertised, settings.broker.priority
         )
-        self.node = Node(identity, settings.parameters(), settings.failover_parameters())
+        auto = settings.topology.mode == "auto"
+        self.node = Node(
+            identity,
+            settings.parameters(),
+            settings.failover_parameters(),
+            settings.topology_parameters(known_brokers(state.path)) if auto else None,
+            AddressWarrant(settings, self.trust),
+        )
         self.guide = GuideKeeper(self_id=settings.broker_id, federation=settings.federation)
         self.discovery = Discovery(
             settings.discovery,
@@ -155,6 +163,13 @@ class Agent:
             own_filters=self._own_filters,
         )
         self.neighbours = NeighbourLinks(tasks, will_for=self._will, tell=self.handle)
+        self.arranger = Arranger(
+            settings,
+            state.path,
+            neighbours=self.neighbours,
+            dial=self._dial,
+            measured=self.handle,
+        )
         self.control_link = self._local_link("ctl", _ControlHandler(self))
         self.data_link = self._local_link("data", _DataHandler(self))
         self._cohabitants = Cohabitants(
@@ -233,6 +248,8 @@ class Agent:
             cost = Cost(neighbour.cost) if neighbour.cost is not None else None
             link = NeighbourLink(neighbour.url, expected, cost)
             self._dial(link, self.settings.neighbour_connection(neighbour))
+        if self.settings.topology.mode == "auto":
+            self._tasks.create_task(self.arranger.run(), name="topology")
         if self.trust is not None:
             self._tasks.create_task(self._follow_keys(self.trust), name="keys")
         if self.settings.mesh.core == "placed":
@@ -401,6 +418,8 @@ class Agent:
                 self.data_path.set_destinations({broker: next_hop})
             case e.Dial(neighbour, address):
                 self._dial_back(neighbour, address)
+            case e.CallOff() | e.DialSeed() | e.CallOffSeed() | e.Measure() | e.RememberBrokers():
+                self.arranger.perform(effect)
             case e.HangUp(conn):
                 self.neighbours.hang_up(conn)
             case e.RenewEpoch(epoch):

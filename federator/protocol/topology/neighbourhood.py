@@ -48,7 +48,7 @@ from federator.protocol.types import BrokerId, Epoch, Millis
 DIALS_MAX = 32
 """Brokers dialled at the same time that do not answer yet."""
 
-SAMPLE = 8
+SAMPLE = 12
 """Ways measured before the nearest of them is chosen."""
 
 SAMPLE_PATIENCE_MS = 10_000
@@ -79,7 +79,7 @@ class _Memory:
         idle_ms: Since when we try to have one in vain.
         fallen: Of these, those that were up.
         passed_over: Brokers that cannot be reached, until when they are passed over.
-        cool: Brokers not to be asked without need, until when.
+        parted_ms: Since when links given up are.
         far_ms: Measured round trips.
     """
 
@@ -89,7 +89,7 @@ class _Memory:
     idle_ms: dict[BrokerId, Millis] = field(default_factory=dict)
     fallen: set[BrokerId] = field(default_factory=set)
     passed_over: dict[BrokerId, Millis] = field(default_factory=dict)
-    cool: dict[BrokerId, Millis] = field(default_factory=dict)
+    parted_ms: dict[BrokerId, Millis] = field(default_factory=dict)
     far_ms: dict[BrokerId, int | None] = field(default_factory=dict)
 
 
@@ -155,6 +155,7 @@ class Neighbourhood:
         if not self._listening:
             return []
         if "look" not in self._timers:
+            self._next_exchange_ms = Millis(now_ms + self.parameters.exchange_ms)
             self.directory.recall(self.parameters.known, now_ms=now_ms)
         self.directory.start_over(now_ms=now_ms)
         self._timers.set("look", Millis(now_ms + self.parameters.look_ms))
@@ -236,6 +237,10 @@ class Neighbourhood:
             steps += self._say()
         return steps
 
+    def beside(self) -> set[BrokerId]:
+        """With whom we must be linked, whatever it costs."""
+        return self._wanted()[0]
+
     # -- looking around ---------------------------------------------------------------------
 
     def _look(self, now_ms: Millis) -> list[Step]:
@@ -264,9 +269,11 @@ class Neighbourhood:
         tried |= memory.dials.keys()
         memory.idle_ms = {id: memory.idle_ms.get(id, now_ms) for id in tried if id not in up}
         memory.fallen = {id for id in memory.fallen | fell if id in memory.idle_ms}
-        for timed in (memory.passed_over, memory.cool):
-            for id in [id for id, until_ms in timed.items() if until_ms <= now_ms or id in up]:
-                del timed[id]
+        for id in [id for id, until in memory.passed_over.items() if until <= now_ms or id in up]:
+            del memory.passed_over[id]
+        cool_ms = self.parameters.cool_ms
+        for id in [id for id, since in memory.parted_ms.items() if now_ms - since >= cool_ms]:
+            del memory.parted_ms[id]
         for id in up:  # two ways to one broker: the links keep the first
             conn = links.neighbours[id].conn
             address = links.connections[conn].address if conn is not None else ""
@@ -330,7 +337,7 @@ class Neighbourhood:
                 memory.passed_over[id] = Millis(now_ms + parameters.retry_ms)
             elif memory.dials.get(id, "") not in ("", self.directory.address_of(id)):
                 steps += self._drop(id, now_ms)  # it moved
-                memory.cool.pop(id, None)
+                memory.parted_ms.pop(id, None)
         return steps
 
     def _call(self, wanted: Collection[BrokerId], now_ms: Millis) -> list[Step]:
@@ -352,9 +359,10 @@ class Neighbourhood:
             return []  # one at a time
         if self._lacking_since_ms is None:
             self._lacking_since_ms = now_ms
-        free = self._candidates(wanted - 1)
+        apart_ms = 2 * self.parameters.give_up_ms
+        free = self._candidates(wanted - 1, apart_ms, now_ms)
         if not free and len(linked) <= wanted - 2:
-            free = self._candidates(wanted)
+            free = self._candidates(wanted, apart_ms, now_ms)
         measured = {id: far for id in free if (far := memory.far_ms.get(id)) is not None}
         patient = now_ms - self._lacking_since_ms < SAMPLE_PATIENCE_MS
         if len(measured) < min(SAMPLE, len(free)) and patient:
@@ -367,7 +375,7 @@ class Neighbourhood:
         """Exchange our farthest neighbour of choice for one who gains by it, too."""
         farthest_ms = self._farthest_ms(beside)
         best: tuple[int, BrokerId] | None = None
-        for id in self._candidates(self.parameters.neighbours):
+        for id in self._candidates(self.parameters.neighbours, self.parameters.cool_ms, now_ms):
             far_ms, place = self._memory.far_ms.get(id), self.directory.place_of(id)
             if far_ms is None or place is None or not _gains(farthest_ms, far_ms):
                 continue
@@ -379,8 +387,8 @@ class Neighbourhood:
         self._next_exchange_ms = Millis(now_ms + self.parameters.exchange_ms)
         return self._dial(best[1], now_ms)
 
-    def _candidates(self, links_max: int) -> list[BrokerId]:
-        """Brokers with at most so many links with which we have none."""
+    def _candidates(self, links_max: int, apart_ms: int, now_ms: Millis) -> list[BrokerId]:
+        """Brokers with at most so many links with which we had none for so long."""
         memory = self._memory
         return [
             id
@@ -388,8 +396,8 @@ class Neighbourhood:
             if len(place.links) <= links_max
             and id not in memory.up_ms
             and id not in memory.idle_ms
-            and id not in memory.cool
             and id not in memory.passed_over
+            and not self._parted_lately(id, apart_ms, now_ms)
         ]
 
     def _let_go(self, beside: set[BrokerId], now_ms: Millis) -> list[Step]:
@@ -455,14 +463,12 @@ class Neighbourhood:
         place = self.directory.place_of(id)
         if place is None:
             return count < wanted + self.parameters.guests_max
-        if memory.cool.get(id, now_ms) > now_ms:
+        if count > wanted or self._parted_lately(id, self.parameters.give_up_ms // 2, now_ms):
             return False
-        if count < wanted:
+        if count < wanted or len(place.links) <= wanted - 2:
             return True
-        if count > wanted:
+        if self._parted_lately(id, self.parameters.cool_ms, now_ms):
             return False
-        if len(place.links) <= wanted - 2:
-            return True
         if self._farthest_ms(beside) < 2 * GAIN_MS or now_ms < self._next_exchange_ms:
             return False
         self._next_exchange_ms = Millis(now_ms + self.parameters.exchange_ms)
@@ -488,7 +494,7 @@ class Neighbourhood:
             steps.append(CallOff(id))
         memory.up_ms.pop(id, None)
         memory.idle_ms.pop(id, None)
-        memory.cool[id] = Millis(now_ms + self.parameters.cool_ms)
+        memory.parted_ms[id] = now_ms
         return steps
 
     def _is_dialled(self, id: BrokerId, address: str) -> bool:
@@ -496,6 +502,10 @@ class Neighbourhood:
         if id in self._memory.dials or address in self._memory.seeds:
             return True
         return address in self.parameters.kept
+
+    def _parted_lately(self, id: BrokerId, within_ms: int, now_ms: Millis) -> bool:
+        since_ms = self._memory.parted_ms.get(id)
+        return since_ms is not None and now_ms - since_ms < within_ms
 
     def _is_silent(self, id: BrokerId) -> bool:
         known = self._links.neighbours.get(id)

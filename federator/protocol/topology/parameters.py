@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from federator.protocol.types import BrokerId, Millis
 
-RINGS_MIN = 2
+NEIGHBOURS_MIN = 4
+RINGS_MIN = NEIGHBOURS_MIN // 2
 """Two shuffled rings give short ways; one would give a ring."""
 
 
@@ -23,7 +24,7 @@ class TopologyParameters:
         give_up_ms: How long a link that nobody needs may fail to come up.
         reach_ms: How long a link that is needed may; then others take its place for
         retry_ms: this time.
-        cool_ms: How long who was given up, or gave us up, is not asked again without need.
+        cool_ms: How long who was given up is not taken for being nearer.
         measure_ms: Between two measurements of the way to brokers we are not linked with.
         exchange_ms: Between two neighbours exchanged for nearer ones.
         say_ms: Least time between two changes of what we announce.
@@ -44,7 +45,7 @@ class TopologyParameters:
     retry_ms: Millis = Millis(120_000)
     cool_ms: Millis = Millis(600_000)
     measure_ms: Millis = Millis(10_000)
-    exchange_ms: Millis = Millis(60_000)
+    exchange_ms: Millis = Millis(180_000)
     say_ms: Millis = Millis(500)
     forget_ms: Millis = Millis(86_400_000)
     members_max: int = 4_096

@@ -11,7 +11,7 @@ Source: docs/protocol.md section 16.
 
 import math
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
@@ -47,6 +47,7 @@ from federator.protocol.topology.places import Place, encode_place
 from federator.protocol.types import BrokerId, ConnId, Epoch, Millis
 from federator.sim.agenda import Agenda
 
+TRACE_EVENTS_MAX = 60
 CALLS_MAX = 20_000_000
 RECONNECT_MS_MIN, RECONNECT_MS_MAX = 100, 5_000
 GIVEN_UP_AFTER_MS = 1_000
@@ -105,7 +106,8 @@ class JoiningWorld:
     Attributes:
         hosts: Who is alive.
         cut: Brokers that do not reach the others now.
-        changes: Links that came up or were given up, by instant.
+        changes: Ends of links that came up or went down, by instant.
+        trace: The last events.
     """
 
     def __init__(self, seed: int, parameters: TopologyParameters) -> None:
@@ -119,8 +121,18 @@ class JoiningWorld:
         self._where: dict[BrokerId, tuple[float, float]] = {}
         self._ways_ms: dict[tuple[BrokerId, BrokerId], int] = {}
         self._disks: dict[BrokerId, tuple[Epoch, tuple[tuple[BrokerId, str], ...]]] = {}
+        self.trace: deque[tuple[Millis, BrokerId, object]] = deque(maxlen=TRACE_EVENTS_MAX)
         self._versions = 0
         self._look_pending = False
+
+    @property
+    def now_ms(self) -> Millis:
+        """The simulated instant."""
+        return self.agenda.now_ms
+
+    def run_until(self, end_ms: int) -> None:
+        """Let everything due by ``end_ms`` happen."""
+        self.agenda.run_until(end_ms)
 
     # --- what befalls brokers ---
 
@@ -245,6 +257,8 @@ class JoiningWorld:
         self._arm(host)
 
     def _perform(self, host: Host, effect: Effect) -> None:
+        if not isinstance(effect, Send | Measure):
+            self.trace.append((self.agenda.now_ms, host.id, effect))
         match effect:
             case Send(conn, message):
                 dialler = host.open.get(conn)
