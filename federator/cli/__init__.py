@@ -66,9 +66,22 @@ def _module(verb: str) -> str:
 
 @click.command(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--debug", is_flag=True, help="Show the traceback of an internal error.")
+@click.option(
+    "--reference",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda context, _, wanted: _print_reference(context) if wanted else None,
+    help="Print every verb and option, as Markdown.",
+)
 @click.version_option(package_name="federator", message="federator %(version)s")
 def federator(debug: bool) -> None:
     """Many unmodified MQTT brokers act as one."""
+
+
+def _print_reference(context: click.Context) -> None:
+    click.echo(import_module("federator.cli.reference").reference(federator), nl=False)
+    context.exit()
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -5,28 +5,16 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
 from federator.collector.collector import Collector
+from federator.collector.metrics import COLLECTOR, COUNTERS
+from federator.runtime.exposition import families
 
 LISTED_MAX: Final = 1_000
 """Spools in one answer."""
 
 Answer = dict[str, object]
-
-_COUNTERS: Final = {
-    "asked": "Questions to agents.",
-    "unanswered": "Questions not answered to their end in time.",
-    "stray": "Answers that nobody asked for, or that came twice.",
-    "malformed": "Guides, heads and answers that are none, or not of who was asked.",
-    "no_room": "Answers dropped because the memory was full.",
-    "landed_files": "Files landed.",
-    "landed_bytes": "Bytes landed.",
-    "lost": "Batches that can never be had, landed as gaps.",
-    "skipped": "Numbers of no batch: agents skip some when their machine started anew.",
-    "misled": "Connections behind which somebody else was than expected.",
-    "land_failures": "Times that a file could not be written.",
-}
 
 
 class CollectorView:
@@ -54,7 +42,7 @@ class CollectorView:
     def counters(self) -> Mapping[str, int]:
         """What happened since the start, of all spools together."""
         collector = self._collector
-        counters = dict.fromkeys(_COUNTERS, 0)
+        counters = {row.attribute: 0 for row in COUNTERS}
         for position in collector.collection.positions():
             for name, value in asdict(position.counters).items():
                 counters[name] += value
@@ -122,27 +110,18 @@ class CollectorView:
     def metrics(self) -> Iterable[Metric]:
         """Counters and gauges."""
         collector = self._collector
-        for name, value in self.counters().items():
-            yield CounterMetricFamily(f"federator_collector_{name}", _COUNTERS[name], value=value)
-        gauges: Mapping[str, tuple[str, float]] = {
-            "files": ("Landed files.", collector.landing.files),
-            "bytes": ("Of landed files.", collector.landing.bytes),
-            "bytes_in_memory": ("Not yet landed.", collector.collection.bytes_held),
-            "http_refused": ("HTTP connections beyond the limit.", self.http_refused()),
-        }
-        for name, (text, amount) in gauges.items():
-            yield GaugeMetricFamily(f"federator_collector_{name}", text, value=amount)
-        lag = GaugeMetricFamily(
-            "federator_collector_lag_batches",
-            "Batches (seconds) that the spool has and that are not landed.",
-            labels=["broker", "spool"],
+        positions = list(islice(collector.collection.positions(), LISTED_MAX))
+        sources = islice(collector.sources.values(), LISTED_MAX)
+        return families(
+            COLLECTOR,
+            {
+                **self.counters(),
+                "http_refused": self.http_refused(),
+                "ready": int(self.ready()[0]),
+                "files": collector.landing.files,
+                "bytes": collector.landing.bytes,
+                "bytes_in_memory": collector.collection.bytes_held,
+                "lag": {(str(p.key[0]), p.key[1]): p.lag for p in positions},
+                "up": {(source.url,): int(source.link.subscribed) for source in sources},
+            },
         )
-        for position in islice(collector.collection.positions(), LISTED_MAX):
-            lag.add_metric([str(position.key[0]), position.key[1]], position.lag)
-        yield lag
-        up = GaugeMetricFamily(
-            "federator_collector_broker_up", "1 when the broker can be asked.", labels=["url"]
-        )
-        for source in islice(collector.sources.values(), LISTED_MAX):
-            up.add_metric([source.url], source.link.subscribed)
-        yield up

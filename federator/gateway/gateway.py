@@ -52,6 +52,9 @@ MARK_LOST_S: Final = 0.5
 STRAYS_S: Final = 1.0
 """How long what a departed client published waits for its client, after its broker died."""
 
+MOVE_SETTLES_WITHIN: Final = 0.5
+"""Part of the time for which publications are remembered; the rest is to give what was missed."""
+
 MOVES_AT_ONCE: Final = 16
 OUR_NAMES: Final = "federator-"
 
@@ -385,7 +388,9 @@ class Gateway:
     ) -> None:
         """Ask the agent; call back when it answers or the bound passes.
 
-        A client is not kept waiting for an agent that answers nobody.
+        A client is not kept waiting for an agent that answers nobody. When no client waits, an
+        agent that is expected to answer gets longer: what is published before the federation knows
+        of a move would be lost if the client was taken to be served too early.
         """
         loop = asyncio.get_running_loop()
         self._next_settle += 1
@@ -394,6 +399,8 @@ class Gateway:
         wait_s = self.settings.failover.settle_ms / 1000
         if client_waits and not expected:
             wait_s = 0.0
+        elif expected and not client_waits:
+            wait_s = max(wait_s, self.settings.failover.recent_ms / 1000 * MOVE_SETTLES_WITHIN)
         handle = loop.call_later(wait_s, self.on_settled, number, False)
         self._settling[number] = attendant, token, handle
 

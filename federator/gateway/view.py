@@ -1,32 +1,21 @@
 """What a gateway tells when asked: readiness, state, clients and counters, read at that moment."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from itertools import islice
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
 from federator.gateway.gateway import Gateway
+from federator.gateway.metrics import GATEWAY
+from federator.runtime.exposition import families
 
 LISTED_MAX: Final = 1_000
 """Clients in one answer; totals are given beside."""
 
 Answer = dict[str, object]
-
-_COUNTERS: Final = {
-    "admitted": "Clients let in.",
-    "refused": "Connections sent away before they were clients.",
-    "dismissed": "Clients that the gateway disconnected.",
-    "takeovers": "Clients whose id came again.",
-    "moved": "Times that a client was attached to another broker.",
-    "healed": "Publications given to clients that missed them while they moved.",
-    "republished": "Publications given to another broker, their own having died.",
-    "settled": "Subscriptions known everywhere before the client heard of them.",
-    "unsettled": "Subscriptions for which nobody said so in time.",
-    "malformed": "Words of agents that do not decode.",
-}
 
 
 class GatewayView:
@@ -113,27 +102,19 @@ class GatewayView:
     def metrics(self) -> Iterable[Metric]:
         """Counters and gauges."""
         gateway = self._gateway
-        for name, value in asdict(gateway.counters).items():
-            text = _COUNTERS[name]
-            yield CounterMetricFamily(f"federator_gateway_{name}", text, value=value)
-        gauges: Mapping[str, tuple[str, float]] = {
-            "clients": ("Clients connected.", len(gateway.attendants)),
-            "away": (
-                "Clients without a broker.",
-                sum(not a.session.attached for a in gateway.every),
-            ),
-            "journal_bytes": ("Of publications kept.", gateway.journal.bytes),
-            "unsafe": (
-                "Publications that only one broker is known to have.",
-                sum(gateway.journal.unsafe(id) for id in gateway.brokers),
-            ),
-            "http_refused": ("HTTP connections beyond the limit.", self.http_refused()),
-        }
-        for name, (text, value) in gauges.items():
-            yield GaugeMetricFamily(f"federator_gateway_{name}", text, value=value)
-        up = GaugeMetricFamily(
-            "federator_gateway_broker_up", "1 when the broker answers.", labels=["broker"]
+        here = Counter(a.broker.id for a in gateway.every if a.broker is not None)
+        brokers = gateway.brokers.values()
+        return families(
+            GATEWAY,
+            {
+                **asdict(gateway.counters),
+                "http_refused": self.http_refused(),
+                "ready": int(self.ready()[0]),
+                "clients": len(gateway.attendants),
+                "away": sum(not a.session.attached for a in gateway.every),
+                "journal_bytes": gateway.journal.bytes,
+                "unsafe": sum(gateway.journal.unsafe(id) for id in gateway.brokers),
+                "up": {(str(broker.id),): int(broker.up) for broker in brokers},
+                "attached": {(str(broker.id),): here[broker.id] for broker in brokers},
+            },
         )
-        for broker in gateway.brokers.values():
-            up.add_metric([str(broker.id)], broker.up)
-        yield up

@@ -1,7 +1,6 @@
 """What an agent tells when asked: readiness, state, routes and counters, read at that moment."""
 
-import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import islice
 
 from prometheus_client.core import Metric
@@ -10,10 +9,10 @@ from federator.protocol.parameters import Strategy
 from federator.protocol.routing_table import table_of
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.agent import Agent
+from federator.runtime.agent_metrics import AgentMetrics
 from federator.runtime.clocks import monotonic_ms
 from federator.runtime.custody import counts
 from federator.runtime.failover_view import controller_page
-from federator.runtime.metrics import families
 from federator.runtime.topology_view import topology_page
 
 LISTED_MAX = 1_000
@@ -35,15 +34,11 @@ class LiveView:
     def __init__(self, agent: Agent) -> None:
         self.http_refused: Callable[[], int] = lambda: 0
         self._agent = agent
-        self._lag_s = 0.0
+        self._metrics = AgentMetrics(agent)
 
     async def measure_lag(self, interval_s: float) -> None:
         """Keep noting how late the event loop runs a timer."""
-        loop = asyncio.get_running_loop()
-        while True:
-            due_s = loop.time() + interval_s
-            await asyncio.sleep(interval_s)
-            self._lag_s = max(0.0, loop.time() - due_s)
+        await self._metrics.measure_lag(interval_s)
 
     def ready(self) -> tuple[bool, str]:
         """Whether publications flow, and otherwise why not."""
@@ -178,7 +173,8 @@ class LiveView:
 
     def metrics(self) -> Iterable[Metric]:
         """Counters and gauges, read now."""
-        return families(self._agent_values(), self._link_values())
+        self._metrics.http_refused = self.http_refused()
+        return self._metrics.read(ready=self.ready()[0])
 
     # -- parts ------------------------------------------------------------------------------------
 
@@ -314,93 +310,3 @@ class LiveView:
             "data": {name: getattr(data, name) for name in data.__slots__},
             "copies_dropped": self._agent.cover.duplicates_dropped,
         }
-
-    def _agent_values(self) -> Mapping[str, int | float]:
-        agent, discovery = self._agent, self._agent.discovery.snapshot()
-        traffic, data = agent.traffic, agent.data_path.counters
-        custody = counts(agent.data_path.custody, agent.data_path.custody_log)
-        links = [link for n in agent.neighbours.all for link in n.links]
-        local = (agent.control_link, agent.data_link)
-        return {
-            "ready": int(self.ready()[0]),
-            "broker_connected": int(agent.local_up),
-            "epoch": agent.epoch,
-            "neighbours_up": len(agent.node.links.up),
-            "cores": len(agent.node.announcements.routes),
-            "filters": len(agent.node.meshes.states) + len(agent.node.topic_routing.states),
-            "local_filters": sum(s.local for s in agent.node.meshes.states.values())
-            + sum(s.local for s in agent.node.topic_routing.states.values()),
-            "destinations": sum(len(s.brokers) for s in agent.node.topic_routing.states.values()),
-            "widened": int(agent.discovery.widened),
-            "topic_cache_size": agent.forwarder.topics_cached,
-            "origins": agent.data_path.origins,
-            "send_queue_bytes": sum(link.queued_bytes for link in (*links, *local)),
-            "loop_lag_s": self._lag_s,
-            "control_in": traffic.received.total(),
-            "control_out": traffic.sent.total(),
-            "control_bytes_out": traffic.sent_bytes.total(),
-            "control_malformed": traffic.malformed.total(),
-            "control_dropped": traffic.dropped.total(),
-            "publications_in": data.publications_in,
-            "publications_out": data.delivered_publications,
-            "publications_dropped": data.dropped + data.no_route,
-            "publications_deferred": data.deferred,
-            "frames_in": data.frames_in,
-            "frames_out": data.frames_out,
-            "frame_bytes_in": data.frame_bytes_in,
-            "frame_bytes_out": data.frame_bytes_out,
-            "frames_of_strangers": data.frames_of_strangers,
-            "filters_unknown": data.unknown_filters,
-            "log_lines": discovery["lines"],
-            "log_lines_ambiguous": discovery["ambiguous"],
-            "log_lines_malformed": discovery["unreadable"],
-            "client_drops": discovery["broker_drops"],
-            "http_refused": self.http_refused(),
-            "trust_refused": sum(agent.trust.refused.values()) if agent.trust is not None else 0,
-            **self._retained_values(),
-            "rules_withheld": agent.gates.withheld_in + agent.gates.withheld_out,
-            "bridges": len(agent.loops.bridges),
-            "bridge_loops": agent.loops.detector.loop_count,
-            "bridge_loop_drops": agent.loops.detector.dropped,
-            "copies_dropped": agent.cover.duplicates_dropped,
-            "frames_duplicate": data.duplicate_frames,
-            "frames_malformed": data.malformed_frames,
-            "frames_hop_limit": data.hop_limit_exceeded,
-            "reconnects": sum(max(0, link.counters.connects - 1) for link in (*links, *local)),
-            **{f"custody_{name}": count for name, count in custody.items()},
-            **{f"share_{name}": count for name, count in agent.sharing.counts().items()},
-        }
-
-    def _retained_values(self) -> dict[str, int]:
-        retained = self._agent.retained
-        if retained is None:
-            return {}
-        return {
-            "retained_topics": len(retained.store) - retained.store.tombstones,
-            "retained_tombstones": retained.store.tombstones,
-            "retained_fetched": retained.counters.values_fetched,
-            "retained_given": retained.counters.values_given,
-            "retained_outdated": retained.counters.outdated,
-            "retained_failed": retained.counters.failed,
-        }
-
-    def _link_values(self) -> dict[int, Mapping[str, int | float]]:
-        values: dict[int, Mapping[str, int | float]] = {}
-        for neighbour in self._agent.neighbours.all:
-            connections = self._agent.node.links.connections
-            connection = connections.get(neighbour.conn) if neighbour.conn else None
-            if connection is None or connection.neighbour is None:
-                continue
-            known = self._agent.node.links.neighbours[connection.neighbour]
-            counters = [link.counters for link in neighbour.links]
-            values[connection.neighbour] = {
-                "up": int(known.up),
-                "cost": connection.cost,
-                "bytes_in": sum(each.bytes_in for each in counters),
-                "bytes_out": sum(each.bytes_out for each in counters),
-                "packets_out": sum(each.publishes_out for each in counters),
-                "drops": sum(each.publishes_dropped for each in counters),
-                "queue_bytes": sum(link.queued_bytes for link in neighbour.links),
-                "reconnects": sum(max(0, each.connects - 1) for each in counters),
-            } | ({} if known.round_trip_ms is None else {"rtt_s": known.round_trip_ms / 1000})
-        return values

@@ -14,13 +14,13 @@ import structlog
 
 from federator.config import Settings
 from federator.config.address import Address
-from federator.config.brokers import Connection
 from federator.errors import DecodeError
 from federator.protocol import effects as e
 from federator.protocol.events import Measured
 from federator.protocol.topology.places import Place
 from federator.protocol.types import BrokerId, Epoch
-from federator.runtime.neighbour_links import NeighbourLink, NeighbourLinks
+from federator.runtime.dialler import Dialler
+from federator.runtime.neighbour_links import NeighbourLinks
 from federator.runtime.state_dir import write_whole
 from federator.runtime.trust import Trust
 
@@ -82,26 +82,23 @@ class Arranger:
     """Performs the arrangements of one agent.
 
     Args:
-        settings: Ours.
         folder: Our state folder.
         neighbours: All connections.
-        dial: Makes one.
+        dialler: Makes them.
         measured: Told what was measured.
     """
 
     def __init__(
         self,
-        settings: Settings,
         folder: Path,
         *,
         neighbours: NeighbourLinks,
-        dial: Callable[[NeighbourLink, Connection], None],
+        dialler: Dialler,
         measured: Callable[[Measured], None],
     ) -> None:
-        self._settings = settings
         self._path = folder / BROKERS_FILE
         self._neighbours = neighbours
-        self._dial = dial
+        self._dialler = dialler
         self._measured = measured
         self._asked: asyncio.Queue[e.Measure] = asyncio.Queue()  # the protocol asks one at a time
 
@@ -118,19 +115,13 @@ class Arranger:
             case e.CallOff(id):
                 self._neighbours.hang_up_dialled(id)
             case e.DialSeed(address):
-                self._dial_seed(address)
+                self._dialler.dial_seed(address)
             case e.CallOffSeed(address):
                 self._neighbours.call_off(address)
             case e.Measure():
                 self._asked.put_nowait(effect)
             case e.RememberBrokers(brokers):
                 self._remember(brokers)
-
-    def _dial_seed(self, address: str) -> None:
-        try:
-            self._dial(NeighbourLink(address, None, None), self._settings.seed(address))
-        except (OSError, ValueError) as error:
-            _log.warning("topology.seed_not_dialled", address=address, reason=str(error))
 
     def _remember(self, brokers: tuple[tuple[BrokerId, str], ...]) -> None:
         try:

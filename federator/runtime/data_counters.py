@@ -14,6 +14,9 @@ ARRIVALS_MAX = 1_024
 DELAY_BOUNDS_US = tuple(250 * 2**exponent for exponent in range(16))
 """Upper bounds of the delay histogram, 0.25 ms to 8.2 s; one more count is for what took longer."""
 
+AHEAD_US = 50_000
+"""Clocks that are kept differ by less."""
+
 
 @dataclass(slots=True)
 class DataCounters:
@@ -67,11 +70,14 @@ class Delays:
     """How long frames took from their origin to us, by wall clocks: skew included, never negative.
 
     Attributes:
+        ahead: Frames that their origin dated more than ``AHEAD_US`` later than our clock: one of
+            the two clocks is wrong.
         counts: Frames by ``DELAY_BOUNDS_US``.
         sum_us: Of all delays.
         latest: (origin, links travelled, delay in microseconds) of the latest frames.
     """
 
+    ahead: int = 0
     counts: list[int] = field(default_factory=lambda: [0] * (len(DELAY_BOUNDS_US) + 1))
     sum_us: int = 0
     latest: deque[tuple[BrokerId, int, int]] = field(
@@ -80,6 +86,8 @@ class Delays:
 
     def note(self, origin: BrokerId, links: int, delay_us: int) -> None:
         """Take down one frame."""
+        if delay_us < -AHEAD_US:
+            self.ahead += 1
         delay_us = max(0, delay_us)
         self.counts[bisect_left(DELAY_BOUNDS_US, delay_us)] += 1
         self.sum_us += delay_us

@@ -30,6 +30,7 @@ from federator.protocol.frames import (
     unpack,
 )
 from federator.protocol.link_gates import LinkGates
+from federator.protocol.own_topics import data_topic
 from federator.protocol.publications import (
     DUP_BIT,
     QOS_BITS,
@@ -102,6 +103,7 @@ class DataPath:
         federation: str,
         forwarder: Forwarder,
         stores: CustodyStores,
+        trust: Trust | None,
         duplicates: DuplicateLog | None = None,
         gates: LinkGates | None = None,
         land: Callable[[bytes], bytes] = lambda run: run,
@@ -111,7 +113,6 @@ class DataPath:
         wall_clock_us: Callable[[], int] = wall_clock_us,
         retained: RetainedFlow | None = None,
         tape: Tape | None = None,
-        trust: Trust | None = None,
     ) -> None:
         if not 1 <= hop_limit <= 255:
             raise ValueError(f"hop_limit must be 1 to 255, got {hop_limit}")
@@ -120,7 +121,7 @@ class DataPath:
         self.forwarder = forwarder
         self.counters = DataCounters()
         self.delays = Delays()
-        self.data_topic = f"$fed/{federation}/data"
+        self.data_topic = data_topic(federation)
         self._self_id = self_id
         self._inbox_key = inbox_key(self_id)
         self._seq = 0

@@ -23,6 +23,7 @@ from federator.config import DiscoverySettings
 from federator.errors import DecodeError
 from federator.protocol import discovery as pure
 from federator.protocol.effects import Notice
+from federator.protocol.own_topics import probe_topic, registrations_topic
 from federator.protocol.types import Millis
 from federator.runtime.alarm import Alarm
 from federator.runtime.clocks import monotonic_ms, wall_clock_ms
@@ -87,8 +88,8 @@ class Discovery:
         own_filters: OwnFilters = dict,
     ) -> None:
         self._settings = settings
-        self._registrations = f"$fed/{federation}/new_regular_topic"
-        probe = f"$fed/{federation}/probe"
+        self._registrations = registrations_topic(federation)
+        probe = probe_topic(federation)
         self._probes = (probe, f"$share/federator/{probe}")
         self._path = state_dir / FILE_NAME
         self._interest_changed = interest_changed

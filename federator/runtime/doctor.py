@@ -17,6 +17,13 @@ import mqtt5
 
 from federator.config import Settings
 from federator.protocol.frames import Frame, pack
+from federator.protocol.own_topics import (
+    cover_topic,
+    data_topic,
+    delivered_topic,
+    doctor_topic,
+    retained_mark_topic,
+)
 from federator.protocol.types import Epoch
 from federator.runtime.diagnosis import Facts, TopicAccess
 from federator.runtime.probe import BrokerProbe, plain
@@ -26,6 +33,8 @@ LOG_UNSUBSCRIBE = "$SYS/broker/log/M/unsubscribe"
 LOG_NOTICE = "$SYS/broker/log/N"
 VERSION = "$SYS/broker/version"
 COUNT = "$SYS/broker/subscriptions/count"
+CLIENTS_TOPIC = "federator-doctor"
+"""A level below it stands for the topics of clients."""
 
 LINE_SECONDS_MAX = 2.0
 """How long the broker may take to publish a line: it does so within its main loop."""
@@ -100,8 +109,8 @@ async def examine(
     """
     nonce = secrets.token_hex(4)
     name = f"federator-{settings.broker.id}-doctor-{nonce}"
-    control = f"$fed/{settings.federation}/doctor/{nonce}"
-    data = f"federator-doctor/{nonce}"
+    control = doctor_topic(settings.federation, nonce)
+    data = f"{CLIENTS_TOPIC}/{nonce}"
     async with BrokerProbe(settings.broker, client_id=name) as probe:
         await probe.subscribe(LOG_SUBSCRIBE, LOG_UNSUBSCRIBE, LOG_NOTICE, VERSION, COUNT)
         await probe.subscribe(control, data)
@@ -139,12 +148,12 @@ async def _try_data_topics(probe: BrokerProbe, settings: Settings) -> dict[str, 
     An agent may be at work there. Nothing here means anything to it: a frame whose sender has no
     link is dropped and counted, and the others are no marks.
     """
-    root = f"$fed/{settings.federation}"
+    federation = settings.federation
     told = {
-        f"{root}/data": _frame_of_a_stranger(settings),
-        f"{root}/cover": b"federator doctor",
-        f"{root}/retained_mark": b"federator doctor",
-        f"{root}/delivered/{settings.broker.id}": b"federator doctor",
+        data_topic(federation): _frame_of_a_stranger(settings),
+        cover_topic(federation): b"federator doctor",
+        retained_mark_topic(federation): b"federator doctor",
+        delivered_topic(federation, settings.broker_id): b"federator doctor",
     }
     answers = {}
     for topic, payload in told.items():

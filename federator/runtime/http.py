@@ -18,12 +18,13 @@ from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
 
 import structlog
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from federator.errors import ConfigError
+from federator.runtime.exposition import build_info
 
 REQUEST_BYTES_MAX = 8_192
 REQUEST_SECONDS_MAX = 5.0
@@ -110,7 +111,9 @@ class HttpServer:
         self._server: asyncio.Server | None = None
         # Not auto-described: that would collect before the agent has anything to tell.
         self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(_AtScrape(build_info))
         self._registry.register(_AtScrape(view.metrics))
+        ProcessCollector(registry=self._registry)
         self.refused = 0  # connections beyond CONNECTIONS_MAX
 
     async def __aenter__(self) -> "HttpServer":

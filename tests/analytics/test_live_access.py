@@ -13,20 +13,13 @@ from analytics.sources.live.replay import Replay
 from federator.grid.broker_process import free_ports
 from tests.analytics.brokers import brokers
 from tests.analytics.spool_peer import SpoolPeer
+from tests.certificates import make_keys, tls_listener
 
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory):
     """broker.pem for 127.0.0.1, client.pem, other.pem, their keys, and a password file."""
-    folder = tmp_path_factory.mktemp("keys")
-    openssl = shutil.which("openssl")
-    assert openssl is not None, "tests need the openssl program"
-    for name in ("broker", "client", "other"):
-        kind = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-        about = ("-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1")
-        files = ("-keyout", f"{name}.key", "-out", f"{name}.pem", "-days", "30")
-        command = [openssl, "req", "-x509", *kind, *about, *files]
-        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    folder = make_keys(tmp_path_factory.mktemp("keys"))
     (folder / "secret").write_text("right\n")
     passwords = folder / "passwords"
     program = shutil.which("mosquitto_passwd")
@@ -42,11 +35,7 @@ def ports(keys, tmp_path_factory):
     (tls,) = free_ports(1)
     lines = (
         f"password_file {keys}/passwords",
-        f"listener {tls} 127.0.0.1",
-        f"certfile {keys}/broker.pem",
-        f"keyfile {keys}/broker.key",
-        f"cafile {keys}/client.pem",
-        "require_certificate true",
+        *tls_listener(keys, tls),
         "use_identity_as_username true",
     )
     with (

@@ -1,4 +1,7 @@
-"""Real Mosquitto processes for tests: `broker` for one, `start_broker` for as many as wanted."""
+"""Real Mosquitto processes for tests: `broker` for one, `start_broker` for as many as wanted.
+
+With agents beside them and gateways before them: `stage`. Certificates: `keys`.
+"""
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -8,6 +11,8 @@ from typing import Any
 import pytest
 
 from federator.grid.broker_process import BrokerProcess
+from tests.certificates import make_keys
+from tests.real.gateway_stage import Stage, standing
 
 StartBroker = Callable[..., Awaitable[BrokerProcess]]
 
@@ -31,3 +36,16 @@ async def start_broker(tmp_path: Path) -> AsyncIterator[StartBroker]:
 async def broker(start_broker: StartBroker) -> BrokerProcess:
     """One broker with log topics on, anonymous clients allowed, and default limits."""
     return await start_broker()
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    """Brokers 1, 2 and 3 in a line, their agents, and the gateways that are asked for."""
+    async with standing(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    """A folder with broker.pem for 127.0.0.1, client.pem and other.pem, and their keys."""
+    return make_keys(tmp_path)

@@ -11,6 +11,8 @@ import aiomqtt
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from tests.real.polling import until
+
 V311, V5 = aiomqtt.ProtocolVersion.V311, aiomqtt.ProtocolVersion.V5
 
 
@@ -91,3 +93,40 @@ class GatewayClient:
             self.error = error
         else:
             self.acknowledged.append(payload)
+
+
+@contextlib.asynccontextmanager
+async def flowing(subscriber, topics, *, rate_hz, qos=1, first=50):
+    """Each client of ``topics`` publishes on its topic; begins when over ``first`` came.
+
+    Yields:
+        What stops them, waits until all that brokers acknowledged came, and sees that nobody's
+        connection ended.
+    """
+    clients, stop = [subscriber, *topics], asyncio.Event()
+    async with contextlib.AsyncExitStack() as stack:
+        for client in clients:
+            await stack.enter_async_context(client)
+        flows = [
+            asyncio.create_task(publisher.publish(topic, rate_hz=rate_hz, stop=stop, qos=qos))
+            for publisher, topic in topics.items()
+        ]
+        await until(lambda: len(subscriber.came) > first, "publications flow")
+
+        async def settled():
+            stop.set()
+            await asyncio.gather(*flows)
+            published = {each for publisher in topics for each in publisher.acknowledged}
+            await until(lambda: published <= set(subscriber.came), "all of it came")
+            assert [client.error for client in clients] == [None] * len(clients)
+
+        yield settled
+
+
+async def grow(*notes, by):
+    """Wait until each of what clients noted has more than ``by`` entries more than now."""
+    before = [len(each) for each in notes]
+    await until(
+        lambda: all(len(n) > was + by for n, was in zip(notes, before, strict=True)),
+        "publications flow again",
+    )

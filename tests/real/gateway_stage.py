@@ -2,8 +2,6 @@
 
 import contextlib
 
-import pytest
-
 from federator.grid.gateway_process import GatewayConfig, GatewayProcess
 from tests.real.plain_agents import Plain, eventually, linked
 
@@ -18,18 +16,19 @@ class Stage:
         self._folder = folder
         self._stack = stack
 
-    async def gateway(self, name="gate", *, home, brokers=(1, 2, 3), **more):
-        """A gateway that attaches every client to broker ``home`` while that serves."""
+    async def gateway(self, name="gate", *, home=None, assign=(), brokers=(1, 2, 3), **more):
+        """A gateway that attaches clients as ``assign`` says, or all to ``home``."""
         urls = {id_: self.brokers[id_].url for id_ in brokers}
-        sections = {"attachment": {"assign": [f"*={home}"]}, **more}
+        sections = {"attachment": {"assign": [*assign] or [f"*={home}"]}, **more}
         config = GatewayConfig(name, urls, federation="fed", more=sections)
         process = GatewayProcess(self._folder / name, config)
         self.gateways[name] = await self._stack.enter_async_context(process)
         return process
 
 
-@pytest.fixture
-async def stage(tmp_path):
+@contextlib.asynccontextmanager
+async def standing(tmp_path):
+    """The stage, its files in ``tmp_path``; no gateway may have met a bug when it ends."""
     async with Plain(tmp_path) as plain, contextlib.AsyncExitStack() as stack:
         brokers = {id_: await plain.broker() for id_ in (1, 2, 3)}
         agents = {1: await plain.agent(1, brokers[1])}

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 """Far above what any condition here takes, so that only a real failure meets it."""
 
 POLL_S = 0.01

@@ -16,13 +16,15 @@ from federator.grid.gateway_process import GatewayConfig, GatewayProcess
 from federator.protocol import guide
 from tests.real.gateway_clients import V5, V311, GatewayClient
 from tests.real.plain_agents import Plain, eventually, linked
-from tests.real.polling import until
+from tests.real.polling import DEADLINE_S, until
 
 CLIENTS = 50
 RATE_HZ = 20
 BROKERS = (1, 2, 3, 4)
 SILENCE_S_MAX = 5.0  # measured: 0.2 to 0.6 s
 FLOW_S = 3.0
+STANDSTILL_S = 1.5
+"""Longer than a SUBACK waits for the federation."""
 
 
 def heard(index):
@@ -67,7 +69,7 @@ async def federation(tmp_path):
         urls = {id_: broker.url for id_, broker in brokers.items()}
         config = GatewayConfig("gate", urls, federation="fed")
         async with GatewayProcess(tmp_path / "gateway", config) as gateway:
-            yield brokers, gateway
+            yield brokers, plain.agents, gateway
         assert "Traceback" not in gateway.log_path.read_text()
 
 
@@ -111,7 +113,7 @@ def twice(clients):
 
 
 async def test_nobody_notices_that_all_brokers_but_one_are_killed_at_once(federation):
-    brokers, gateway = federation
+    brokers, _, gateway = federation
     async with traffic(gateway) as clients:
         killed_s = asyncio.get_running_loop().time()
         for id_ in (2, 3, 4):
@@ -122,17 +124,46 @@ async def test_nobody_notices_that_all_brokers_but_one_are_killed_at_once(federa
     assert twice(clients) <= CLIENTS * RATE_HZ * 2 * 0.5
 
 
+async def drain(broker, by):
+    async with aiomqtt.Client("127.0.0.1", by.port) as operator:
+        word = guide.encode(guide.Drain(broker, drain=True))
+        await operator.publish(guide.drain_topic("fed"), word)
+
+
+async def at(gateway, broker):
+    """How many clients are there."""
+    return sum(row["broker"] == broker for row in (await gateway.clients()).values())
+
+
+async def left(gateway, broker, *, at_most=0):
+    """Wait until hardly anybody is there."""
+    end_s = asyncio.get_running_loop().time() + DEADLINE_S
+    while await at(gateway, broker) > at_most:
+        assert asyncio.get_running_loop().time() < end_s, await gateway.clients()
+        await asyncio.sleep(0.02)
+
+
 async def test_a_broker_is_drained_and_nobody_notices_or_misses_anything(federation):
-    brokers, gateway = federation
+    brokers, _, gateway = federation
     async with traffic(gateway) as clients:
         drained_s = asyncio.get_running_loop().time()
-        async with aiomqtt.Client("127.0.0.1", brokers[1].port) as operator:
-            word = guide.encode(guide.Drain(2, drain=True))
-            await operator.publish(guide.drain_topic("fed"), word)
-        end_s = drained_s + 30
-        while any(row["broker"] == 2 for row in (await gateway.clients()).values()):
-            assert asyncio.get_running_loop().time() < end_s, await gateway.clients()
-            await asyncio.sleep(0.1)
+        await drain(2, brokers[1])
+        await left(gateway, 2)
 
     assert_no_silence(clients, drained_s)
     assert twice(clients) <= 2 * CLIENTS, "only what was on its way to both brokers comes twice"
+
+
+async def test_agents_that_stand_still_during_the_moves_of_a_drain_cost_nothing(federation):
+    """Then what is published long after a move is not known to be wanted at the new broker."""
+    brokers, agents, gateway = federation
+    async with traffic(gateway):
+        there = await at(gateway, 2)
+        await drain(2, brokers[1])
+        await left(gateway, 2, at_most=there - 1)
+        for agent in agents:
+            agent.pause()
+        await asyncio.sleep(STANDSTILL_S)
+        for agent in agents:
+            agent.resume()
+        await left(gateway, 2)

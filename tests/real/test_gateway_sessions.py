@@ -16,9 +16,7 @@ from federator.gateway.wire import Reason
 from federator.grid.broker_process import free_ports
 from federator.grid.gateway_process import GatewayConfig, GatewayProcess
 from tests.real.gateway_clients import V5, V311, GatewayClient
-from tests.real.gateway_stage import stage  # noqa: F401 - a fixture
 from tests.real.polling import until
-from tests.real.test_tls import keys  # noqa: F401 - a fixture
 
 
 class Raw:
@@ -82,7 +80,7 @@ async def attached(gateway, client_id, *brokers):
 
 
 @pytest.mark.parametrize("version", [V311, V5])
-async def test_a_session_is_found_again_by_another_gateway(stage, version):  # noqa: F811
+async def test_a_session_is_found_again_by_another_gateway(stage, version):
     first = await stage.gateway("first", home=1)
     second = await stage.gateway("second", home=2)
     options = {"version": version, "persistent": True}
@@ -97,7 +95,7 @@ async def test_a_session_is_found_again_by_another_gateway(stage, version):  # n
             assert await attached(second, "sleeper", 1) == 1
 
 
-async def test_a_client_id_is_in_use_once_whatever_the_gateways_and_brokers(stage, raw):  # noqa: F811
+async def test_a_client_id_is_in_use_once_whatever_the_gateways_and_brokers(stage, raw):
     first = await stage.gateway("first", home=1)
     second = await stage.gateway("second", home=2)
     here, there, again = raw(), raw(), raw()
@@ -113,7 +111,7 @@ async def test_a_client_id_is_in_use_once_whatever_the_gateways_and_brokers(stag
     assert await again.packet() == wire.PINGRESP
 
 
-async def test_a_client_that_its_living_broker_throws_out_is_not_kept(stage, raw):  # noqa: F811
+async def test_a_client_that_its_living_broker_throws_out_is_not_kept(stage, raw):
     gateway = await stage.gateway(home=1)
     client, direct = raw(), raw()
     await client.open(gateway.port, connect(THREE, "twin"))
@@ -126,7 +124,7 @@ async def test_a_client_that_its_living_broker_throws_out_is_not_kept(stage, raw
 
 
 @pytest.mark.parametrize("killed", [False, True])
-async def test_the_will_of_a_client_that_vanishes_is_published(stage, killed, raw):  # noqa: F811
+async def test_the_will_of_a_client_that_vanishes_is_published(stage, killed, raw):
     """Also when its broker is gone at that moment, and another is found for it."""
     gateway = await stage.gateway(home=1)
     heir = GatewayClient(stage.brokers[3].port, "heir", subscribes=("will",))
@@ -146,7 +144,7 @@ async def test_the_will_of_a_client_that_vanishes_is_published(stage, killed, ra
         await until(lambda: heir.came["mine"] == 1, "the will")
 
 
-async def test_no_will_is_published_of_a_client_that_says_goodbye(stage, raw):  # noqa: F811
+async def test_no_will_is_published_of_a_client_that_says_goodbye(stage, raw):
     gateway = await stage.gateway(home=1)
     heir = GatewayClient(stage.brokers[1].port, "heir", subscribes=("will",))
     first, second = raw(), raw()
@@ -165,7 +163,7 @@ async def test_no_will_is_published_of_a_client_that_says_goodbye(stage, raw):  
     assert heir.came["first"] == 0
 
 
-async def test_a_silent_client_is_disconnected(stage, raw):  # noqa: F811
+async def test_a_silent_client_is_disconnected(stage, raw):
     gateway = await stage.gateway(home=1)
     client = raw()
 
@@ -175,7 +173,7 @@ async def test_a_silent_client_is_disconnected(stage, raw):  # noqa: F811
     assert await client.packet() is None
 
 
-async def test_pings_are_answered_while_there_is_no_broker_and_then_it_is_told(stage, raw):  # noqa: F811
+async def test_pings_are_answered_while_there_is_no_broker_and_then_it_is_told(stage, raw):
     gateway = await stage.gateway(home=1, failover={"hold_ms": 2_000, "attempt_ms": 200})
     client = raw()
     await client.open(gateway.port, connect(FIVE))
@@ -189,7 +187,7 @@ async def test_pings_are_answered_while_there_is_no_broker_and_then_it_is_told(s
     assert await client.packet() is None
 
 
-async def test_a_broker_that_hangs_is_left(stage):  # noqa: F811
+async def test_a_broker_that_hangs_is_left(stage):
     gateway = await stage.gateway(home=2)
     subscriber = GatewayClient(gateway.port, "s", subscribes=("h/#",))
     publisher = GatewayClient(gateway.port, "p", version=V5)
@@ -207,7 +205,7 @@ async def test_a_broker_that_hangs_is_left(stage):  # noqa: F811
         assert subscriber.error is publisher.error is None
 
 
-async def test_a_session_that_moved_is_ended_where_it_was_when_that_broker_is_back(stage, raw):  # noqa: F811
+async def test_a_session_that_moved_is_ended_where_it_was_when_that_broker_is_back(stage, raw):
     gateway = await stage.gateway(home=2)
     broker = stage.brokers[2]
     options = {"version": V311, "persistent": True, "subscribes": ("s/#",)}
@@ -224,7 +222,7 @@ async def test_a_session_that_moved_is_ended_where_it_was_when_that_broker_is_ba
         assert answer == wire.write_connack(wire.Connack(session_present=False, reason=0), THREE)
 
 
-async def test_clients_are_told_when_the_gateway_stops(stage, raw):  # noqa: F811
+async def test_clients_are_told_when_the_gateway_stops(stage, raw):
     gateway = await stage.gateway(home=1)
     client = raw()
     await client.open(gateway.port, connect(FIVE))
@@ -235,7 +233,7 @@ async def test_clients_are_told_when_the_gateway_stops(stage, raw):  # noqa: F81
     assert await client.packet() is None
 
 
-async def test_who_publishes_what_comes_into_the_session_flow_table(stage):  # noqa: F811
+async def test_who_publishes_what_comes_into_the_session_flow_table(stage):
     gateway = await stage.gateway(home=2)
     async with GatewayClient(gateway.port, "writer", subscribes=("x/#",)) as writer:
         await writer._one("a/b", "1", 1)
@@ -249,7 +247,7 @@ async def test_who_publishes_what_comes_into_the_session_flow_table(stage):  # n
             await asyncio.sleep(0.1)
 
 
-async def test_a_tls_listener_lets_clients_in(broker, tmp_path, keys, raw):  # noqa: F811
+async def test_a_tls_listener_lets_clients_in(broker, tmp_path, keys, raw):
     (port,) = free_ports(1)
     tls = {
         "port": port,

@@ -7,24 +7,14 @@ import pytest
 
 from federator.grid.broker_process import free_ports
 from federator.grid.gateway_process import GatewayConfig, GatewayProcess
-from tests.real.gateway_clients import V5, V311, GatewayClient
+from tests.certificates import tls_listener
+from tests.real.gateway_clients import V5, V311, GatewayClient, flowing, grow
 from tests.real.plain_agents import QUICK, Plain, eventually, linked
 from tests.real.polling import until
-from tests.real.test_tls import keys  # noqa: F401 - a fixture
-
-
-def tls_listener(keys, port):  # noqa: F811
-    return (
-        f"listener {port} 127.0.0.1",
-        f"certfile {keys}/broker.pem",
-        f"keyfile {keys}/broker.key",
-        f"cafile {keys}/client.pem",
-        "require_certificate true",
-    )
 
 
 @pytest.fixture
-async def secured(tmp_path, keys):  # noqa: F811
+async def secured(tmp_path, keys):
     """Brokers 1 and 2 by id, with their agents, and the ports of their TLS listeners."""
     async with Plain(tmp_path) as plain:
         ports = dict(zip((1, 2), free_ports(2), strict=True))
@@ -38,7 +28,7 @@ async def secured(tmp_path, keys):  # noqa: F811
         yield brokers, ports
 
 
-def gateway_config(keys, ports, **broker):  # noqa: F811
+def gateway_config(keys, ports, **broker):
     return GatewayConfig(
         "gate",
         {id_: f"mqtts://127.0.0.1:{port}" for id_, port in ports.items()},
@@ -49,33 +39,25 @@ def gateway_config(keys, ports, **broker):  # noqa: F811
 
 
 @pytest.mark.parametrize("version", [V311, V5])
-async def test_a_client_moves_between_brokers_that_speak_tls(secured, keys, tmp_path, version):  # noqa: F811
+async def test_a_client_moves_between_brokers_that_speak_tls(secured, keys, tmp_path, version):
     brokers, ports = secured
     ours = {"cert_file": str(keys / "client.pem"), "key_file": str(keys / "client.key")}
     gateway = GatewayProcess(tmp_path / "gateway", gateway_config(keys, ports, **ours))
     async with gateway:
         subscriber = GatewayClient(gateway.port, "one", version=version, subscribes=("a/#",))
         publisher = GatewayClient(gateway.port, "two", version=version)
-        stop = asyncio.Event()
-        async with subscriber, publisher:
-            flow = asyncio.create_task(publisher.publish("a/b", rate_hz=100, stop=stop))
-            await until(lambda: len(subscriber.came) > 50, "publications flow")
-
+        async with flowing(subscriber, {publisher: "a/b"}, rate_hz=100) as settled:
             brokers[1].kill9()
-            seen = len(subscriber.came)
-            await until(lambda: len(subscriber.came) > seen + 50, "publications flow again")
+            await grow(subscriber.came, by=50)
 
-            stop.set()
-            await flow
-            await until(lambda: set(publisher.acknowledged) <= set(subscriber.came), "all came")
-            assert subscriber.error is publisher.error is None
+            await settled()
             assert (await gateway.clients())["one"]["broker"] == 2
     assert "Traceback" not in gateway.log_path.read_text()
 
 
 async def test_a_broker_that_refuses_the_gateways_certificate_gets_no_client(
     secured,
-    keys,  # noqa: F811
+    keys,
     tmp_path,
 ):
     _, ports = secured

@@ -13,7 +13,7 @@ from federator.gateway.wire import V5, V311, Kind, Property
 from federator.grid.gateway_process import GatewayConfig, GatewayProcess
 from tests.real.gateway_clients import V5 as PAHO_V5
 from tests.real.gateway_clients import V311 as PAHO_V311
-from tests.real.gateway_clients import GatewayClient
+from tests.real.gateway_clients import GatewayClient, flowing, grow
 from tests.real.plain_agents import Plain, eventually, linked
 from tests.real.polling import until
 
@@ -160,38 +160,41 @@ async def dialogue(place, seed, version):
     return told
 
 
+@pytest.fixture
+async def pair(start_broker):
+    """The central broker and the edge, without agents."""
+    return await start_broker(), await start_broker()
+
+
+@pytest.fixture
+async def gateway(pair, tmp_path):
+    """Before these two."""
+    async with split_gateway(tmp_path, *pair, **HASTY) as started:
+        yield started
+
+
 @pytest.mark.parametrize("version", [V311, V5])
-async def test_a_client_of_two_brokers_hears_what_a_single_one_says(
-    start_broker, tmp_path, version
-):
-    alone, central, edge = await start_broker(), await start_broker(), await start_broker()
-    async with split_gateway(tmp_path, central, edge, **HASTY) as gateway:
-        for seed in range(DIALOGUES):
-            directly, through = await asyncio.gather(
-                dialogue((alone.host, alone.port), seed, version),
-                dialogue((gateway.host, gateway.port), seed, version),
-            )
+async def test_a_client_of_two_brokers_hears_what_a_single_one_says(broker, gateway, version):
+    for seed in range(DIALOGUES):
+        directly, through = await asyncio.gather(
+            dialogue((broker.host, broker.port), seed, version),
+            dialogue((gateway.host, gateway.port), seed, version),
+        )
 
-            assert through == directly, f"dialogue {seed}"
+        assert through == directly, f"dialogue {seed}"
 
 
-async def test_each_publication_goes_to_the_owner_of_its_topic_and_nowhere_else(
-    start_broker, tmp_path
-):
-    central, edge = await start_broker(), await start_broker()
-    at_central, at_edge = (
-        GatewayClient(each.port, "witness", subscribes=("#",)) for each in (central, edge)
-    )
-    async with split_gateway(tmp_path, central, edge, **HASTY) as gateway:
-        client = GatewayClient(gateway.port, "c", subscribes=("#",))
-        async with at_central, at_edge, client:
-            for topic in TOPICS:
-                await client.client.publish(topic, topic, qos=1)
+async def test_each_publication_goes_to_the_owner_of_its_topic_and_nowhere_else(pair, gateway):
+    at_central, at_edge = (GatewayClient(each.port, "witness", subscribes=("#",)) for each in pair)
+    client = GatewayClient(gateway.port, "c", subscribes=("#",))
+    async with at_central, at_edge, client:
+        for topic in TOPICS:
+            await client.client.publish(topic, topic, qos=1)
 
-            await until(lambda: client.came.total() == len(TOPICS), "all of it comes, once")
-            owned = {"edge/1", "edge/a/b", "a/hot"}
-            await until(lambda: set(at_edge.came) == owned, "the edge has its own")
-            await until(lambda: set(at_central.came) == {*TOPICS} - owned, "the rest is central")
+        await until(lambda: client.came.total() == len(TOPICS), "all of it comes, once")
+        owned = {"edge/1", "edge/a/b", "a/hot"}
+        await until(lambda: set(at_edge.came) == owned, "the edge has its own")
+        await until(lambda: set(at_central.came) == {*TOPICS} - owned, "the rest is central")
 
 
 @pytest.fixture
@@ -219,30 +222,14 @@ async def test_whichever_of_the_two_is_killed_its_clients_notice_and_miss_nothin
         GatewayClient(gateway.port, "p1", version=version),
         GatewayClient(gateway.port, "p2"),
     )
-    stop = asyncio.Event()
-    async with subscriber, one, other:
-        flows = [
-            asyncio.create_task(one.publish("edge/1", rate_hz=100, stop=stop)),
-            asyncio.create_task(other.publish("a/b", rate_hz=100, stop=stop)),
-        ]
-        await until(lambda: subscriber.came.total() > 150, "publications flow")
+    topics = {one: "edge/1", other: "a/b"}
+    async with flowing(subscriber, topics, rate_hz=100, first=150) as settled:
         assert set(subscriber.came.values()) == {1}, "once, though both brokers carry them"
 
         brokers[killed].kill9()
-        seen = [len(each.acknowledged) for each in (one, other)]
-        await until(
-            lambda: all(
-                len(each.acknowledged) > before + 100
-                for each, before in zip((one, other), seen, strict=True)
-            ),
-            "publications flow again",
-        )
-        stop.set()
-        await asyncio.gather(*flows)
+        await grow(one.acknowledged, other.acknowledged, by=100)
 
-        published = {*one.acknowledged, *other.acknowledged}
-        await until(lambda: published <= set(subscriber.came), "all of it came")
-        assert [each.error for each in (subscriber, one, other)] == [None] * 3
+        await settled()
         rows = await gateway.clients()
         assert {row["broker"] for row in rows.values()} == {CENTRAL + EDGE - killed}
 
@@ -252,132 +239,107 @@ async def test_at_qos_2_nothing_is_lost_and_what_the_living_broker_owns_comes_on
     port = gateway.port
     subscriber = GatewayClient(port, "s", version=PAHO_V5, subscribes=("#",), qos=2)
     one, other = GatewayClient(port, "p1"), GatewayClient(port, "p2")
-    stop = asyncio.Event()
-    async with subscriber, one, other:
-        flows = [
-            asyncio.create_task(one.publish("edge/1", rate_hz=25, stop=stop, qos=2)),
-            asyncio.create_task(other.publish("a/b", rate_hz=25, stop=stop, qos=2)),
-        ]
-        await until(lambda: len(subscriber.came) > 25, "publications flow")
-
+    topics = {one: "edge/1", other: "a/b"}
+    async with flowing(subscriber, topics, rate_hz=25, qos=2, first=25) as settled:
         brokers[EDGE].kill9()
-        seen = [len(each.acknowledged) for each in (one, other)]
-        await until(
-            lambda: all(
-                len(each.acknowledged) > before + 25
-                for each, before in zip((one, other), seen, strict=True)
-            ),
-            "publications flow on",
-        )
+        await grow(one.acknowledged, other.acknowledged, by=25)
 
-        stop.set()
-        await asyncio.gather(*flows)
-        published = {*one.acknowledged, *other.acknowledged}
-        await until(lambda: published <= set(subscriber.came), "all of it came")
+        await settled()
         assert {subscriber.came[payload] for payload in other.acknowledged} == {1}
-        assert [each.error for each in (subscriber, one, other)] == [None] * 3
 
 
 async def test_what_both_brokers_kept_for_a_client_that_was_away_comes_when_it_returns(
-    start_broker, tmp_path
+    pair, gateway
 ):
-    central, edge = await start_broker(), await start_broker()
-    async with split_gateway(tmp_path, central, edge, **HASTY) as gateway:
-        place = gateway.host, gateway.port
-        away = Speaker(V5)
-        await away.connect(place, clean=False)
-        await away.say(wire.write_subscribe(wire.Subscribe(1, (("#", 2),)), V5))
-        await away.leave()
-        for broker, topic in ((central, "a"), (edge, "edge/1")):
-            async with aiomqtt.Client("127.0.0.1", broker.port) as other:
-                await other.publish(topic, b"missed", qos=1)
+    central, edge = pair
+    place = gateway.host, gateway.port
+    away = Speaker(V5)
+    await away.connect(place, clean=False)
+    await away.say(wire.write_subscribe(wire.Subscribe(1, (("#", 2),)), V5))
+    await away.leave()
+    for broker, topic in ((central, "a"), (edge, "edge/1")):
+        async with aiomqtt.Client("127.0.0.1", broker.port) as other:
+            await other.publish(topic, b"missed", qos=1)
 
-        back = Speaker(V5)
-        connack = await back.connect(place, clean=False)
-        await back.say(wire.PINGREQ)
+    back = Speaker(V5)
+    connack = await back.connect(place, clean=False)
+    await back.say(wire.PINGREQ)
 
-        assert connack.session_present
-        assert {topic for topic, _ in back.came} == {b"a", b"edge/1"}
-        await back.leave()
-
-
-async def test_a_session_that_one_broker_lost_is_refused_once_and_then_new(start_broker, tmp_path):
-    central, edge = await start_broker(), await start_broker()
-    async with split_gateway(tmp_path, central, edge, **HASTY) as gateway:
-        place = gateway.host, gateway.port
-        first = Speaker(V311)
-        await first.connect(place, clean=False)
-        await first.say(wire.write_subscribe(wire.Subscribe(1, (("#", 1),)), V311))
-        await first.leave()
-        thief = Speaker(V311)
-        await thief.connect((edge.host, edge.port), clean=True, name="speaker~federator-1")
-        await thief.leave()
-
-        reasons, connack = [], None
-        while len(reasons) < 20 and (connack is None or connack.reason):
-            accepted = Speaker(V311)
-            connack = await accepted.connect(place, clean=False)
-            reasons.append(connack.reason)
-            if connack.reason:
-                await accepted.break_off()
-                await asyncio.sleep(QUIET_S)  # as clients do
-
-        assert {*reasons[:-1]} == {wire.Reason.SERVER_UNAVAILABLE}
-        assert not connack.reason
-        assert not connack.session_present
-        await accepted.say(wire.write_publish("a", b"", version=V311, qos=1, packet_id=1))
-        assert accepted.came == {}, "no subscription is left"
-        await accepted.leave()
+    assert connack.session_present
+    assert {topic for topic, _ in back.came} == {b"a", b"edge/1"}
+    await back.leave()
 
 
-async def test_the_will_of_a_client_that_vanishes_is_published_once(start_broker, tmp_path):
-    central, edge = await start_broker(), await start_broker()
-    async with split_gateway(tmp_path, central, edge, **HASTY) as gateway:
-        witness = GatewayClient(gateway.port, "witness", subscribes=("#",))
-        wills = {"x": "edge/will", "y": "a/will"}
-        async with witness:
-            for name, topic in wills.items():
-                _, writer = await asyncio.open_connection(gateway.host, gateway.port)
-                will = wire.Will(topic, topic.encode(), 1, False)
-                writer.write(wire.write_connect(wire.Connect(V311, name, True, 60, will)))
-                clients = {}
-                while name not in clients or clients[name]["state"] != "live":
-                    clients = await gateway.clients()
-                writer.transport.abort()
+async def test_a_session_that_one_broker_lost_is_refused_once_and_then_new(pair, gateway):
+    _, edge = pair
+    place = gateway.host, gateway.port
+    first = Speaker(V311)
+    await first.connect(place, clean=False)
+    await first.say(wire.write_subscribe(wire.Subscribe(1, (("#", 1),)), V311))
+    await first.leave()
+    thief = Speaker(V311)
+    await thief.connect((edge.host, edge.port), clean=True, name="speaker~federator-1")
+    await thief.leave()
 
-            await until(lambda: set(witness.came) == set(wills.values()), "both wills come")
-            await asyncio.sleep(QUIET_S)
-            assert set(witness.came.values()) == {1}
+    reasons, connack = [], None
+    while len(reasons) < 20 and (connack is None or connack.reason):
+        accepted = Speaker(V311)
+        connack = await accepted.connect(place, clean=False)
+        reasons.append(connack.reason)
+        if connack.reason:
+            await accepted.break_off()
+            await asyncio.sleep(QUIET_S)  # as clients do
 
-
-async def test_who_comes_again_has_his_name_on_both_brokers(start_broker, tmp_path):
-    central, edge = await start_broker(), await start_broker()
-    async with split_gateway(tmp_path, central, edge, **HASTY) as gateway:
-        former = GatewayClient(gateway.port, "c", subscribes=("#",))
-        latter = GatewayClient(gateway.port, "c", subscribes=("#",))
-        async with former, latter:
-            await until(lambda: former.error is not None, "the former hears of it")
-            for topic in TOPICS:
-                await latter.client.publish(topic, topic, qos=2)
-            await until(lambda: set(latter.came) == {*TOPICS}, "the latter is served by both")
-
-            assert latter.error is None
-            assert set(await gateway.clients()) == {"c", "c~federator-1"}
+    assert {*reasons[:-1]} == {wire.Reason.SERVER_UNAVAILABLE}
+    assert not connack.reason
+    assert not connack.session_present
+    await accepted.say(wire.write_publish("a", b"", version=V311, qos=1, packet_id=1))
+    assert accepted.came == {}, "no subscription is left"
+    await accepted.leave()
 
 
-async def test_a_client_that_speaks_to_one_broker_only_is_kept_by_the_other(start_broker, tmp_path):
-    central, edge = await start_broker(), await start_broker()
-    async with split_gateway(tmp_path, central, edge, **HASTY) as gateway:
-        reader, writer = await asyncio.open_connection(gateway.host, gateway.port)
-        writer.write(wire.write_connect(wire.Connect(V311, "c", True, 1)))
-        await reader.readexactly(4)
-        wish = wire.Subscribe(1, (("edge/1", 0),))
-        writer.write(wire.write_subscribe(wish, V311))
-        await reader.readexactly(5)
-        for _ in range(8):  # two and a half times what a broker waits
-            writer.write(wire.write_publish("a", b"", version=V311))
-            await asyncio.sleep(0.5)
-        writer.write(wire.write_publish("edge/1", b"x", version=V311))
+async def test_the_will_of_a_client_that_vanishes_is_published_once(gateway):
+    witness = GatewayClient(gateway.port, "witness", subscribes=("#",))
+    wills = {"x": "edge/will", "y": "a/will"}
+    async with witness:
+        for name, topic in wills.items():
+            _, writer = await asyncio.open_connection(gateway.host, gateway.port)
+            will = wire.Will(topic, topic.encode(), 1, False)
+            writer.write(wire.write_connect(wire.Connect(V311, name, True, 60, will)))
+            clients = {}
+            while name not in clients or clients[name]["state"] != "live":
+                clients = await gateway.clients()
+            writer.transport.abort()
 
-        assert await asyncio.wait_for(reader.readexactly(2), 5) == b"\x30\x09"
-        writer.close()
+        await until(lambda: set(witness.came) == set(wills.values()), "both wills come")
+        await asyncio.sleep(QUIET_S)
+        assert set(witness.came.values()) == {1}
+
+
+async def test_who_comes_again_has_his_name_on_both_brokers(gateway):
+    former = GatewayClient(gateway.port, "c", subscribes=("#",))
+    latter = GatewayClient(gateway.port, "c", subscribes=("#",))
+    async with former, latter:
+        await until(lambda: former.error is not None, "the former hears of it")
+        for topic in TOPICS:
+            await latter.client.publish(topic, topic, qos=2)
+        await until(lambda: set(latter.came) == {*TOPICS}, "the latter is served by both")
+
+        assert latter.error is None
+        assert set(await gateway.clients()) == {"c", "c~federator-1"}
+
+
+async def test_a_client_that_speaks_to_one_broker_only_is_kept_by_the_other(gateway):
+    reader, writer = await asyncio.open_connection(gateway.host, gateway.port)
+    writer.write(wire.write_connect(wire.Connect(V311, "c", True, 1)))
+    await reader.readexactly(4)
+    wish = wire.Subscribe(1, (("edge/1", 0),))
+    writer.write(wire.write_subscribe(wish, V311))
+    await reader.readexactly(5)
+    for _ in range(8):  # two and a half times what a broker waits
+        writer.write(wire.write_publish("a", b"", version=V311))
+        await asyncio.sleep(0.5)
+    writer.write(wire.write_publish("edge/1", b"x", version=V311))
+
+    assert await asyncio.wait_for(reader.readexactly(2), 5) == b"\x30\x09"
+    writer.close()

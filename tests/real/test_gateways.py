@@ -3,11 +3,10 @@
 import asyncio
 
 from tests.real.gateway_clients import V5, GatewayClient
-from tests.real.gateway_stage import stage  # noqa: F401 - a fixture
 from tests.real.polling import until
 
 
-async def test_what_clients_of_one_gateway_publish_those_of_another_do_not_miss(stage):  # noqa: F811
+async def test_what_clients_of_one_gateway_publish_those_of_another_do_not_miss(stage):
     """Between the death of a broker and the moment when all know where its clients are now."""
     reads = await stage.gateway("reads", home=1, brokers=(1, 3))
     writes = await stage.gateway("writes", home=2)

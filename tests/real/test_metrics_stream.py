@@ -177,6 +177,7 @@ async def test_a_killed_agent_goes_on_with_its_spool_and_writes_no_record_twice(
         reader = Asker(brokers[2].port, client_id="reader")
         async with running(far, source, reader):
             await gets_through(source, far)
+            await until(lambda: reader.came.get("head"), "a head")
             for _ in range(2):
                 seen = reader.head.last
                 await until(lambda n=seen: reader.head.last >= n + 3, "batches")

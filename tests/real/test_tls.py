@@ -1,9 +1,7 @@
 """``mqtts://`` to a real broker: accepted when everything is right, told in one line otherwise."""
 
 import asyncio
-import shutil
 import ssl
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,35 +11,14 @@ from federator.errors import LinkError
 from federator.grid.broker_process import free_ports
 from federator.runtime.doctor import examine
 from federator.runtime.probe import BrokerProbe
-
-
-@pytest.fixture
-def keys(tmp_path: Path) -> Path:
-    """A folder with broker.pem for 127.0.0.1, client.pem and other.pem, and their keys."""
-    openssl = shutil.which("openssl")
-    assert openssl is not None, "tests need the openssl program"
-    for name in ("broker", "client", "other"):
-        kind = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-        about = ("-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1")
-        files = ("-keyout", f"{name}.key", "-out", f"{name}.pem", "-days", "30")
-        command = [openssl, "req", "-x509", *kind, *about, *files]
-        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-        (tmp_path / f"{name}.key").chmod(0o600)
-    return tmp_path
+from tests.certificates import tls_listener
 
 
 @pytest.fixture
 async def tls_port(start_broker, keys: Path) -> int:
     """A broker that speaks TLS and wants our certificate, and its port."""
     (port,) = free_ports(1)
-    lines = (
-        f"listener {port} 127.0.0.1",
-        f"certfile {keys}/broker.pem",
-        f"keyfile {keys}/broker.key",
-        f"cafile {keys}/client.pem",
-        "require_certificate true",
-    )
-    await start_broker(extra_config=lines)
+    await start_broker(extra_config=tls_listener(keys, port))
     return port
 
 

@@ -81,6 +81,7 @@ class Spool:
         limits: Its bounds.
 
     Attributes:
+        written: Batches written since the start.
         dropped: Batches dropped for room.
         torn: Segments whose end a crash had torn off.
         oversized: Records too long to be kept.
@@ -91,7 +92,7 @@ class Spool:
 
     def __init__(self, folder: Path, *, broker: int, limits: Limits) -> None:
         private_folder(folder, key="state_dir")
-        self.dropped = self.torn = self.oversized = 0
+        self.written = self.dropped = self.torn = self.oversized = 0
         self._folder = folder
         self._broker = broker
         self._limits = limits
@@ -112,6 +113,12 @@ class Spool:
     def id(self) -> str:
         """Names this spool among all others."""
         return self._numbering.spool
+
+    @property
+    def bytes_held(self) -> int:
+        """Of all files together. May be asked from another thread."""
+        now = self._open
+        return self._bytes + (now.bytes if now is not None else 0)
 
     def held(self, spool: str) -> tuple[int, int]:
         """The first and the last batch held of ``spool``; ``last < first`` when none is."""
@@ -145,6 +152,7 @@ class Spool:
         segment.bytes += len(content)
         segment.last = last
         self._numbering.next_batch = last + 1
+        self.written += len(batches)
         return batches
 
     def tend(self, *, now_ms: int) -> int:

@@ -48,6 +48,9 @@ class MetricsStream:
         tape: What its data path writes on.
         folder: Where the spool is.
 
+    Attributes:
+        records_lost: Records that found no room, in memory or on disk, as far as told.
+
     Raises:
         ConfigError: The spool cannot be used.
     """
@@ -93,9 +96,15 @@ class MetricsStream:
         self._lag_s = 0.0
         self._called = False
         self._lost = 0
+        self.records_lost = 0
         self.happenings.note("agent_started", value=agent.epoch)
         if self.spool.torn:
             self.happenings.note("spool_torn", value=self.spool.torn)
+
+    @property
+    def failures(self) -> int:
+        """Times that the spool could not be written."""
+        return self._trouble.failures
 
     def subscriptions(self) -> list[TopicFilter]:
         """What the control connection subscribes for us."""
@@ -173,6 +182,7 @@ class MetricsStream:
         lost, self._lost = self._lost + self._sums.lost, 0
         self._sums.lost = 0
         if lost:
+            self.records_lost += lost
             self.happenings.note("records_lost", value=lost)
         when: dict[str, Any] = {"at_us": at_us, "window_ms": window_ms}
         rows = self._sums.rows(at_us=at_us, window_ms=window_ms)

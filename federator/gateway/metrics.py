@@ -1,0 +1,57 @@
+"""What Prometheus sees of a gateway. Source: docs/observability.md."""
+
+from typing import Final
+
+from federator.runtime.exposition import Definition, table
+
+_PREFIX: Final = "federator_gateway_"
+
+GATEWAY: Final[tuple[Definition, ...]] = (
+    *table(
+        "counter",
+        ("admitted", "clients_admitted", "Clients let in."),
+        ("refused", "connections_refused", "Connections sent away before they were clients."),
+        ("dismissed", "clients_dismissed", "Clients that the gateway disconnected."),
+        ("takeovers", "client_takeovers", "Clients whose id came again."),
+        ("moved", "clients_moved", "Times that a client was attached to another broker."),
+        (
+            "healed",
+            "publications_healed",
+            "Publications given to clients that missed them while they moved.",
+        ),
+        (
+            "republished",
+            "publications_republished",
+            "Publications given to another broker, their own having died.",
+        ),
+        (
+            "settled",
+            "subscriptions_settled",
+            "Subscriptions known everywhere before the client heard of them.",
+        ),
+        (
+            "unsettled",
+            "subscriptions_unsettled",
+            "Subscriptions for which nobody said so in time.",
+        ),
+        ("malformed", "words_malformed", "Words of agents that do not decode."),
+        ("http_refused", "http_connections_refused", "HTTP connections beyond the limit."),
+        prefix=_PREFIX,
+    ),
+    *table(
+        "gauge",
+        ("ready", "ready", "1 when clients can be attached to a broker."),
+        ("clients", "clients", "Clients connected."),
+        ("away", "clients_away", "Clients without a broker."),
+        ("journal_bytes", "journal_bytes", "Bytes of publications kept."),
+        ("unsafe", "publications_unsafe", "Publications that only one broker is known to have."),
+        prefix=_PREFIX,
+    ),
+    *table(
+        "gauge",
+        ("up", "broker_up", "1 when the broker answers."),
+        ("attached", "broker_clients", "Clients attached to the broker."),
+        prefix=_PREFIX,
+        labels=("broker",),
+    ),
+)
