@@ -1,4 +1,4 @@
-"""Wait until everything of the grid is ready, then print where to look: ``welcome.py HOST...``."""
+"""Wait until all are ready, then print where to look: ``welcome.py HOST[:PORT]...``."""
 
 import sys
 import time
@@ -27,11 +27,13 @@ Brokers listen on 127.0.0.1, ports 18830 to 18838, gateways on 18841 and 18842. 
 
 def main() -> int:
     """0 once all are ready, 1 when some are not in time."""
-    waiting = sys.argv[1:]
+    words = (word.partition(":") for word in sys.argv[1:])
+    waiting = [(host, int(port or HTTP_PORT)) for host, _, port in words]
     end = time.monotonic() + DEADLINE_S
-    while waiting := [one for one in waiting if not answers(one, HTTP_PORT, "/readyz")]:
+    while waiting := [one for one in waiting if not answers(*one, "/readyz")]:
         if time.monotonic() > end:
-            print(f"not ready after {DEADLINE_S:.0f} s: {', '.join(waiting)}: see their logs")
+            names = ", ".join(host for host, _ in waiting)
+            print(f"not ready after {DEADLINE_S:.0f} s: {names}: see their logs")
             return 1
         time.sleep(POLL_S)
     print(TEXT, flush=True)

@@ -5,13 +5,11 @@ from pathlib import Path
 
 import click
 
-from federator.cli.agent_pages import agent_url, get, url_option
+from federator.cli.agent_pages import agent_url, agents_of_grid, get, url_option
 from federator.cli.drawing import DRAWINGS, add_told, merge
 from federator.cli.options import config_option
 from federator.cli.what_if import Loss, as_document, as_lines, judge
-from federator.errors import ConfigError
 
-NO_INPUT = 66
 BREAKS = 1
 
 
@@ -50,7 +48,7 @@ def command(
     --state asks all.
     """
     loss = Loss.parse(losses)
-    urls = _agents_in(state) if state is not None else [agent_url(config, url)]
+    urls = agents_of_grid(state) if state is not None else [agent_url(config, url)]
     if losses:
         outcome = judge(get(urls[0], "/topology"), loss)
         click.echo(json.dumps(as_document(outcome)) if as_json else "\n".join(as_lines(outcome)))
@@ -60,22 +58,3 @@ def command(
         add_told(topology, get(urls[0], "/topology"))
     click.echo(DRAWINGS["json" if as_json else form](topology))
     return 0
-
-
-def _agents_in(state: Path) -> list[str]:
-    try:
-        brokers = json.loads(state.read_text("utf-8"))["brokers"]
-        return [_as_url(broker["agent_http"]) for broker in brokers]
-    except OSError as error:
-        reason = (error.strerror or "").lower()
-        text = f"{state}: {reason}: name the file given to `federator grid --state`"
-        raise ConfigError(text, exit_code=NO_INPUT) from None
-    except (ValueError, KeyError, TypeError):
-        text = f"{state}: not a state file of a grid: write it with `federator grid --state`"
-        raise ConfigError(text, exit_code=78) from None
-
-
-def _as_url(place: str | int) -> str:
-    if isinstance(place, int):
-        return f"http://127.0.0.1:{place}"
-    return place if place.startswith("http://") else f"http://{place}"

@@ -60,6 +60,7 @@ from federator.runtime.endpoints import endpoint_of
 from federator.runtime.failover import FailoverDesk
 from federator.runtime.gateway_marks import GatewayMarks
 from federator.runtime.guide_keeper import GuideKeeper
+from federator.runtime.health_keeper import HealthKeeper
 from federator.runtime.loop_watch import LoopWatch
 from federator.runtime.metrics_stream.stream import MetricsStream
 from federator.runtime.metrics_stream.tape import Tape
@@ -173,7 +174,10 @@ class Agent:
         will = self.guide.will() if settings.failover.enabled else None
         self.control_link = self._own.link("ctl", ControlHandler(self), will=will)
         is_new = self._stores.owed.is_new
-        self.data_link = self._own.link("data", DataHandler(self), clean_start=is_new)
+        self.health = HealthKeeper(self)
+        self.data_link = self._own.link(
+            "data", DataHandler(self), clean_start=is_new, will=self.health.will()
+        )
         self._cohabitants = Cohabitants(
             Cohabitant(self.epoch, settings.broker_id),
             federation=settings.federation,
@@ -362,6 +366,7 @@ class Agent:
         self.data_path.intake.flush()
         self.data_path.custody.leave()
         self.guide.withdraw(self.control_link)
+        self.health.withdraw()
         self.handle(LeaveRequested())
         if self.metrics is not None:
             await self.metrics.leave()

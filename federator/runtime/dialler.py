@@ -12,6 +12,7 @@ from mqtt5 import Will
 from federator.config import Connection, Settings
 from federator.protocol.types import BrokerId, Cost, Epoch
 from federator.runtime.endpoints import endpoint_of
+from federator.runtime.health_keeper import link_will
 from federator.runtime.mqtt_link import LinkHandler, MqttLink
 from federator.runtime.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, NeighbourLinks
 
@@ -77,7 +78,7 @@ class Dialler:
                 endpoint_of(connection),
                 handler,
                 client_id=f"{ours}-to-{target.host}-{target.port}-{role}-{self._epoch():x}",
-                will=will,
+                will=link_will(self._settings) if role == "data" else will,
                 reconnect_min_ms=links.reconnect_min_ms,
                 reconnect_max_ms=links.reconnect_max_ms,
                 send_queue_bytes_max=links.send_queue_bytes_max,

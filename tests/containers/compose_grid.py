@@ -28,7 +28,7 @@ HOST = "127.0.0.2"
 
 FIRST_PORT = 18830
 GATEWAY_PORTS = {"west": 18841, "east": 18842}
-DEADLINE_S = 120.0
+DEADLINE_S = 300.0
 POLL_S = 0.25
 
 
@@ -62,6 +62,8 @@ class ComposeGrid:
         self.compose.stop()  # what a run that was killed left behind
         self.compose.start()
         self.until_ready()
+        for service in [*self.brokers, *self.agents, *self.gateways, "collector"]:
+            until(lambda service=service: self.is_healthy(service), f"{service} is healthy")
 
     def down(self) -> None:
         """Stop everything and remove its volumes."""
@@ -75,8 +77,21 @@ class ComposeGrid:
 
     def is_ready(self, service: str) -> bool:
         """Whether an agent or a gateway says so."""
-        check = "python3 -I -S /opt/federator/share/healthy.py 9883 /readyz"
+        port = 9884 if service in self.gateways else 9883
+        check = f"python3 -I -S /opt/federator/share/healthy.py {port} /readyz"
         return self.run(service, check).exit_code == 0
+
+    def is_healthy(self, service: str) -> bool:
+        """What its health check says."""
+        return bool(self.container(service).attrs["State"]["Health"]["Status"] == "healthy")
+
+    def broker_of_client(self, gateway: str, client: str) -> int | None:
+        """Where ``gateway`` has attached ``client`` just now."""
+        page = "http://127.0.0.1:9884/routes"
+        ask = f"import urllib.request as r; print(r.urlopen('{page}').read().decode())"
+        rows = json.loads(self.run(gateway, f'python3 -c "{ask}"').output)
+        brokers: list[int | None] = [row["broker"] for row in rows if row["client"] == client]
+        return brokers[0] if brokers else None
 
     def run(self, service: str, command: str) -> ExecResult:
         """Run ``command`` in its container; exit code 137 when it has ended meanwhile."""
