@@ -223,7 +223,7 @@ async def test_a_link_that_nobody_looks_after_starves_the_watchdog(manager, monk
 
     async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        async with kept(link_to(port, Forgotten, connect_timeout_s=1.0)) as link:
+        async with kept(link_to(port, Forgotten, connect_timeout_s=2.0)) as link:
             with structlog.testing.capture_logs() as logs:
                 async with talk.told(lambda: (True, "ready"), lambda: [link]):
                     await until(lambda: "WATCHDOG=1" in manager.said, "fed while it may be slow")
