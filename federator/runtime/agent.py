@@ -45,6 +45,7 @@ from federator.protocol.placed_priority import PlacedPriority
 from federator.protocol.renames import Renames
 from federator.protocol.rules import Denied, EdgeRules
 from federator.protocol.types import BrokerId, ConnId, Epoch, Millis
+from federator.runtime.arranging import AddressWarrant, Arranger, known_brokers
 from federator.runtime.clocks import monotonic_ms
 from federator.runtime.cohabitants import Agent as Cohabitant
 from federator.runtime.cohabitants import Cohabitants
@@ -59,6 +60,7 @@ from federator.runtime.endpoints import endpoint_of
 from federator.runtime.failover import FailoverDesk
 from federator.runtime.gateway_marks import GatewayMarks
 from federator.runtime.guide_keeper import GuideKeeper
+from federator.runtime.health_keeper import HealthKeeper
 from federator.runtime.loop_watch import LoopWatch
 from federator.runtime.metrics_stream.stream import MetricsStream
 from federator.runtime.metrics_stream.tape import Tape
@@ -143,7 +145,14 @@ class Agent:
         identity = Identity(
             settings.broker_id, self.epoch, settings.broker.advertised, settings.broker.priority
         )
-        self.node = Node(identity, settings.parameters(), settings.failover_parameters())
+        auto = settings.topology.mode == "auto"
+        self.node = Node(
+            identity,
+            settings.parameters(),
+            settings.failover_parameters(),
+            settings.topology_parameters(known_brokers(state.path)) if auto else None,
+            AddressWarrant(settings, self.trust),
+        )
         self.guide = GuideKeeper(self_id=settings.broker_id, federation=settings.federation)
         self.discovery = Discovery(
             settings.discovery,
@@ -156,10 +165,19 @@ class Agent:
         )
         self.neighbours = NeighbourLinks(tasks, will_for=self._will, tell=self.handle)
         self._dialler = Dialler(settings, self.neighbours, lambda: self.epoch)
+        self.arranger = Arranger(
+            state.path,
+            neighbours=self.neighbours,
+            dialler=self._dialler,
+            measured=self.handle,
+        )
         will = self.guide.will() if settings.failover.enabled else None
         self.control_link = self._own.link("ctl", ControlHandler(self), will=will)
         is_new = self._stores.owed.is_new
-        self.data_link = self._own.link("data", DataHandler(self), clean_start=is_new)
+        self.health = HealthKeeper(self)
+        self.data_link = self._own.link(
+            "data", DataHandler(self), clean_start=is_new, will=self.health.will()
+        )
         self._cohabitants = Cohabitants(
             Cohabitant(self.epoch, settings.broker_id),
             federation=settings.federation,
@@ -232,6 +250,8 @@ class Agent:
             self._tasks.create_task(self.failover.run(), name="failover")
             self._tasks.create_task(self.prepared.run(), name="prepared sessions")
         self._dialler.start()
+        if self.settings.topology.mode == "auto":
+            self._tasks.create_task(self.arranger.run(), name="topology")
         if self.trust is not None:
             self._tasks.create_task(self._follow_keys(self.trust), name="keys")
         if self.settings.mesh.core == "placed":
@@ -346,6 +366,7 @@ class Agent:
         self.data_path.intake.flush()
         self.data_path.custody.leave()
         self.guide.withdraw(self.control_link)
+        self.health.withdraw()
         self.handle(LeaveRequested())
         if self.metrics is not None:
             await self.metrics.leave()
@@ -400,6 +421,8 @@ class Agent:
                 self.data_path.set_destinations({broker: next_hop})
             case e.Dial(neighbour, address):
                 self._dialler.dial_back(neighbour, address)
+            case e.CallOff() | e.DialSeed() | e.CallOffSeed() | e.Measure() | e.RememberBrokers():
+                self.arranger.perform(effect)
             case e.HangUp(conn):
                 self.neighbours.hang_up(conn)
             case e.RenewEpoch(epoch):

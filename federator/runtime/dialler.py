@@ -12,6 +12,7 @@ from mqtt5 import Will
 from federator.config import Connection, Settings
 from federator.protocol.types import BrokerId, Cost, Epoch
 from federator.runtime.endpoints import endpoint_of
+from federator.runtime.health_keeper import link_will
 from federator.runtime.mqtt_link import LinkHandler, MqttLink
 from federator.runtime.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, NeighbourLinks
 
@@ -59,6 +60,13 @@ class Dialler:
         link = NeighbourLink(address, neighbour, None, dialled_for=neighbour)
         self._dial(link, connection)
 
+    def dial_seed(self, address: str) -> None:
+        """Dial a broker that the operator named for joining, whoever it is."""
+        try:
+            self._dial(NeighbourLink(address, None, None), self._settings.seed(address))
+        except (OSError, ValueError) as error:
+            _log.warning("topology.seed_not_dialled", address=address, reason=str(error))
+
     def _dial(self, neighbour: NeighbourLink, connection: Connection) -> None:
         links = self._settings.links
         target = connection.address
@@ -70,7 +78,7 @@ class Dialler:
                 endpoint_of(connection),
                 handler,
                 client_id=f"{ours}-to-{target.host}-{target.port}-{role}-{self._epoch():x}",
-                will=will,
+                will=link_will(self._settings) if role == "data" else will,
                 reconnect_min_ms=links.reconnect_min_ms,
                 reconnect_max_ms=links.reconnect_max_ms,
                 send_queue_bytes_max=links.send_queue_bytes_max,
