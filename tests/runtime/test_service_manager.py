@@ -185,6 +185,18 @@ async def test_a_broker_that_is_away_is_no_hang(manager, monkeypatch):
     assert link.last_error is not None
 
 
+async def test_a_wait_of_our_own_choice_is_no_hang(manager, monkeypatch):
+    monkeypatch.setattr(talk, "OVERDUE_S_MAX", 1.0)
+    port = free_ports(1)[0]
+    link = link_to(port, connect_timeout_s=0.1, reconnect_max_ms=100, taken_over_pause_s=600)
+    async with kept(link), talk.told(lambda: (True, "ready"), lambda: [link]):
+        await until(lambda: link.counters.attempts >= 1, "tried")
+        link.give_way()
+        await asyncio.sleep(1.5)
+        manager.forget()
+        await until(lambda: manager.said.count("WATCHDOG=1") >= 3, "the watchdog is fed")
+
+
 async def test_a_server_that_never_answers_is_no_hang(manager, monkeypatch):
     monkeypatch.setattr(talk, "OVERDUE_S_MAX", 1.0)
 
