@@ -46,6 +46,7 @@ from federator.protocol.placed_priority import PlacedPriority
 from federator.protocol.renames import Renames
 from federator.protocol.rules import Denied, EdgeRules
 from federator.protocol.types import BrokerId, ConnId, Epoch, Millis
+from federator.runtime.arranging import AddressWarrant, Arranger, known_brokers
 from federator.runtime.clocks import monotonic_ms
 from federator.runtime.cohabitants import Agent as Cohabitant
 from federator.runtime.cohabitants import Cohabitants
@@ -146,7 +147,14 @@ class Agent:
         identity = Identity(
             settings.broker_id, self.epoch, settings.broker.advertised, settings.broker.priority
         )
-        self.node = Node(identity, settings.parameters(), settings.failover_parameters())
+        auto = settings.topology.mode == "auto"
+        self.node = Node(
+            identity,
+            settings.parameters(),
+            settings.failover_parameters(),
+            settings.topology_parameters(known_brokers(state.path)) if auto else None,
+            AddressWarrant(settings, self.trust),
+        )
         self.guide = GuideKeeper(self_id=settings.broker_id, federation=settings.federation)
         self.discovery = Discovery(
             settings.discovery,
@@ -159,6 +167,12 @@ class Agent:
         )
         self.neighbours = NeighbourLinks(tasks, will_for=self._will, tell=self.handle)
         self._dialler = Dialler(settings, self.neighbours, lambda: self.epoch)
+        self.arranger = Arranger(
+            state.path,
+            neighbours=self.neighbours,
+            dialler=self._dialler,
+            measured=self.handle,
+        )
         will = self.guide.will() if settings.failover.enabled else None
         self.control_link = self._own.link("ctl", ControlHandler(self), will=will)
         is_new = self._stores.owed.is_new
@@ -239,6 +253,8 @@ class Agent:
             self._tasks.create_task(self.failover.run(), name="failover")
             self._tasks.create_task(self.prepared.run(), name="prepared sessions")
         self._dialler.start()
+        if self.settings.topology.mode == "auto":
+            self._tasks.create_task(self.arranger.run(), name="topology")
         if self.trust is not None:
             self._tasks.create_task(self._follow_keys(self.trust), name="keys")
         if self.settings.mesh.core == "placed":
@@ -408,6 +424,8 @@ class Agent:
                 self.data_path.set_destinations({broker: next_hop})
             case e.Dial(neighbour, address):
                 self._dialler.dial_back(neighbour, address)
+            case e.CallOff() | e.DialSeed() | e.CallOffSeed() | e.Measure() | e.RememberBrokers():
+                self.arranger.perform(effect)
             case e.HangUp(conn):
                 self.neighbours.hang_up(conn)
             case e.RenewEpoch(epoch):

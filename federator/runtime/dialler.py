@@ -60,6 +60,13 @@ class Dialler:
         link = NeighbourLink(address, neighbour, None, dialled_for=neighbour)
         self._dial(link, connection)
 
+    def dial_seed(self, address: str) -> None:
+        """Dial a broker that the operator named for joining, whoever it is."""
+        try:
+            self._dial(NeighbourLink(address, None, None), self._settings.seed(address))
+        except (OSError, ValueError) as error:
+            _log.warning("topology.seed_not_dialled", address=address, reason=str(error))
+
     def _dial(self, neighbour: NeighbourLink, connection: Connection) -> None:
         links = self._settings.links
         target = connection.address
