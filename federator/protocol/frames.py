@@ -171,7 +171,10 @@ def unpack(payload: bytes) -> Frame:
     body_at = mask_at + (k + 7) // 8
     chain = b""
     route: tuple[BrokerId, ...] = ()
-    if flags & ~TRACE_FLAG:
+    if flags == TRACE_FLAG:
+        if publications:
+            raise DecodeError(f"frame: a trace of {publications} publications")
+    elif flags:
         chain_at, body_at = body_at, body_at + k * CHAIN_BYTES
         chain = payload[chain_at:body_at]
         if flags & REPAIR_FLAG:
