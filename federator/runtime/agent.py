@@ -38,6 +38,7 @@ from federator.protocol.messages import (
     RetainedLetter,
     RetainedRequest,
     Revoked,
+    TraceEcho,
     Wave,
 )
 from federator.protocol.node import Identity, Node
@@ -77,6 +78,7 @@ from federator.runtime.settling import SettlingDesk
 from federator.runtime.share_file import ShareFile
 from federator.runtime.sharing import Sharing
 from federator.runtime.state_dir import StateDir
+from federator.runtime.tracing import TraceDesk
 from federator.runtime.trust import Trust
 
 LEAVE_SECONDS_MAX = 1.0
@@ -209,6 +211,7 @@ class Agent:
             stand_ins_max=settings.share.stand_ins_max,
         )
         self.settling = SettlingDesk(self)
+        self.tracing = self.data_path.traces = TraceDesk(self)
         self.failover = FailoverDesk(
             settings.failover,
             address=settings.failover.advertise or settings.broker.advertised,
@@ -509,9 +512,11 @@ class Agent:
             elif isinstance(message, Revoked):
                 if self.trust is not None and self.trust.on_revoked(message):
                     self._pass_on_revocations(self.trust)
+            elif isinstance(message, TraceEcho):
+                self.tracing.on_echo(message)
             elif message is not None:
                 self.handle(Received(message))
-            elif self.settling.hears(packet):
+            elif self.settling.hears(packet) or self.tracing.hears(packet):
                 pass
             elif packet.topic == self.data_path.custody_outlet.marker_topic:
                 self.data_path.custody.destination.on_marker(packet.payload)
@@ -571,6 +576,7 @@ class Agent:
             *self.loops.subscriptions(),
             *self.traffic.subscriptions(),
             self.settling.subscription(),
+            self.tracing.subscription(),
             self._cohabitants.subscription(),
             marker,
             *self.guide.subscriptions(),
