@@ -12,8 +12,8 @@ MUTANT_SEEDS_MAX = 10
 
 def test_every_seed_settles_whatever_befalls_it():
     fired = set()
-    for seed in range(12):
-        result = run_joining(draw(seed, nodes=4 + seed))
+    for seed in range(8):
+        result = run_joining(draw(seed, nodes=4 + 2 * seed))
         assert result.violation is None, f"seed {seed}: {result.violation}"
         fired |= set(result.fired)
 
