@@ -180,7 +180,7 @@ def until_all_have_all(publishers, subscribers, capsys) -> None:
     finally:
         told = f"{len(published)} published"
         for s in subscribers:
-            lost = sorted(published - s.seen.keys())
+            lost = sorted(published - s.seen.keys(), key=lambda one: (len(one), one))
             told += f"; {s.name}: {len(lost)} lost, {s.seen.total() - len(s.seen)} twice"
             told += f" ({lost[:3]} to {lost[-3:]})" if lost else ""
         with capsys.disabled():
