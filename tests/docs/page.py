@@ -31,6 +31,7 @@ LOOKS = re.compile(
     r"federator (status|topology|explain|doctor|check-config|controller status)\b"
     r"|(cat|grep|tail|curl|ls) "
 )
+JOB_ENDED = re.compile(r"bash: line \d+: +\d+ (Killed|Terminated|Done|Exit) ")
 FENCE = re.compile(r"^```(?P<kind>[\w-]*)[^\n]*\n(?P<text>.*?)^```$", re.M | re.S)
 
 VARYING = (
@@ -38,9 +39,11 @@ VARYING = (
     (re.compile(r"\b\d{4}-\d\d-\d\d\b"), "DAY"),
     (re.compile(r"\b[0-9a-f]{16}\b"), "HEX"),
     (re.compile(r"rtt [\d.]+ ms"), "rtt N ms"),
-    (re.compile(r"epoch=\d+"), "epoch=N"),
+    (re.compile(r"^\d\d:\d\d:\d\d\.\d{3} ", re.M), "CLOCK "),
+    (re.compile(r"\b(term|word) \d+"), r"\1 N"),
+    (re.compile(r"\b(epoch|bytes)=\d+"), r"\1=N"),
 )
-VARYING_COLUMNS = {"epoch", "seq", "rtt_ms", "heard_ms_ago", "since", "term", "word", "load"}
+VARYING_COLUMNS = {"epoch", "seq", "rtt_ms", "heard_ms_ago", "load"}
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ class Shell:
         self._out.close()
 
     def run(self, commands: str) -> str:
-        """What ``commands`` print, errors too."""
+        """What ``commands`` print, errors too; without bash's own word on jobs that ended."""
         self._number += 1
         mark = f"=== {self._number} ==="
         self._in.write(f"{commands.rstrip()}\necho; echo '{mark}'\n")
@@ -118,7 +121,8 @@ class Shell:
         lines: list[str] = []
         while (line := self._out.readline()) != mark + "\n":
             assert line, f"the shell ended: {''.join(lines)}"
-            lines.append(line)
+            if not JOB_ENDED.match(line):
+                lines.append(line)
         return "".join(lines).removesuffix("\n")
 
 
