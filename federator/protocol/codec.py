@@ -31,6 +31,7 @@ from federator.protocol.messages import (
     Wave,
 )
 from federator.protocol.sharing.records import is_record
+from federator.protocol.topology.places import is_place_record
 
 CONTROL_BYTES_MAX = 1_048_576
 
@@ -131,7 +132,7 @@ def _check_travels(kind: str, text: str) -> None:
 
 
 def _check_filter(kind: str, filter_: str) -> None:
-    if is_record(filter_) or is_controller_record(filter_):
+    if is_record(filter_) or is_controller_record(filter_) or is_place_record(filter_):
         return
     try:
         if is_destination_record(filter_):

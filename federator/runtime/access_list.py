@@ -58,6 +58,7 @@ def agent_grants(settings: Settings) -> Grants:
     )
     may_say = (
         guide.guide_topic(federation),
+        guide.health_topic(federation),
         guide.settled_topic(federation, _ANY),
         guide.taken_topic(federation, _ANY),
         table_topic(federation, _ANY),
@@ -80,7 +81,7 @@ def agent_grants(settings: Settings) -> Grants:
 def peer_grants(federation: str) -> Grants:
     """What the agents of neighbours need here: they only speak."""
     topics = (own.control_topic(federation, kind) for kind in CONTROL_KINDS)
-    return _grants(write=(*topics, own.data_topic(federation)))
+    return _grants(write=(*topics, own.data_topic(federation), loop_watch.STATE_FILTER))
 
 
 def gateway_grants(federation: str) -> Grants:

@@ -42,6 +42,7 @@ async def _be_agent(agent: Agent, tasks: asyncio.TaskGroup, stop: asyncio.Event)
             write_whole(settings.state_dir / "http.port", b"%d\n" % port)
         agent.start()
         tasks.create_task(view.measure_lag(LAG_PROBE_S), name="loop lag")
+        tasks.create_task(agent.health.run(view.ready), name="health")
         _log.info("agent.started", id=settings.broker.id, epoch=agent.epoch)
         async with service_manager.told(view.ready, lambda: (agent.control_link, agent.data_link)):
             await stop.wait()

@@ -15,13 +15,18 @@ from federator.errors import DecodeError
 from federator.protocol import codec
 from federator.protocol.controller.failover import FailoverParameters
 from federator.protocol.effects import (
+    CallOff,
+    CallOffSeed,
     Dial,
+    DialSeed,
     Effect,
     FilterRoute,
     HangUp,
+    Measure,
     Notice,
     PublishGuide,
     ReachNeighbour,
+    RememberBrokers,
     RenewEpoch,
     Send,
     SetDestination,
@@ -482,6 +487,8 @@ class World:
                     agent.data.renew(Epoch(epoch))
                 case PublishGuide() | StepIn() | StepBack() | SetDraining():
                     self._on_failover(agent, effect)
+                case CallOff() | DialSeed() | CallOffSeed() | Measure() | RememberBrokers():
+                    self._on_arrangement(agent, effect)
                 case Notice(name):
                     self.fired[f"notice {name}"] += 1
         if moved:
@@ -496,6 +503,11 @@ class World:
         self, agent: Agent, effect: PublishGuide | StepIn | StepBack | SetDraining
     ) -> None:
         self.fired[f"failover {type(effect).__name__}"] += 1
+
+    def _on_arrangement(
+        self, agent: Agent, effect: CallOff | DialSeed | CallOffSeed | Measure | RememberBrokers
+    ) -> None:
+        raise AssertionError("the links of this world are those of its plan")
 
     def _set_destinations(
         self, agent: Agent, next_hops: Mapping[BrokerId, BrokerId | None]

@@ -26,6 +26,7 @@ GUIDE = g.Guide(
         g.Settle("gw-1", 4, ("a/b",)),
         g.Settled(4, True),
         g.Drain(3, True),
+        g.Health(1, "fed", 3, "not_ready", "why", 7, "0.1.0", {"2": "up", "4": "down"}, 5, 10),
     ],
 )
 def test_each_word_comes_back_as_it_was_sent(word):

@@ -19,6 +19,7 @@ from typing import Final
 
 from federator.errors import DecodeError
 from federator.protocol.messages import NEIGHBOURS_MAX, Bye, CoreAnn, Hello, Message, sender_of
+from federator.protocol.trust.addresses import AddressReader, prove_address
 from federator.protocol.trust.authority import Authority, DistrustError
 from federator.protocol.trust.greetings import (
     MARK,
@@ -106,6 +107,7 @@ class Guard:
         self._now_s = now_s
         self._encrypts = manner is Manner.SEALED
         self._proofs = ProofReader(federation, authority, verify)
+        self._addresses = AddressReader(federation, authority, verify)
         self._ours = presence(certificate, authority.judge(certificate, now_s=now_s()), salt)
         self._peers: OrderedDict[BrokerId, Peer] = OrderedDict()
         self._epochs: dict[BrokerId, Epoch] = {}
@@ -138,6 +140,28 @@ class Guard:
         self._ours = presence(certificate, told, self._ours.salt)
         for peer in self._peers.values():
             peer.learn(self._ours, identity, self._federation)
+
+    # -- addresses --------------------------------------------------------------------------------
+
+    def prove_address(self, address: str, epoch: Epoch) -> bytes:
+        """Our signature on our own address, for whoever hears of it."""
+        ours = self._ours
+        return prove_address(
+            self._federation,
+            ours.certificate.id,
+            epoch,
+            address,
+            certificate=ours.data,
+            by=self._identity,
+        )
+
+    def check_address(self, id: BrokerId, epoch: Epoch, address: str, proof: bytes) -> None:
+        """Accept what somebody passed on as the address of ``id``.
+
+        Raises:
+            DecodeError: That broker did not sign it.
+        """
+        self._addresses.check(id, epoch, address, proof, now_s=self._now_s())
 
     # -- control messages -------------------------------------------------------------------------
 
