@@ -191,7 +191,7 @@ def plain(text: str) -> list[str]:
         cells = re.split(r" {2,}", line.strip())
         if len(cells) > 2 and VARYING_COLUMNS & set(cells):
             varying = {at for at, cell in enumerate(cells) if cell in VARYING_COLUMNS}
-        elif not line.startswith(" "):
+        elif not line.startswith(" ") and line != "...":
             varying = set()
         else:
             cells = ["N" if at in varying else cell for at, cell in enumerate(cells)]
