@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import time
 
 import pytest
 import structlog.testing
@@ -147,6 +148,16 @@ async def test_a_manager_that_does_not_listen_is_told_ready_once_it_does(manager
         back.close()
 
 
+async def test_a_loop_that_hangs_feeds_nothing(manager):
+    async with talk.told(lambda: (True, "ready"), list):
+        await until(lambda: "WATCHDOG=1" in manager.said, "the watchdog is fed")
+        manager.forget()
+        time.sleep(0.5)  # noqa: ASYNC251 - this is the hang
+
+        assert manager.said == []
+        await until(lambda: "WATCHDOG=1" in manager.said, "it is fed again")
+
+
 async def test_nobody_is_told_without_a_manager(monkeypatch):
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
 
@@ -212,7 +223,7 @@ async def test_a_link_that_nobody_looks_after_starves_the_watchdog(manager, monk
 
     async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        async with kept(link_to(port, Forgotten, connect_timeout_s=2.0)) as link:
+        async with kept(link_to(port, Forgotten, connect_timeout_s=1.0)) as link:
             with structlog.testing.capture_logs() as logs:
                 async with talk.told(lambda: (True, "ready"), lambda: [link]):
                     await until(lambda: "WATCHDOG=1" in manager.said, "fed while it may be slow")
