@@ -40,6 +40,7 @@ VARYING = (
     (re.compile(r"\b[0-9a-f]{16}\b"), "HEX"),
     (re.compile(r"rtt [\d.]+ ms"), "rtt N ms"),
     (re.compile(r"^\d\d:\d\d:\d\d\.\d{3} ", re.M), "CLOCK "),
+    (re.compile(r"^\d{10}: mosquitto version [\d.]+ ", re.M), "mosquitto "),
     (re.compile(r"\b(term|word) \d+"), r"\1 N"),
     (re.compile(r"\b(epoch|bytes)=\d+"), r"\1=N"),
 )
