@@ -95,7 +95,13 @@ class Shell:
         self._bash = subprocess.Popen(
             ["bash", "--noprofile", "--norc"],
             cwd=self._folder,
-            env={**inherited, "PATH": path, "PYTHONPATH": root, **self._environment},
+            env={
+                **inherited,
+                "PATH": path,
+                "PYTHONPATH": root,
+                "LC_ALL": "C.UTF-8",
+                **self._environment,
+            },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
