@@ -75,3 +75,12 @@ def test_stories_are_about_alerts_that_exist():
     named = set(re.findall(r'alertname(?:: |=")(\w+)', STORIES))
     assert named
     assert named <= expressions().keys()
+
+
+def test_the_shipped_scrape_configuration_has_jobs_that_the_alerts_look_for():
+    text = (ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text("utf-8")
+    jobs = re.findall(r"job_name: (\S+)", text)
+
+    assert "federator" in jobs
+    assert all(job.startswith("federator") for job in jobs)
+    assert "alerts.yml" in text

@@ -5,8 +5,9 @@ another's. Whatever exists is left as it is, so this may run at every start, and
 removed is filled anew. Brokers get PBKDF2 hashes, as ``mosquitto_passwd`` writes them.
 
 - ``/office``: the federation's secret key, what was issued, the passwords;
-- ``/made/agent-ID``: its key, the federation's public key, the agents' password;
-- ``/made/broker-ID``: hashes of the passwords, and the ACL;
+- ``/made/agent-ID``: its key, the federation's public key, what was revoked, its password at its
+  own broker, and the one of agents at their neighbours' brokers;
+- ``/made/broker-ID``: hashes of the passwords, and the least rights of each user;
 - ``/made/gateway`` and ``/made/collector``: their passwords.
 """
 
@@ -18,9 +19,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-OFFICE, MADE, ACL = Path("/office"), Path("/made"), Path("/office.acl")
+OFFICE, MADE = Path("/office"), Path("/made")
 FEDERATOR_USER, MOSQUITTO_USER = 10001, 1883
-USERS = ("agent", "gateway", "collector")
+AGENT, PEER, GATEWAY, COLLECTOR = "agent", "peer", "gateway", "collector"
+"""Users at the brokers."""
+
 SALT_BYTES, ROUNDS = 12, 101
 """What every Mosquitto 2 reads. Few rounds will do: nobody guesses 32 random bytes."""
 
@@ -42,9 +45,9 @@ def folder(path: Path, owner: int) -> Path:
     return path
 
 
-def password(user: str) -> bytes:
-    """That of ``user``, made at the first call."""
-    path = OFFICE / f"{user}.password"
+def password(name: str) -> bytes:
+    """The one of that name, made at the first call."""
+    path = OFFICE / f"{name}.password"
     if not path.exists():
         put(path, secrets.token_urlsafe(32).encode() + b"\n", 0)
     return path.read_bytes()
@@ -73,16 +76,36 @@ def prepare_agent(broker: int) -> None:
         put(key, made.read_bytes(), FEDERATOR_USER)
         made.unlink()  # nobody but the agent needs it
     put(here / "keys" / "federation.pub", (OFFICE / "federation.pub").read_bytes(), FEDERATOR_USER)
-    put(here / "password", password("agent"), FEDERATOR_USER)
+    if (OFFICE / "revocations").exists():
+        put(here / "keys" / "revocations", (OFFICE / "revocations").read_bytes(), FEDERATOR_USER)
+    put(here / "password", password(f"{AGENT}-{broker}"), FEDERATOR_USER)
+    put(here / "peer.password", password(PEER), FEDERATOR_USER)
 
 
 def prepare_broker(broker: int) -> None:
     """Fill the volume of one broker."""
     here = folder(MADE / f"broker-{broker}", MOSQUITTO_USER)
-    salts = {user: hashlib.sha256(password(user) + here.name.encode()).digest() for user in USERS}
-    lines = [f"{user}:{hashed(password(user), salts[user][:SALT_BYTES])}" for user in USERS]
-    put(here / "passwords", ("\n".join(lines) + "\n").encode(), MOSQUITTO_USER)
-    put(here / "acl", ACL.read_bytes(), MOSQUITTO_USER)
+    secrets_of = {user: password(user) for user in (PEER, GATEWAY, COLLECTOR)}
+    secrets_of[AGENT] = password(f"{AGENT}-{broker}")
+    lines = []
+    for user, secret in secrets_of.items():
+        salt = hashlib.sha256(secret + here.name.encode()).digest()[:SALT_BYTES]
+        lines.append(f"{user}:{hashed(secret, salt)}\n")
+    put(here / "passwords", "".join(lines).encode(), MOSQUITTO_USER)
+    put(here / "acl", least_rights(broker), MOSQUITTO_USER)
+
+
+def least_rights(broker: int) -> bytes:
+    """What ``federator doctor --acl`` writes for that broker."""
+    users = [("user", AGENT), ("peer", PEER), ("gateway", GATEWAY), ("collector", COLLECTOR)]
+    options = [word for option, user in users for word in (f"--{option}", user)]
+    agent = {
+        "FEDERATOR_BROKER__ID": str(broker),
+        "FEDERATOR_BROKER__URL": f"mqtt://broker-{broker}",
+        "FEDERATOR_SECURITY": "open",  # its keys are nowhere near, and rights are the same
+    }
+    command = ["federator", "doctor", "--acl", *options]
+    return subprocess.run(command, env=os.environ | agent, check=True, capture_output=True).stdout
 
 
 def main() -> None:
@@ -91,7 +114,7 @@ def main() -> None:
     brokers = [int(text) for text in sys.argv[1:]]
     if not (OFFICE / "federation.key").exists():
         keys("init", str(OFFICE))
-    for user in ("gateway", "collector"):
+    for user in (GATEWAY, COLLECTOR):
         put(folder(MADE / user, FEDERATOR_USER) / "password", password(user), FEDERATOR_USER)
     for broker in brokers:
         prepare_agent(broker)

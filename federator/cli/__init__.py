@@ -28,6 +28,7 @@ _VERBS = {
     "top": ("top", "Show agents at work, live: rates, delays, links, queues, meshes."),
     "topology": ("topology", "Draw the federation as the agent sees it."),
     "explain": ("explain", "Say where a publication on TOPIC goes, and why."),
+    "trace": ("trace", "Send a probe the way of TOPIC, and print hop by hop times."),
     "controller": ("controller", "Show who steps in for whom when a broker dies, and why."),
     "keys": ("keys", "Make, show and take back the keys of a signed federation."),
     "drain": ("drain", "Move the clients of BROKER away before maintenance."),

@@ -28,6 +28,7 @@ from federator.protocol.messages import (
     RetainedValues,
     Revoked,
     Solicit,
+    TraceEcho,
     Wave,
 )
 from federator.protocol.sharing.records import is_record
@@ -48,6 +49,7 @@ _KIND_OF: dict[type, str] = {
     Solicit: "ctl",
     DrainOrder: "ctl",
     Revoked: "ctl",
+    TraceEcho: "ctl",
     RepairRequest: "repair",
     Wave: "wave",
     Echo: "wave",

@@ -273,6 +273,40 @@ class Health(msgspec.Struct, frozen=True):
     every_s: _Natural
 
 
+class Trace(msgspec.Struct, frozen=True):
+    """An operator, to the agent: which way does ``topic`` go from here, and how long does it take?
+
+    Attributes:
+        token: Returned with the answers, which go to ``traced_topic(..., token)``.
+        topic: As clients of this broker would publish on it.
+    """
+
+    token: _Gateway
+    topic: _Name
+
+
+class Traced(msgspec.Struct, frozen=True):
+    """One broker's answer to a ``Trace``; the first is the asked agent's own.
+
+    Attributes:
+        path: The trace's way there, from the asked broker to the one that tells.
+        times_us: When it was at each of them, by their own clocks.
+        back_us: When that was known to the asked agent, by its clock.
+        first: It had not been there before; otherwise it goes no further.
+        delivers: A publication would be delivered there.
+        next_hops: Where it goes on to, and the bytes that wait before it.
+        why: What the asked agent would do with the topic, or what stops it.
+    """
+
+    path: Annotated[tuple[_Id, ...], msgspec.Meta(min_length=1)]
+    times_us: tuple[_Natural, ...]
+    back_us: _Natural
+    first: bool
+    delivers: bool
+    next_hops: tuple[tuple[_Id, _Natural], ...]
+    why: str
+
+
 class Drain(msgspec.Struct, frozen=True):
     """An operator, to any agent: move the clients of ``broker`` away, or let them come back."""
 
@@ -291,10 +325,25 @@ Word = (
     | Recall
     | Recalled
     | Health
+    | Trace
+    | Traced
     | Drain
 )
 _W = TypeVar(
-    "_W", Guide, SessionReport, Settle, Settled, Mark, Taken, Claim, Recall, Recalled, Health, Drain
+    "_W",
+    Guide,
+    SessionReport,
+    Settle,
+    Settled,
+    Mark,
+    Taken,
+    Claim,
+    Recall,
+    Recalled,
+    Health,
+    Trace,
+    Traced,
+    Drain,
 )
 
 _encoder: Final = msgspec.json.Encoder()
@@ -349,6 +398,16 @@ def recalled_topic(federation: str, gateway: str) -> str:
 def health_topic(federation: str) -> str:
     """Where each agent keeps its ``Health``, retained."""
     return f"$fed/{federation}/health"
+
+
+def trace_topic(federation: str) -> str:
+    """Where ``federator trace`` publishes ``Trace``."""
+    return f"$fed/{federation}/trace"
+
+
+def traced_topic(federation: str, token: str) -> str:
+    """Where the agent answers with ``Traced``."""
+    return f"$fed/{federation}/traced/{token}"
 
 
 def connection_state_topic(broker: BrokerId) -> str:

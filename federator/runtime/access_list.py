@@ -67,6 +67,8 @@ def agent_grants(settings: Settings) -> Grants:
     both = (
         own.data_topic(federation),  # the doctor writes there
         guide.drain_topic(federation),  # `federator drain` does
+        guide.trace_topic(federation),  # `federator trace` does, and hears the answers
+        guide.traced_topic(federation, _ANY),
         own.cohabitants_topic(federation),
         own.cover_topic(federation),
         own.retained_mark_topic(federation),

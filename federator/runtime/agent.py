@@ -38,6 +38,7 @@ from federator.protocol.messages import (
     RetainedLetter,
     RetainedRequest,
     Revoked,
+    TraceEcho,
     Wave,
 )
 from federator.protocol.node import Identity, Node
@@ -54,7 +55,7 @@ from federator.runtime.cover_subscriber import CoverSubscriber
 from federator.runtime.custody import CustodyStores
 from federator.runtime.data_path import DataPath
 from federator.runtime.dialler import Dialler
-from federator.runtime.discovery import Discovery, held_filters
+from federator.runtime.discovery import Discovery
 from federator.runtime.drops import LOOK_S, DropReports
 from federator.runtime.endpoints import endpoint_of
 from federator.runtime.failover import FailoverDesk
@@ -77,6 +78,7 @@ from federator.runtime.settling import SettlingDesk
 from federator.runtime.share_file import ShareFile
 from federator.runtime.sharing import Sharing
 from federator.runtime.state_dir import StateDir
+from federator.runtime.tracing import TraceDesk
 from federator.runtime.trust import Trust
 
 LEAVE_SECONDS_MAX = 1.0
@@ -161,7 +163,8 @@ class Agent:
             state_dir=state.path,
             interest_changed=self._interest_changed,
             members_changed=self._members_changed if settings.groups_span_brokers else None,
-            own_filters=self._own_filters,
+            control_filters=lambda: [each.pattern for each in self._control_subscriptions()],
+            own_links=self._own_links,
         )
         self.neighbours = NeighbourLinks(tasks, will_for=self._will, tell=self.handle)
         self._dialler = Dialler(settings, self.neighbours, lambda: self.epoch)
@@ -209,6 +212,7 @@ class Agent:
             stand_ins_max=settings.share.stand_ins_max,
         )
         self.settling = SettlingDesk(self)
+        self.tracing = self.data_path.traces = TraceDesk(self)
         self.failover = FailoverDesk(
             settings.failover,
             address=settings.failover.advertise or settings.broker.advertised,
@@ -509,9 +513,11 @@ class Agent:
             elif isinstance(message, Revoked):
                 if self.trust is not None and self.trust.on_revoked(message):
                     self._pass_on_revocations(self.trust)
+            elif isinstance(message, TraceEcho):
+                self.tracing.on_echo(message)
             elif message is not None:
                 self.handle(Received(message))
-            elif self.settling.hears(packet):
+            elif self.settling.hears(packet) or self.tracing.hears(packet):
                 pass
             elif packet.topic == self.data_path.custody_outlet.marker_topic:
                 self.data_path.custody.destination.on_marker(packet.payload)
@@ -571,6 +577,7 @@ class Agent:
             *self.loops.subscriptions(),
             *self.traffic.subscriptions(),
             self.settling.subscription(),
+            self.tracing.subscription(),
             self._cohabitants.subscription(),
             marker,
             *self.guide.subscriptions(),
@@ -581,16 +588,12 @@ class Agent:
             filters += self.metrics.subscriptions()
         return filters
 
-    def _own_filters(self) -> dict[str, list[str]]:
-        """What our own connections to our broker subscribe now, by client id."""
-        links = [self.data_link]
+    def _own_links(self) -> list[MqttLink]:
+        """Our connections to our broker besides the control connection."""
+        links = [self.data_link, *self.sharing.stand_in_links]
         if self.retained is not None and self.retained.looks.link is not None:
             links.append(self.retained.looks.link)
-        return {
-            self._own.client_id("ctl"): [f.pattern for f in self._control_subscriptions()],
-            **held_filters(links),
-            **self.sharing.stand_in_filters,
-        }
+        return links
 
     def _frames_subscription(self) -> TopicFilter:
         return TopicFilter(

@@ -120,6 +120,7 @@ class LiveView:
                 "gave_up": agent.settling.settling.gave_up,
                 "malformed": agent.settling.malformed,
             },
+            "tracing": {"malformed": agent.tracing.malformed},
             "custody": counts(agent.data_path.custody, agent.data_path.custody_log),
             "counters": self._counters(),
         }

@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
 import structlog
 from mqtt5 import PublishPacket
 
@@ -24,6 +25,7 @@ from federator.protocol.frames import (
     CUSTODY_FLAG,
     REPAIR_FLAG,
     TAIL_FLAG,
+    TRACE_FLAG,
     Frame,
     mask_bytes,
     pack_label,
@@ -51,7 +53,7 @@ from federator.runtime.custody import (
     custodian,
 )
 from federator.runtime.data_counters import DataCounters, Delays
-from federator.runtime.data_ports import DataLink, RetainedFlow, Shared
+from federator.runtime.data_ports import DataLink, RetainedFlow, Shared, Traces
 from federator.runtime.gathering import Batch, Pace, RouteBatches
 from federator.runtime.intake import Intake
 from federator.runtime.metrics_stream.tape import Came, Delivered, Made, Refused, Sent, Tape
@@ -93,6 +95,7 @@ class DataPath:
         custody: Cares for what is published at QoS 1 and 2.
         custody_log, custody_outlet: What it works with.
         shared: Sees what our clients publish, and gets the frames for our inbox, if anybody does.
+        traces: Follows traces, if anybody does.
     """
 
     def __init__(
@@ -118,6 +121,7 @@ class DataPath:
             raise ValueError(f"hop_limit must be 1 to 255, got {hop_limit}")
         self.local: DataLink | None = None
         self.shared: Shared | None = None
+        self.traces: Traces | None = None
         self.forwarder = forwarder
         self.counters = DataCounters()
         self.delays = Delays()
@@ -369,6 +373,20 @@ class DataPath:
         frame.keys = keys
         return self._send(frame, 0, route.sends, parts, size) > 0
 
+    def trace(self, route: TopicRoute, sends: Sends, body: bytes) -> int:
+        """Send a trace to ``sends``, next hops of ``route``; its number."""
+        self._seq += 1
+        frame = msgspec.structs.replace(
+            self._own,
+            flags=TRACE_FLAG,
+            seq=self._seq,
+            origin_time_us=self._wall_clock_us(),
+            publications=0,
+            keys=route.keys,
+        )
+        self._send(frame, 0, sends, (body,), len(body))
+        return self._seq
+
     def _on_publication(self, topic: str, packet: memoryview) -> None:
         """Take one of QoS 0 that came alone and finds no batch open: the way of the least delay.
 
@@ -451,6 +469,9 @@ class DataPath:
             if let_in is None:
                 return
             frame = let_in
+        if frame.flags & TRACE_FLAG:
+            self._on_trace(frame)
+            return
         if frame.flags & REPAIR_FLAG:
             self._note_came(frame, len(payload))
             self.custody.on_repair(frame)
@@ -484,6 +505,25 @@ class DataPath:
         counters.relayed += self._send(
             frame, frame.hops + 1, route.sends, [frame.body], len(frame.body)
         )
+
+    def _on_trace(self, frame: Frame) -> None:
+        """Carry on a frame without publications as one of QoS 0 that had some."""
+        origin = frame.origin
+        if self.traces is None or origin == self._self_id:
+            return
+        first, new = self._duplicates.admit(
+            origin, frame.epoch, frame.seq, k=frame.k, mask=frame.mask
+        )
+        route = None
+        if first or new:
+            route = self.forwarder.route_frame(frame.keys, new, sender=frame.sender, origin=origin)
+        try:
+            sends, body = self.traces.on_frame(frame, route)
+        except DecodeError as error:
+            self._complain(error)
+            return
+        if frame.hops + 1 < frame.hop_limit:
+            self._send(frame, frame.hops + 1, sends, (body,), len(body))
 
     def _keep_or_deliver(self, frame: Frame, route: FrameRoute, *, first: bool) -> None:
         """Let custody see the frame; publish it here when custody does not."""

@@ -51,6 +51,7 @@ from federator.protocol.messages import (
     RetainedLetter,
     RetainedRequest,
     Revoked,
+    TraceEcho,
     Wave,
 )
 from federator.protocol.node import Identity, Node
@@ -519,8 +520,10 @@ class World:
         self.watcher.link_changed(agent, neighbour)
 
     def _hear(self, agent: Agent, message: Message) -> None:
-        # Neither custody nor retained values nor keys are in this world.
-        beside = RepairRequest | RetainedRequest | RetainedLetter | Wave | Echo | Revoked
+        # Neither custody nor retained values, keys or traces are in this world.
+        beside = (
+            RepairRequest | RetainedRequest | RetainedLetter | Wave | Echo | Revoked | TraceEcho
+        )
         if not isinstance(message, beside):
             self._tell(agent, Received(message))
 

@@ -11,8 +11,10 @@ import subprocess
 import time
 from collections.abc import Iterable
 from functools import cached_property
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from docker.errors import APIError
 from docker.models.containers import Container, ExecResult
@@ -27,6 +29,7 @@ HOST = "127.0.0.2"
 """So that its ports are free although another grid runs on this machine."""
 
 FIRST_PORT = 18830
+PORTS = {"agent": 9883, "gateway": 9884, "collector": 9885}
 GATEWAY_PORTS = {"west": 18841, "east": 18842}
 DEADLINE_S = 300.0
 POLL_S = 0.25
@@ -75,11 +78,22 @@ class ComposeGrid:
         (found,) = self.engine.containers.list(all=True, filters={"label": label})
         return found
 
+    def page(self, service: str, path: str) -> bytes | None:
+        """What its listener answers with 200 over the network of pages; ``None``: it does not."""
+        container = self.container(service)
+        network = container.attrs["NetworkSettings"]["Networks"].get(f"{PROJECT}_management", {})
+        port = PORTS.get(service.partition("-")[0], 9883)
+        try:
+            # A bridge network of this machine: as the engine's own host we are on it, too.
+            with urlopen(f"http://{network.get('IPAddress')}:{port}{path}", timeout=5) as answer:
+                body: bytes = answer.read()
+                return body
+        except (OSError, HTTPException):
+            return None
+
     def is_ready(self, service: str) -> bool:
         """Whether an agent or a gateway says so."""
-        port = 9884 if service in self.gateways else 9883
-        check = f"python3 -I -S /opt/federator/share/healthy.py {port} /readyz"
-        return self.run(service, check).exit_code == 0
+        return self.page(service, "/readyz") is not None
 
     def is_healthy(self, service: str) -> bool:
         """What its health check says."""
@@ -87,9 +101,7 @@ class ComposeGrid:
 
     def broker_of_client(self, gateway: str, client: str) -> int | None:
         """Where ``gateway`` has attached ``client`` just now."""
-        page = "http://127.0.0.1:9884/routes"
-        ask = f"import urllib.request as r; print(r.urlopen('{page}').read().decode())"
-        rows = json.loads(self.run(gateway, f'python3 -c "{ask}"').output)
+        rows = json.loads(self.page(gateway, "/routes") or b"[]")
         brokers: list[int | None] = [row["broker"] for row in rows if row["client"] == client]
         return brokers[0] if brokers else None
 
@@ -111,10 +123,8 @@ class ComposeGrid:
             )
 
     def _links_up(self, broker: int) -> set[int]:
-        told = self.run(f"agent-{broker}", "federator status --json")
-        if told.exit_code:  # 1: not ready
-            return set()
-        links = json.loads(told.output)["links"]
+        told = self.page(f"agent-{broker}", "/status")
+        links = json.loads(told)["links"] if told else []
         return {link["neighbour"] for link in links if link["state"] == "up"}
 
     @property

@@ -104,7 +104,7 @@ def test_the_dockerfile_begins_with_images_that_can_be_made_offline():
 def as_mounted(tmp_path: Path):
     """A file of deploy/docker as its container sees it, with the secrets that `keys` makes."""
     (tmp_path / "keys").mkdir()
-    for name in ("password", "keys/agent.key", "keys/federation.pub"):
+    for name in ("password", "peer.password", "keys/agent.key", "keys/federation.pub"):
         (tmp_path / name).write_text("x\n")
         (tmp_path / name).chmod(0o600)
 

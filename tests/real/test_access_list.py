@@ -25,7 +25,11 @@ DEADLINE_S = 60.0
 FED = "$fed/fed/"
 
 NOT_ALWAYS_SAID = {
-    "federator": {f"{FED}data", f"{FED}doctor/+", f"{FED}drain"},  # by doctor and drain
+    # By doctor, drain and trace; and when subscriptions change that overlap.
+    "federator": {
+        *(f"{FED}data", f"{FED}doctor/+", f"{FED}drain", f"{FED}trace", f"{FED}traced/+"),
+        f"{FED}cover",
+    },
     "federator-peer": {f"{FED}ctl", f"{FED}repair"},  # by Wills, and as luck will have it
     # By those whose broker died, who were asked, or who share clients.
     "federator-gateway": {f"{FED}recall", f"{FED}recalled/+", f"{FED}claims"},
