@@ -114,6 +114,7 @@ def test_the_example_can_be_used_once_its_secrets_are_there(tmp_path):
 
     settings = load(config, {"FEDERATOR_STATE_DIR": "/var/lib/federator"})
 
+    assert settings.state_dir == Path("/var/lib/federator")
     assert settings.keys.agent_file == agent_key
     assert (settings.links.username, settings.broker.secret()) == ("federator-peer", b"secret")
     assert tomllib.loads(text)["broker"]["id"] == 1

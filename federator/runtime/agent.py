@@ -55,7 +55,7 @@ from federator.runtime.cover_subscriber import CoverSubscriber
 from federator.runtime.custody import CustodyStores
 from federator.runtime.data_path import DataPath
 from federator.runtime.dialler import Dialler
-from federator.runtime.discovery import Discovery, held_filters
+from federator.runtime.discovery import Discovery
 from federator.runtime.drops import LOOK_S, DropReports
 from federator.runtime.endpoints import endpoint_of
 from federator.runtime.failover import FailoverDesk
@@ -163,7 +163,8 @@ class Agent:
             state_dir=state.path,
             interest_changed=self._interest_changed,
             members_changed=self._members_changed if settings.groups_span_brokers else None,
-            own_filters=self._own_filters,
+            control_filters=lambda: [each.pattern for each in self._control_subscriptions()],
+            own_links=self._own_links,
         )
         self.neighbours = NeighbourLinks(tasks, will_for=self._will, tell=self.handle)
         self._dialler = Dialler(settings, self.neighbours, lambda: self.epoch)
@@ -587,16 +588,12 @@ class Agent:
             filters += self.metrics.subscriptions()
         return filters
 
-    def _own_filters(self) -> dict[str, list[str]]:
-        """What our own connections to our broker subscribe now, by client id."""
-        links = [self.data_link]
+    def _own_links(self) -> list[MqttLink]:
+        """Our connections to our broker besides the control connection."""
+        links = [self.data_link, *self.sharing.stand_in_links]
         if self.retained is not None and self.retained.looks.link is not None:
             links.append(self.retained.looks.link)
-        return {
-            self._own.client_id("ctl"): [f.pattern for f in self._control_subscriptions()],
-            **held_filters(links),
-            **self.sharing.stand_in_filters,
-        }
+        return links
 
     def _frames_subscription(self) -> TopicFilter:
         return TopicFilter(

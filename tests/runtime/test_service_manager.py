@@ -185,6 +185,18 @@ async def test_a_broker_that_is_away_is_no_hang(manager, monkeypatch):
     assert link.last_error is not None
 
 
+async def test_a_wait_of_our_own_choice_is_no_hang(manager, monkeypatch):
+    monkeypatch.setattr(talk, "OVERDUE_S_MAX", 1.0)
+    port = free_ports(1)[0]
+    link = link_to(port, connect_timeout_s=0.1, reconnect_max_ms=100, taken_over_pause_s=600)
+    async with kept(link), talk.told(lambda: (True, "ready"), lambda: [link]):
+        await until(lambda: link.counters.attempts >= 1, "tried")
+        link.give_way()
+        await asyncio.sleep(1.5)
+        manager.forget()
+        await until(lambda: manager.said.count("WATCHDOG=1") >= 3, "the watchdog is fed")
+
+
 async def test_a_server_that_never_answers_is_no_hang(manager, monkeypatch):
     monkeypatch.setattr(talk, "OVERDUE_S_MAX", 1.0)
 
@@ -223,7 +235,7 @@ async def test_a_link_that_nobody_looks_after_starves_the_watchdog(manager, monk
 
     async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        async with kept(link_to(port, Forgotten, connect_timeout_s=1.0)) as link:
+        async with kept(link_to(port, Forgotten, connect_timeout_s=2.0)) as link:
             with structlog.testing.capture_logs() as logs:
                 async with talk.told(lambda: (True, "ready"), lambda: [link]):
                     await until(lambda: "WATCHDOG=1" in manager.said, "fed while it may be slow")
