@@ -81,17 +81,18 @@ async def plain(tmp_path):
 
 @pytest.fixture
 async def chain(plain, tmp_path, passwords, secret_file):
-    """Brokers 1 - 2 - 3 with what the verb printed for each, and their agents."""
+    """Brokers 1 - 2 - 3 with what the verb printed, and their agents."""
     us = {"username": "federator", "password_file": str(secret_file)}
     them = {"username": "federator-peer", "password_file": str(secret_file)}
 
+    config = tmp_path / "doctor.toml"
+    config.write_text('[broker]\nid = 2\nurl = "mqtt://b"\nusername = "federator"\n')
+    code, printed, err = await ran("doctor", "--acl", "-c", str(config))
+    assert (code, err) == (0, "")
+
     async def start(id):
-        config = tmp_path / f"doctor-{id}.toml"
-        config.write_text(f'[broker]\nid = {id}\nurl = "mqtt://b"\nusername = "federator"\n')
-        code, out, err = await ran("doctor", "--acl", "-c", str(config))
-        assert (code, err) == (0, "")
         acl = tmp_path / f"acl-{id}"
-        acl.write_text(out)
+        acl.write_text(printed.replace("/2\n", f"/{id}\n"))  # the topics that name a broker
         lines = (
             f"password_file {passwords}",
             f"acl_file {acl}",
