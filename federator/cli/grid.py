@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from federator.cli import grid_strategies as strategies
+from federator.cli.grid_auto import run_auto
 from federator.cli.grid_plan import CHEN2020_NAME, Plan, Trial, numbers, scenario_of, span, trial_of
 from federator.cli.grid_report import AGENT_OPTIONS, Records
 from federator.cli.stopping import until_stopped
@@ -53,6 +54,12 @@ REAP_S = 0.5
     "--plot",
     type=click.Path(dir_okay=False, path_type=Path),
     help="With --preset chen2020: draw the completion times here, as SVG.",
+)
+@click.option(
+    "--auto",
+    type=click.IntRange(3, 40),
+    metavar="N",
+    help="N brokers join through one and arrange their links; then the one is killed.",
 )
 @click.option("--rows", type=click.IntRange(1, 20), help="Rows of brokers. [3]")
 @click.option("--cols", type=click.IntRange(1, 20), help="Columns of brokers. [3]")
@@ -105,6 +112,7 @@ def command(
     strategy: str | None,
     all_pairs: bool,
     plot: Path | None,
+    auto: int | None,
     stay: bool,
     state: Path | None,
     metrics: Path | None,
@@ -118,6 +126,12 @@ def command(
     Without --preset, the arrangement of the paper on a grid of any size.
     """
     wants_records = metrics is not None or report is not None
+    if auto is not None:
+        others = (preset, strategy, plot, metrics, report, *options.values())
+        if all_pairs or any(value is not None for value in others):
+            raise click.UsageError("--auto goes with --stay, --state, --json and --keep-logs only")
+        with _folder(keep_logs) as folder:
+            return run_auto(auto, folder, stay=stay, state=state, as_json=json_output)
     if preset == CHEN2020_NAME or strategy is not None:
         if wants_records:
             raise click.UsageError("--metrics and --report do not go with strategies side by side")

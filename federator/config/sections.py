@@ -466,7 +466,9 @@ class MetricsSettings(Section):
 
 
 class HttpSettings(Section):
-    """The listener of /metrics, /healthz, /readyz, /status, /routes and /explain."""
+    """The listener of /metrics, /healthz, /readyz, /status, /routes, /explain, /controller and
+    /topology.
+    """
 
     enabled: _Bool = Field(default=True, description="Whether to listen.")
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")

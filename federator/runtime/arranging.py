@@ -59,7 +59,8 @@ class AddressWarrant:
             if self._trust is not None:
                 guard = self._trust.guard
                 guard.check_address(id, place.epoch, place.address, place.proof)
-            self._settings.dialled_back(place.address)
+            if self._settings.dialled_back(place.address).address == self._settings.broker.address:
+                return f"{place.address} is our own broker: set broker.advertise there"
         except (DecodeError, ValueError) as error:
             return str(error)[:200]
         return ""
@@ -147,6 +148,8 @@ async def round_trip(url: str) -> int | None:
             async with asyncio.timeout(TRY_SECONDS_MAX):
                 _, writer = await asyncio.open_connection(host, address.port)
             took_s = loop.time() - started_s
-            writer.transport.abort()
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
             best_s = took_s if best_s is None else min(best_s, took_s)
     return None if best_s is None else max(1, round(1_000 * best_s))

@@ -44,6 +44,8 @@ def broken_verb(monkeypatch):
         ["topology", "--what-if", "drop=5"],
         ["topology", "--what-if", "cut=5"],
         ["sim", "--joining", "--messages"],
+        ["grid", "--auto", "2"],
+        ["grid", "--auto", "5", "--rows", "3"],
         ["explain"],
         ["tap", "--count", "0"],
         ["tap", "--kind", "x"],

@@ -364,11 +364,8 @@ class JoiningWorld:
         host.heard[id] = (version, place)
         removed = {encode_place(before[1])} if before is not None else set[str]()
         self._announce(host, id, {encode_place(place)}, removed, lost=False)
-        if begun_ms is None:
-            self._flood(host, id)
-            return
         for neighbour, since_ms in host.up_since_ms.items():
-            if since_ms >= begun_ms:  # the flood did not know of this link
+            if begun_ms is None or since_ms >= begun_ms:  # a flood did not know of this link
                 self._tell_place(host, neighbour, id)
 
     def _look_soon(self) -> None:
