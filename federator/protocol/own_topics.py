@@ -7,7 +7,12 @@ made from these (``runtime.access_list``).
 Source: docs/protocol.md section 2.
 """
 
+from typing import Final
+
 from federator.protocol.types import BrokerId
+
+DOCTORS_WORD: Final = b"federator doctor"
+"""What the doctor publishes to see whether it may. An agent at work there thinks nothing of it."""
 
 
 def control_topic(federation: str, kind: str) -> str:

@@ -32,7 +32,7 @@ from federator.protocol.frames import (
     unpack,
 )
 from federator.protocol.link_gates import LinkGates
-from federator.protocol.own_topics import data_topic
+from federator.protocol.own_topics import DOCTORS_WORD, data_topic
 from federator.protocol.publications import (
     DUP_BIT,
     QOS_BITS,
@@ -443,6 +443,9 @@ class DataPath:
         counters = self.counters
         counters.frames_in += 1
         counters.frame_bytes_in += len(payload)
+        if payload == DOCTORS_WORD:
+            counters.frames_of_strangers += 1
+            return
         sealed_by = None
         if self._trust is not None:
             opened = self._trust.open_frame(payload)

@@ -16,15 +16,14 @@ from dataclasses import dataclass, field
 import mqtt5
 
 from federator.config import Settings
-from federator.protocol.frames import Frame, pack
 from federator.protocol.own_topics import (
+    DOCTORS_WORD,
     cover_topic,
     data_topic,
     delivered_topic,
     doctor_topic,
     retained_mark_topic,
 )
-from federator.protocol.types import Epoch
 from federator.runtime.diagnosis import Facts, TopicAccess
 from federator.runtime.probe import BrokerProbe, plain
 
@@ -114,8 +113,8 @@ async def examine(
     async with BrokerProbe(settings.broker, client_id=name) as probe:
         await probe.subscribe(LOG_SUBSCRIBE, LOG_UNSUBSCRIBE, LOG_NOTICE, VERSION, COUNT)
         await probe.subscribe(control, data)
-        control_answer = await probe.publish(control, b"federator doctor")
-        data_answer = await probe.publish(data, b"federator doctor")
+        control_answer = await probe.publish(control, DOCTORS_WORD)
+        data_answer = await probe.publish(data, DOCTORS_WORD)
         await probe.unsubscribe(control, data)
         tried = await _try_data_topics(probe, settings)
         guest = f"{name}-guest"
@@ -145,15 +144,14 @@ async def examine(
 async def _try_data_topics(probe: BrokerProbe, settings: Settings) -> dict[str, str]:
     """The broker's answers to publishing on each topic of the data connection, while subscribed.
 
-    An agent may be at work there. Nothing here means anything to it: a frame whose sender has no
-    link is dropped and counted, and the others are no marks.
+    An agent may be at work there. The doctor's word means nothing to it, wherever it comes.
     """
     federation = settings.federation
     told = {
-        data_topic(federation): _frame_of_a_stranger(settings),
-        cover_topic(federation): b"federator doctor",
-        retained_mark_topic(federation): b"federator doctor",
-        delivered_topic(federation, settings.broker_id): b"federator doctor",
+        data_topic(federation): DOCTORS_WORD,
+        cover_topic(federation): DOCTORS_WORD,
+        retained_mark_topic(federation): DOCTORS_WORD,
+        delivered_topic(federation, settings.broker_id): DOCTORS_WORD,
     }
     answers = {}
     for topic, payload in told.items():
@@ -161,21 +159,3 @@ async def _try_data_topics(probe: BrokerProbe, settings: Settings) -> dict[str, 
         answers[topic] = plain(await probe.publish(topic, payload))
         await probe.unsubscribe(topic)
     return answers
-
-
-def _frame_of_a_stranger(settings: Settings) -> bytes:
-    frame = Frame(
-        flags=0,
-        hops=0,
-        hop_limit=1,
-        sender=settings.broker_id,  # nobody is its own neighbour
-        origin=settings.broker_id,
-        epoch=Epoch(0),
-        seq=0,
-        origin_time_us=0,
-        publications=1,
-        keys=bytes(8),
-        mask=1,
-        body=memoryview(mqtt5.PublishPacket("federator-doctor", b"").write()),
-    )
-    return pack(frame)

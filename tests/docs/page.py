@@ -31,6 +31,7 @@ LOOKS = re.compile(
     r"federator (status|topology|explain|doctor|check-config|controller status)\b"
     r"|(cat|grep|tail|curl|ls) "
 )
+JOB_ENDED = re.compile(r"bash: line \d+: +\d+ (Killed|Terminated|Done|Exit) ")
 FENCE = re.compile(r"^```(?P<kind>[\w-]*)[^\n]*\n(?P<text>.*?)^```$", re.M | re.S)
 
 VARYING = (
@@ -38,9 +39,12 @@ VARYING = (
     (re.compile(r"\b\d{4}-\d\d-\d\d\b"), "DAY"),
     (re.compile(r"\b[0-9a-f]{16}\b"), "HEX"),
     (re.compile(r"rtt [\d.]+ ms"), "rtt N ms"),
-    (re.compile(r"epoch=\d+"), "epoch=N"),
+    (re.compile(r"^\d\d:\d\d:\d\d\.\d{3} ", re.M), "CLOCK "),
+    (re.compile(r"^\d{10}: mosquitto version [\d.]+ ", re.M), "mosquitto "),
+    (re.compile(r"\b(term|word) \d+"), r"\1 N"),
+    (re.compile(r"\b(epoch|bytes)=\d+"), r"\1=N"),
 )
-VARYING_COLUMNS = {"epoch", "seq", "rtt_ms", "heard_ms_ago", "since", "term", "word", "load"}
+VARYING_COLUMNS = {"epoch", "seq", "rtt_ms", "heard_ms_ago", "load"}
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,13 @@ class Shell:
         self._bash = subprocess.Popen(
             ["bash", "--noprofile", "--norc"],
             cwd=self._folder,
-            env={**inherited, "PATH": path, "PYTHONPATH": root, **self._environment},
+            env={
+                **inherited,
+                "PATH": path,
+                "PYTHONPATH": root,
+                "LC_ALL": "C.UTF-8",
+                **self._environment,
+            },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -110,7 +120,7 @@ class Shell:
         self._out.close()
 
     def run(self, commands: str) -> str:
-        """What ``commands`` print, errors too."""
+        """What ``commands`` print, errors too; without bash's own word on jobs that ended."""
         self._number += 1
         mark = f"=== {self._number} ==="
         self._in.write(f"{commands.rstrip()}\necho; echo '{mark}'\n")
@@ -118,7 +128,8 @@ class Shell:
         lines: list[str] = []
         while (line := self._out.readline()) != mark + "\n":
             assert line, f"the shell ended: {''.join(lines)}"
-            lines.append(line)
+            if not JOB_ENDED.match(line):
+                lines.append(line)
         return "".join(lines).removesuffix("\n")
 
 
@@ -187,7 +198,7 @@ def plain(text: str) -> list[str]:
         cells = re.split(r" {2,}", line.strip())
         if len(cells) > 2 and VARYING_COLUMNS & set(cells):
             varying = {at for at, cell in enumerate(cells) if cell in VARYING_COLUMNS}
-        elif not line.startswith(" "):
+        elif not line.startswith(" ") and line != "...":
             varying = set()
         else:
             cells = ["N" if at in varying else cell for at, cell in enumerate(cells)]

@@ -6,7 +6,7 @@ from federator.grid.broker_process import free_ports
 from tests.docs.page import agree, follow, steps
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.md"
-PORTS = ("18831", "18832", "18841", "18842")
+PORTS = ("18731", "18732", "18741", "18742")
 
 
 def test_every_command_of_the_tutorial_prints_what_the_page_shows(tmp_path):

@@ -45,6 +45,28 @@ HEADER_BYTES: Final = _HEADER.size
 SEAL_BYTES: Final = HEADER_BYTES + TAG_BYTES
 
 
+def overheard(payload: bytes) -> tuple[str, bytes | None]:
+    """What a passer-by reads of a payload, who holds no key and judges nothing.
+
+    Returns:
+        ``"signed"`` or ``"sealed"``, ``"open"`` when it is under no seal; and what is inside,
+        ``None`` when that is encrypted.
+
+    Raises:
+        DecodeError: It begins as a greeting or a seal and is none.
+    """
+    if payload[:1] == MARK:
+        greeting, _, _ = unpack(payload)
+        return Manner.SIGNED, greeting.body
+    if payload[:1] not in _MARKS:
+        return "open", payload
+    if len(payload) < SEAL_BYTES:
+        raise DecodeError(f"seal: {len(payload)} bytes, at least {SEAL_BYTES} wanted")
+    if payload[0] == _ENCRYPTED:
+        return Manner.SEALED, None
+    return Manner.SIGNED, payload[SEAL_BYTES:]
+
+
 class Manner(StrEnum):
     """How much a seal covers."""
 
