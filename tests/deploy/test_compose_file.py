@@ -26,7 +26,7 @@ def test_sites_are_joined_by_the_links_of_the_grid_and_by_nothing_else():
 
         assert SERVICES[f"broker-{broker}"]["networks"] == [f"site-{broker}"]
         assert set(agent["networks"]) == {"management", *sites}
-        assert [one["url"] for one in named] == [f"mqtt://broker-{other}" for other in neighbours]
+        assert named == [{"id": n, "url": f"mqtt://broker-{n}"} for n in neighbours]
 
 
 def test_every_broker_has_an_agent_with_its_id_and_volumes_of_their_own():
