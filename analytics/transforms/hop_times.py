@@ -62,7 +62,7 @@ def _steps(hops: DataFrame, pairs: DataFrame) -> DataFrame:
     trees = frames.select("origin", "entries", F.map_from_entries("entries").alias("tree"))
     ends = trees.select("origin", "tree", F.explode("entries.receiver").alias("destination"))
     wanted = ends.join(
-        F.broadcast(pairs.select("origin", "destination")), ["origin", "destination"], "left_semi"
+        pairs.select("origin", "destination"), ["origin", "destination"], "left_semi"
     )
     length = F.try_element_at("tree", "destination")["hop"]
     ways = wanted.where(length.between(1, HOPS_MAX)).select(
@@ -113,9 +113,7 @@ def _corrected(steps: DataFrame, clocks: DataFrame) -> DataFrame:
         F.col("group").alias("g2"),
         F.col("relative_us").alias("r2"),
     )
-    told = steps.join(F.broadcast(of_sender), "sender", "left").join(
-        F.broadcast(of_receiver), "receiver", "left"
-    )
+    told = steps.join(of_sender, "sender", "left").join(of_receiver, "receiver", "left")
     shift = F.when(F.col("g1") == F.col("g2"), F.col("r2") - F.col("r1")).otherwise(0)
     return told.withColumn("shift_us", shift).withColumn(
         "step_us", F.col("step_us") - F.col("shift_us")
