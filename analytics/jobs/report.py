@@ -40,7 +40,7 @@ def run(spark: SparkSession, inputs: Sequence[str], out: str) -> None:
     staging = f"{home}/{STAGING}"
     try:
         parsed = stage(read_lines(spark, inputs), staging)
-        with planned_for(parsed):
+        with planned_for(parsed, compiled=False):
             write(report_tables(_parts(settle(parsed, staging))), home)
     finally:
         spark.catalog.clearCache()

@@ -17,10 +17,13 @@ _SHUFFLES = "spark.sql.shuffle.partitions"
 _SMALL = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",  # a broadcast is a job of its own
     "spark.sql.adaptive.enabled": "false",  # so is each stage, with a plan of its own
-    "spark.sql.codegen.wholeStage": "false",  # to compile a query takes longer than to run it
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 """How to plan for one partition."""
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""For few records and once, compiling a query takes longer than running it."""
 
 
 def partitions_for(files: DataFrame) -> int:
@@ -31,18 +34,25 @@ def partitions_for(files: DataFrame) -> int:
 
 
 @contextmanager
-def planned_for(files: DataFrame) -> Iterator[None]:
-    """Plan queries inside for what ``files`` hold."""
+def planned_for(files: DataFrame, *, compiled: bool = True) -> Iterator[None]:
+    """Plan queries inside for what ``files`` hold.
+
+    Args:
+        files: A table as it is read from files.
+        compiled: Whether to make Java of queries even if the records are few: like ones will come.
+    """
     spark, count = files.sparkSession, partitions_for(files)
-    chosen = {_SHUFFLES: str(count)} | (_SMALL if count == 1 else {})
-    before = {key: spark.conf.get(key) for key in chosen}
+    chosen = {_SHUFFLES: str(count)}
+    if count == 1:
+        chosen |= _SMALL if compiled else _SMALL | _INTERPRETED
+    before = {key: str(spark.conf.get(key)) for key in chosen}
     for key, value in chosen.items():
         spark.conf.set(key, value)
     try:
         yield
     finally:
         for key, value in before.items():
-            spark.conf.set(key, str(value))
+            spark.conf.set(key, value)
 
 
 def gathered(table: DataFrame) -> DataFrame:

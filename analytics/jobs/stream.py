@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from analytics.errors import InputError, UsageError
-from analytics.jobs.sizing import planned_for
+from analytics.jobs.sizing import gathered, planned_for
 from analytics.jobs.staging import DUPLICATES, RECORDS, Staged, discard, duplicates, settle, stage
 from analytics.jobs.state import Merge, State
 from analytics.jobs.tables import write
@@ -73,16 +73,18 @@ class Fold:
         newest = self.state.newest()
         if newest == self._shown:
             return False
-        self.state.merge_if_due(self._merges())
-        spans = self.state.spans()
-        parts = {
-            name: merge(self.state.read(name, spans)) for name, merge in self._merges().items()
-        }
-        parts["quarantine_counts"] = counts(parts["quarantine"])
-        kept = [part.persist() for name, part in parts.items() if name not in WIDE]
-        write(report_tables(parts), str(self._out))
-        for part in kept:
-            part.unpersist()
+        with planned_for(self.state.read("delay_windows", self.state.spans())):
+            self.state.merge_if_due(self._merges())
+            spans = self.state.spans()
+            parts = {
+                name: merge(self.state.read(name, spans)) for name, merge in self._merges().items()
+            }
+            kept = [part.persist() for name, part in parts.items() if name not in WIDE]
+            parts = {name: gathered(part) for name, part in parts.items()}
+            parts["quarantine_counts"] = counts(parts["quarantine"])
+            write(report_tables(parts), str(self._out))
+            for part in kept:
+                part.unpersist()
         self._shown = spans[-1].last if spans else -1
         return True
 
