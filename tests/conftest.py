@@ -14,6 +14,9 @@ settings.register_profile(
 settings.register_profile("explore", deadline=None, max_examples=10_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
+# These want a Docker engine, and minutes: they are script/test-containers', which says so.
+collect_ignore = [] if os.environ.get("FEDERATOR_TEST_CONTAINERS") else ["containers"]
+
 
 @pytest.fixture(autouse=True)
 def logs_of_one_test_are_not_the_nexts():

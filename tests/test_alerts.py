@@ -12,19 +12,27 @@ ROOT = Path(__file__).parents[1]
 RULES = (ROOT / "deploy" / "prometheus" / "alerts.yml").read_text("utf-8")
 STORIES = (ROOT / "tests" / "observability" / "alerts_test.yml").read_text("utf-8")
 
-PROMETHEUS = {"up": ()}
+PROMETHEUS = {"up": (), "ALERTS": ("alertname", "alertstate", "severity")}
 """What Prometheus itself adds to what it scrapes."""
 LABELS = {row.name: row.labels for row in (*EVERY, *of_any_process())} | PROMETHEUS
 TARGET = {"instance", "job"}
 
 
+SELECTOR = re.compile(
+    r'"[^"]*"|(?<!\$)\b([A-Za-z][A-Za-z_]*)\b(?!\s*\()\s*(\{(?:[^"{}]|"[^"]*")*\})?'
+)
+"""A string, which is passed over, or a name that is no function, with its matchers."""
+
+
 def metrics_in(expression):
     """(metric, its matchers) of each selector in a PromQL expression."""
-    text = re.sub(r"\b(by|on|group_left|without|ignoring)\s*(\([^)]*\))", " ", expression)
-    text = re.sub(r'(?<![=~])"[^"]*"', " ", text)
-    names = re.findall(r"(?<![\w\"$])([a-z][a-z_]*[a-z])\b(?!\s*\()\s*(\{[^}]*\})?", text)
-    words = {"and", "or", "unless", "bool", "le", "offset"}
-    return [(name, matchers) for name, matchers in names if name not in words]
+    text = re.sub(r"\[[^]]*\]", " ", expression)
+    text = re.sub(r"\b(by|on|group_left|without|ignoring)\s*\([^)]*\)", " ", text)
+    return [
+        (name, matchers)
+        for name, matchers in SELECTOR.findall(text)
+        if name and name not in ("and", "or", "unless", "bool", "offset")
+    ]
 
 
 def check(expression):
@@ -37,6 +45,8 @@ def check(expression):
         allowed = {*LABELS[whole], *TARGET, *({"le"} if whole != name else ())}
         assert set(re.findall(r"(\w+)\s*[=!]", matchers)) <= allowed, expression
     known = {label for labels in LABELS.values() for label in labels} | TARGET | {"le"}
+    known |= set(re.findall(r'label_\w+\(.*?, "(\w+)"', expression))  # made by the expression
+    known |= set(re.findall(r'count_values.*?\("(\w+)"', expression))
     for labels in re.findall(r"\b(?:by|on|group_left)\s*\(([^)]*)\)", expression):
         assert {label.strip() for label in labels.split(",") if label.strip()} <= known, expression
 
@@ -65,3 +75,12 @@ def test_stories_are_about_alerts_that_exist():
     named = set(re.findall(r'alertname(?:: |=")(\w+)', STORIES))
     assert named
     assert named <= expressions().keys()
+
+
+def test_the_shipped_scrape_configuration_has_jobs_that_the_alerts_look_for():
+    text = (ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text("utf-8")
+    jobs = re.findall(r"job_name: (\S+)", text)
+
+    assert "federator" in jobs
+    assert all(job.startswith("federator") for job in jobs)
+    assert "alerts.yml" in text

@@ -3,7 +3,8 @@
 Every agent samples the same frames. A frame's rows form a tree: each receiver names its sender.
 From each destination the way is climbed to the origin; each step's time is the receiver's instant
 minus the sender's, corrected by the difference of their clocks. A way with a row missing (a lost
-batch) is left out.
+batch) is left out. Where traffic does not compare the two clocks, and one of them is of a group
+whose clocks differ, nobody knows how far they are apart: the step is as measured, and flagged.
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ FRAME = ("origin", "origin_epoch", "seq", "custody")
 HOPS_MAX = 255
 """A frame's hop limit: rows above it are not climbed."""
 STEPS = "array<struct<hop:bigint,sender:bigint,receiver:bigint,step_us:bigint>>"
-RELATIVE = struct("broker long", "group long", "relative_us long")
+RELATIVE = struct("broker long", "group long", "relative_us long", "disputed long")
 
 
 def hop_times(
@@ -32,10 +33,13 @@ def hop_times(
     ``clocks.Clocks`` tells them.
     """
     keys = ("origin", "destination", "hop", "sender", "receiver")
+    disputed = {group for group, us in relative_us.values() if us}
     clocks = hops.sparkSession.createDataFrame(
-        [(broker, *told) for broker, told in sorted(relative_us.items())], RELATIVE
+        [(broker, *told, int(told[0] in disputed)) for broker, told in sorted(relative_us.items())],
+        RELATIVE,
     )
     steps = _corrected(_steps(hops, pairs).select(*keys, "step_us"), clocks)
+    doubtful = (F.min("step_us") < -TOLERANCE_US) | (F.max("unknown") > 0)
     quantiles = weighted_quantiles(
         steps.select(*keys, "step_us", F.lit(1).alias("one")),
         keys=keys,
@@ -45,7 +49,7 @@ def hop_times(
     )
     counted = steps.groupBy(*keys).agg(
         F.count(F.lit(1)).alias("samples"),
-        F.when(F.min("step_us") < -TOLERANCE_US, "flagged")
+        F.when(doubtful, "flagged")
         .when(F.max("shift_us") != 0, "corrected")
         .otherwise("ok")
         .alias("quality"),
@@ -102,19 +106,26 @@ def _climb(length: Column) -> Column:
 
 
 def _corrected(steps: DataFrame, clocks: DataFrame) -> DataFrame:
-    """The difference of the two clocks taken off, where both are of one group."""
+    """The difference of the two clocks taken off, where both are of one group.
+
+    Elsewhere ``unknown`` is 1 when one of the two is of a group whose clocks differ.
+    """
     of_sender = clocks.select(
         F.col("broker").alias("sender"),
         F.col("group").alias("g1"),
         F.col("relative_us").alias("r1"),
+        F.col("disputed").alias("d1"),
     )
     of_receiver = clocks.select(
         F.col("broker").alias("receiver"),
         F.col("group").alias("g2"),
         F.col("relative_us").alias("r2"),
+        F.col("disputed").alias("d2"),
     )
     told = steps.join(of_sender, "sender", "left").join(of_receiver, "receiver", "left")
-    shift = F.when(F.col("g1") == F.col("g2"), F.col("r2") - F.col("r1")).otherwise(0)
-    return told.withColumn("shift_us", shift).withColumn(
+    compared = F.col("g1") == F.col("g2")
+    shift = F.when(compared, F.col("r2") - F.col("r1")).otherwise(0)
+    unknown = F.when(compared, 0).otherwise(F.greatest("d1", "d2", F.lit(0)))
+    return told.withColumns({"shift_us": shift, "unknown": unknown}).withColumn(
         "step_us", F.col("step_us") - F.col("shift_us")
     )

@@ -6,6 +6,9 @@ from pyspark.sql import functions as F
 from analytics.schemas.reports import REPORT_TABLES
 from analytics.transforms.quantiles import weighted_quantiles
 
+MISSING = ("collector_gap", "batches_missed")
+"""What a collector, or the live source, says of batches that it could not have."""
+
 
 def brokers(agents: DataFrame, agents_seen: DataFrame) -> DataFrame:
     """BROKERS from the partials of these names: sums, and the greatest of each gauge."""
@@ -53,9 +56,12 @@ def links(told: DataFrame, round_trips: DataFrame) -> DataFrame:
 
 
 def span(agents_seen: DataFrame, events: DataFrame, duplicates: DataFrame) -> DataFrame:
-    """SPAN from the partials of these names, one row per federation."""
+    """SPAN from the partials of these names, one row per federation.
+
+    What a spool dropped for room may have been read before; what is missing the reader tells.
+    """
     dropped = (
-        events.where(F.col("kind") == "spool_dropped")
+        events.where(F.col("kind").isin(*MISSING))
         .groupBy("federation")
         .agg(F.sum(F.coalesce("value", F.lit(1)) * F.col("one")).alias("dropped_batches"))
     )

@@ -25,13 +25,16 @@ _VERBS = {
     "check-config": ("check_config", "Say whether a configuration can be used."),
     "doctor": ("doctor", "Ask the broker whether it can take part, and what is missing."),
     "status": ("status", "Show how the agent of this machine is doing."),
+    "top": ("top", "Show agents at work, live: rates, delays, links, queues, meshes."),
     "topology": ("topology", "Draw the federation as the agent sees it."),
     "explain": ("explain", "Say where a publication on TOPIC goes, and why."),
+    "trace": ("trace", "Send a probe the way of TOPIC, and print hop by hop times."),
     "controller": ("controller", "Show who steps in for whom when a broker dies, and why."),
     "keys": ("keys", "Make, show and take back the keys of a signed federation."),
     "drain": ("drain", "Move the clients of BROKER away before maintenance."),
     "undrain": ("undrain", "Let the clients of BROKER come back."),
     "tap": ("tap", "Show the control traffic of this broker, decoded, live."),
+    "diag": ("diag", "Gather what a bug report needs in one archive, without secrets."),
     "grid": ("grid", "Run many real brokers and agents on this machine."),
     "chaos": ("chaos", "Hurt real brokers and agents, and count every message."),
     "sim": ("sim", "Run the protocol in a simulated world."),
@@ -66,9 +69,22 @@ def _module(verb: str) -> str:
 
 @click.command(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--debug", is_flag=True, help="Show the traceback of an internal error.")
+@click.option(
+    "--reference",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda context, _, wanted: _print_reference(context) if wanted else None,
+    help="Print every verb and option, as Markdown.",
+)
 @click.version_option(package_name="federator", message="federator %(version)s")
 def federator(debug: bool) -> None:
     """Many unmodified MQTT brokers act as one."""
+
+
+def _print_reference(context: click.Context) -> None:
+    click.echo(import_module("federator.cli.reference").reference(federator), nl=False)
+    context.exit()
 
 
 def main(arguments: list[str] | None = None) -> None:

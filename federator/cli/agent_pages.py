@@ -13,6 +13,7 @@ from federator.errors import ConfigError, LinkError
 
 SECONDS_MAX = 5.0
 ANSWER_BYTES_MAX = 67_108_864
+NO_INPUT = 66
 
 
 def url_option(function: Any) -> Any:  # noqa: ANN401 - a decorator of whatever click decorates
@@ -44,30 +45,65 @@ def agent_url(config: Path | None, url: str | None) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+def agents_of_grid(state: Path) -> list[str]:
+    """Where the agents of a grid answer, by its state file.
+
+    Raises:
+        ConfigError: The file is missing, or is not of a grid.
+    """
+    try:
+        brokers = json.loads(state.read_text("utf-8"))["brokers"]
+        return [_as_url(broker["agent_http"]) for broker in brokers]
+    except OSError as error:
+        reason = (error.strerror or "").lower()
+        text = f"{state}: {reason}: name the file given to `federator grid --state`"
+        raise ConfigError(text, exit_code=NO_INPUT) from None
+    except (ValueError, KeyError, TypeError):
+        text = f"{state}: not a state file of a grid: write it with `federator grid --state`"
+        raise ConfigError(text, exit_code=78) from None
+
+
+def _as_url(place: str | int) -> str:
+    if isinstance(place, int):
+        return f"http://127.0.0.1:{place}"
+    return place if place.startswith("http://") else f"http://{place}"
+
+
 def get(url: str, page: str, **query: str) -> Any:  # noqa: ANN401 - JSON of any shape
     """The JSON of one page.
 
     Raises:
         LinkError: The agent does not answer, or not as an agent does.
     """
-    parts = urlsplit(url)
+    try:
+        return json.loads(get_text(url, page, **query))
+    except ValueError:
+        raise LinkError(f"{url}{page}: not an answer of an agent: check the URL") from None
+
+
+def get_text(url: str, page: str, **query: str) -> str:
+    """One page as it is.
+
+    Raises:
+        LinkError: As ``get``.
+    """
     path = page + (
         "?" + "&".join(f"{k}={quote(v, safe='')}" for k, v in query.items()) if query else ""
     )
     try:
+        parts = urlsplit(url)
         if not parts.hostname:
             raise ValueError("not a URL")
         connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=SECONDS_MAX)
         try:
             connection.request("GET", path)
             response = connection.getresponse()
-            body = response.read(ANSWER_BYTES_MAX)
+            body = response.read(ANSWER_BYTES_MAX).decode("utf-8", errors="replace")
         finally:
             connection.close()
         if response.status != http.client.OK:
-            text = body[:200].decode("utf-8", errors="replace").strip()
-            raise LinkError(f"{url}{page}: {response.status} {text}")
-        return json.loads(body)
+            raise LinkError(f"{url}{page}: {response.status} {body[:200].strip()}")
+        return body
     except (OSError, http.client.HTTPException) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise LinkError(f"{url}: {reason}: is `federator run` up?") from None

@@ -84,6 +84,15 @@ def merge(statuses: Sequence[Mapping[str, Any]], topic_filter: str | None = None
     return topology
 
 
+def add_told(topology: Topology, page: Mapping[str, Any]) -> None:
+    """Add what brokers tell of themselves in the announcements: the ``/topology`` of one agent."""
+    for entry in page.get("brokers", []):
+        broker = topology.broker(entry["broker"])
+        broker.url = broker.url or str(entry.get("address", ""))
+    for a, b in page.get("links", []):
+        topology.links.setdefault((a, b), Link(a, b, "up", None, None))
+
+
 def _as_tree(way: Mapping[str, Any]) -> dict[str, Any]:
     """A way to a destination, as an entry of the tree of ways that lead there."""
     next_hop = way.get("next_hop")
@@ -129,7 +138,7 @@ def as_text(topology: Topology) -> str:
     lines = [f"brokers: {len(brokers)}"]
     lines += columns([_broker_cells(broker) for broker in brokers], indent=2)
     links = [topology.links[pair] for pair in sorted(topology.links)]
-    rows = [(f"{x.a} -- {x.b}", x.state, f"cost {x.cost}", _rtt(x)) for x in links]
+    rows = [(f"{x.a} -- {x.b}", x.state, _cost(x), _rtt(x)) for x in links]
     lines += ["", f"links: {len(links)}", *(columns(rows, indent=2) if rows else [])]
     for core in sorted(topology.trees):
         tree = topology.trees[core]
@@ -145,6 +154,10 @@ def _broker_cells(broker: Broker) -> tuple[str, str, str, str]:
     ready = {None: "not asked", True: "ready", False: "NOT READY"}[broker.ready]
     core = f"core of {broker.core_of}" if broker.core_of else ""
     return str(broker.id), broker.url, ready, core
+
+
+def _cost(link: Link) -> str:
+    return "" if link.cost is None else f"cost {link.cost}"
 
 
 def _rtt(link: Link) -> str:

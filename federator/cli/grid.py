@@ -12,7 +12,6 @@ import os
 import signal
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,71 +20,20 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from federator.cli import grid_strategies as strategies
+from federator.cli.grid_auto import run_auto
+from federator.cli.grid_plan import CHEN2020_NAME, Plan, Trial, numbers, scenario_of, span, trial_of
 from federator.cli.grid_report import AGENT_OPTIONS, Records
-from federator.cli.grid_strategies import settings
 from federator.cli.stopping import until_stopped
-from federator.grid.completion import CHEN2020, ITEMS, STEP, TESTBED
 from federator.grid.measure import Measurement
 from federator.grid.report import as_json, render
 from federator.grid.reporting import Copies
 from federator.grid.running import RunningGrid
-from federator.grid.scenario import PRESETS, Scenario, default_scenario
-from federator.grid.topology import Grid
-from federator.grid.trial import Arrangement, Setting
+from federator.grid.scenario import PRESETS
 from federator.protocol.parameters import Strategy
 
-CHEN2020_NAME = "chen2020"
 FAULTY = 1
 REPORT_COLUMNS = 100
 REAP_S = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    """Strategies side by side, or with no settings the completion times of ``chen2020``."""
-
-    arrangement: Arrangement
-    settings: tuple[Setting, ...]
-    plot: Path | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """What one call of the verb does."""
-
-    scenario: Scenario
-    trial: _Trial | None
-    with_clients: bool
-    measure: bool
-    stay: bool
-    state: Path | None
-    as_json: bool
-    records: Records | None
-
-
-def _ids(
-    context: click.Context, option: click.Parameter, text: str | None
-) -> tuple[int, ...] | None:
-    """``2,7``."""
-    if text is None:
-        return None
-    try:
-        return tuple(int(each) for each in text.split(","))
-    except ValueError:
-        raise click.BadParameter(f"{text!r}: numbers like 2,7 wanted", context, option) from None
-
-
-def _span(
-    context: click.Context, option: click.Parameter, text: str | None
-) -> tuple[float, float] | None:
-    """``50-100``, or one number for both."""
-    if text is None:
-        return None
-    least, _, most = text.partition("-")
-    try:
-        return float(least), float(most or least)
-    except ValueError:
-        raise click.BadParameter(f"{text!r}: 50-100 or 75 wanted", context, option) from None
 
 
 @click.command(name="grid")
@@ -107,17 +55,25 @@ def _span(
     type=click.Path(dir_okay=False, path_type=Path),
     help="With --preset chen2020: draw the completion times here, as SVG.",
 )
+@click.option(
+    "--auto",
+    type=click.IntRange(3, 40),
+    metavar="N",
+    help="N brokers join through one and arrange their links; then the one is killed.",
+)
 @click.option("--rows", type=click.IntRange(1, 20), help="Rows of brokers. [3]")
 @click.option("--cols", type=click.IntRange(1, 20), help="Columns of brokers. [3]")
 @click.option("--first-id", type=click.IntRange(0), help="Id of the first broker. [0]")
 @click.option("--link-delay-ms", type=click.FloatRange(0, 10_000), help="Of every link. [5]")
 @click.option("--redundancy", type=click.IntRange(1, 8), help="Parents per broker. [2]")
-@click.option("--subscribers", callback=_ids, metavar="ID[,ID]", help="Brokers with a subscriber.")
+@click.option(
+    "--subscribers", callback=numbers, metavar="ID[,ID]", help="Brokers with a subscriber."
+)
 @click.option("--publisher", type=int, help="Broker with the publisher.")
-@click.option("--publications", callback=_ids, metavar="N[,N]", help="Of each run. [500]")
+@click.option("--publications", callback=numbers, metavar="N[,N]", help="Of each run. [500]")
 @click.option(
     "--gap-ms",
-    callback=_span,
+    callback=span,
     metavar="MIN-MAX",
     help="Between publications. [50-100] 0: one after another.",
 )
@@ -156,33 +112,40 @@ def command(
     strategy: str | None,
     all_pairs: bool,
     plot: Path | None,
+    auto: int | None,
     stay: bool,
     state: Path | None,
     metrics: Path | None,
     report: str | None,
     json_output: bool,
     keep_logs: Path | None,
-    **options: Any,  # noqa: ANN401  # of the scenario; see _scenario
+    **options: Any,  # noqa: ANN401  # of the scenario; see scenario_of
 ) -> int:
     """Run many real brokers and agents on this machine, and measure them.
 
     Without --preset, the arrangement of the paper on a grid of any size.
     """
     wants_records = metrics is not None or report is not None
+    if auto is not None:
+        others = (preset, strategy, plot, metrics, report, *options.values())
+        if all_pairs or any(value is not None for value in others):
+            raise click.UsageError("--auto goes with --stay, --state, --json and --keep-logs only")
+        with _folder(keep_logs) as folder:
+            return run_auto(auto, folder, stay=stay, state=state, as_json=json_output)
     if preset == CHEN2020_NAME or strategy is not None:
         if wants_records:
             raise click.UsageError("--metrics and --report do not go with strategies side by side")
         if stay or state is not None:
             raise click.UsageError("--stay and --state do not go with strategies side by side")
-        trial: _Trial | None = _trial(preset, strategy, all_pairs, plot, options)
+        trial: Trial | None = trial_of(preset, strategy, all_pairs, plot, options)
     elif all_pairs or plot is not None:
         raise click.UsageError("--all-pairs wants --strategy, and --plot wants --preset chen2020")
     else:
         trial = None
     if wants_records and stay:
         raise click.UsageError("--metrics and --report do not go with --stay")
-    plan = _Plan(
-        scenario=_scenario(None if trial else preset, options),
+    plan = Plan(
+        scenario=scenario_of(None if trial else preset, options),
         trial=trial,
         with_clients=not stay or preset is not None or options["subscribers"] is not None,
         measure=not stay or options["publications"] is not None,
@@ -197,69 +160,6 @@ def command(
         return _run(plan, folder)
 
 
-def _trial(
-    preset: str | None,
-    strategy: str | None,
-    all_pairs: bool,
-    plot: Path | None,
-    options: dict[str, Any],
-) -> _Trial:
-    """What is measured side by side.
-
-    Raises:
-        click.UsageError: The options do not go together.
-    """
-    if preset != CHEN2020_NAME:
-        if plot is not None:
-            raise click.UsageError("--plot wants --preset chen2020")
-        scenario = _scenario(preset, options)
-        arrangement = Arrangement.of(scenario, all_pairs=all_pairs)
-        return _Trial(arrangement, settings(strategy or "both", scenario.redundancy), None)
-    names = ("link_delay_ms", "payload_bytes", "qos", "gap_ms")
-    changes = {name: options[name] for name in names if options[name] is not None}
-    for name in ("rows", "cols", "first_id", "subscribers", "publisher"):
-        if options[name] is not None:
-            raise click.UsageError(f"--preset chen2020 has its own --{name.replace('_', '-')}")
-    items = (options["publications"] or (ITEMS,))[0]
-    ids = TESTBED.ids
-    changes |= {"subscribers": ids, "publishers": ids} if all_pairs else {}
-    arrangement = replace(CHEN2020, **changes, publications=items)
-    if strategy is not None:
-        return _Trial(arrangement, settings(strategy, options["redundancy"] or 2), None)
-    if all_pairs or items < STEP:
-        raise click.UsageError(f"--preset chen2020 has one pair, and {STEP} items at least")
-    return _Trial(arrangement, (), plot)
-
-
-def _scenario(preset: str | None, options: dict[str, Any]) -> Scenario:
-    """The preset or the default, with what the options change.
-
-    Raises:
-        click.UsageError: The options do not go together.
-    """
-    try:
-        if preset is None:
-            base = default_scenario(
-                Grid(options["rows"] or 3, options["cols"] or 3, options["first_id"] or 0)
-            )
-        else:
-            base = PRESETS[preset]
-            for name in ("rows", "cols", "first_id"):
-                if options[name] is not None:
-                    raise ValueError(f"--preset {preset} has its own --{name.replace('_', '-')}")
-        runs = options["publications"]
-        same = ("link_delay_ms", "redundancy", "subscribers", "publisher", "gap_ms", "qos")
-        changes = {
-            name: options[name] for name in (*same, "payload_bytes") if options[name] is not None
-        }
-        changed = replace(base, **changes, **({} if runs is None else {"runs": runs}))
-        if {"redundancy", "subscribers"} & set(changes):
-            changed = replace(changed, parents={})  # the source's mesh is another one
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
-    return changed
-
-
 @contextlib.contextmanager
 def _folder(kept: Path | None) -> Iterator[Path]:
     if kept is not None:
@@ -270,13 +170,13 @@ def _folder(kept: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _run(plan: _Plan, folder: Path) -> int:
+def _run(plan: Plan, folder: Path) -> int:
     """The exit code: that of the measurement when stopped while staying, 130 or 143 before."""
     ended = asyncio.run(until_stopped(_carry_out(plan, folder), name="grid"))
     return 128 + ended if isinstance(ended, signal.Signals) else ended
 
 
-async def _carry_out(plan: _Plan, folder: Path) -> int:
+async def _carry_out(plan: Plan, folder: Path) -> int:
     console = Console(stderr=plan.as_json)
     if not console.is_terminal and not console.is_jupyter:
         console.width = REPORT_COLUMNS
@@ -327,7 +227,7 @@ async def _carry_out(plan: _Plan, folder: Path) -> int:
     return code
 
 
-async def _carry_out_trial(trial: _Trial, folder: Path, console: Console, *, as_json: bool) -> int:
+async def _carry_out_trial(trial: Trial, folder: Path, console: Console, *, as_json: bool) -> int:
     with _progress(Console(stderr=True)) as bar:
         if trial.settings:
             outcomes = await strategies.compare(
@@ -376,7 +276,7 @@ class _Bars:
         self._progress.update(self._tasks[what], completed=done)
 
 
-async def _stay(running: RunningGrid, plan: _Plan) -> None:
+async def _stay(running: RunningGrid, plan: Plan) -> None:
     """Say how to try the grid, then wait for a signal, noticing what others kill.
 
     Ends by cancellation only.

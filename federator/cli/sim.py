@@ -28,6 +28,8 @@ from federator.sim import scenario, strategies, topologies
 from federator.sim.campaign import SeedResult, run_scenario
 from federator.sim.failover import story as failover_story
 from federator.sim.failover.campaign import run_failover
+from federator.sim.joining import story as joining_story
+from federator.sim.joining.campaign import run_joining
 from federator.sim.messages import story as stories
 from federator.sim.messages.campaign import run_story
 from federator.sim.shrink import Shrinker
@@ -49,11 +51,13 @@ class _Drawn:
     faulty: bool
     strategy: str
     failover: bool = False
+    joining: bool = False
 
     def options(self) -> str:
         """What draws the same again, besides nodes, topology and seed."""
         strategy = "" if self.strategy == Strategy.MESH else f" --strategy {self.strategy}"
         failover = " --failover" if self.failover else ""
+        failover += " --joining" if self.joining else ""
         return failover + strategy + ("" if self.faulty else " --no-faults")
 
 
@@ -83,6 +87,8 @@ def _run(seed: int, drawn: _Drawn, messages: bool) -> SeedResult:
                     strategy=drawn.strategy,
                 )
             )
+        if drawn.joining:
+            return run_joining(joining_story.draw(seed, nodes=drawn.nodes, faulty=drawn.faulty))
         story = scenario.draw(
             seed,
             nodes=drawn.nodes or NODES,
@@ -100,7 +106,7 @@ def _run(seed: int, drawn: _Drawn, messages: bool) -> SeedResult:
 @click.option(
     "--nodes",
     type=click.IntRange(2, NODES_MAX),
-    help="[25; with --messages 2 to 9, with --failover 2 to 12, by the seed]",
+    help="[25; with --messages 2 to 9, --failover 2 to 12, --joining 3 to 40, by the seed]",
 )
 @click.option("--seeds", type=click.IntRange(1), default=200, show_default=True, help="How many.")
 @click.option("--nightly", is_flag=True, help=f"{NIGHTLY_SEEDS} seeds.")
@@ -118,6 +124,11 @@ def _run(seed: int, drawn: _Drawn, messages: bool) -> SeedResult:
     "--failover",
     is_flag=True,
     help="Controllers, takeovers, splits and drains, and clients that are moved.",
+)
+@click.option(
+    "--joining",
+    is_flag=True,
+    help="Brokers that join by one seed and arrange their links by themselves.",
 )
 @click.option(
     "--replay",
@@ -142,6 +153,7 @@ def command(
     topology: str,
     messages: bool,
     failover: bool,
+    joining: bool,
     replay: Path | None,
     faulty: bool,
     strategy: str,
@@ -152,17 +164,20 @@ def command(
     if replay is not None:
         _replay(replay)
         return
+    if messages + failover + joining > 1:
+        raise click.UsageError("--messages, --failover and --joining are stories of their own")
     seeds = NIGHTLY_SEEDS if nightly else seeds
     if not as_json:
-        few = messages or failover
+        few = messages or failover or joining
         size = f"{nodes or NODES} nodes" if nodes or not few else "few nodes"
         what = ", with clients" if messages else ", failover" if failover else ""
+        what = ", joining" if joining else what
         click.echo(
             f"seed {first} and the {seeds - 1} after it, {size}, {topology}, {strategy}{what}"
         )
     sys.stdout.flush()
     results: list[SeedResult] = []
-    drawn = _Drawn(nodes, topology, faulty, strategy, failover)
+    drawn = _Drawn(nodes, topology, faulty, strategy, failover, joining)
     for result in _results(range(first, first + seeds), (drawn, messages), workers):
         if as_json:
             click.echo(json.dumps(asdict(result)))

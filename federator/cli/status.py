@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ def as_text(status: Mapping[str, Any]) -> list[str]:
     lines = [
         f"broker {status.get('id')} of federation {status.get('federation')}: {state}",
         f"{broker.get('url', '')}  {connected}  {broker.get('version') or ''}".rstrip(),
+        *_security(status.get("security", {})),
     ]
     for title in ("links", "cores"):
         lines += ["", f"{title}:", *table(status.get(title, []))]
@@ -66,6 +68,22 @@ def as_text(status: Mapping[str, Any]) -> list[str]:
         pairs = [(k, shown(v)) for k, v in _flat(status.get(title, {})) if v]
         lines += ["", f"{title}:", *(columns(pairs, indent=2) if pairs else ["  nothing yet"])]
     return lines
+
+
+def _security(security: Mapping[str, Any]) -> list[str]:
+    """How agents know each other; what an open federation lacks is said each time."""
+    match security.get("mode"):
+        case None:
+            return []
+        case "open":
+            return ["security: OPEN: whoever may publish on the brokers is believed"]
+        case mode:
+            day = datetime.fromtimestamp(security.get("expires_s", 0), UTC).date().isoformat()
+            line = f"security: {mode}, certificate until {day}"
+            refused = security.get("refused", 0)
+            return [
+                line + (f", {refused} refused: see trust.refused in the log" if refused else "")
+            ]
 
 
 def _loops(loops: Mapping[str, Any]) -> list[str]:

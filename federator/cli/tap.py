@@ -1,7 +1,7 @@
 """``federator tap``: what neighbours tell this agent, decoded as it arrives.
 
 Neighbours speak to an agent by publishing on its broker, so everything it hears can be overheard
-there, and nothing it says to others.
+there, and nothing it says to others. Signatures and seals are not judged here: the agent does that.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from federator.config import Settings
 from federator.errors import DecodeError, LinkError
 from federator.protocol.codec import CONTROL_KINDS, decode
 from federator.protocol.frames import FRAME_VERSION, unpack
+from federator.protocol.trust.guard import overheard
 from federator.runtime.probe import BrokerProbe
 
 DATA_KIND, SPEAK_UP_KIND = "data", "new_regular_topic"
@@ -36,7 +37,8 @@ SHOWN_CHARACTERS_MAX = 200
 def command(config: Path | None, as_json: bool, kinds: tuple[str, ...], count: int | None) -> None:
     """Show the control traffic of this broker, decoded, live.
 
-    This is what the agent hears; what it says appears on its neighbours' brokers.
+    This is what the agent hears, believed or not; what it says appears on its neighbours' brokers.
+    In a sealed federation only hellos can be read.
     """
     asyncio.run(_tap(settings_from(config), as_json, kinds or KINDS, count))
 
@@ -70,11 +72,15 @@ def read(packet: mqtt5.PublishPacket, at: datetime) -> dict[str, object]:
         "bytes": len(packet.payload),
     }
     try:
-        if kind == DATA_KIND:
-            return {**record, "frame": _frame(packet.payload)}
         if kind == SPEAK_UP_KIND:
             return {**record, "text": packet.payload.decode("utf-8", errors="replace")}
-        message = decode(kind, packet.payload)
+        seal, body = overheard(packet.payload)
+        record["seal"] = seal
+        if body is None:
+            return record
+        if kind == DATA_KIND:
+            return {**record, "frame": {"seal": seal, **_frame(body)}}
+        message = decode(kind, body)
         fields = {k: msgspec.to_builtins(v) for k, v in msgspec.structs.asdict(message).items()}
         return {**record, "message": type(message).__name__, **fields}
     except DecodeError as error:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import click
 
-from federator.cli.agent_pages import agent_url, get, url_option
-from federator.cli.drawing import DRAWINGS, merge
+from federator.cli.agent_pages import agent_url, agents_of_grid, get, url_option
+from federator.cli.drawing import DRAWINGS, add_told, merge
 from federator.cli.options import config_option
-from federator.errors import ConfigError
+from federator.cli.what_if import Loss, as_document, as_lines, judge
 
-NO_INPUT = 66
+BREAKS = 1
 
 
 @click.command(name="topology")
@@ -25,32 +25,36 @@ NO_INPUT = 66
     "--format", "form", type=click.Choice(sorted(DRAWINGS)), default="text", show_default=True
 )
 @click.option("--filter", "topic_filter", help="Draw the mesh of this filter only.")
+@click.option(
+    "--what-if",
+    "losses",
+    multiple=True,
+    metavar="remove=ID[,ID] | cut=ID-ID[,ID-ID]",
+    help="Say instead what would break without these brokers or links; exit code 1 if it would.",
+)
+@click.option("--json", "as_json", is_flag=True, help="As --format json.")
 def command(
-    config: Path | None, url: str | None, state: Path | None, form: str, topic_filter: str | None
-) -> None:
+    config: Path | None,
+    url: str | None,
+    state: Path | None,
+    form: str,
+    topic_filter: str | None,
+    losses: tuple[str, ...],
+    as_json: bool,
+) -> int:
     """Draw the federation: brokers, links, cores, and who is whose parent.
 
-    One agent knows its own links and parents, and every core; --state asks all.
+    One agent knows its own links and parents, every core, and what others tell of their links;
+    --state asks all.
     """
-    urls = _agents_in(state) if state is not None else [agent_url(config, url)]
+    loss = Loss.parse(losses)
+    urls = agents_of_grid(state) if state is not None else [agent_url(config, url)]
+    if losses:
+        outcome = judge(get(urls[0], "/topology"), loss)
+        click.echo(json.dumps(as_document(outcome)) if as_json else "\n".join(as_lines(outcome)))
+        return BREAKS if len(outcome.then.parts) > len(outcome.now.parts) else 0
     topology = merge([get(each, "/status") for each in urls], topic_filter)
-    click.echo(DRAWINGS[form](topology))
-
-
-def _agents_in(state: Path) -> list[str]:
-    try:
-        brokers = json.loads(state.read_text("utf-8"))["brokers"]
-        return [_as_url(broker["agent_http"]) for broker in brokers]
-    except OSError as error:
-        reason = (error.strerror or "").lower()
-        text = f"{state}: {reason}: name the file given to `federator grid --state`"
-        raise ConfigError(text, exit_code=NO_INPUT) from None
-    except (ValueError, KeyError, TypeError):
-        text = f"{state}: not a state file of a grid: write it with `federator grid --state`"
-        raise ConfigError(text, exit_code=78) from None
-
-
-def _as_url(place: str | int) -> str:
-    if isinstance(place, int):
-        return f"http://127.0.0.1:{place}"
-    return place if place.startswith("http://") else f"http://{place}"
+    if topic_filter is None:
+        add_told(topology, get(urls[0], "/topology"))
+    click.echo(DRAWINGS["json" if as_json else form](topology))
+    return 0

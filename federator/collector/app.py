@@ -9,6 +9,7 @@ from federator.collector.collector import Collector
 from federator.collector.landing import Landing
 from federator.collector.view import CollectorView
 from federator.config import CollectorSettings
+from federator.runtime import service_manager
 from federator.runtime.serving import http_page, run_to_end, stop_requested, with_tasks
 
 LEAVE_S: Final = 10.0
@@ -36,7 +37,8 @@ async def run(settings: CollectorSettings) -> None:
 
 async def _collect(collector: Collector, stop: asyncio.Event) -> None:
     settings, landing = collector.settings, collector.landing
-    async with http_page(CollectorView(collector), settings.http) as port:
+    view = CollectorView(collector)
+    async with http_page(view, settings.http) as port:
         collector.start()
         _log.info(
             "collector.started",
@@ -46,5 +48,8 @@ async def _collect(collector: Collector, stop: asyncio.Event) -> None:
             leftovers=landing.leftovers,
             http_port=port,
         )
-        await stop.wait()
+        async with service_manager.told(
+            view.ready, lambda: [source.link for source in collector.sources.values()]
+        ):
+            await stop.wait()
         await collector.leave(patience_s=LEAVE_S)

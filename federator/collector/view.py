@@ -103,6 +103,10 @@ class CollectorView:
         """Who is the controller is the agents' to say, too."""
         return {"enabled": False, "controller": None}
 
+    def topology(self) -> Answer:
+        """And so is the graph."""
+        return {"mode": None, "brokers": [], "links": []}
+
     def metrics(self) -> Iterable[Metric]:
         """Counters and gauges."""
         collector = self._collector

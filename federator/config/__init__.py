@@ -31,6 +31,7 @@ from federator.config.sections import (
     RoutingSettings,
     ShareSettings,
 )
+from federator.config.service import ServiceManager, service_manager
 from federator.config.settings import Settings
 from federator.config.topics import LoopSettings, RenameSettings, RulesSettings
 
@@ -60,10 +61,12 @@ __all__ = [
     "RetainedSettings",
     "RoutingSettings",
     "RulesSettings",
+    "ServiceManager",
     "Settings",
     "ShareSettings",
     "UpstreamSettings",
     "load",
     "load_collector",
     "load_gateway",
+    "service_manager",
 ]

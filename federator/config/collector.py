@@ -77,6 +77,14 @@ class CollectingSettings(Section):
     )
 
 
+class CollectorHttpSettings(HttpSettings):
+    """The listener of /metrics, /healthz, /readyz and /status."""
+
+    port: WholeNumber = Field(
+        default=9885, ge=0, le=65_535, description="0 takes any free port, which the log tells."
+    )
+
+
 class CollectorSettings(Section):
     """Everything one collector needs to start."""
 
@@ -94,7 +102,7 @@ class CollectorSettings(Section):
     login: LoginSettings = LoginSettings()
     files: LandingSettings = LandingSettings()
     reading: CollectingSettings = CollectingSettings()
-    http: HttpSettings = HttpSettings(port=9885)
+    http: CollectorHttpSettings = CollectorHttpSettings()
     log: LogSettings = LogSettings()
 
     @model_validator(mode="after")

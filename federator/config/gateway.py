@@ -217,6 +217,14 @@ class FailoverSettings(Section):
     )
 
 
+class GatewayHttpSettings(HttpSettings):
+    """The listener of /metrics, /healthz, /readyz, /status and /routes."""
+
+    port: WholeNumber = Field(
+        default=9884, ge=0, le=65_535, description="0 takes any free port, which the log tells."
+    )
+
+
 class GatewaySettings(Section):
     """Everything one gateway needs to start."""
 
@@ -234,7 +242,7 @@ class GatewaySettings(Section):
     attachment: AttachmentSettings = AttachmentSettings()
     clients: ClientSettings = ClientSettings()
     failover: FailoverSettings = FailoverSettings()
-    http: HttpSettings = HttpSettings(port=9884)
+    http: GatewayHttpSettings = GatewayHttpSettings()
     log: LogSettings = LogSettings()
 
     @model_validator(mode="after")

@@ -44,6 +44,11 @@ class LinkSettings(Credentials):
     dial_back: _Bool = Field(
         default=True, description="Connect to brokers that connect to ours without being listed."
     )
+    notifications: _Bool = Field(
+        default=True,
+        description="Say on neighbours' brokers whether the link is up, retained, as Mosquitto's "
+        "bridges do: 1 or 0 on $SYS/broker/connection/federator-ID/state, ID being ours.",
+    )
     send_queue_bytes_max: WholeNumber = Field(
         default=16_777_216,
         ge=65_536,
@@ -461,7 +466,9 @@ class MetricsSettings(Section):
 
 
 class HttpSettings(Section):
-    """The listener of /metrics, /healthz, /readyz, /status, /routes and /explain."""
+    """The listener of /metrics, /healthz, /readyz, /status, /routes, /explain, /controller and
+    /topology.
+    """
 
     enabled: _Bool = Field(default=True, description="Whether to listen.")
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")

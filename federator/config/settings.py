@@ -33,6 +33,7 @@ from federator.config.sections import (
 )
 from federator.config.security import CONFIG, KeySettings, Security
 from federator.config.topics import LoopSettings, RulesSettings, check_conflict
+from federator.config.topology import TopologySettings
 from federator.errors import ConfigError
 from federator.protocol.controller.failover import FailoverParameters
 from federator.protocol.controller.presence import PresenceParameters
@@ -41,6 +42,7 @@ from federator.protocol.messages import NEIGHBOURS_MAX
 from federator.protocol.parameters import LinkCost, Parameters, Strategy
 from federator.protocol.rules import LinkRules
 from federator.protocol.sharing import LedgerParameters
+from federator.protocol.topology.parameters import TopologyParameters
 from federator.protocol.types import BrokerId, Millis
 
 
@@ -64,6 +66,7 @@ class Settings(Section):
     neighbours: tuple[NeighbourSettings, ...] = Field(
         default=(), max_length=NEIGHBOURS_MAX, description="Brokers to talk to directly."
     )
+    topology: TopologySettings = TopologySettings()
     links: LinkSettings = LinkSettings()
     mesh: MeshSettings = MeshSettings()
     routing: RoutingSettings = RoutingSettings()
@@ -110,6 +113,32 @@ class Settings(Section):
         return self
 
     @model_validator(mode="after")
+    def _seeds_are_no_neighbours(self) -> Self:
+        named = {n.address: f"neighbours[{i}]" for i, n in enumerate(self.neighbours)}
+        for index, seed in enumerate(self.topology.seeds):
+            known = named.get(Address.parse(seed))
+            if known is not None:
+                raise wrong(
+                    f"topology.seeds.{index}",
+                    f"{seed} is already {known}.url",
+                    "a neighbour that is kept is a seed, too: remove it from topology.seeds",
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _passwords_stay_among_us(self) -> Self:
+        topology = self.topology
+        exposed = self.security == "open" and self.links.username is not None
+        if topology.mode == "auto" and exposed and not topology.hosts:
+            raise wrong(
+                "topology.hosts",
+                "in an open federation any client can name an address, and links.username and its "
+                "password would be sent there",
+                "list the hosts of the federation in topology.hosts, or sign it",
+            )
+        return self
+
+    @model_validator(mode="after")
     def _no_link_asks_for_what_is_denied(self) -> Self:
         for index, neighbour in enumerate(self.neighbours):
             explicit = neighbour.model_fields_set & {"imports", "exports"}
@@ -126,6 +155,13 @@ class Settings(Section):
                     raise wrong(
                         f"{at}.url",
                         f"{connection.url} is plaintext off this host",
+                        "use mqtts://, or set links.allow_plaintext = true",
+                    )
+            for index, seed in enumerate(self.topology.seeds):
+                if Address.parse(seed).is_exposed:
+                    raise wrong(
+                        f"topology.seeds.{index}",
+                        f"{seed} is plaintext off this host",
                         "use mqtts://, or set links.allow_plaintext = true",
                     )
         return self
@@ -180,19 +216,26 @@ class Settings(Section):
         return NeighbourSettings(**{**inherited, **own})
 
     def dialled_back(self, url: str) -> NeighbourSettings:
-        """How to reach a broker that named itself ``url`` in a hello.
+        """How to reach a broker that named itself ``url``.
 
         Raises:
-            ValueError: ``url`` is not a broker's URL, or plaintext off this host is not allowed.
+            ValueError: ``url`` is not a broker's URL, or no link may be made there.
         """
         address = Address.parse(url)
+        if not self.topology.allows(address):
+            raise ValueError(f"{url} is none of topology.hosts")
         if address.is_exposed and not self.links.allow_plaintext:
             raise ValueError(f"{url} is plaintext: links.allow_plaintext is false")
+        return self.neighbour_connection(NeighbourSettings(url=url))
+
+    def seed(self, url: str) -> NeighbourSettings:
+        """How to reach a broker of ``topology.seeds``, which the operator named."""
         return self.neighbour_connection(NeighbourSettings(url=url))
 
     def parameters(self) -> Parameters:
         """The timers and bounds of the protocol core."""
         mesh, links = self.mesh, self.links
+        static = self.topology.mode == "static"  # otherwise more is asked than a name
         return Parameters(
             redundancy=mesh.redundancy,
             hello_interval_ms=Millis(links.hello_interval_ms),
@@ -207,10 +250,33 @@ class Settings(Section):
             list_request_gap_ms=Millis(mesh.list_request_gap_ms),
             filters_max=mesh.filters_max,
             cores_max=mesh.cores_max,
-            dial_back=links.dial_back,
+            dial_back=links.dial_back and static,
             link_cost=LinkCost(links.cost),
             strategy=Strategy(self.routing.strategy),
             strategies=self.routing.strategies,
+        )
+
+    def topology_parameters(
+        self, known: tuple[tuple[BrokerId, str], ...]
+    ) -> TopologyParameters | None:
+        """How links are arranged; ``None`` leaves that to the operator.
+
+        Args:
+            known: Brokers that we knew when we ran before.
+        """
+        topology = self.topology
+        if topology.mode == "static":
+            return None
+        return TopologyParameters(
+            neighbours=topology.neighbours,
+            seeds=topology.seeds,
+            kept=frozenset(neighbour.url for neighbour in self.neighbours),
+            known=known,
+            settle_ms=Millis(topology.settle_ms),
+            patience_ms=Millis(topology.patience_ms),
+            measure_ms=Millis(topology.measure_ms),
+            exchange_ms=Millis(topology.exchange_ms),
+            forget_ms=Millis(1_000 * topology.forget_s),
         )
 
     def failover_parameters(self) -> FailoverParameters:

@@ -10,6 +10,7 @@ import structlog
 from federator.config import GatewaySettings
 from federator.gateway.gateway import Gateway
 from federator.gateway.view import GatewayView
+from federator.runtime import service_manager
 from federator.runtime.serving import http_page, run_to_end, stop_requested, with_tasks
 
 LEAVE_S: Final = 5.0
@@ -37,10 +38,13 @@ async def run(settings: GatewaySettings) -> None:
 
 async def _be_gateway(gateway: Gateway, stop: asyncio.Event) -> None:
     settings = gateway.settings
-    async with http_page(GatewayView(gateway), settings.http) as port:
+    view = GatewayView(gateway)
+    async with http_page(view, settings.http) as port:
         await gateway.start()
         _log.info("gateway.started", name=settings.name, epoch=gateway.epoch, http_port=port)
-        await stop.wait()
+        links = [broker.link for broker in gateway.brokers.values()]
+        async with service_manager.told(view.ready, lambda: links):
+            await stop.wait()
         await gateway.leave(patience_s=LEAVE_S)
 
 

@@ -36,6 +36,7 @@ from federator.protocol.guide import (
     settled_topic,
     taken_topic,
 )
+from federator.protocol.own_topics import alive_topic
 from federator.protocol.types import BrokerId
 from federator.runtime.endpoints import endpoint_of
 from federator.runtime.mqtt_link import Inbound, MqttLink
@@ -227,7 +228,7 @@ class Broker:
         if not link.connected:
             return False
         start_s = loop.time()
-        link.publish(f"$fed/{self._federation}/alive/{self._gateway}", b"", qos=1)
+        link.publish(alive_topic(self._federation, self._gateway), b"", qos=1)
         position = link.offered
         while loop.time() < start_s + PROBE_S:
             if generation != self.generation:

@@ -21,7 +21,7 @@ from typing import Final
 from federator.errors import LinkError
 from federator.grid.children import POLL_S, Child, spawn
 
-START_TIMEOUT_S: Final = 10.0
+START_TIMEOUT_S: Final = 30.0
 START_ATTEMPTS: Final = 3
 """Only for a port chosen here: somebody may take it before the broker does."""
 

@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 
 from federator.errors import LinkError
 
-STOP_TIMEOUT_S: Final = 5.0
+STOP_TIMEOUT_S: Final = 20.0
 POLL_S: Final = 0.01
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Longest line a helper may print: the result of a long run."""

@@ -29,7 +29,7 @@ from federator.grid.precise_loop import go_first
 from federator.grid.tally import Arrivals, Delays, Tally, stamped
 from federator.runtime.mqtt_link import Endpoint, Inbound, MqttLink
 
-CONNECT_TIMEOUT_S: Final = 15.0
+CONNECT_TIMEOUT_S: Final = 30.0
 SILENCE_S: Final = 5.0
 """After the last publication: what has not arrived when nothing came for so long is lost."""
 

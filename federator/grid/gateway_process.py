@@ -16,7 +16,7 @@ from federator.grid.children import Child, python, spawn
 from federator.grid.http_client import get_json
 from federator.protocol.types import BrokerId
 
-START_TIMEOUT_S: Final = 20.0
+START_TIMEOUT_S: Final = 60.0
 POLL_S: Final = 0.05
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from federator.errors import LinkError
 
-HTTP_TIMEOUT_S: Final = 5.0
+HTTP_TIMEOUT_S: Final = 15.0
 
 
 async def get(port: int, path: str, *, who: str) -> tuple[int, bytes]:

@@ -86,12 +86,12 @@ class RunningGrid:
         """
         try:
             await self.relays.start()
-            await _each(self._start_broker, self.grid.ids)
+            await start_each(self._start_broker, self.grid.ids)
             for here in self.grid.ids:
                 self.agents[here] = AgentProcess(
                     self.folder / f"agent-{here}", await self._agent_config(here)
                 )
-            await _each(self._start_agent, self.grid.ids)
+            await start_each(self._start_agent, self.grid.ids)
             await self.until(self.links_up)
             await self.until(self.interest_known)
         except BaseException:
@@ -280,7 +280,7 @@ def _relays_of(link: Link) -> tuple[str, str]:
     return relay_name(link.a, link.b), relay_name(link.b, link.a)
 
 
-async def _each(start: Callable[[BrokerId], Awaitable[None]], ids: Iterable[BrokerId]) -> None:
+async def start_each(start: Callable[[BrokerId], Awaitable[None]], ids: Iterable[BrokerId]) -> None:
     """``start`` all of ``ids``, a few at a time; the first failure cancels the rest."""
     room = asyncio.Semaphore(STARTS_AT_ONCE)
 

@@ -28,9 +28,11 @@ from federator.protocol.messages import (
     RetainedValues,
     Revoked,
     Solicit,
+    TraceEcho,
     Wave,
 )
 from federator.protocol.sharing.records import is_record
+from federator.protocol.topology.places import is_place_record
 
 CONTROL_BYTES_MAX = 1_048_576
 
@@ -47,6 +49,7 @@ _KIND_OF: dict[type, str] = {
     Solicit: "ctl",
     DrainOrder: "ctl",
     Revoked: "ctl",
+    TraceEcho: "ctl",
     RepairRequest: "repair",
     Wave: "wave",
     Echo: "wave",
@@ -131,7 +134,7 @@ def _check_travels(kind: str, text: str) -> None:
 
 
 def _check_filter(kind: str, filter_: str) -> None:
-    if is_record(filter_) or is_controller_record(filter_):
+    if is_record(filter_) or is_controller_record(filter_) or is_place_record(filter_):
         return
     try:
         if is_destination_record(filter_):

@@ -25,6 +25,42 @@ class Dial:
 
 
 @dataclass(frozen=True, slots=True)
+class CallOff:
+    """Dial ``id`` no more."""
+
+    id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class DialSeed:
+    """Connect to whoever is at an address that the operator named for joining."""
+
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallOffSeed:
+    """Dial the seed at ``address`` no more."""
+
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Find out how far the broker at ``address`` is, without telling it who we are."""
+
+    id: BrokerId
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class RememberBrokers:
+    """Keep these over a restart: whom to look for, and where."""
+
+    brokers: tuple[tuple[BrokerId, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class HangUp:
     """Close ``conn`` and do not reconnect: it leads to a neighbour we already reach, or to us."""
 
@@ -131,6 +167,11 @@ class Notice:
 Effect = (
     Send
     | Dial
+    | CallOff
+    | DialSeed
+    | CallOffSeed
+    | Measure
+    | RememberBrokers
     | HangUp
     | ReachNeighbour
     | SetRoute

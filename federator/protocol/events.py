@@ -84,6 +84,14 @@ class DrainRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """How far the broker of ``id`` is; ``None``: it did not answer."""
+
+    id: BrokerId
+    round_trip_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class DeadlineReached:
     """The instant returned by ``next_deadline_ms`` has come."""
 
@@ -104,6 +112,7 @@ Event = (
     | StatusChanged
     | RowsChanged
     | DrainRequested
+    | Measured
     | DeadlineReached
     | LeaveRequested
 )

@@ -29,6 +29,7 @@ TAIL_FLAG = 0x02  # tells the heads of chains; no publications
 REPAIR_FLAG = 0x04  # under custody, sent again for one broker
 LAST_FLAG = 0x08  # the last repair of an answer
 VOID_FLAG = 0x10  # a repair: its chain has nothing up to this number
+TRACE_FLAG = 0x20  # carried as if of QoS 0, but holds no publications: see tracing
 KEY_BYTES = 8
 CHAIN_BYTES = 8
 ROUTE_MAX = 64
@@ -49,6 +50,7 @@ _KINDS = frozenset(
         _REPAIR | LAST_FLAG,
         _REPAIR | VOID_FLAG,
         _REPAIR | VOID_FLAG | LAST_FLAG,
+        TRACE_FLAG,
     }
 )
 
@@ -67,7 +69,7 @@ class Frame(msgspec.Struct, gc=False):
         keys: The filter keys as on the wire, ``KEY_BYTES`` each, ascending.
         mask: Which of the filters the receiver must carry on; bit ``i`` is the ``i``-th key.
         body: PUBLISH packets, back to back. A view of what ``unpack`` was given. A tail has the
-            epoch of its numbers, in 8 bytes.
+            epoch of its numbers, in 8 bytes; a trace has what ``tracing`` says.
         chain: Per key the number of a frame as on the wire, ``CHAIN_BYTES`` each: the one before
             this one on that filter, or of a tail the last one.
         route: The brokers that a repair has to pass after the receiver; the last one asked for it.
@@ -131,7 +133,7 @@ def pack_label(frame: Frame, *, hops: int, sender: BrokerId, mask: bytes) -> byt
         + keys
         + mask
     )
-    if frame.flags:
+    if frame.flags & ~TRACE_FLAG:
         label += frame.chain
         if frame.flags & REPAIR_FLAG:
             route = frame.route
@@ -169,7 +171,10 @@ def unpack(payload: bytes) -> Frame:
     body_at = mask_at + (k + 7) // 8
     chain = b""
     route: tuple[BrokerId, ...] = ()
-    if flags:
+    if flags == TRACE_FLAG:
+        if publications:
+            raise DecodeError(f"frame: a trace of {publications} publications")
+    elif flags:
         chain_at, body_at = body_at, body_at + k * CHAIN_BYTES
         chain = payload[chain_at:body_at]
         if flags & REPAIR_FLAG:

@@ -11,7 +11,7 @@ Readers ignore fields they do not know, so that agents and gateways may be of di
 Source: design section 6; docs/protocol.md section 15.
 """
 
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Final, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -19,6 +19,7 @@ from federator.errors import DecodeError
 from federator.protocol.types import BROKER_ID_MAX, EPOCH_MAX, BrokerId, Epoch
 
 GUIDE_VERSION = 1
+HEALTH_VERSION = 1
 GUIDE_BYTES_MAX = 1_048_576
 BROKERS_MAX = 4_096
 SUBSTITUTES_MAX = 16
@@ -242,6 +243,70 @@ class Recalled(msgspec.Struct, frozen=True):
     packets: tuple[bytes, ...]
 
 
+class Health(msgspec.Struct, frozen=True):
+    """How the agent of ``broker`` is, retained on that broker, which says "down" when it vanishes.
+
+    A broker that died took its agent's Will along: who reads should also see how old this is.
+
+    Attributes:
+        version: ``HEALTH_VERSION``.
+        federation: Its name.
+        broker: Whose agent speaks.
+        state: ``ready`` when publications flow, ``down`` when the agent is gone.
+        reason: Why it is not ready.
+        epoch: Of the agent.
+        release: Of our program.
+        links: By neighbour's id, whether the link is up.
+        at_us: When this was said, the agent's wall clock; 0 in a Will, which cannot know.
+        every_s: It is said again so often, changed or not.
+    """
+
+    version: _Natural
+    federation: str
+    broker: _Id
+    state: Literal["ready", "not_ready", "down"]
+    reason: str
+    epoch: _Epoch
+    release: str
+    links: dict[str, Literal["up", "down"]]
+    at_us: _Natural
+    every_s: _Natural
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """An operator, to the agent: which way does ``topic`` go from here, and how long does it take?
+
+    Attributes:
+        token: Returned with the answers, which go to ``traced_topic(..., token)``.
+        topic: As clients of this broker would publish on it.
+    """
+
+    token: _Gateway
+    topic: _Name
+
+
+class Traced(msgspec.Struct, frozen=True):
+    """One broker's answer to a ``Trace``; the first is the asked agent's own.
+
+    Attributes:
+        path: The trace's way there, from the asked broker to the one that tells.
+        times_us: When it was at each of them, by their own clocks.
+        back_us: When that was known to the asked agent, by its clock.
+        first: It had not been there before; otherwise it goes no further.
+        delivers: A publication would be delivered there.
+        next_hops: Where it goes on to, and the bytes that wait before it.
+        why: What the asked agent would do with the topic, or what stops it.
+    """
+
+    path: Annotated[tuple[_Id, ...], msgspec.Meta(min_length=1)]
+    times_us: tuple[_Natural, ...]
+    back_us: _Natural
+    first: bool
+    delivers: bool
+    next_hops: tuple[tuple[_Id, _Natural], ...]
+    why: str
+
+
 class Drain(msgspec.Struct, frozen=True):
     """An operator, to any agent: move the clients of ``broker`` away, or let them come back."""
 
@@ -249,16 +314,40 @@ class Drain(msgspec.Struct, frozen=True):
     drain: bool
 
 
-Word = Guide | SessionReport | Settle | Settled | Mark | Taken | Claim | Recall | Recalled | Drain
+Word = (
+    Guide
+    | SessionReport
+    | Settle
+    | Settled
+    | Mark
+    | Taken
+    | Claim
+    | Recall
+    | Recalled
+    | Health
+    | Trace
+    | Traced
+    | Drain
+)
 _W = TypeVar(
-    "_W", Guide, SessionReport, Settle, Settled, Mark, Taken, Claim, Recall, Recalled, Drain
+    "_W",
+    Guide,
+    SessionReport,
+    Settle,
+    Settled,
+    Mark,
+    Taken,
+    Claim,
+    Recall,
+    Recalled,
+    Health,
+    Trace,
+    Traced,
+    Drain,
 )
 
 _encoder: Final = msgspec.json.Encoder()
-_decoders: Final = {
-    kind: msgspec.json.Decoder(kind)
-    for kind in (Guide, SessionReport, Settle, Settled, Mark, Taken, Claim, Recall, Recalled, Drain)
-}
+_decoders: Final = {kind: msgspec.json.Decoder(kind) for kind in get_args(Word)}
 
 
 def guide_topic(federation: str) -> str:
@@ -304,6 +393,28 @@ def recall_topic(federation: str) -> str:
 def recalled_topic(federation: str, gateway: str) -> str:
     """Where others answer ``gateway`` with ``Recalled``."""
     return f"$fed/{federation}/recalled/{gateway}"
+
+
+def health_topic(federation: str) -> str:
+    """Where each agent keeps its ``Health``, retained."""
+    return f"$fed/{federation}/health"
+
+
+def trace_topic(federation: str) -> str:
+    """Where ``federator trace`` publishes ``Trace``."""
+    return f"$fed/{federation}/trace"
+
+
+def traced_topic(federation: str, token: str) -> str:
+    """Where the agent answers with ``Traced``."""
+    return f"$fed/{federation}/traced/{token}"
+
+
+def connection_state_topic(broker: BrokerId) -> str:
+    """Where the agent of ``broker`` says, retained on neighbours' brokers, that the link is up (1)
+    or not (0): the one topic below ``$SYS`` on which Mosquitto lets clients speak, as bridges do.
+    """
+    return f"$SYS/broker/connection/federator-{broker}/state"
 
 
 def drain_topic(federation: str) -> str:

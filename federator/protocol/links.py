@@ -171,6 +171,20 @@ class Links:
         del self.connections[conn]
         return steps
 
+    def drop(self, neighbour_id: BrokerId) -> list[Step]:
+        """Give up the link with a neighbour, or whatever was dialled to make one."""
+        steps: list[Step] = []
+        neighbour = self.neighbours.get(neighbour_id)
+        for conn, connection in sorted(self.connections.items()):
+            told = connection.neighbour
+            if (connection.expected_id if told is None else told) == neighbour_id:
+                steps += [Send(conn, Bye(self.self_id, self.epoch, conn)), HangUp(conn)]
+                del self.connections[conn]
+        if neighbour is not None:
+            steps += self._down(neighbour, "given up")
+            neighbour.conn = None
+        return steps
+
     # -- what we hear ----------------------------------------------------------------------------
 
     def on_hello(self, hello: Hello, *, now_ms: Millis) -> list[Step]:

@@ -365,12 +365,42 @@ class Echo(msgspec.Struct, frozen=True, array_like=True, tag=31):
 
 SettlingMessage = Wave | Echo
 
+TRACE_HOPS_MAX = 64
+TRACE_WHY_MAX = 256
+
+
+class TraceEcho(msgspec.Struct, frozen=True, array_like=True, tag=40):
+    """To the origin of a trace: it came by here. Goes back along ``path``; the sender is at ``at``.
+
+    Attributes:
+        epoch: Of the trace's number.
+        number: Of the trace.
+        path: Its way here, from the origin to who tells.
+        times_us: When it was at each of them, by their own clocks.
+        first: It had not been here before; otherwise it goes no further.
+        delivers: A publication would be delivered here.
+        next_hops: Where it goes on to, and the bytes that wait before it.
+        why: What stops it, if anything does.
+    """
+
+    sender: _Id
+    epoch: _Epoch
+    number: _Natural
+    path: _Path
+    times_us: Annotated[tuple[_Natural, ...], msgspec.Meta(min_length=1, max_length=PATH_MAX)]
+    at: Annotated[int, msgspec.Meta(ge=0, lt=PATH_MAX)]
+    first: bool
+    delivers: bool
+    next_hops: Annotated[tuple[tuple[_Id, _Natural], ...], msgspec.Meta(max_length=TRACE_HOPS_MAX)]
+    why: Annotated[str, msgspec.Meta(max_length=TRACE_WHY_MAX)]
+
+
 NodeMessage = (
     Hello | Bye | CoreAnn | MeshMembAnn | FilterListRequest | FilterListPage | Solicit | DrainOrder
 )
 """What the control plane hears and says."""
 
-Message = NodeMessage | Revoked | RepairRequest | RetainedMessage | SettlingMessage
+Message = NodeMessage | Revoked | RepairRequest | RetainedMessage | SettlingMessage | TraceEcho
 
 
 def sender_of(message: Message) -> BrokerId:

@@ -23,6 +23,7 @@ from federator.protocol.events import (
     LocalBrokerDown,
     LocalBrokerUp,
     LocalFiltersChanged,
+    Measured,
     NeighbourConnected,
     NeighbourDisconnected,
     PriorityChanged,
@@ -49,6 +50,10 @@ from federator.protocol.parameters import LinkCost, Parameters
 from federator.protocol.repeats import Repeats
 from federator.protocol.timers import earliest
 from federator.protocol.topic_routing import TopicRouting
+from federator.protocol.topology.neighbourhood import Neighbourhood
+from federator.protocol.topology.parameters import TopologyParameters
+from federator.protocol.topology.places import PREFIX as PLACE_PREFIX
+from federator.protocol.topology.places import Warrant
 from federator.protocol.types import EPOCH_LEAP_MAX, BrokerId, Cost, Epoch, Millis
 
 OWN_ID_RENEWALS_MAX = 3
@@ -82,6 +87,8 @@ class Node:
         identity: Who we are.
         parameters: How we behave.
         failover: How the controller works.
+        topology: How we arrange our links; ``None`` leaves that to the operator.
+        warrant: Vouches for addresses.
     """
 
     def __init__(
@@ -89,6 +96,8 @@ class Node:
         identity: Identity,
         parameters: Parameters,
         failover: FailoverParameters | None = None,
+        topology: TopologyParameters | None = None,
+        warrant: Warrant | None = None,
     ) -> None:
         self.parameters = parameters
         self.links = Links(identity.id, identity.epoch, identity.address, parameters)
@@ -97,6 +106,7 @@ class Node:
         )
         self.meshes = Meshes(self.links, self.announcements, parameters=parameters)
         self.failover = Failover(self.links, self.announcements, failover or FailoverParameters())
+        self.neighbourhood = Neighbourhood(self.links, topology, warrant)
         self.topic_routing = TopicRouting(self.links, self.announcements, parameters=parameters)
         self.id_conflict_until_ms: Millis | None = None
         self._renewed_at_ms: deque[Millis] = deque(maxlen=OWN_ID_RENEWALS_MAX)
@@ -124,6 +134,7 @@ class Node:
             self.announcements.next_deadline_ms(),
             self.meshes.next_deadline_ms(),
             self.failover.next_deadline_ms(),
+            self.neighbourhood.next_deadline_ms(),
             self.id_conflict_until_ms,
         )
 
@@ -166,13 +177,17 @@ class Node:
                 return [
                     *self.links.on_local_up(now_ms=now_ms),
                     *self.failover.on_links(now_ms=now_ms),
+                    *self.neighbourhood.on_local(now_ms=now_ms),
                 ]
             case LocalBrokerDown():
                 self._local_broker_up = False
                 return [
                     *self.links.on_local_down(now_ms=now_ms),
                     *self.failover.on_links(now_ms=now_ms),
+                    *self.neighbourhood.on_local(now_ms=now_ms),
                 ]
+            case Measured(broker, round_trip_ms):
+                return self.neighbourhood.on_measured(broker, round_trip_ms)
             case LeaveRequested():
                 self._left = True
                 return self.links.farewell()
@@ -184,7 +199,10 @@ class Node:
             return []
         match message:
             case Hello():
-                return self.links.on_hello(message, now_ms=now_ms)
+                return [
+                    *self.links.on_hello(message, now_ms=now_ms),
+                    *self.neighbourhood.on_hello(message, now_ms=now_ms),
+                ]
             case Bye():
                 return self.links.on_bye(message)
             case CoreAnn():
@@ -213,12 +231,14 @@ class Node:
                     *self.announcements.on_link_up(neighbour),
                     *self.meshes.memberships.on_link_up(neighbour, now_ms=now_ms),
                     *self.failover.on_links(now_ms=now_ms),
+                    *self.neighbourhood.on_links(now_ms=now_ms),
                 ]
             case s.LinkDown(neighbour):
                 return [
                     *self.announcements.on_link_down(neighbour, now_ms=now_ms),
                     *self.meshes.on_link_down(neighbour, now_ms=now_ms),
                     *self.failover.on_links(now_ms=now_ms),
+                    *self.neighbourhood.on_links(now_ms=now_ms),
                 ]
             case s.LinkCostChanged(neighbour):
                 return self.announcements.on_link_cost(neighbour, now_ms=now_ms)
@@ -264,10 +284,12 @@ class Node:
             self._renewed_at_ms.clear()
             if self._local_broker_up:
                 steps += self.links.on_local_up(now_ms=now_ms)
+                steps += self.neighbourhood.on_local(now_ms=now_ms)
         steps += self.links.on_deadline(now_ms=now_ms)
         steps += self.announcements.on_deadline(now_ms=now_ms)
         steps += self.meshes.on_deadline(now_ms=now_ms)
-        return steps + self.failover.on_deadline(now_ms=now_ms)
+        steps += self.failover.on_deadline(now_ms=now_ms)
+        return steps + self.neighbourhood.on_deadline(now_ms=now_ms)
 
     def _on_announced(
         self, core: BrokerId, filters: frozenset[str], lost: bool, now_ms: Millis
@@ -277,13 +299,23 @@ class Node:
             return self.meshes.on_announced(core, filters, lost=lost, now_ms=now_ms)
         said = frozenset(f for f in filters if f.startswith(PREFIX))
         asked = frozenset(f for f in filters if is_destination_record(f))
-        meshed = filters - said - asked
+        places = frozenset(f for f in filters if f.startswith(PLACE_PREFIX))
+        meshed = filters - said - asked - places
         steps = self.topic_routing.on_announced(core, asked, lost=lost) if asked else []
         if meshed:
             steps += self.meshes.on_announced(core, meshed, lost=lost, now_ms=now_ms)
         if said:
             steps += self.failover.on_announced(core, said, now_ms=now_ms)
+        if places:
+            steps += self._on_places(core, places, now_ms)
         return steps
+
+    def _on_places(self, core: BrokerId, places: frozenset[str], now_ms: Millis) -> list[s.Step]:
+        route = self.announcements.routes.get(core)
+        lost = route is None or route.forgotten
+        held = route.announced.filters.filters if route is not None else frozenset[str]()
+        said = frozenset(place for place in places if place in held)
+        return self.neighbourhood.on_announced(core, said, places - said, lost=lost, now_ms=now_ms)
 
     def _on_drain(self, order: DrainOrder) -> list[s.Step]:
         """Obey, or pass on towards whom it is for."""

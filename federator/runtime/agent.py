@@ -6,13 +6,13 @@ effects are performed before the next event is looked at.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 import structlog
 from mqtt5 import QoS, RetainHandling, TopicFilter, Will
 
-from federator.config import Connection, Settings
+from federator.config import Settings
 from federator.protocol import effects as e
 from federator.protocol.border import Border
 from federator.protocol.custody import HELD_BYTES_MAX
@@ -38,13 +38,15 @@ from federator.protocol.messages import (
     RetainedLetter,
     RetainedRequest,
     Revoked,
+    TraceEcho,
     Wave,
 )
 from federator.protocol.node import Identity, Node
 from federator.protocol.placed_priority import PlacedPriority
 from federator.protocol.renames import Renames
 from federator.protocol.rules import Denied, EdgeRules
-from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis
+from federator.protocol.types import BrokerId, ConnId, Epoch, Millis
+from federator.runtime.arranging import AddressWarrant, Arranger, known_brokers
 from federator.runtime.clocks import monotonic_ms
 from federator.runtime.cohabitants import Agent as Cohabitant
 from federator.runtime.cohabitants import Cohabitants
@@ -52,17 +54,20 @@ from federator.runtime.control_traffic import ControlTraffic
 from federator.runtime.cover_subscriber import CoverSubscriber
 from federator.runtime.custody import CustodyStores
 from federator.runtime.data_path import DataPath
-from federator.runtime.discovery import Discovery, held_filters
+from federator.runtime.dialler import Dialler
+from federator.runtime.discovery import Discovery
 from federator.runtime.drops import LOOK_S, DropReports
 from federator.runtime.endpoints import endpoint_of
 from federator.runtime.failover import FailoverDesk
 from federator.runtime.gateway_marks import GatewayMarks
 from federator.runtime.guide_keeper import GuideKeeper
+from federator.runtime.health_keeper import HealthKeeper
 from federator.runtime.loop_watch import LoopWatch
 from federator.runtime.metrics_stream.stream import MetricsStream
 from federator.runtime.metrics_stream.tape import Tape
-from federator.runtime.mqtt_link import Inbound, LinkHandler, MqttLink
-from federator.runtime.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, NeighbourLinks
+from federator.runtime.mqtt_link import Inbound, MqttLink
+from federator.runtime.neighbour_links import NeighbourLinks
+from federator.runtime.own_broker import ControlHandler, DataHandler, OwnBroker
 from federator.runtime.prepared_sessions import Around, PreparedSessions
 from federator.runtime.priority_file import PriorityFile
 from federator.runtime.renaming import Renaming
@@ -73,10 +78,8 @@ from federator.runtime.settling import SettlingDesk
 from federator.runtime.share_file import ShareFile
 from federator.runtime.sharing import Sharing
 from federator.runtime.state_dir import StateDir
+from federator.runtime.tracing import TraceDesk
 from federator.runtime.trust import Trust
-
-CONTROL_SESSION_EXPIRY_S = 60
-"""How long our broker keeps log lines for us while we are away."""
 
 LEAVE_SECONDS_MAX = 1.0
 TEND_S = 1.0
@@ -98,6 +101,7 @@ class Agent:
 
     def __init__(self, settings: Settings, state: StateDir, tasks: asyncio.TaskGroup) -> None:
         self.settings = settings
+        self._own = OwnBroker(settings, tasks)
         self.epoch = state.next_epoch()
         self.trust = None if settings.security == "open" else Trust(settings, state.path)
         self.traffic = ControlTraffic(
@@ -143,20 +147,40 @@ class Agent:
         identity = Identity(
             settings.broker_id, self.epoch, settings.broker.advertised, settings.broker.priority
         )
-        self.node = Node(identity, settings.parameters(), settings.failover_parameters())
+        auto = settings.topology.mode == "auto"
+        self.node = Node(
+            identity,
+            settings.parameters(),
+            settings.failover_parameters(),
+            settings.topology_parameters(known_brokers(state.path)) if auto else None,
+            AddressWarrant(settings, self.trust),
+        )
         self.guide = GuideKeeper(self_id=settings.broker_id, federation=settings.federation)
         self.discovery = Discovery(
             settings.discovery,
             federation=settings.federation,
-            own_id=self._client_id("ctl"),
+            own_id=self._own.client_id("ctl"),
             state_dir=state.path,
             interest_changed=self._interest_changed,
             members_changed=self._members_changed if settings.groups_span_brokers else None,
-            own_filters=self._own_filters,
+            control_filters=lambda: [each.pattern for each in self._control_subscriptions()],
+            own_links=self._own_links,
         )
         self.neighbours = NeighbourLinks(tasks, will_for=self._will, tell=self.handle)
-        self.control_link = self._local_link("ctl", _ControlHandler(self))
-        self.data_link = self._local_link("data", _DataHandler(self))
+        self._dialler = Dialler(settings, self.neighbours, lambda: self.epoch)
+        self.arranger = Arranger(
+            state.path,
+            neighbours=self.neighbours,
+            dialler=self._dialler,
+            measured=self.handle,
+        )
+        will = self.guide.will() if settings.failover.enabled else None
+        self.control_link = self._own.link("ctl", ControlHandler(self), will=will)
+        is_new = self._stores.owed.is_new
+        self.health = HealthKeeper(self)
+        self.data_link = self._own.link(
+            "data", DataHandler(self), clean_start=is_new, will=self.health.will()
+        )
         self._cohabitants = Cohabitants(
             Cohabitant(self.epoch, settings.broker_id),
             federation=settings.federation,
@@ -179,7 +203,7 @@ class Agent:
             epoch=self.epoch,
             data_path=self.data_path,
             data_link=self.data_link,
-            make_link=self._stand_in,
+            make_link=self._own.stand_in,
             announce=lambda added, removed: self.handle(LocalFiltersChanged(added, removed)),
             announces=lambda filter_: bool(self.border.asked_for(filter_)),
             lets_out=self.border.lets_out,
@@ -188,6 +212,7 @@ class Agent:
             stand_ins_max=settings.share.stand_ins_max,
         )
         self.settling = SettlingDesk(self)
+        self.tracing = self.data_path.traces = TraceDesk(self)
         self.failover = FailoverDesk(
             settings.failover,
             address=settings.failover.advertise or settings.broker.advertised,
@@ -202,7 +227,7 @@ class Agent:
         self.prepared = self._prepared_sessions()
         self.local_up = False
         self._told_taken_over = False
-        self._rivals = Rivals([self._client_id("ctl"), self._client_id("data")])
+        self._rivals = Rivals([self._own.client_id("ctl"), self._own.client_id("data")])
         self._state = state
         self._tasks = tasks
         self._deadline: asyncio.Handle | None = None
@@ -228,11 +253,9 @@ class Agent:
         if self.settings.failover.enabled:
             self._tasks.create_task(self.failover.run(), name="failover")
             self._tasks.create_task(self.prepared.run(), name="prepared sessions")
-        for neighbour in self.settings.neighbours:
-            expected = BrokerId(neighbour.id) if neighbour.id is not None else None
-            cost = Cost(neighbour.cost) if neighbour.cost is not None else None
-            link = NeighbourLink(neighbour.url, expected, cost)
-            self._dial(link, self.settings.neighbour_connection(neighbour))
+        self._dialler.start()
+        if self.settings.topology.mode == "auto":
+            self._tasks.create_task(self.arranger.run(), name="topology")
         if self.trust is not None:
             self._tasks.create_task(self._follow_keys(self.trust), name="keys")
         if self.settings.mesh.core == "placed":
@@ -245,7 +268,7 @@ class Agent:
             epoch=lambda: self.epoch,
             federation=self.settings.federation,
             folder=state.path,
-            looks_id=self._client_id("looks"),
+            looks_id=self._own.client_id("looks"),
             hears_log=self.settings.discovery.log_topics,
             border=self.border,
             land=self._land,
@@ -264,7 +287,7 @@ class Agent:
 
     def _start_retained(self, retained: Retained) -> None:
         retained.load()
-        link = self._local_link("looks", retained.looks)
+        link = self._own.link("looks", retained.looks, clean_start=True)
         retained.looks.start(link, self.data_link)
         retained.looks.outgoing = self.renaming.outgoing if self.renaming is not None else None
         retained.broker.local = self.data_link
@@ -347,6 +370,7 @@ class Agent:
         self.data_path.intake.flush()
         self.data_path.custody.leave()
         self.guide.withdraw(self.control_link)
+        self.health.withdraw()
         self.handle(LeaveRequested())
         if self.metrics is not None:
             await self.metrics.leave()
@@ -400,7 +424,9 @@ class Agent:
             case e.SetDestination(broker, next_hop):
                 self.data_path.set_destinations({broker: next_hop})
             case e.Dial(neighbour, address):
-                self._dial_back(neighbour, address)
+                self._dialler.dial_back(neighbour, address)
+            case e.CallOff() | e.DialSeed() | e.CallOffSeed() | e.Measure() | e.RememberBrokers():
+                self.arranger.perform(effect)
             case e.HangUp(conn):
                 self.neighbours.hang_up(conn)
             case e.RenewEpoch(epoch):
@@ -487,9 +513,11 @@ class Agent:
             elif isinstance(message, Revoked):
                 if self.trust is not None and self.trust.on_revoked(message):
                     self._pass_on_revocations(self.trust)
+            elif isinstance(message, TraceEcho):
+                self.tracing.on_echo(message)
             elif message is not None:
                 self.handle(Received(message))
-            elif self.settling.hears(packet):
+            elif self.settling.hears(packet) or self.tracing.hears(packet):
                 pass
             elif packet.topic == self.data_path.custody_outlet.marker_topic:
                 self.data_path.custody.destination.on_marker(packet.payload)
@@ -549,6 +577,7 @@ class Agent:
             *self.loops.subscriptions(),
             *self.traffic.subscriptions(),
             self.settling.subscription(),
+            self.tracing.subscription(),
             self._cohabitants.subscription(),
             marker,
             *self.guide.subscriptions(),
@@ -559,19 +588,12 @@ class Agent:
             filters += self.metrics.subscriptions()
         return filters
 
-    def _own_filters(self) -> dict[str, list[str]]:
-        """What our own connections to our broker subscribe now, by client id."""
-        links = [self.data_link]
+    def _own_links(self) -> list[MqttLink]:
+        """Our connections to our broker besides the control connection."""
+        links = [self.data_link, *self.sharing.stand_in_links]
         if self.retained is not None and self.retained.looks.link is not None:
             links.append(self.retained.looks.link)
-        return {
-            self._client_id("ctl"): [f.pattern for f in self._control_subscriptions()],
-            **held_filters(links),
-            **self.sharing.stand_in_filters,
-        }
-
-    def _client_id(self, role: str) -> str:
-        return f"federator-{self.settings.broker.id}-{role}"
+        return links
 
     def _frames_subscription(self) -> TopicFilter:
         return TopicFilter(
@@ -584,123 +606,8 @@ class Agent:
     def _will(self, conn: ConnId) -> Will:
         return self.traffic.will(Bye(self.settings.broker_id, self.node.links.epoch, conn))
 
-    def _local_link(self, role: str, handler: LinkHandler) -> MqttLink:
-        expiry_s = {"ctl": CONTROL_SESSION_EXPIRY_S, "data": self.settings.custody.keep_s}
-        keeps_guide = role == "ctl" and self.settings.failover.enabled
-        return MqttLink(
-            endpoint_of(self.settings.broker),
-            handler,
-            client_id=self._client_id(role),
-            clean_start=role == "looks" or (role == "data" and self._stores.owed.is_new),
-            session_expiry_s=expiry_s.get(role, 0),
-            acknowledge=role != "data",
-            will=self.guide.will() if keeps_guide else None,
-            reconnect_min_ms=self.settings.links.reconnect_min_ms,
-            reconnect_max_ms=self.settings.links.reconnect_max_ms,
-            send_queue_bytes_max=self.settings.links.send_queue_bytes_max,
-        )
-
-    def _stand_in(self, number: int, handler: LinkHandler) -> MqttLink:
-        """A connection that is in shared groups only while it lives, and gives back nothing."""
-        link = MqttLink(
-            endpoint_of(self.settings.broker),
-            handler,
-            client_id=self._client_id(f"share-{number}"),
-            reconnect_min_ms=self.settings.links.reconnect_min_ms,
-            reconnect_max_ms=self.settings.links.reconnect_max_ms,
-        )
-        self._tasks.create_task(link.run(), name=f"stand-in {number}")
-        return link
-
-    def _dial(self, neighbour: NeighbourLink, connection: Connection) -> None:
-        links = self.settings.links
-        target = connection.address
-
-        def make_link(role: str, handler: LinkHandler, will: Callable[[], Will] | None) -> MqttLink:
-            # The epoch keeps two agents with one id from throwing each other out.
-            client_id = self._client_id(f"to-{target.host}-{target.port}-{role}")
-            return MqttLink(
-                endpoint_of(connection),
-                handler,
-                client_id=f"{client_id}-{self.epoch:x}",
-                will=will,
-                reconnect_min_ms=links.reconnect_min_ms,
-                reconnect_max_ms=links.reconnect_max_ms,
-                send_queue_bytes_max=links.send_queue_bytes_max,
-            )
-
-        self.neighbours.dial(neighbour, make_link)
-
-    def _dial_back(self, neighbour: BrokerId, address: str) -> None:
-        try:
-            connection = self.settings.dialled_back(address)
-        except ValueError as error:
-            _log.warning("neighbour.not_dialled", neighbour=neighbour, reason=str(error))
-            return
-        if any(connection.address == each.address for each in self.settings.neighbours):
-            return  # it is tried already, for ever
-        self.neighbours.hang_up_dialled(neighbour)
-        if not self.neighbours.make_room():
-            reason = f"{DIALLED_BACK_MAX} brokers are dialled back already"
-            _log.warning("neighbour.not_dialled", neighbour=neighbour, reason=reason)
-            return
-        link = NeighbourLink(address, neighbour, None, dialled_for=neighbour)
-        self._dial(link, connection)
-
 
 def _border(settings: Settings) -> Border:
     rules = settings.rules
     edge = EdgeRules(imports=rules.imports, exports=rules.exports, keep=rules.keep)
     return Border(edge, Denied(rules.deny), Renames(rules.pairs))
-
-
-class _ControlHandler:
-    """The control connection to our own broker."""
-
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
-
-    def on_up(self, link: MqttLink, session_present: bool) -> None:
-        self._agent.discovery.on_up(link, session_present=session_present)
-        if not session_present:
-            self._agent.loops.on_new_session()
-
-    def on_subscribed(self, link: MqttLink) -> None:
-        self._agent.local_changed()
-
-    def on_down(self, link: MqttLink, reason: str) -> None:
-        self._agent.discovery.on_down()
-        self._agent.local_lost(link)
-
-    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        self._agent.on_control(publishes)
-
-
-class _DataHandler:
-    """The data connection to our own broker."""
-
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
-
-    def on_up(self, link: MqttLink, session_present: bool) -> None:
-        self._agent.cover.on_up(session_present=session_present)
-        self._agent.data_path.intake.on_local_up(session_present=session_present)
-
-    def on_subscribed(self, link: MqttLink) -> None:
-        self._agent.local_changed()
-
-    def on_down(self, link: MqttLink, reason: str) -> None:
-        self._agent.cover.on_down()
-        self._agent.marks.on_down()
-        self._agent.data_path.intake.on_local_down()
-        if self._agent.retained is not None:
-            self._agent.retained.on_data_down()
-        self._agent.local_lost(link)
-
-    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        packet_ids = [(p.packet_id, int(p.qos)) for p, _, _ in publishes if p.packet_id is not None]
-        if packet_ids:
-            self._agent.marks.note(publishes)
-        self._agent.on_data(chunk, publishes)
-        if packet_ids:
-            self._agent.data_path.intake.acknowledge(link, packet_ids)

@@ -13,6 +13,7 @@ from federator.runtime.agent_metrics import AgentMetrics
 from federator.runtime.clocks import monotonic_ms
 from federator.runtime.custody import counts
 from federator.runtime.failover_view import controller_page
+from federator.runtime.topology_view import topology_page
 
 LISTED_MAX = 1_000
 """Meshes, routes and links in one answer; totals are given beside."""
@@ -119,6 +120,7 @@ class LiveView:
                 "gave_up": agent.settling.settling.gave_up,
                 "malformed": agent.settling.malformed,
             },
+            "tracing": {"malformed": agent.tracing.malformed},
             "custody": counts(agent.data_path.custody, agent.data_path.custody_log),
             "counters": self._counters(),
         }
@@ -164,6 +166,11 @@ class LiveView:
     def controller(self) -> Answer:
         """Who steps in for whom, and why."""
         return controller_page(self._agent.node.failover, self._agent.settings.broker_id)
+
+    def topology(self) -> Answer:
+        """The whole graph, as brokers tell of their links."""
+        topology = self._agent.settings.topology
+        return topology_page(self._agent.node, mode=topology.mode, wanted=topology.neighbours)
 
     def metrics(self) -> Iterable[Metric]:
         """Counters and gauges, read now."""

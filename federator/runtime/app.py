@@ -6,6 +6,7 @@ import contextlib
 import structlog
 
 from federator.config import Settings
+from federator.runtime import service_manager
 from federator.runtime.agent import Agent
 from federator.runtime.agent_view import LiveView
 from federator.runtime.serving import http_page, run_to_end, stop_requested, with_tasks
@@ -41,7 +42,9 @@ async def _be_agent(agent: Agent, tasks: asyncio.TaskGroup, stop: asyncio.Event)
             write_whole(settings.state_dir / "http.port", b"%d\n" % port)
         agent.start()
         tasks.create_task(view.measure_lag(LAG_PROBE_S), name="loop lag")
+        tasks.create_task(agent.health.run(view.ready), name="health")
         _log.info("agent.started", id=settings.broker.id, epoch=agent.epoch)
-        await stop.wait()
+        async with service_manager.told(view.ready, lambda: (agent.control_link, agent.data_link)):
+            await stop.wait()
         with contextlib.suppress(TimeoutError):
             await agent.leave()

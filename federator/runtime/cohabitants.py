@@ -17,6 +17,7 @@ import structlog
 from mqtt5 import QoS, RetainHandling, TopicFilter
 
 from federator.errors import ConfigError
+from federator.protocol.own_topics import cohabitants_topic
 from federator.protocol.repeats import Repeats
 from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.mqtt_link import MqttLink
@@ -62,7 +63,7 @@ class Cohabitants:
         link: MqttLink,
         give_way: Callable[[ConfigError], None],
     ) -> None:
-        self.topic = f"$fed/{federation}/agent"
+        self.topic = cohabitants_topic(federation)
         self._me = me
         self._url = url
         self._link = link

@@ -10,6 +10,7 @@ from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter, Will
 from federator.errors import DecodeError
 from federator.protocol.codec import CONTROL_KINDS, decode, encode, kind_of
 from federator.protocol.messages import Bye, Hello, Message, sender_of
+from federator.protocol.own_topics import control_topic
 from federator.protocol.trust.guard import CONTROL
 from federator.protocol.types import BrokerId
 from federator.runtime.metrics_stream.peers import PeerTraffic
@@ -39,8 +40,8 @@ class ControlTraffic:
         self,
         federation: str,
         *,
+        trust: Trust | None,
         whose: Callable[[MqttLink], BrokerId | None] = lambda link: None,
-        trust: Trust | None = None,
     ) -> None:
         self._whose = whose
         self._trust = trust
@@ -50,7 +51,7 @@ class ControlTraffic:
         self.received: Counter[str] = Counter()
         self.malformed: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
-        self._topic_of = {kind: f"$fed/{federation}/{kind}" for kind in CONTROL_KINDS}
+        self._topic_of = {kind: control_topic(federation, kind) for kind in CONTROL_KINDS}
         self._kind_of = {topic: kind for kind, topic in self._topic_of.items()}
         self._quiet_until_s: dict[str, float] = {}
         self._encoded: tuple[Message | None, bytes] = (None, b"")

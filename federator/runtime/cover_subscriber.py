@@ -23,6 +23,7 @@ from federator.protocol.cover_transition import (
     Unsubscribe,
 )
 from federator.protocol.filters import CoverChange
+from federator.protocol.own_topics import cover_topic
 from federator.runtime.copies import Copies, without_identifiers
 from federator.runtime.mqtt_link import Inbound, MqttLink
 from federator.runtime.mqtt_wire import joined
@@ -55,7 +56,7 @@ class CoverSubscriber:
         self.duplicates_dropped = 0
         self._link = link
         self._session = session
-        self._topic = f"$fed/{federation}/cover"
+        self._topic = cover_topic(federation)
         self._transition = CoverTransition()
         self._copies = Copies()
         self._expected: tuple[tuple[str, ...], tuple[str, ...], int] = ((), (), 0)

@@ -16,6 +16,7 @@ from federator.protocol.custody import Clocks, Custodian
 from federator.protocol.forwarding import Forwarder, Sends
 from federator.protocol.frames import Frame
 from federator.protocol.messages import RepairRequest
+from federator.protocol.own_topics import delivered_topic
 from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.alarm import Alarm
 from federator.runtime.clocks import monotonic_ms
@@ -120,7 +121,7 @@ class CustodyOutlet:
     """
 
     def __init__(self, carrier: Carrier, *, self_id: BrokerId, federation: str) -> None:
-        self.marker_topic = f"$fed/{federation}/delivered/{self_id}"
+        self.marker_topic = delivered_topic(federation, self_id)
         self.ask: Callable[[BrokerId, RepairRequest], None] = lambda neighbour, request: None
         self.on_time: Callable[[], None] = lambda: None
         self.send_copies = carrier.send_copies

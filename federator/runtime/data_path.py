@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
 import structlog
 from mqtt5 import PublishPacket
 
@@ -24,12 +25,14 @@ from federator.protocol.frames import (
     CUSTODY_FLAG,
     REPAIR_FLAG,
     TAIL_FLAG,
+    TRACE_FLAG,
     Frame,
     mask_bytes,
     pack_label,
     unpack,
 )
 from federator.protocol.link_gates import LinkGates
+from federator.protocol.own_topics import DOCTORS_WORD, data_topic
 from federator.protocol.publications import (
     DUP_BIT,
     QOS_BITS,
@@ -50,7 +53,7 @@ from federator.runtime.custody import (
     custodian,
 )
 from federator.runtime.data_counters import DataCounters, Delays
-from federator.runtime.data_ports import DataLink, RetainedFlow, Shared
+from federator.runtime.data_ports import DataLink, RetainedFlow, Shared, Traces
 from federator.runtime.gathering import Batch, Pace, RouteBatches
 from federator.runtime.intake import Intake
 from federator.runtime.metrics_stream.tape import Came, Delivered, Made, Refused, Sent, Tape
@@ -92,6 +95,7 @@ class DataPath:
         custody: Cares for what is published at QoS 1 and 2.
         custody_log, custody_outlet: What it works with.
         shared: Sees what our clients publish, and gets the frames for our inbox, if anybody does.
+        traces: Follows traces, if anybody does.
     """
 
     def __init__(
@@ -102,6 +106,7 @@ class DataPath:
         federation: str,
         forwarder: Forwarder,
         stores: CustodyStores,
+        trust: Trust | None,
         duplicates: DuplicateLog | None = None,
         gates: LinkGates | None = None,
         land: Callable[[bytes], bytes] = lambda run: run,
@@ -111,16 +116,16 @@ class DataPath:
         wall_clock_us: Callable[[], int] = wall_clock_us,
         retained: RetainedFlow | None = None,
         tape: Tape | None = None,
-        trust: Trust | None = None,
     ) -> None:
         if not 1 <= hop_limit <= 255:
             raise ValueError(f"hop_limit must be 1 to 255, got {hop_limit}")
         self.local: DataLink | None = None
         self.shared: Shared | None = None
+        self.traces: Traces | None = None
         self.forwarder = forwarder
         self.counters = DataCounters()
         self.delays = Delays()
-        self.data_topic = f"$fed/{federation}/data"
+        self.data_topic = data_topic(federation)
         self._self_id = self_id
         self._inbox_key = inbox_key(self_id)
         self._seq = 0
@@ -368,6 +373,20 @@ class DataPath:
         frame.keys = keys
         return self._send(frame, 0, route.sends, parts, size) > 0
 
+    def trace(self, route: TopicRoute, sends: Sends, body: bytes) -> int:
+        """Send a trace to ``sends``, next hops of ``route``; its number."""
+        self._seq += 1
+        frame = msgspec.structs.replace(
+            self._own,
+            flags=TRACE_FLAG,
+            seq=self._seq,
+            origin_time_us=self._wall_clock_us(),
+            publications=0,
+            keys=route.keys,
+        )
+        self._send(frame, 0, sends, (body,), len(body))
+        return self._seq
+
     def _on_publication(self, topic: str, packet: memoryview) -> None:
         """Take one of QoS 0 that came alone and finds no batch open: the way of the least delay.
 
@@ -424,6 +443,9 @@ class DataPath:
         counters = self.counters
         counters.frames_in += 1
         counters.frame_bytes_in += len(payload)
+        if payload == DOCTORS_WORD:
+            counters.frames_of_strangers += 1
+            return
         sealed_by = None
         if self._trust is not None:
             opened = self._trust.open_frame(payload)
@@ -447,6 +469,9 @@ class DataPath:
             if let_in is None:
                 return
             frame = let_in
+        if frame.flags & TRACE_FLAG:
+            self._on_trace(frame)
+            return
         if frame.flags & REPAIR_FLAG:
             self._note_came(frame, len(payload))
             self.custody.on_repair(frame)
@@ -480,6 +505,25 @@ class DataPath:
         counters.relayed += self._send(
             frame, frame.hops + 1, route.sends, [frame.body], len(frame.body)
         )
+
+    def _on_trace(self, frame: Frame) -> None:
+        """Carry on a frame without publications as one of QoS 0 that had some."""
+        origin = frame.origin
+        if self.traces is None or origin == self._self_id:
+            return
+        first, new = self._duplicates.admit(
+            origin, frame.epoch, frame.seq, k=frame.k, mask=frame.mask
+        )
+        route = None
+        if first or new:
+            route = self.forwarder.route_frame(frame.keys, new, sender=frame.sender, origin=origin)
+        try:
+            sends, body = self.traces.on_frame(frame, route)
+        except DecodeError as error:
+            self._complain(error)
+            return
+        if frame.hops + 1 < frame.hop_limit:
+            self._send(frame, frame.hops + 1, sends, (body,), len(body))
 
     def _keep_or_deliver(self, frame: Frame, route: FrameRoute, *, first: bool) -> None:
         """Let custody see the frame; publish it here when custody does not."""

@@ -6,6 +6,7 @@ Source: design section 3.4.
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from federator.protocol.forwarding import FrameRoute, Sends
 from federator.protocol.frames import Frame
 from federator.protocol.types import BrokerId
 from federator.runtime.mqtt_wire import Inbound
@@ -75,3 +76,17 @@ class Shared(Protocol):
 
     def on_parcel(self, frame: Frame) -> None:
         """The first copy of a frame for our inbox."""
+
+
+class Traces(Protocol):
+    """Who follows traces."""
+
+    def on_frame(self, frame: Frame, route: FrameRoute | None) -> tuple[Sends, bytes]:
+        """A trace came, and would go by ``route``; ``None``: it has been here before.
+
+        Returns:
+            Where it goes on to, and its body from here on.
+
+        Raises:
+            DecodeError: It is none.
+        """

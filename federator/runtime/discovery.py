@@ -10,7 +10,7 @@ Source: docs/ARCHITECTURE.md, "Discovery".
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, assert_never
@@ -23,6 +23,7 @@ from federator.config import DiscoverySettings
 from federator.errors import DecodeError
 from federator.protocol import discovery as pure
 from federator.protocol.effects import Notice
+from federator.protocol.own_topics import probe_topic, registrations_topic
 from federator.protocol.types import Millis
 from federator.runtime.alarm import Alarm
 from federator.runtime.clocks import monotonic_ms, wall_clock_ms
@@ -40,7 +41,6 @@ _log = structlog.get_logger()
 
 InterestChanged = Callable[[frozenset[str], frozenset[str]], None]
 MembersChanged = Callable[[pure.MembersChanged], None]
-OwnFilters = Callable[[], Mapping[str, Iterable[str]]]
 
 
 class SavedDiscovery(msgspec.Struct, array_like=True, frozen=True):
@@ -49,15 +49,6 @@ class SavedDiscovery(msgspec.Struct, array_like=True, frozen=True):
     closed: bool
     saved_at_ms: int
     record: bytes
-
-
-def held_filters(links: Iterable[MqttLink]) -> dict[str, list[str]]:
-    """What ``links`` of ours subscribe now, by client id.
-
-    One that is away counts for nothing: its broker may have forgotten it, and a count that lacks it
-    would be made up by clients of whom no line was heard.
-    """
-    return {link.client_id: link.wanted_filters if link.connected else [] for link in links}
 
 
 class Discovery:
@@ -71,8 +62,9 @@ class Discovery:
         interest_changed: Called with the filters added and removed.
         members_changed: Called when groups gained or lost members, when groups span brokers;
             without it, shared filters are wanted as others are.
-        own_filters: What each of our own connections to this broker subscribes, by client id. Asked
-            whenever the control connection comes up: their log lines may have passed unheard.
+        control_filters: All that the control connection subscribes, and
+        own_links: our other connections to this broker. Asked whenever the control connection comes
+            up: their log lines may have passed unheard.
     """
 
     def __init__(
@@ -84,16 +76,19 @@ class Discovery:
         state_dir: Path,
         interest_changed: InterestChanged,
         members_changed: MembersChanged | None = None,
-        own_filters: OwnFilters = dict,
+        control_filters: Callable[[], Iterable[str]] = tuple,
+        own_links: Callable[[], Iterable[MqttLink]] = tuple,
     ) -> None:
         self._settings = settings
-        self._registrations = f"$fed/{federation}/new_regular_topic"
-        probe = f"$fed/{federation}/probe"
+        self._registrations = registrations_topic(federation)
+        probe = probe_topic(federation)
         self._probes = (probe, f"$share/federator/{probe}")
         self._path = state_dir / FILE_NAME
         self._interest_changed = interest_changed
         self._members_changed = members_changed
-        self._own_filters = own_filters
+        self._control_filters = control_filters
+        self._own_links = own_links
+        self._unanswered: list[MqttLink] = []  # ours, with subscriptions open when we came up
         self._pure = pure.Discovery(
             own_id=own_id,
             parameters=pure.DiscoveryParameters(
@@ -173,11 +168,17 @@ class Discovery:
         self._link = link
         now_ms = monotonic_ms()
         self._perform(self._pure.on_broker_up(session_present=session_present, now_ms=now_ms))
-        for client_id, filters in sorted(self._own_filters().items()):
-            own = frozenset(filters)
-            if client_id == self._own_id and self._probing:
-                own |= frozenset(self._probes)
-            self._perform(self._pure.on_own_subscriptions(client_id, own, now_ms=now_ms))
+        probes = self._probes if self._probing else ()
+        self._hold(self._own_id, [*self._control_filters(), *probes])
+        links = list(self._own_links())
+        self._unanswered = [link for link in links if not link.subscribed]
+        for link in links:
+            # One that is away counts for nothing: its broker may have forgotten it, and clients of
+            # whom no line was heard would make up for it in the count.
+            if not link.connected:
+                self._hold(link.client_id, ())
+            elif link.subscribed:
+                self._hold(link.client_id, link.wanted_filters)
 
     def on_down(self) -> None:
         """The control connection is gone."""
@@ -185,6 +186,8 @@ class Discovery:
 
     def on_publish(self, packet: PublishPacket) -> bool:
         """A publication on the control connection; ``False`` when it is none of ours."""
+        if self._unanswered:
+            self._hold_answered()
         topic, payload, now_ms = packet.topic, packet.payload, monotonic_ms()
         if topic in pure.LOG_TOPICS:
             effects = self._pure.on_log(topic, payload, now_ms=now_ms)
@@ -216,6 +219,20 @@ class Discovery:
             self._write(self._content(closed=True))
 
     # Within
+
+    def _hold(self, client_id: str, filters: Iterable[str]) -> None:
+        own = frozenset(filters)
+        now_ms = monotonic_ms()
+        self._perform(self._pure.on_own_subscriptions(client_id, own, now_ms=now_ms))
+
+    def _hold_answered(self) -> None:
+        """What the broker answered since we came up it may have logged before.
+
+        Not sooner: what it does not count yet would hide what a client has.
+        """
+        for link in [link for link in self._unanswered if link.subscribed]:
+            self._unanswered.remove(link)
+            self._hold(link.client_id, link.wanted_filters)
 
     def _load(self) -> None:
         now_ms = monotonic_ms()

@@ -16,8 +16,14 @@ from dataclasses import dataclass, field
 import mqtt5
 
 from federator.config import Settings
-from federator.protocol.frames import Frame, pack
-from federator.protocol.types import Epoch
+from federator.protocol.own_topics import (
+    DOCTORS_WORD,
+    cover_topic,
+    data_topic,
+    delivered_topic,
+    doctor_topic,
+    retained_mark_topic,
+)
 from federator.runtime.diagnosis import Facts, TopicAccess
 from federator.runtime.probe import BrokerProbe, plain
 
@@ -26,6 +32,8 @@ LOG_UNSUBSCRIBE = "$SYS/broker/log/M/unsubscribe"
 LOG_NOTICE = "$SYS/broker/log/N"
 VERSION = "$SYS/broker/version"
 COUNT = "$SYS/broker/subscriptions/count"
+CLIENTS_TOPIC = "federator-doctor"
+"""A level below it stands for the topics of clients."""
 
 LINE_SECONDS_MAX = 2.0
 """How long the broker may take to publish a line: it does so within its main loop."""
@@ -100,13 +108,13 @@ async def examine(
     """
     nonce = secrets.token_hex(4)
     name = f"federator-{settings.broker.id}-doctor-{nonce}"
-    control = f"$fed/{settings.federation}/doctor/{nonce}"
-    data = f"federator-doctor/{nonce}"
+    control = doctor_topic(settings.federation, nonce)
+    data = f"{CLIENTS_TOPIC}/{nonce}"
     async with BrokerProbe(settings.broker, client_id=name) as probe:
         await probe.subscribe(LOG_SUBSCRIBE, LOG_UNSUBSCRIBE, LOG_NOTICE, VERSION, COUNT)
         await probe.subscribe(control, data)
-        control_answer = await probe.publish(control, b"federator doctor")
-        data_answer = await probe.publish(data, b"federator doctor")
+        control_answer = await probe.publish(control, DOCTORS_WORD)
+        data_answer = await probe.publish(data, DOCTORS_WORD)
         await probe.unsubscribe(control, data)
         tried = await _try_data_topics(probe, settings)
         guest = f"{name}-guest"
@@ -136,15 +144,14 @@ async def examine(
 async def _try_data_topics(probe: BrokerProbe, settings: Settings) -> dict[str, str]:
     """The broker's answers to publishing on each topic of the data connection, while subscribed.
 
-    An agent may be at work there. Nothing here means anything to it: a frame whose sender has no
-    link is dropped and counted, and the others are no marks.
+    An agent may be at work there. The doctor's word means nothing to it, wherever it comes.
     """
-    root = f"$fed/{settings.federation}"
+    federation = settings.federation
     told = {
-        f"{root}/data": _frame_of_a_stranger(settings),
-        f"{root}/cover": b"federator doctor",
-        f"{root}/retained_mark": b"federator doctor",
-        f"{root}/delivered/{settings.broker.id}": b"federator doctor",
+        data_topic(federation): DOCTORS_WORD,
+        cover_topic(federation): DOCTORS_WORD,
+        retained_mark_topic(federation): DOCTORS_WORD,
+        delivered_topic(federation, settings.broker_id): DOCTORS_WORD,
     }
     answers = {}
     for topic, payload in told.items():
@@ -152,21 +159,3 @@ async def _try_data_topics(probe: BrokerProbe, settings: Settings) -> dict[str, 
         answers[topic] = plain(await probe.publish(topic, payload))
         await probe.unsubscribe(topic)
     return answers
-
-
-def _frame_of_a_stranger(settings: Settings) -> bytes:
-    frame = Frame(
-        flags=0,
-        hops=0,
-        hop_limit=1,
-        sender=settings.broker_id,  # nobody is its own neighbour
-        origin=settings.broker_id,
-        epoch=Epoch(0),
-        seq=0,
-        origin_time_us=0,
-        publications=1,
-        keys=bytes(8),
-        mask=1,
-        body=memoryview(mqtt5.PublishPacket("federator-doctor", b"").write()),
-    )
-    return pack(frame)

@@ -36,7 +36,7 @@ _log = structlog.get_logger(__name__)
 _NOT_IN_TOPICS = frozenset("+#\0")
 _JSON = "application/json; charset=utf-8"
 _TEXT = "text/plain; charset=utf-8"
-_PAGES = b"/metrics /healthz /readyz /status /routes /explain /controller\n"
+_PAGES = b"/metrics /healthz /readyz /status /routes /explain /controller /topology\n"
 
 
 class AgentView(Protocol):
@@ -56,6 +56,9 @@ class AgentView(Protocol):
 
     def controller(self) -> Mapping[str, object]:
         """Who steps in for which broker, and why; lists are bounded."""
+
+    def topology(self) -> Mapping[str, object]:
+        """The whole graph as this agent knows it; lists are bounded."""
 
     def metrics(self) -> Iterable[Metric]:
         """Counters and gauges, read now."""
@@ -200,6 +203,8 @@ class HttpServer:
                 return _json(list(self._view.routes()))
             case "/controller":
                 return _json(self._view.controller())
+            case "/topology":
+                return _json(self._view.topology())
             case "/explain":
                 topics = parse_qs(parts.query, errors="replace", max_num_fields=8).get("topic", [])
                 if len(topics) != 1 or not topics[0] or _NOT_IN_TOPICS & set(topics[0]):

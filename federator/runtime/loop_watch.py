@@ -16,6 +16,7 @@ import structlog
 from mqtt5 import PublishPacket, QoS, TopicFilter
 
 from federator.config import LoopSettings
+from federator.protocol.discovery.subscription_table import OWN_PREFIX
 from federator.protocol.filters import matches
 from federator.protocol.loops import (
     Fate,
@@ -95,7 +96,9 @@ class LoopWatch:
         if self._settings.watch == "never":
             return
         if (state := _STATE.fullmatch(packet.topic)) is not None:
-            if packet.payload == b"1":
+            if state.group(1).startswith(OWN_PREFIX):
+                pass  # an agent, which says so in the same words
+            elif packet.payload == b"1":
                 self._bridge_came(state.group(1), "")
             else:
                 self._bridge_went(state.group(1))

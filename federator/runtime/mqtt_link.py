@@ -10,6 +10,7 @@ Source: docs/ARCHITECTURE.md, "The link"; OASIS MQTT 5.0.
 import asyncio
 import contextlib
 import logging
+import math
 import random
 import ssl
 import time
@@ -188,6 +189,7 @@ class MqttLink:
         self._connect_timeout_s = connect_timeout_s
         self._taken_over_pause_s = taken_over_pause_s
         self._resume_at_s = 0.0
+        self._due_s = math.inf  # by when run() looks after the link again; never, unless it runs
         self._backoff = Backoff(
             min_ms=reconnect_min_ms, max_ms=reconnect_max_ms, rng=rng or random.Random()
         )
@@ -227,6 +229,15 @@ class MqttLink:
     def answered(self, filters: Iterable[str]) -> bool:
         """Whether the broker answered every change to the subscriptions of ``filters``."""
         return self._session.subscriptions.answered(filters)
+
+    @property
+    def overdue_s(self) -> float:
+        """How long ``run`` is behind the time by which it meant to look after the link again.
+
+        It is 0 while the link is looked after, also when its broker is away: then ``run`` tries
+        again, or waits for a time of its own choice.
+        """
+        return max(0.0, time.monotonic() - self._due_s)
 
     @property
     def queued_bytes(self) -> int:
@@ -489,9 +500,11 @@ class MqttLink:
                 delay_s = self._taken_over_pause_s
             self._resume_at_s = time.monotonic() + delay_s
             while not self._stopping.is_set() and time.monotonic() < self._resume_at_s:
+                self._due_s = self._resume_at_s
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._resume_at_s - time.monotonic()):
                         await self._stopping.wait()
+        self._due_s = math.inf
 
     def give_way(self) -> None:
         """Behave as if the session had been taken over: its owner learnt that elsewhere."""
@@ -547,6 +560,7 @@ class MqttLink:
         """Connect and wait for CONNACK."""
         endpoint = self.endpoint
         loop = asyncio.get_running_loop()
+        self._due_s = time.monotonic() + self._connect_timeout_s
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 if self._must_wipe:
@@ -591,6 +605,7 @@ class MqttLink:
             received, backlog = pipe.bytes_in, pipe.backlog_bytes
             taken = pipe.bytes_out - backlog
             pipe.send(PINGREQ, urgent=True, refusable=False)
+            self._due_s = time.monotonic() + (self._answer_in_s or math.inf)
             await asyncio.wait({pipe.lost}, timeout=self._answer_in_s or None)
             draining = backlog > 0 and pipe.bytes_out - pipe.backlog_bytes > taken
             if not pipe.lost.done() and pipe.bytes_in == received and not draining:

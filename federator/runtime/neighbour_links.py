@@ -155,6 +155,11 @@ class NeighbourLinks:
         for neighbour in [n for n in self.all if n.dialled_for == neighbour_id]:
             self._end(neighbour)
 
+    def call_off(self, address: str) -> None:
+        """Try ``address`` no more, which nobody was dialled back at."""
+        for neighbour in [n for n in self.all if (n.address, n.dialled_for) == (address, None)]:
+            self._end(neighbour)
+
     def _end(self, neighbour: NeighbourLink) -> None:
         self.all.remove(neighbour)
         for link in neighbour.links:

@@ -25,6 +25,7 @@ import structlog
 from mqtt5 import QoS, RetainHandling, TopicFilter
 
 from federator.errors import LinkError
+from federator.protocol.own_topics import retained_mark_topic
 from federator.protocol.repeats import Repeats
 from federator.protocol.retained.packets import as_stored, at_least_once, payload_digest
 from federator.protocol.types import Millis
@@ -122,7 +123,7 @@ class RetainedLooks:
         self.last_contact_s = 0.0
         self.count = 0
         self.incomplete = 0
-        self.mark_topic = f"$fed/{federation}/retained_mark"
+        self.mark_topic = retained_mark_topic(federation)
         self._data_link: MqttLink | None = None
         self._drop_line = f"Outgoing messages are being dropped for client {client_id}.".encode()
         self._came_up = came_up

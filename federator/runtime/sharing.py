@@ -136,9 +136,9 @@ class Sharing:
     # What is known
 
     @property
-    def stand_in_filters(self) -> dict[str, list[str]]:
-        """What our stand-ins subscribe on our broker, by client id."""
-        return self._stand_ins.filters
+    def stand_in_links(self) -> Sequence[MqttLink]:
+        """The connections of our stand-ins to our broker."""
+        return self._stand_ins.links
 
     def has_own_members(self, filter: str) -> bool:
         """Whether some group with ``filter`` has members among our own clients."""

@@ -6,7 +6,7 @@ their connections: what is dealt out while they are away goes to members.
 Source: docs/protocol.md section 12.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from mqtt5 import QoS, RetainHandling, TopicFilter
 
@@ -45,9 +45,9 @@ class StandIns:
                 link.subscribe(_subscription(filter) for filter in sorted(wanted - before))
 
     @property
-    def filters(self) -> dict[str, list[str]]:
-        """What each connected stand-in subscribes, by client id."""
-        return {link.client_id: link.wanted_filters for link in self._links if link.connected}
+    def links(self) -> Sequence[MqttLink]:
+        """All there ever were."""
+        return self._links
 
     @property
     def standing(self) -> int:

@@ -8,10 +8,11 @@ Source: testing.md, "The simulator".
 """
 
 import traceback
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from federator.protocol.types import BrokerId
+from federator.protocol.types import BrokerId, Millis
 from federator.sim import convergence
 from federator.sim.agenda import RunawayError
 from federator.sim.convergence import demand
@@ -181,7 +182,17 @@ def _fired(world: World) -> dict[str, int]:
     return dict(sorted(Counter(world.fired).items()))
 
 
-def violation_of(world: World, error: Exception) -> Violation:
+class Chronicle(Protocol):
+    """A world that remembers its last events."""
+
+    trace: deque[tuple[Millis, BrokerId, object]]
+
+    @property
+    def now_ms(self) -> Millis:
+        """The simulated instant."""
+
+
+def violation_of(world: Chronicle, error: Exception) -> Violation:
     """What ``error`` says about the world."""
     if isinstance(error, InvariantError):
         invariant, detail = error.invariant, error.detail

@@ -15,13 +15,18 @@ from federator.errors import DecodeError
 from federator.protocol import codec
 from federator.protocol.controller.failover import FailoverParameters
 from federator.protocol.effects import (
+    CallOff,
+    CallOffSeed,
     Dial,
+    DialSeed,
     Effect,
     FilterRoute,
     HangUp,
+    Measure,
     Notice,
     PublishGuide,
     ReachNeighbour,
+    RememberBrokers,
     RenewEpoch,
     Send,
     SetDestination,
@@ -46,6 +51,7 @@ from federator.protocol.messages import (
     RetainedLetter,
     RetainedRequest,
     Revoked,
+    TraceEcho,
     Wave,
 )
 from federator.protocol.node import Identity, Node
@@ -482,6 +488,8 @@ class World:
                     agent.data.renew(Epoch(epoch))
                 case PublishGuide() | StepIn() | StepBack() | SetDraining():
                     self._on_failover(agent, effect)
+                case CallOff() | DialSeed() | CallOffSeed() | Measure() | RememberBrokers():
+                    self._on_arrangement(agent, effect)
                 case Notice(name):
                     self.fired[f"notice {name}"] += 1
         if moved:
@@ -497,6 +505,11 @@ class World:
     ) -> None:
         self.fired[f"failover {type(effect).__name__}"] += 1
 
+    def _on_arrangement(
+        self, agent: Agent, effect: CallOff | DialSeed | CallOffSeed | Measure | RememberBrokers
+    ) -> None:
+        raise AssertionError("the links of this world are those of its plan")
+
     def _set_destinations(
         self, agent: Agent, next_hops: Mapping[BrokerId, BrokerId | None]
     ) -> None:
@@ -507,8 +520,10 @@ class World:
         self.watcher.link_changed(agent, neighbour)
 
     def _hear(self, agent: Agent, message: Message) -> None:
-        # Neither custody nor retained values nor keys are in this world.
-        beside = RepairRequest | RetainedRequest | RetainedLetter | Wave | Echo | Revoked
+        # Neither custody nor retained values, keys or traces are in this world.
+        beside = (
+            RepairRequest | RetainedRequest | RetainedLetter | Wave | Echo | Revoked | TraceEcho
+        )
         if not isinstance(message, beside):
             self._tell(agent, Received(message))
 

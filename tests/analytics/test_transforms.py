@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from analytics.schemas import RECORD_LINE
 from analytics.sources.reasons import reason
 from analytics.transforms.happenings import convergence
+from analytics.transforms.hop_times import hop_times
+from analytics.transforms.load import span
 from analytics.transforms.loss import loss
 from analytics.transforms.partials import record_partials
 from analytics.transforms.quantiles import weighted_quantiles
@@ -118,6 +120,38 @@ def test_events_that_follow_each_other_closely_are_one_disturbance(spark):
         ("link_down", 5_000_000, 3),
         ("takeover", 0, 1),
     }
+
+
+def test_a_hop_between_clocks_that_nothing_compares_is_flagged_where_one_is_disputed(spark):
+    hour_us = 3_600_000_000
+    passed = [(1, 0, None, 0), (2, 1, 1, 2_000 - hour_us), (3, 2, 2, 5_000), (4, 3, 3, 6_000)]
+    told = [
+        record("hops", broker, batch=1, row=0, at_us=START_US + us, hop=hop, sender=sender)
+        | {"origin": 1, "origin_epoch": 1, "seq": 1, "custody": 0}
+        for broker, hop, sender, us in passed
+    ]
+    pairs = spark.createDataFrame([(1, 4)], "origin long, destination long")
+    hops = parts(spark, told)["hops"]
+
+    rows = hop_times(hops, pairs, {1: (1, 0), 2: (1, -hour_us)}).collect()
+
+    assert {row.hop: row.quality for row in rows} == {1: "corrected", 2: "flagged", 3: "ok"}
+
+
+def test_missing_batches_are_those_that_a_reader_never_had(spark):
+    told = [
+        record("agents", 1, batch=1, row=0),
+        record("events", 1, batch=2, row=0, kind="spool_dropped", value=70),
+        record("events", 1, batch=3, row=0, kind="collector_gap", value=4),
+        record("events", 2, batch=4, row=0, kind="collector_skip", value=4_096),
+        record("events", 2, batch=5, row=0, kind="batches_missed", value=2),
+    ]
+    made = parts(spark, told)
+    copies = spark.createDataFrame([], "federation string, records_twice long")
+
+    (row,) = span(made["agents_seen"], made["events"], copies).collect()
+
+    assert row.dropped_batches == 6
 
 
 def test_a_bad_line_is_told_by_its_first_fault():

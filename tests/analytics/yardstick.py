@@ -151,7 +151,15 @@ class Yardstick:
                         taken = seen[receiver][2] - seen[sender][2] - shift
                         steps[origin, end, hop, sender, receiver].append((taken, shift))
         names = ["origin", "destination", "hop", "sender", "receiver", "samples", "p50", "p95", "q"]
-        return names, [(*key, *_summary(taken)) for key, taken in steps.items()]
+        return names, [
+            (*key, *_summary(taken, self._unknown(*key[3:]))) for key, taken in steps.items()
+        ]
+
+    def _unknown(self, sender: int, receiver: int) -> bool:
+        """Whether nothing compares two clocks of which one differs from some other one."""
+        here, there = (self._relative.get(broker, {}) for broker in (sender, receiver))
+        groups = (*here.values(), *there.values())
+        return receiver not in here and any(groups)
 
 
 def _way(seen: dict[int, tuple[int, int | None, int]], end: int) -> list[tuple[int, int, int]]:
@@ -167,11 +175,12 @@ def _way(seen: dict[int, tuple[int, int | None, int]], end: int) -> list[tuple[i
     return way
 
 
-def _summary(taken: list[tuple[int, int]]) -> tuple[int, int, int, str]:
+def _summary(taken: list[tuple[int, int]], unknown: bool) -> tuple[int, int, int, str]:
     us = sorted(step for step, _ in taken)
     half, most = (us[-(-len(us) * percent // 100) - 1] for percent in (50, 95))
     shifted = max(shift for _, shift in taken) != 0
-    quality = "flagged" if us[0] < -1_000 else "corrected" if shifted else "ok"
+    doubtful = unknown or us[0] < -1_000
+    quality = "flagged" if doubtful else "corrected" if shifted else "ok"
     return len(us), half, most, quality
 
 

@@ -245,7 +245,8 @@ QUERIES: dict[str, str] = {
             count(*), count(DISTINCT broker),
             count(DISTINCT (broker, epoch)) - count(DISTINCT broker),
             (SELECT coalesce(sum(coalesce(value, 1)), 0) FROM events e
-                WHERE kind = 'spool_dropped' AND e.federation = r.federation),
+                WHERE kind IN ('collector_gap', 'batches_missed')
+                AND e.federation = r.federation),
             (SELECT count(*) FROM lines l WHERE l.federation = r.federation) - count(*)
         FROM records r GROUP BY r.federation
     """,

@@ -28,3 +28,17 @@ def test_rules_that_there_are_are_told():
     text = "\n".join(as_text({"ready": True, "rules": rules}))
 
     assert "rules: import #, export a/#, deny b, rename x/ -> y/; " in text
+
+
+def test_an_open_federation_is_told_to_be_open():
+    text = "\n".join(as_text({"ready": True, "security": {"mode": "open"}}))
+
+    assert "security: OPEN: whoever may publish on the brokers is believed" in text
+
+
+def test_the_manner_the_certificates_end_and_what_was_refused_are_told():
+    security = {"mode": "signed", "expires_s": 1_800_000_000, "refused": 3}
+
+    text = "\n".join(as_text({"ready": True, "security": security}))
+
+    assert "security: signed, certificate until 2027-01-15, 3 refused: see trust" in text

@@ -77,6 +77,48 @@ SPOILT = {
         8,
         "neighbours[0].import[0] = 'a/#/b' is not a topic filter",
     ),
+    "seeds that nobody uses": (
+        ("", '[topology]\nseeds = ["mqtt://127.0.0.1:3883"]\n'),
+        78,
+        8,
+        'topology.seeds with topology.mode = "static": set topology.mode = "auto"',
+    ),
+    "a seed that is a neighbour": (
+        ("", '[topology]\nmode = "auto"\nseeds = ["mqtt://127.0.0.1:2883"]\n'),
+        78,
+        9,
+        "mqtt://127.0.0.1:2883 is already neighbours[0].url",
+    ),
+    "a seed that is no broker": (
+        ("", '[topology]\nmode = "auto"\nseeds = ["http://h"]\n'),
+        78,
+        9,
+        "topology.seeds[0] = 'http://h'",
+    ),
+    "too few neighbours to be safe": (
+        ("", '[topology]\nmode = "auto"\nneighbours = 3\n'),
+        78,
+        9,
+        "topology.neighbours = 3",
+    ),
+    "hosts that are a bad network": (
+        ("", '[topology]\nhosts = ["10.1.2.3/8"]\n'),
+        78,
+        8,
+        "topology.hosts[0] = '10.1.2.3/8' is not a network",
+    ),
+    "hosts with a star inside": (
+        ("", '[topology]\nhosts = ["a*.org"]\n'),
+        78,
+        8,
+        "topology.hosts[0] = 'a*.org' names no hosts: write gateway-7",
+    ),
+    "a password for whoever names himself": (
+        (GOOD, f'security = "open"\n{GOOD}[links]\nusername = "u"\n[topology]\nmode = "auto"\n'),
+        78,
+        None,
+        "in an open federation any client can name an address",
+    ),
     "rules for a neighbour without an id": (
         ("", 'export = ["a/#"]\n'),
         78,

@@ -41,6 +41,12 @@ def test_the_command_line_is_enough():
     assert (settings.federation, settings.only, settings.files.keep_days) == ("fed", False, 0)
 
 
+def test_a_page_open_to_others_keeps_the_collectors_port(write):
+    text = 'landing = "x"\n[[brokers]]\nurl = "mqtt://site-1"\n[http]\nallow_remote = true\n'
+
+    assert load_collector(write(text), {}).http.port == 9885
+
+
 def test_the_command_line_wins_over_the_environment_and_that_over_the_file(write):
     environ = {"FEDERATOR_LANDING": "there", "FEDERATOR_FILES__ROTATE_MS": "77"}
 

@@ -27,6 +27,10 @@ def test_a_name_and_brokers_are_enough(write):
     assert settings.attachment.policy == "assigned"
 
 
+def test_a_page_open_to_others_keeps_the_gateways_port(write):
+    assert load_gateway(write(GOOD + "[http]\nallow_remote = true\n"), {}).http.port == 9884
+
+
 def test_the_environment_wins_over_the_file(write):
     environ = {"FEDERATOR_ATTACHMENT__POLICY": "nearest", "FEDERATOR_FAILOVER__HOLD_MS": "77"}
 

@@ -25,12 +25,24 @@ from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import gets_through
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yml"
+DASHBOARD = RULES.parents[1] / "grafana" / "dashboards" / "federator.json"
+QUIET = {"First certificate ends", "Turned away"}
+"""Panels that have nothing to show in an open federation where nobody misbehaves."""
 DEADLINE_S = 60.0
 SCRAPE_S_MAX = 2.0
 POLL_S = 0.2
 TRAFFIC_HZ = 50
 SETTLED_S = 60
 """How long the nine are watched: rates and alerts look back as far."""
+
+
+def questions():
+    """(panel, expression) of all queries of the dashboard, variables filled in."""
+    board = json.loads(DASHBOARD.read_text("utf-8"))
+    for panel in board["panels"]:
+        for target in panel.get("targets", ()):
+            text = target["expr"].replace("$federation", ".*").replace("$broker", ".*")
+            yield panel["title"], text.replace("$__rate_interval", "30s")
 
 
 def promtool(what, *arguments, text=None):
@@ -97,6 +109,17 @@ class Prometheus(Child):
         return found
 
 
+async def check_graph(prometheus):
+    """Assert that the graph of links is one: Grafana draws nothing if an edge has no end."""
+    nodes, edges = [
+        await prometheus.query(expression) for title, expression in questions() if "linked" in title
+    ]
+    ids = {labels["id"] for labels, _ in nodes}
+    assert ids == {str(id) for id in range(1, 10)}
+    assert len(edges) == len({labels["id"] for labels, _ in edges}) == 24  # 12 links, both ways
+    assert {labels[end] for labels, _ in edges for end in ("source", "target")} == ids
+
+
 @pytest.mark.timeout(600)
 async def test_prometheus_scrapes_nine_agents_and_wakes_nobody_until_one_dies(tmp_path):
     options = {"metrics": {"enabled": True}}
@@ -129,6 +152,10 @@ async def test_prometheus_scrapes_nine_agents_and_wakes_nobody_until_one_dies(tm
             promtool("metrics", text=page[1])
         took = await prometheus.query("max(max_over_time(scrape_duration_seconds[1m]))")
         assert took[0][1] < SCRAPE_S_MAX
+
+        for title, expression in questions():
+            assert await prometheus.query(expression) or title in QUIET, (title, expression)
+        await check_graph(prometheus)
 
         grid.agents[5].kill9()
         await prometheus.until(

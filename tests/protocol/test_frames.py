@@ -30,11 +30,13 @@ def frames_of_any_kind(draw: st.DrawFn) -> Frame:
         epoch=Epoch(draw(_U64)),
         seq=draw(_U64),
         origin_time_us=draw(_U64),
-        publications=publications,
+        publications=0 if flags == frames.TRACE_FLAG else publications,
         keys=b"".join(key.to_bytes(8, "big") for key in keys),
         mask=draw(st.integers(1, 2 ** len(keys) - 1)),
         body=memoryview(body),
-        chain=draw(st.binary(min_size=8 * len(keys), max_size=8 * len(keys))) if flags else b"",
+        chain=draw(st.binary(min_size=8 * len(keys), max_size=8 * len(keys)))
+        if flags & ~frames.TRACE_FLAG
+        else b"",
         route=tuple(map(BrokerId, draw(st.lists(_U32, max_size=64))))
         if flags & frames.REPAIR_FLAG
         else (),
@@ -109,7 +111,8 @@ def test_garbage_raises_nothing_but_decode_error(garbage: bytes) -> None:
     ("at", "value", "reason"),
     [
         (0, b"\x03", "version 3"),
-        (1, b"\x20", "flags 0x20"),
+        (1, b"\x20", "a trace of 1 publications"),
+        (1, b"\x40", "flags 0x40"),
         (2, b"\x40", "64 hops of at most 64"),
         (36, b"\x00\x00\x00\x00", "hold 0 publications"),
         (36, b"\x00\x00\x00\x02", "hold 2 publications"),

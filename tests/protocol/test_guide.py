@@ -26,6 +26,9 @@ GUIDE = g.Guide(
         g.Settle("gw-1", 4, ("a/b",)),
         g.Settled(4, True),
         g.Drain(3, True),
+        g.Trace("1-99", "a/b"),
+        g.Traced((1, 2), (5, 6), 7, True, False, ((3, 0),), ""),
+        g.Health(1, "fed", 3, "not_ready", "why", 7, "0.1.0", {"2": "up", "4": "down"}, 5, 10),
     ],
 )
 def test_each_word_comes_back_as_it_was_sent(word):

@@ -10,7 +10,7 @@ from federator.grid.broker_process import free_ports
 from federator.grid.children import Child, python, spawn
 from federator.grid.http_client import get_json
 
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
 
 
 class CollectorProcess(Child):

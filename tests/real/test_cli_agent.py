@@ -113,6 +113,9 @@ async def test_the_verbs_tell_the_same_story_of_two_agents(start_broker, tmp_pat
         state.write_text(json.dumps({"brokers": agents}))
         whole = await ran("topology", "--format", "json", "--state", str(state))
         no_topic = await ran("explain", "a/#", "-c", str(second))
+        seen = await ran("top", "--once", "--every", "0.2", "--state", str(state))
+        archive = tmp_path / "diag.tar.gz"
+        packed = await ran("diag", "-c", str(second), "--topic", "a/b", "-o", str(archive))
 
     assert (status["id"], status["ready"]) == (2, True)
     assert (text[0], text[2]) == (0, "")
@@ -123,6 +126,11 @@ async def test_the_verbs_tell_the_same_story_of_two_agents(start_broker, tmp_pat
     assert "core 1, members 2" in drawn[1]
     assert "2 -> 1" in drawn[1]
     assert [broker["asked"] for broker in json.loads(whole[1])["brokers"]] == [True, True]
+    assert "2 of 2 ready" in seen[1]
+    assert "1 → 2" in seen[1]
+    assert packed[0] == 0, packed
+    for part in ("status.json", "routes.json", "metrics-2.txt", "explain-1.json", "config.json"):
+        assert part in packed[1]
     assert (no_topic[0], no_topic[1]) == (69, "")
     assert "give one topic" in no_topic[2]
 

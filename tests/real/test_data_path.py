@@ -102,6 +102,7 @@ class Federation:
     async def agent(self, number: int, routes: dict[str, FilterRoute]) -> None:
         """Start the data path beside broker ``number`` and connect it to its next hops."""
         path = self.paths[number] = DataPath(
+            trust=None,
             self_id=BrokerId(number),
             epoch=Epoch(1),
             federation="fed",

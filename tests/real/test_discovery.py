@@ -17,7 +17,8 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from federator.config import DiscoverySettings
 from federator.grid.broker_process import BrokerProcess
-from federator.runtime.discovery import FILE_NAME, Discovery, held_filters
+from federator.grid.relay_process import RelayProcess
+from federator.runtime.discovery import FILE_NAME, Discovery
 from federator.runtime.mqtt_link import Endpoint, Inbound, MqttLink
 from tests.real.conftest import StartBroker
 from tests.real.polling import until
@@ -46,10 +47,8 @@ class Agent:
             own_id=OWN_ID,
             state_dir=state_dir,
             interest_changed=self._changed,
-            own_filters=lambda: {
-                OWN_ID: [each.pattern for each in self.discovery.subscriptions()],
-                **held_filters(self.others),
-            },
+            control_filters=lambda: [each.pattern for each in self.discovery.subscriptions()],
+            own_links=lambda: self.others,
         )
         self.link = MqttLink(
             Endpoint(broker.host, broker.port),
@@ -119,6 +118,22 @@ async def agent(counting: BrokerProcess, tmp_path: Path) -> AsyncIterator[Agent]
     async with running(counting, tmp_path / "state") as agent:
         await agent.settles()
         yield agent
+
+
+class Silent:
+    """Handles a connection of ours that is not looked at."""
+
+    def on_up(self, link: MqttLink, session_present: bool) -> None:
+        pass
+
+    def on_subscribed(self, link: MqttLink) -> None:
+        pass
+
+    def on_down(self, link: MqttLink, reason: str) -> None:
+        pass
+
+    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        pass
 
 
 class Client:
@@ -223,6 +238,43 @@ async def test_a_connection_of_ours_that_is_away_does_not_stand_for_clients_nobo
         assert not agent.trusted
         assert agent.wanted == {"#"}
     client.leave()
+
+
+async def test_what_the_broker_has_not_from_us_yet_does_not_hide_what_a_client_has(
+    counting: BrokerProcess, agent: Agent, tmp_path: Path
+):
+    member = await connect(counting, "member")
+    await member.subscribe("$share/g/jobs/#")
+    await agent.wants("jobs/#")
+    relays = RelayProcess(tmp_path)
+    await relays.start()
+    port = await relays.add("own", host=counting.host, port=counting.port, delay_ms=0)
+    stands_in = MqttLink(Endpoint(counting.host, port), Silent(), client_id="federator-7-share-0")
+    agent.others.append(stands_in)
+    standing = asyncio.create_task(stands_in.run())
+    await until(lambda: stands_in.connected, "connected")
+
+    await relays.silence("own")
+    stands_in.subscribe([TopicFilter("$share/g/jobs/#")])
+    async with aiomqtt.Client(counting.host, counting.port, identifier=OWN_ID):
+        await until(lambda: not agent.link.connected, "another has its name")
+    came_up_at = agent.ticks
+    await until(lambda: agent.link.connected, "back, without a session")
+    await until(lambda: agent.ticks >= came_up_at + 3, "the broker has counted")
+
+    assert "jobs/#" in agent.wanted
+    assert stands_in.connected
+    assert not stands_in.subscribed
+
+    await relays.heal("own")
+    await until(lambda: stands_in.subscribed, "it stands")
+    await agent.settles()
+    await agent.wants("jobs/#")
+    standing.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await standing
+    await relays.stop()
+    member.leave()
 
 
 @pytest.mark.parametrize("packets", ["v3", "v5"])

@@ -13,7 +13,8 @@ from federator.grid.broker_process import BrokerProcess, free_ports
 from federator.runtime.diagnosis import Report, judge
 from federator.runtime.doctor import examine
 from federator.runtime.probe import RefusedError
-from tests.real.plain_agents import Plain
+from tests.real.plain_agents import Plain, eventually
+from tests.real.test_signed import Office
 
 FAST_SYSTEM = "sys_interval 1"
 SYSTEM_SECONDS_MAX = 15.0
@@ -159,6 +160,23 @@ async def test_the_doctor_does_not_disturb_an_agent_at_work(tmp_path):
         assert (data["malformed_frames"], data["publications_in"]) == (0, 0)
         assert not any(counters["control_malformed"].values())
         plain.assert_calm()
+
+
+async def test_a_signed_agent_does_not_take_the_doctor_for_an_intruder(tmp_path):
+    async with Plain(tmp_path) as plain:
+        broker = await plain.broker()
+        keys = Office(tmp_path / "office").section(7)
+        agent = await plain.agent(7, broker, security="signed", more=keys)
+
+        found = await report(settings_for(broker))
+
+        await eventually(agent, doctor_was_heard, "the doctor's word came")
+        assert outcomes(found) == {}
+        assert (await agent.status())["security"]["refused"] == 0
+
+
+def doctor_was_heard(status):
+    return status["counters"]["data"]["frames_of_strangers"] > 0
 
 
 async def test_a_small_packet_limit_is_found(start_broker):

@@ -103,6 +103,7 @@ class Agent:
     ) -> None:
         self.forwarder = Forwarder()
         self.path = DataPath(
+            trust=None,
             self_id=US,
             epoch=Epoch(7),
             federation="fed",

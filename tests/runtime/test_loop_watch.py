@@ -106,6 +106,13 @@ async def test_a_broker_that_forgot_us_is_asked_anew_for_its_bridges():
     assert not watch.watching
 
 
+async def test_an_agent_that_says_its_link_is_up_is_no_bridge():
+    watch = Beside().watch
+    watch.on_publish(told("$SYS/broker/connection/federator-2/state", b"1"))
+
+    assert not watch.watching
+
+
 async def test_bridges_remembered_are_bounded(monkeypatch):
     monkeypatch.setattr(loop_watch, "BRIDGES_MAX", 3)
     watch = Beside().watch

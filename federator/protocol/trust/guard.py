@@ -19,6 +19,7 @@ from typing import Final
 
 from federator.errors import DecodeError
 from federator.protocol.messages import NEIGHBOURS_MAX, Bye, CoreAnn, Hello, Message, sender_of
+from federator.protocol.trust.addresses import AddressReader, prove_address
 from federator.protocol.trust.authority import Authority, DistrustError
 from federator.protocol.trust.greetings import (
     MARK,
@@ -42,6 +43,28 @@ _HEADER = struct.Struct(">B4sIQ")
 _NONCE = struct.Struct(">IQ")
 HEADER_BYTES: Final = _HEADER.size
 SEAL_BYTES: Final = HEADER_BYTES + TAG_BYTES
+
+
+def overheard(payload: bytes) -> tuple[str, bytes | None]:
+    """What a passer-by reads of a payload, who holds no key and judges nothing.
+
+    Returns:
+        ``"signed"`` or ``"sealed"``, ``"open"`` when it is under no seal; and what is inside,
+        ``None`` when that is encrypted.
+
+    Raises:
+        DecodeError: It begins as a greeting or a seal and is none.
+    """
+    if payload[:1] == MARK:
+        greeting, _, _ = unpack(payload)
+        return Manner.SIGNED, greeting.body
+    if payload[:1] not in _MARKS:
+        return "open", payload
+    if len(payload) < SEAL_BYTES:
+        raise DecodeError(f"seal: {len(payload)} bytes, at least {SEAL_BYTES} wanted")
+    if payload[0] == _ENCRYPTED:
+        return Manner.SEALED, None
+    return Manner.SIGNED, payload[SEAL_BYTES:]
 
 
 class Manner(StrEnum):
@@ -84,6 +107,7 @@ class Guard:
         self._now_s = now_s
         self._encrypts = manner is Manner.SEALED
         self._proofs = ProofReader(federation, authority, verify)
+        self._addresses = AddressReader(federation, authority, verify)
         self._ours = presence(certificate, authority.judge(certificate, now_s=now_s()), salt)
         self._peers: OrderedDict[BrokerId, Peer] = OrderedDict()
         self._epochs: dict[BrokerId, Epoch] = {}
@@ -116,6 +140,28 @@ class Guard:
         self._ours = presence(certificate, told, self._ours.salt)
         for peer in self._peers.values():
             peer.learn(self._ours, identity, self._federation)
+
+    # -- addresses --------------------------------------------------------------------------------
+
+    def prove_address(self, address: str, epoch: Epoch) -> bytes:
+        """Our signature on our own address, for whoever hears of it."""
+        ours = self._ours
+        return prove_address(
+            self._federation,
+            ours.certificate.id,
+            epoch,
+            address,
+            certificate=ours.data,
+            by=self._identity,
+        )
+
+    def check_address(self, id: BrokerId, epoch: Epoch, address: str, proof: bytes) -> None:
+        """Accept what somebody passed on as the address of ``id``.
+
+        Raises:
+            DecodeError: That broker did not sign it.
+        """
+        self._addresses.check(id, epoch, address, proof, now_s=self._now_s())
 
     # -- control messages -------------------------------------------------------------------------
 

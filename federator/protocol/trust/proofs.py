@@ -47,7 +47,7 @@ def facts_of(federation: str, ann: CoreAnn) -> bytes:
 def prove(ann: CoreAnn, federation: str, certificate: bytes, identity: Identity) -> CoreAnn:
     """``ann`` of ours with our proof."""
     signature = identity.sign(facts_of(federation, ann))
-    return msgspec.structs.replace(ann, proof=_encoder.encode(Proof(certificate, signature)))
+    return msgspec.structs.replace(ann, proof=encode_proof(Proof(certificate, signature)))
 
 
 class ProofReader:
@@ -68,7 +68,7 @@ class ProofReader:
         """
         if not ann.proof:
             raise DistrustError(f"an announcement of core {ann.core} without its signature")
-        proof = _decoded(ann.proof)
+        proof = decode_proof(ann.proof)
         certificate = self._authority.judge(proof.certificate, now_s=now_s)
         if certificate.id != ann.core:
             text = f"an announcement of core {ann.core} signed by broker {certificate.id}"
@@ -85,7 +85,17 @@ class ProofReader:
         return certificate
 
 
-def _decoded(data: bytes) -> Proof:
+def encode_proof(proof: Proof) -> bytes:
+    """The wire form."""
+    return _encoder.encode(proof)
+
+
+def decode_proof(data: bytes) -> Proof:
+    """What travelled as a proof.
+
+    Raises:
+        DecodeError: It is none.
+    """
     if len(data) > PROOF_BYTES_MAX:
         raise DecodeError(f"proof: {len(data)} bytes, at most {PROOF_BYTES_MAX} wanted")
     try:

@@ -11,6 +11,7 @@ import time
 
 from mqtt5 import QoS, RetainHandling, TopicFilter
 
+from federator.protocol.own_topics import echo_topic
 from federator.runtime.mqtt_link import MqttLink
 
 
@@ -24,7 +25,7 @@ class BrokerEcho:
     """
 
     def __init__(self, link: MqttLink, *, federation: str, broker: int) -> None:
-        self.topic = f"$fed/{federation}/echo/{broker}"
+        self.topic = echo_topic(federation, broker)
         self._link = link
         self._sent = b""
         self._sent_ns = 0

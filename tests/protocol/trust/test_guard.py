@@ -11,7 +11,7 @@ from federator.errors import DecodeError
 from federator.protocol.codec import decode, encode
 from federator.protocol.messages import Bye, CoreAnn, Hello, Solicit
 from federator.protocol.trust.authority import DistrustError
-from federator.protocol.trust.guard import CONTROL, DATA, Manner
+from federator.protocol.trust.guard import CONTROL, DATA, Manner, overheard
 from federator.protocol.types import BrokerId
 from federator.runtime.crypto import SecretIdentity
 from tests.protocol.trust.office import Office
@@ -307,3 +307,17 @@ def test_a_changed_greeting_is_never_believed(seed):
         hear(two, "hello", bytes(payload))
 
     assert two.seal(CONTROL, "ctl", b"", 1) is None
+
+
+def test_a_passer_by_reads_greetings_and_what_is_signed_but_not_what_is_sealed(office):
+    one, two = office.guard(1), office.guard(2, manner=Manner.SEALED)
+    shake(one, two)
+    body = encode(Bye(1, 7, 1))
+
+    assert overheard(one.greet("ctl", body, None)) == ("signed", body)
+    assert overheard(one.seal(DATA, "data", body, 2)) == ("signed", body)
+    assert overheard(two.seal(DATA, "data", body, 1)) == ("sealed", None)
+    assert overheard(body) == ("open", body)
+    for cut in (b"S", b"M", b"C" + 30 * b"x"):
+        with pytest.raises(DecodeError):
+            overheard(cut)

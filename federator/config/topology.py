@@ -1,0 +1,116 @@
+"""Whether agents arrange their links by themselves, and where these may lead.
+
+Source: docs/topology.md; docs/security.md, "Addresses".
+"""
+
+import ipaddress
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, Strict, model_validator
+from pydantic_core import PydanticCustomError
+
+from federator.config.address import Address
+from federator.config.brokers import Url
+from federator.config.section import Section, WholeNumber, wrong
+from federator.protocol.topology.parameters import NEIGHBOURS_MIN
+
+SEEDS_MAX = 64
+HOSTS_MAX = 256
+DAY_MS = 86_400_000
+
+_Span = Annotated[int, Strict(), Field(ge=100, le=DAY_MS)]
+
+
+def _host_pattern(text: str) -> str:
+    if "/" in text:
+        try:
+            ipaddress.ip_network(text)
+        except ValueError as error:
+            what = f"{text[:60]!r} is not a network ({error})"
+            mend = "write one like 10.1.0.0/16"
+            raise PydanticCustomError(
+                "rule", "{what}: {mend}", {"what": what, "mend": mend}
+            ) from error
+        return text
+    name = text.removeprefix("*.")
+    if not name or "*" in name or not name.isascii() or not name.isprintable() or " " in name:
+        what = f"{text[:60]!r} names no hosts"
+        mend = "write gateway-7, *.example.org or 10.1.0.0/16"
+        raise PydanticCustomError("rule", "{what}: {mend}", {"what": what, "mend": mend})
+    return text.lower()
+
+
+HostPattern = Annotated[str, AfterValidator(_host_pattern)]
+
+
+class TopologySettings(Section):
+    """Links that agents make and end by themselves, see topology.md."""
+
+    mode: Literal["static", "auto"] = Field(
+        default="static",
+        description='"static": the links are the [[neighbours]] and whoever names us; "auto": '
+        "agents join by any seed, learn of all others, and keep a few links near and far, so that "
+        "no single death parts the federation. [[neighbours]] then are kept besides.",
+    )
+    seeds: tuple[Url, ...] = Field(
+        default=(),
+        max_length=SEEDS_MAX,
+        description='With mode = "auto": brokers to join by, any one is enough; may name this one.',
+    )
+    neighbours: WholeNumber = Field(
+        default=6,
+        ge=NEIGHBOURS_MIN,
+        le=64,
+        description="Links this broker wants; it has one more or less at times. About a third go "
+        "to brokers nearby, the others hold the federation together.",
+    )
+    hosts: tuple[HostPattern, ...] = Field(
+        default=(),
+        max_length=HOSTS_MAX,
+        description='Hosts to which links may be made by themselves: names, "*.example.org", '
+        'networks like "10.1.0.0/16" for addresses. Empty: any, which with links.username needs a '
+        "signed federation.",
+    )
+    settle_ms: _Span = Field(
+        default=10_000, description="Least time between two links given up without haste."
+    )
+    patience_ms: _Span = Field(
+        default=5_000, description="How long a broker is missed before others close the gap."
+    )
+    measure_ms: _Span = Field(
+        default=10_000,
+        description="Between two looks at how far a broker is to which there is no link: a TCP "
+        "connection, opened and closed.",
+    )
+    exchange_ms: _Span = Field(
+        default=180_000,
+        description="Between two neighbours exchanged for ones at most half as far.",
+    )
+    forget_s: WholeNumber = Field(
+        default=86_400, ge=60, le=2**31, description="How long a broker that is gone is looked for."
+    )
+
+    @model_validator(mode="after")
+    def _seeds_have_a_use(self) -> Self:
+        if self.mode == "static" and self.seeds:
+            raise wrong(
+                "seeds",
+                'topology.seeds with topology.mode = "static"',
+                'set topology.mode = "auto", or name them as [[neighbours]]',
+            )
+        return self
+
+    def allows(self, address: Address) -> bool:
+        """Whether a link may be made there without the operator naming it."""
+        return not self.hosts or any(_matches(pattern, address.host) for pattern in self.hosts)
+
+
+def _matches(pattern: str, host: str) -> bool:
+    if "/" in pattern:
+        try:
+            return ipaddress.ip_address(host) in ipaddress.ip_network(pattern)
+        except ValueError:
+            return False
+    if pattern.startswith("*."):
+        return host.lower().endswith(pattern[1:])
+    return host.lower() == pattern

@@ -1,0 +1,577 @@
+"""With whom one agent links, and when it lets go: the rings first, then who is near.
+
+A good neighbour holds hands with those beside him at every table (``rings``) whatever it costs,
+for that holds the federation together. The rest of his hands he gives to people nearby who have a
+hand free. Once in a while he looks whether somebody much nearer would exchange. He lets go of one
+hand at a time, after looking whether others would still hold without it, and never before the
+hands that he should hold instead are held.
+
+Nobody asks for permission: who dials is dialled back by whoever agrees, and a link without its
+second half does not come up. Both ends see everybody's links in the announcements, so they agree
+on who has a hand free.
+
+Source: docs/topology.md; docs/protocol.md section 16. Leitao et al., "HyParView", DSN 2007 (few
+links, kept; who is overfull lets go; random ones hold the graph together), and Law and Siu 2003.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from federator.protocol.effects import (
+    CallOff,
+    CallOffSeed,
+    Dial,
+    DialSeed,
+    Measure,
+    Notice,
+    RememberBrokers,
+)
+from federator.protocol.links import Links
+from federator.protocol.messages import Hello
+from federator.protocol.repeats import Repeats
+from federator.protocol.signals import OwnFiltersChanged, Step
+from federator.protocol.timers import Timers
+from federator.protocol.topology.directory import Directory
+from federator.protocol.topology.graph import can_spare
+from federator.protocol.topology.parameters import TopologyParameters
+from federator.protocol.topology.places import (
+    LINKS_MAX,
+    Place,
+    Trusting,
+    Warrant,
+    encode_place,
+    parse_place,
+)
+from federator.protocol.topology.rings import seat
+from federator.protocol.types import BrokerId, Epoch, Millis
+
+DIALS_MAX = 32
+"""Brokers dialled at the same time that do not answer yet."""
+
+SAMPLE = 12
+"""Ways measured before the nearest of them is chosen."""
+
+SAMPLE_PATIENCE_MS = 10_000
+"""Who lacks neighbours waits no longer for measurements."""
+
+QUIET_MS = 1_000
+QUIET_MS_MAX = 3_000
+"""News of others comes in bursts: wait for its end, but not for ever."""
+
+GAIN_MS = 5
+"""A way must be shorter by this, and by half, to be worth a change."""
+
+REMEMBER_MS = 5_000
+COMPLAINT_GAP_MS = 600_000
+MEASURED_MAX = 4_096
+ORDER = 1_000_000
+"""Not a ring: the order in which a broker measures others."""
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What one agent remembers of others.
+
+    Attributes:
+        dials: Addresses that the driver dials for us.
+        seeds: Seeds that it dials.
+        up_ms: Since when a link is up.
+        idle_ms: Since when we try to have one in vain.
+        fallen: Of these, those that were up.
+        passed_over: Brokers that cannot be reached, until when they are passed over.
+        parted_ms: Since when links given up are.
+        far_ms: Measured round trips.
+    """
+
+    dials: dict[BrokerId, str] = field(default_factory=dict)
+    seeds: set[str] = field(default_factory=set)
+    up_ms: dict[BrokerId, Millis] = field(default_factory=dict)
+    idle_ms: dict[BrokerId, Millis] = field(default_factory=dict)
+    fallen: set[BrokerId] = field(default_factory=set)
+    passed_over: dict[BrokerId, Millis] = field(default_factory=dict)
+    parted_ms: dict[BrokerId, Millis] = field(default_factory=dict)
+    far_ms: dict[BrokerId, int | None] = field(default_factory=dict)
+
+
+class Neighbourhood:
+    """Arranges one agent's links. Does nothing without parameters.
+
+    Args:
+        links: Our links. What is given up is given up there.
+        parameters: How; ``None`` leaves everything to the operator.
+        warrant: Vouches for our address, and judges others'.
+
+    Attributes:
+        directory: Everybody.
+        changes: Links given up so far.
+        said: What we announce.
+    """
+
+    def __init__(
+        self,
+        links: Links,
+        parameters: TopologyParameters | None,
+        warrant: Warrant | None = None,
+    ) -> None:
+        self.active = parameters is not None
+        self.parameters = parameters or TopologyParameters()
+        self.changes = 0
+        self.said: Place | None = None
+        self._links = links
+        self._warrant = warrant or Trusting()
+        self.directory = Directory(
+            links.self_id,
+            rings=self.parameters.rings,
+            warrant=self._warrant,
+            patience_ms=self.parameters.patience_ms,
+            forget_ms=self.parameters.forget_ms,
+            members_max=self.parameters.members_max,
+        )
+        self._memory = _Memory()
+        self._timers: Timers[str] = Timers()
+        self._remembered: tuple[tuple[BrokerId, str], ...] = self.parameters.known
+        self._next_change_ms = Millis(0)
+        self._next_exchange_ms = Millis(0)
+        self._lacking_since_ms: Millis | None = None
+        self._news_since_ms: Millis | None = None
+        self._measuring: BrokerId | None = None
+        self._next_measure_ms = Millis(0)
+        self._complaints: Repeats[tuple[str, BrokerId]] = Repeats(
+            gap_ms=Millis(COMPLAINT_GAP_MS), keys_max=1_024
+        )
+        self._listening = False
+
+    def next_deadline_ms(self) -> Millis | None:
+        """When ``on_deadline`` is due."""
+        return self._timers.next_deadline_ms()
+
+    # -- what happens ---------------------------------------------------------------------
+
+    def on_local(self, *, now_ms: Millis) -> list[Step]:
+        """Our own broker came or went."""
+        if not self.active or self._listening == self._links.listening:
+            return []
+        self._listening = self._links.listening
+        if not self._listening:
+            return []
+        if "look" not in self._timers:
+            self._next_exchange_ms = Millis(now_ms + self.parameters.exchange_ms)
+            self.directory.recall(self.parameters.known, now_ms=now_ms)
+        self.directory.start_over(now_ms=now_ms)
+        self._timers.set("look", Millis(now_ms + self.parameters.look_ms))
+        return [*self._seeds(), *self._say()]
+
+    def on_links(self, *, now_ms: Millis) -> list[Step]:
+        """A link came up or went down: others should know, though not of every blink."""
+        if self.active:
+            self._timers.set_sooner("say", Millis(now_ms + self.parameters.say_ms))
+        return []
+
+    def on_announced(
+        self,
+        core: BrokerId,
+        added: Collection[str],
+        removed: Collection[str],
+        *,
+        lost: bool,
+        now_ms: Millis,
+    ) -> list[Step]:
+        """``core`` announces these places, and those no longer."""
+        steps: list[Step] = []
+        if not self.active:
+            return steps
+        for text in sorted(added):
+            place = parse_place(text)
+            if place is None:
+                continue
+            objection = self.directory.come(core, place, now_ms=now_ms)
+            if objection and self._complaints.allow(("refused", core), now_ms):
+                details: dict[str, int | str] = {"broker": core, "reason": objection}
+                steps.append(Notice("topology.place_refused", "warning", details))
+        for text in sorted(removed):
+            place = parse_place(text)
+            if place is not None:
+                self.directory.go(core, place, lost=lost, now_ms=now_ms)
+        return steps
+
+    def on_hello(self, hello: Hello, *, now_ms: Millis) -> list[Step]:
+        """Dial back who dialled us, if we agree to a link."""
+        id, links = hello.sender, self._links
+        known = links.neighbours.get(id)
+        if not self.active or not links.listening or id == links.self_id or not hello.address:
+            return []
+        if known is None or known.conn is not None or self._is_dialled(id, hello.address):
+            return []
+        grace_ms = known.first_heard_ms + 2 * links.parameters.hello_interval_ms
+        unknown = any(
+            (c.neighbour, c.expected_id) == (None, None) for c in links.connections.values()
+        )
+        if (unknown and now_ms < grace_ms) or not self._welcome(id, now_ms):
+            return []
+        self._memory.dials[id] = hello.address
+        self._memory.idle_ms.setdefault(id, now_ms)
+        return [Dial(id, hello.address)]
+
+    def on_measured(self, id: BrokerId, round_trip_ms: int | None) -> list[Step]:
+        """The driver measured how far ``id`` is."""
+        if id == self._measuring:
+            self._measuring = None
+            far_ms = self._memory.far_ms
+            far_ms.pop(id, None)
+            far_ms[id] = round_trip_ms
+            while len(far_ms) > MEASURED_MAX:
+                del far_ms[next(iter(far_ms))]
+        return []
+
+    def on_deadline(self, *, now_ms: Millis) -> list[Step]:
+        """Look around, and say what changed."""
+        due = self._timers.pop_due(now_ms) if self.active else []
+        steps: list[Step] = []
+        if "look" in due:
+            self._timers.set("look", Millis(now_ms + self.parameters.look_ms))
+            if self._links.listening:
+                steps += self._look(now_ms)
+        if "remember" in due:
+            steps += self._remember()
+        if due and self._links.listening:
+            steps += self._say()
+        return steps
+
+    def beside(self) -> set[BrokerId]:
+        """With whom we must be linked, whatever it costs."""
+        return self._wanted()[0]
+
+    # -- looking around ---------------------------------------------------------------------
+
+    def _look(self, now_ms: Millis) -> list[Step]:
+        self.directory.on_look(now_ms=now_ms)
+        self._note(now_ms)
+        beside, lost = self._wanted()
+        steps = self._seeds()
+        steps += self._tidy(beside | lost, now_ms)
+        if self._is_quiet(now_ms):
+            beside, lost = self._wanted()
+            steps += self._call(beside | lost, now_ms)
+            steps += self._fill(beside, lost, now_ms)
+            steps += self._let_go(beside, now_ms)
+        steps += self._measure(now_ms)
+        if self.directory.addresses() != self._remembered:
+            self._timers.set_sooner("remember", Millis(now_ms + REMEMBER_MS))
+        return steps
+
+    def _note(self, now_ms: Millis) -> None:
+        """Since when is what as it is?"""
+        links, memory = self._links, self._memory
+        up = links.up
+        fell = {id for id in memory.up_ms if id not in up}
+        memory.up_ms = {id: memory.up_ms.get(id, now_ms) for id in up}
+        tried = {id for id, known in links.neighbours.items() if known.conn is not None}
+        tried |= memory.dials.keys()
+        memory.idle_ms = {id: memory.idle_ms.get(id, now_ms) for id in tried if id not in up}
+        memory.fallen = {id for id in memory.fallen | fell if id in memory.idle_ms}
+        for id in [id for id, until in memory.passed_over.items() if until <= now_ms or id in up]:
+            del memory.passed_over[id]
+        cool_ms = self.parameters.cool_ms
+        for id in [id for id, since in memory.parted_ms.items() if now_ms - since >= cool_ms]:
+            del memory.parted_ms[id]
+        for id in up:  # two ways to one broker: the links keep the first
+            conn = links.neighbours[id].conn
+            address = links.connections[conn].address if conn is not None else ""
+            if memory.dials.get(id, address) != address:
+                del memory.dials[id]
+
+    def _wanted(self) -> tuple[set[BrokerId], set[BrokerId]]:
+        """Who is beside us on the rings; who would be if he were not missed."""
+        directory, skip = self.directory, self._memory.passed_over
+        beside = directory.seated.beside(self._links.self_id, skip=skip)
+        expected = directory.expected.beside(self._links.self_id, skip=skip)
+        return beside, {id for id in expected if id not in directory.seated}
+
+    def _is_quiet(self, now_ms: Millis) -> bool:
+        """No news of others comes in just now."""
+        changed_ms = self.directory.changed_at_ms
+        if now_ms - changed_ms >= QUIET_MS:
+            self._news_since_ms = None
+            return True
+        if self._news_since_ms is None:
+            self._news_since_ms = changed_ms
+        return now_ms - self._news_since_ms >= QUIET_MS_MAX
+
+    def _seeds(self) -> list[Step]:
+        """Join by the seeds, for as long as we do not see them in the federation."""
+        links, memory = self._links, self._memory
+        steps: list[Step] = []
+        leads_to = {c.address: c.neighbour for c in links.connections.values()}
+        for seed in self.parameters.seeds:
+            id = leads_to.get(seed)
+            id = self.directory.at(seed) if id is None else id
+            joined = id is not None and self.directory.place_of(id) is not None and bool(links.up)
+            if seed not in memory.seeds:
+                if not joined and seed != links.address and seed not in leads_to:
+                    memory.seeds.add(seed)
+                    steps.append(DialSeed(seed))
+            elif joined and seed not in leads_to:
+                memory.seeds.discard(seed)
+                steps.append(CallOffSeed(seed))
+        return steps
+
+    def _tidy(self, needed: Collection[BrokerId], now_ms: Millis) -> list[Step]:
+        """Give up what does not come up."""
+        memory, parameters = self._memory, self.parameters
+        steps: list[Step] = []
+        for id, since_ms in sorted(memory.idle_ms.items()):
+            idle_ms = now_ms - since_ms
+            if self._is_kept(id):
+                continue
+            if id not in needed:
+                fallen = id in memory.fallen and self._is_silent(id)
+                give_up_ms = parameters.look_ms if fallen else parameters.give_up_ms
+                if idle_ms >= give_up_ms and (self._links.up or id in memory.dials):
+                    steps += self._drop(id, now_ms)
+            elif idle_ms >= parameters.reach_ms:
+                if self.directory.place_of(id) and self._complaints.allow(("far", id), now_ms):
+                    details: dict[str, int | str] = {"broker": id}
+                    details["address"] = self.directory.address_of(id)
+                    steps.append(Notice("topology.unreachable", "warning", details))
+                steps += self._drop(id, now_ms)
+                memory.passed_over[id] = Millis(now_ms + parameters.retry_ms)
+            elif memory.dials.get(id, "") not in ("", self.directory.address_of(id)):
+                steps += self._drop(id, now_ms)  # it moved
+                memory.parted_ms.pop(id, None)
+        return steps
+
+    def _call(self, wanted: Collection[BrokerId], now_ms: Millis) -> list[Step]:
+        """Dial whom we should be linked with."""
+        return [step for id in sorted(wanted) for step in self._dial(id, now_ms)]
+
+    def _fill(self, beside: set[BrokerId], lost: set[BrokerId], now_ms: Millis) -> list[Step]:
+        """Link with somebody nearby: for want of neighbours, or because he is much nearer."""
+        memory, wanted = self._memory, self.parameters.neighbours
+        up = memory.up_ms.keys()
+        tried = {id for id in memory.idle_ms if id not in lost and id not in memory.passed_over}
+        linked = up | tried
+        if len(linked) >= wanted or not beside <= linked:
+            self._lacking_since_ms = None
+            if tried or len(up) != wanted or now_ms < self._next_exchange_ms:
+                return []
+            return self._dial_nearer(beside, now_ms) if beside <= linked else []
+        if tried - beside:
+            return []  # one at a time
+        if self._lacking_since_ms is None:
+            self._lacking_since_ms = now_ms
+        apart_ms = 2 * self.parameters.give_up_ms
+        free = self._candidates(wanted - 1, apart_ms, now_ms)
+        if not free and len(linked) <= wanted - 2:
+            free = self._candidates(wanted, apart_ms, now_ms)
+        measured = {id: far for id in free if (far := memory.far_ms.get(id)) is not None}
+        patient = now_ms - self._lacking_since_ms < SAMPLE_PATIENCE_MS
+        if len(measured) < min(SAMPLE, len(free)) and patient:
+            return []
+        far_ms = {id: measured.get(id, 2**31) for id in free}
+        nearest = min(free, key=lambda id: (far_ms[id], self._order(id)), default=None)
+        return [] if nearest is None else self._dial(nearest, now_ms)
+
+    def _dial_nearer(self, beside: set[BrokerId], now_ms: Millis) -> list[Step]:
+        """Exchange our farthest neighbour of choice for one who gains by it, too."""
+        farthest_ms = self._farthest_ms(beside)
+        best: tuple[int, BrokerId] | None = None
+        for id in self._candidates(self.parameters.neighbours, self.parameters.cool_ms, now_ms):
+            far_ms, place = self._memory.far_ms.get(id), self.directory.place_of(id)
+            if far_ms is None or place is None or not _gains(farthest_ms, far_ms):
+                continue
+            full = len(place.links) >= self.parameters.neighbours
+            if not full or _gains(place.reach_ms, far_ms):
+                best = min(best or (far_ms, id), (far_ms, id))
+        if best is None:
+            return []
+        self._next_exchange_ms = Millis(now_ms + self.parameters.exchange_ms)
+        return self._dial(best[1], now_ms)
+
+    def _candidates(self, links_max: int, apart_ms: int, now_ms: Millis) -> list[BrokerId]:
+        """Brokers with at most so many links with which we had none for so long."""
+        memory = self._memory
+        return [
+            id
+            for id, place in self.directory.present()
+            if len(place.links) <= links_max
+            and id not in memory.up_ms
+            and id not in memory.idle_ms
+            and id not in memory.passed_over
+            and not self._parted_lately(id, apart_ms, now_ms)
+        ]
+
+    def _let_go(self, beside: set[BrokerId], now_ms: Millis) -> list[Step]:
+        """Give up one link too many, the longest first, when nobody is cut off by it."""
+        memory, wanted = self._memory, self.parameters.neighbours
+        up = memory.up_ms
+        ready = beside <= up.keys() or len(up) >= 2 * wanted
+        if now_ms < self._next_change_ms or not ready:
+            return []
+        spare = [id for id in up if id not in beside and self._is_spare(id, now_ms)]
+        graph = self.directory.graph(up) if spare else {}
+        for id in sorted(spare, key=lambda id: (-self._way_ms(id), self._order(id))):
+            if can_spare(graph, self._links.self_id, id):
+                hurry = len(up) > wanted + 1
+                pause_ms = 0 if hurry else self.parameters.settle_ms
+                self._next_change_ms = Millis(now_ms + pause_ms)
+                self.changes += 1
+                details: dict[str, int | str] = {"neighbour": id, "links": len(up) - 1}
+                return [Notice("topology.link_given_up", "info", details), *self._drop(id, now_ms)]
+        return []
+
+    def _is_spare(self, id: BrokerId, now_ms: Millis) -> bool:
+        """A neighbour off our rings has too many links, or we do and it can do with one less."""
+        place, wanted = self.directory.place_of(id), self.parameters.neighbours
+        if place is None or self._is_kept(id):
+            return False
+        ours, theirs = len(self._memory.up_ms), len(place.links)
+        calm = now_ms - self._memory.up_ms[id] >= self.parameters.settle_ms // 2
+        if theirs >= wanted + 2 or ours >= wanted + 2:
+            return theirs > 2
+        return calm and ours > wanted and theirs >= wanted
+
+    def _measure(self, now_ms: Millis) -> list[Step]:
+        """Measure the way to one broker that we choose or could: the one not asked for longest."""
+        memory = self._memory
+        beside, _ = self._wanted()
+        if self._measuring is not None or now_ms < self._next_measure_ms or not memory.up_ms:
+            return []
+        others = [
+            id
+            for id, place in self.directory.present()
+            if id not in memory.idle_ms and id not in beside and place.address
+        ]
+        age = {id: number for number, id in enumerate(memory.far_ms, start=1)}
+        chosen = min(others, key=lambda id: (age.get(id, 0), self._order(id)), default=None)
+        lacking = self._lacking_since_ms is not None
+        pause_ms = self.parameters.look_ms if lacking else self.parameters.measure_ms
+        self._next_measure_ms = Millis(now_ms + pause_ms)
+        if chosen is None:
+            return []
+        self._measuring = chosen
+        return [Measure(chosen, self.directory.address_of(chosen))]
+
+    # -- single things ------------------------------------------------------------------------
+
+    def _welcome(self, id: BrokerId, now_ms: Millis) -> bool:
+        """Whether we agree to a link with ``id``, who dialled us."""
+        memory, wanted = self._memory, self.parameters.neighbours
+        beside, lost = self._wanted()
+        if id in beside or id in lost:
+            return True
+        count = len(self._links.up.keys() | memory.dials.keys() - lost)
+        place = self.directory.place_of(id)
+        if place is None:
+            return count < wanted + self.parameters.guests_max
+        if count > wanted or self._parted_lately(id, self.parameters.give_up_ms // 2, now_ms):
+            return False
+        if count < wanted or len(place.links) <= wanted - 2:
+            return True
+        if self._parted_lately(id, self.parameters.cool_ms, now_ms):
+            return False
+        if self._farthest_ms(beside) < 2 * GAIN_MS or now_ms < self._next_exchange_ms:
+            return False
+        self._next_exchange_ms = Millis(now_ms + self.parameters.exchange_ms)
+        return True
+
+    def _dial(self, id: BrokerId, now_ms: Millis) -> list[Step]:
+        memory = self._memory
+        address = self.directory.address_of(id)
+        if not address or id in memory.up_ms or id in memory.idle_ms:
+            return []
+        if self._is_dialled(id, address) or len(memory.idle_ms) >= DIALS_MAX:
+            return []
+        memory.dials[id] = address
+        memory.idle_ms[id] = now_ms
+        return [Dial(id, address)]
+
+    def _drop(self, id: BrokerId, now_ms: Millis) -> list[Step]:
+        memory, links = self._memory, self._links
+        before = {connection.address for connection in links.connections.values()}
+        steps = links.drop(id)
+        memory.seeds -= before - {connection.address for connection in links.connections.values()}
+        if memory.dials.pop(id, None) is not None:
+            steps.append(CallOff(id))
+        memory.up_ms.pop(id, None)
+        memory.idle_ms.pop(id, None)
+        memory.parted_ms[id] = now_ms
+        return steps
+
+    def _is_dialled(self, id: BrokerId, address: str) -> bool:
+        """Somebody dials that address already, for this reason or another."""
+        if id in self._memory.dials or address in self._memory.seeds:
+            return True
+        return address in self.parameters.kept
+
+    def _parted_lately(self, id: BrokerId, within_ms: int, now_ms: Millis) -> bool:
+        since_ms = self._memory.parted_ms.get(id)
+        return since_ms is not None and now_ms - since_ms < within_ms
+
+    def _is_silent(self, id: BrokerId) -> bool:
+        known = self._links.neighbours.get(id)
+        return known is None or known.hello is None
+
+    def _is_kept(self, id: BrokerId) -> bool:
+        """The operator wants this link."""
+        known = self._links.neighbours.get(id)
+        connection = self._links.connections.get(known.conn) if known and known.conn else None
+        return connection is not None and connection.address in self.parameters.kept
+
+    def _way_ms(self, id: BrokerId) -> int:
+        """The round trip to a neighbour.
+
+        Hellos take longer than what is measured, so they only say it as long as that is not known.
+        """
+        return self._memory.far_ms.get(id) or self._links.neighbours[id].round_trip_ms or 0
+
+    def _farthest_ms(self, beside: Collection[BrokerId]) -> int:
+        """Of the neighbours of our choice, as far as measured."""
+        far_ms = self._memory.far_ms
+        chosen = [id for id in self._links.up if id not in beside and not self._is_kept(id)]
+        return max((far_ms.get(id) or 0 for id in chosen), default=0)
+
+    def _order(self, id: BrokerId) -> bytes:
+        """Another order for every broker, so that not all choose alike."""
+        return seat(ORDER + self._links.self_id, id)
+
+    # -- telling ----------------------------------------------------------------------------------
+
+    def place(self) -> Place:
+        """What we say of ourselves."""
+        links = self._links
+        beside, _ = self._wanted()
+        farthest_ms = self._farthest_ms(beside)
+        address, epoch = links.address, Epoch(links.epoch)
+        reach_ms = 1 << (farthest_ms - 1).bit_length() if farthest_ms > 0 else 0
+        before = self.said.reach_ms if self.said is not None else 0
+        if reach_ms <= 2 * before and before <= 2 * reach_ms:
+            reach_ms = before  # nobody needs to hear of it
+        return Place(
+            address=address,
+            epoch=epoch,
+            links=tuple(links.up)[:LINKS_MAX],
+            reach_ms=reach_ms,
+            proof=self._warrant.sign(address, epoch),
+        )
+
+    def _say(self) -> list[Step]:
+        if not self._links.address:
+            return []
+        place, before = self.place(), self.said
+        if place == before:
+            return []
+        self.said = place
+        removed = frozenset() if before is None else frozenset({encode_place(before)})
+        return [OwnFiltersChanged(frozenset({encode_place(place)}), removed)]
+
+    def _remember(self) -> list[Step]:
+        known = self.directory.addresses()
+        if known == self._remembered:
+            return []
+        self._remembered = known
+        return [RememberBrokers(known)]
+
+
+def _gains(now_ms: int, then_ms: int) -> bool:
+    """Whether a way of ``then_ms`` is worth a change."""
+    return 2 * then_ms <= now_ms and now_ms - then_ms >= GAIN_MS

@@ -1,0 +1,1 @@
+"""Brokers that join by one of them and arrange their links among themselves."""

@@ -1,0 +1,160 @@
+"""The compose file is the 3x3 grid, hardened alike everywhere, and what it mounts can be used."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from federator.config import load, load_collector, load_gateway
+from federator.grid.topology import Grid
+
+ROOT = Path(__file__).parents[2]
+DOCKER = ROOT / "deploy" / "docker"
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+GRID = Grid(3, 3)
+ONE_SHOTS = {"keys", "welcome", "report"}
+
+
+def test_sites_are_joined_by_the_links_of_the_grid_and_by_nothing_else():
+    for broker, neighbours in GRID.neighbours.items():
+        agent = SERVICES[f"agent-{broker}"]
+        named = yaml.safe_load(agent["environment"]["FEDERATOR_NEIGHBOURS"])
+        sites = {f"site-{here}" for here in (broker, *neighbours)}
+
+        assert SERVICES[f"broker-{broker}"]["networks"] == [f"site-{broker}"]
+        assert set(agent["networks"]) == {"management", *sites}
+        assert named == [{"id": n, "url": f"mqtt://broker-{n}"} for n in neighbours]
+
+
+def test_every_broker_has_an_agent_with_its_id_and_volumes_of_their_own():
+    volumes: list[str] = []
+    for broker in GRID.ids:
+        agent = SERVICES[f"agent-{broker}"]
+        volumes += [v.split(":")[0] for v in agent["volumes"] if v.startswith("agent-")]
+        volumes += [v.split(":")[0] for v in SERVICES[f"broker-{broker}"]["volumes"]][-1:]
+
+        assert agent["environment"]["FEDERATOR_BROKER__ID"] == broker
+        assert agent["environment"]["FEDERATOR_BROKER__URL"] == f"mqtt://broker-{broker}"
+
+    assert sorted(volumes) == sorted(
+        f"{kind}-{b}" for b in GRID.ids for kind in ("agent", "broker")
+    )
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_no_service_has_rights_it_does_not_need(name: str):
+    service = SERVICES[name]
+
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["init"] is True
+    assert not service.get("privileged")
+    assert "cap_add" not in service or name == "keys"
+    assert service.get("user", "10001:10001").partition(":")[0].isdecimal()
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_service_is_bounded_and_watched(name: str):
+    service = SERVICES[name]
+
+    assert service["stop_grace_period"] == "10s"
+    assert service["pids_limit"] > 0
+    assert service["logging"]["options"]["max-size"]
+    assert service["restart"] == ("no" if name in ONE_SHOTS else "unless-stopped")
+    if name not in ONE_SHOTS:
+        assert service["healthcheck"]["test"]
+
+
+def test_nothing_listens_beyond_this_machine_unless_told_to_and_no_port_twice():
+    ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
+    ours = [port.rsplit(":", 2)[-2] for port in ports]
+
+    assert all(port.startswith("${FEDERATOR_BIND:-127.0.0.1}:") for port in ports)
+    assert len(set(ours)) == len(ours)
+
+
+def test_only_the_keys_service_sees_the_federations_secret_key():
+    holders = [name for name, s in SERVICES.items() if "office:/office" in s.get("volumes", [])]
+
+    assert holders == ["keys"]
+
+
+def test_every_volume_and_network_that_is_used_is_declared_and_the_other_way_round():
+    mounted = {v.split(":")[0] for s in SERVICES.values() for v in s.get("volumes", [])}
+    joined = {network for s in SERVICES.values() for network in s.get("networks", [])}
+
+    assert {v for v in mounted if not v.startswith("./")} == set(COMPOSE["volumes"])
+    assert joined == set(COMPOSE["networks"])
+    assert all((ROOT / v).exists() for v in mounted if v.startswith("./"))
+
+
+def test_the_dockerfile_begins_with_images_that_can_be_made_offline():
+    bases = re.findall(r"^FROM (\S+:\S+)", (DOCKER / "Dockerfile").read_text(), re.MULTILINE)
+    images = {s["image"] for s in SERVICES.values() if not s["image"].startswith("${")}
+    stand_ins = (ROOT / "script" / "offline-images").read_text()
+
+    assert all(image in stand_ins for image in {*bases, *images} - {"grafana/grafana:12.0.2"})
+
+
+@pytest.fixture
+def as_mounted(tmp_path: Path):
+    """A file of deploy/docker as its container sees it, with the secrets that `keys` makes."""
+    (tmp_path / "keys").mkdir()
+    for name in ("password", "peer.password", "keys/agent.key", "keys/federation.pub"):
+        (tmp_path / name).write_text("x\n")
+        (tmp_path / name).chmod(0o600)
+
+    def write(name: str) -> Path:
+        text = (DOCKER / name).read_text().replace("/var/lib/federator", str(tmp_path))
+        path = tmp_path / name
+        path.write_text(text)
+        path.chmod(0o600)
+        return path
+
+    return write
+
+
+def test_every_agents_configuration_can_be_used(as_mounted):
+    path = as_mounted("agent.toml")
+
+    for broker, neighbours in GRID.neighbours.items():
+        said = {k: str(v) for k, v in SERVICES[f"agent-{broker}"]["environment"].items()}
+        settings = load(path, said)
+
+        assert settings.broker.id == broker
+        assert len(settings.neighbours) == len(neighbours)
+        assert settings.security == "signed"
+
+
+def test_the_gateways_and_the_collectors_configurations_can_be_used(as_mounted):
+    names = [SERVICES[f"gateway-{where}"]["environment"] for where in ("west", "east")]
+    gateways = [load_gateway(as_mounted("gateway.toml"), said) for said in names]
+    collector = load_collector(as_mounted("collector.toml"), {})
+
+    assert [gateway.name for gateway in gateways] == ["west", "east"]
+    assert [broker.id for broker in gateways[0].brokers] == list(GRID.ids)
+    assert str(collector.landing) == "/landing"
+
+
+def test_prometheus_scrapes_everything_that_has_a_page():
+    config = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())
+    scraped = {
+        target.partition(":")[0]
+        for job in config["scrape_configs"]
+        for group in job["static_configs"]
+        for target in group["targets"]
+    }
+
+    assert scraped == {name for name in SERVICES if re.match(r"(agent|gateway|collector)", name)}
+
+
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-analytics.lock"])
+def test_what_runs_in_a_container_is_what_the_tests_ran_on(lock: str):
+    def pins(name: str) -> set[str]:
+        return set(re.findall(r"^([\w.-]+==\S+)", (ROOT / name).read_text(), re.MULTILINE))
+
+    assert pins(lock) <= pins("requirements-dev.lock")

@@ -1,0 +1,47 @@
+"""What the pages of the documentation say, as far as tests look at it."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FENCED = re.compile(r"^(?P<indent> *)```.*?^(?P=indent)```$", re.M | re.S)
+CODE = re.compile(r"(?<!`)(`+)(?P<text>[^`].*?)\1(?!`)", re.S)
+LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(?P<title>.+?)\s*$", re.M)
+
+
+def pages() -> list[Path]:
+    """README, CHANGELOG and everything below docs/."""
+    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def links(page: Path) -> Iterator[str]:
+    """Targets of the links of a page, without those in code."""
+    prose = CODE.sub("", FENCED.sub("", page.read_text("utf-8")))
+    for found in LINK.finditer(prose):
+        yield found["target"]
+
+
+def anchors(page: Path) -> set[str]:
+    """What may stand behind ``#`` in a link to the page."""
+    prose = FENCED.sub("", page.read_text("utf-8"))
+    return {_anchor(found["title"]) for found in HEADING.finditer(prose)}
+
+
+def _anchor(title: str) -> str:
+    """As GitHub makes it: small letters, no punctuation, hyphens for spaces."""
+    return re.sub(r"[^\w\- ]", "", title.replace("`", "").lower()).replace(" ", "-")
+
+
+def code(page: Path) -> Iterator[str]:
+    """Each line of fenced or indented code, and each code span."""
+    text = page.read_text("utf-8")
+    for block in FENCED.finditer(text):
+        yield from block.group().splitlines()[1:-1]
+    prose = FENCED.sub("", text)
+    for line in prose.splitlines():
+        if line.startswith("    "):
+            yield line
+    for span in CODE.finditer(prose):
+        yield " ".join(span["text"].split())

@@ -1,0 +1,109 @@
+"""What pages name is there: other pages, headings, files, verbs and options."""
+
+import re
+import shlex
+
+import click
+import pytest
+
+from analytics.cli import federator_analytics
+from federator import cli
+from tests.docs.markdown import ROOT, anchors, code, links, pages
+
+PROGRAMS = {"federator": cli.federator, "federator-analytics": federator_analytics}
+NO_COMMANDS = {"federator ring"}  # a label in a hash
+ENDS = re.compile(r"\s(\||>>?|&|&&|2>|#|;|\.\.\.)(\s|$)|[;|&>].*")
+
+
+def named(page):
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", pages(), ids=named)
+def test_every_link_within_the_repository_leads_somewhere(page):
+    lost = []
+    for target in links(page):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        if not there.exists() or (anchor and anchor not in anchors(there)):
+            lost.append(target)
+
+    assert lost == []
+
+
+def test_every_page_can_be_found_from_the_index():
+    seen, waiting = set(), [ROOT / "docs" / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in seen or page.suffix != ".md":
+            continue
+        seen.add(page)
+        paths = (target.partition("#")[0] for target in links(page) if ":" not in target)
+        waiting += [(page.parent / path).resolve() for path in paths if path]
+
+    assert {page for page in pages() if page.is_relative_to(ROOT / "docs")} <= seen
+
+
+@pytest.mark.parametrize("page", pages(), ids=named)
+def test_every_verb_and_option_that_a_page_names_exists(page):
+    wrong = {line: why for line in code(page) if (why := complaint(line))}
+
+    assert wrong == {}
+
+
+def complaint(line):
+    """What is wrong with the command that a piece of code gives, if it is one of ours."""
+    found = re.match(r"\s*(?:\$ |sudo )*(?:\S*/)?(federator|federator-analytics) ([a-z-].*)", line)
+    if found is None or line in NO_COMMANDS:
+        return None
+    words = shlex.split(ENDS.split(found[2], maxsplit=1)[0].replace("'", ""))
+    words = words[: words.index("--")] if "--" in words else words
+    command = PROGRAMS[found[1]]
+    context = click.Context(command, info_name=found[1])
+    while words and isinstance(command, click.Group):
+        word = words.pop(0)
+        if word.startswith("-"):
+            if word not in options(command, context):
+                return f"{context.command_path} has no {word}"
+            continue
+        inner = command.get_command(context, word)
+        if inner is None:
+            return None if command.invoke_without_command else f"no verb {word}"
+        command, context = inner, click.Context(inner, info_name=word, parent=context)
+    known = options(command, context)
+    unknown = [word for word in words if word.startswith("-") and word.split("=")[0] not in known]
+    return f"{context.command_path} has no {unknown}" if unknown else None
+
+
+def options(command, context):
+    return {name for each in command.get_params(context) for name in each.opts}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "federator stauts",
+        "$ federator status --jsn | jq .",
+        "federator keys make",
+        "/opt/federator/bin/federator run --config=x --verbose",
+        "federator-analytics reprot landing --out there",
+    ],
+)
+def test_a_wrong_command_is_noticed(line):
+    assert complaint(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "federator keys init | issue | revoke | show",
+        "federator bench --systems broker,gateway --clients 100",
+        "federator run -c site.toml > agent.log 2>&1 &",
+        "federator.service",
+        "federator explain TOPIC  # where it goes",
+    ],
+)
+def test_a_right_command_is_let_pass(line):
+    assert complaint(line) is None
