@@ -45,3 +45,20 @@ def code(page: Path) -> Iterator[str]:
             yield line
     for span in CODE.finditer(prose):
         yield " ".join(span["text"].split())
+
+
+def settings() -> set[str]:
+    """Every ``section.key`` of agents, gateways and collectors, from the reference."""
+    found, section = set(), ""
+    for line in (ROOT / "docs" / "configuration.md").read_text("utf-8").splitlines():
+        if heading := re.match(r"## \[+(\w+)\]", line):
+            section = heading[1]
+        elif row := re.match(r"\| `(\w+)` \|", line):
+            found.add(f"{section}.{row[1]}")
+    return found
+
+
+def events() -> set[str]:
+    """Every event of the log, from its page."""
+    page = (ROOT / "docs" / "events.md").read_text("utf-8")
+    return set(re.findall(r"^\| `([a-z_]+\.[a-z_]+)` \|", page, re.M))

@@ -29,7 +29,7 @@ DEADLINE_S = 60.0
 POLL_S = 0.1
 LOOKS = re.compile(
     r"federator (status|topology|explain|doctor|check-config|controller status)\b"
-    r"|(cat|grep|tail|curl|ls) "
+    r"|(cat|grep) "
 )
 JOB_ENDED = re.compile(r"bash: line \d+: +\d+ (Killed|Terminated|Done|Exit) ")
 FENCE = re.compile(r"^```(?P<kind>[\w-]*)[^\n]*\n(?P<text>.*?)^```$", re.M | re.S)

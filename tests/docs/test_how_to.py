@@ -11,7 +11,6 @@ DOCS = Path(__file__).parents[2] / "docs"
 BEFORE = "## 5. Kill an agent"
 PAGES = (
     "home-assistant.md",
-    "monitor.md",
     "add-a-broker.md",
     "replace-a-broker.md",
     "take-a-broker-out.md",

@@ -8,9 +8,11 @@ import pytest
 
 from analytics.cli import federator_analytics
 from federator import cli
-from tests.docs.markdown import ROOT, anchors, code, links, pages
+from tests.docs.markdown import ROOT, anchors, code, events, links, pages, settings
 
 PROGRAMS = {"federator": cli.federator, "federator-analytics": federator_analytics}
+DOTTED = re.compile(r"([a-z]+\.[a-z_]+)( = .*)?$")
+NO_SETTINGS = {"agent.key"}  # a file
 NO_COMMANDS = {"federator ring"}  # a label in a hash
 ENDS = re.compile(r"\s(\||>>?|&|&&|2>|#|;|\.\.\.)(\s|$)|[;|&>].*")
 
@@ -75,6 +77,15 @@ def complaint(line):
     known = options(command, context)
     unknown = [word for word in words if word.startswith("-") and word.split("=")[0] not in known]
     return f"{context.command_path} has no {unknown}" if unknown else None
+
+
+@pytest.mark.parametrize("page", pages(), ids=named)
+def test_every_setting_and_event_that_a_page_names_exists(page):
+    known = settings() | events()
+    sections = {name.partition(".")[0] for name in known}
+    names = {found[1] for span in code(page) if (found := DOTTED.match(span))}
+
+    assert sorted(n for n in names - known - NO_SETTINGS if n.partition(".")[0] in sections) == []
 
 
 def options(command, context):
