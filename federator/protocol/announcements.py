@@ -314,7 +314,7 @@ class Announcements:
     def _relayed(
         self, route: CoreRoute, *, added: tuple[str, ...] = (), removed: tuple[str, ...] = ()
     ) -> CoreAnn:
-        heard = route.newest
+        heard = route.adopted or route.newest
         assert heard is not None, "a route begins with an announcement"
         return CoreAnn(
             sender=self._links.self_id,

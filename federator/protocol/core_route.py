@@ -43,6 +43,7 @@ class CoreRoute:
             stay parents for a moment, so that a refresh changes no route.
         heard: What each neighbour said last.
         newest: The newest announcement heard; adopted or about to be.
+        adopted: The one with ``number``: what the core signed is passed on together.
         sent: Copies of ``number`` sent, by neighbour.
         announced: The filters it announces.
         askers: Neighbours that wait until ``announced`` is right.
@@ -60,6 +61,7 @@ class CoreRoute:
     unconfirmed: tuple[BrokerId, ...] = ()
     heard: dict[BrokerId, HeardCost] = field(default_factory=dict)
     newest: CoreAnn | None = None
+    adopted: CoreAnn | None = None
     sent: dict[BrokerId, int] = field(default_factory=dict)
     announced: RemoteList = field(default_factory=RemoteList)
     askers: set[BrokerId] = field(default_factory=set)
@@ -121,6 +123,7 @@ class CoreRoute:
         """Start over with the newest announcement; ``choose`` must follow."""
         assert self.newest is not None
         self.number = self.newest_number
+        self.adopted = self.newest
         self.priority = self.newest.priority
         self.forgotten = False
         self.feasible_cost = UNREACHABLE

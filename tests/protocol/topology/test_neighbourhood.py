@@ -211,3 +211,22 @@ def test_who_restarts_without_its_seed_comes_back():
     world.run_until(150_000)
 
     assert parts(world.graph()) == [{1, 2, 3, 4, 5}]
+
+
+def test_what_a_core_signed_is_passed_on_together_while_a_newer_number_is_held():
+    made, _ = node()
+    for id, conn in ((2, 1), (3, 2)):
+        link(made, id, conn=conn, now_ms=10)
+    cheap = CoreAnn(2, 9, 0, 5, 1, 1, True, ("a",), (), 11, 1, proof=b"first")
+    dear = CoreAnn(3, 9, 0, 5, 2, 4, True, ("b",), (), 22, 1, proof=b"second")
+    made.handle(Received(cheap), now_ms=20)
+    made.handle(Received(dear), now_ms=21)
+
+    effects = link(made, 4, conn=3, now_ms=22)
+
+    told = [
+        e.message
+        for e in effects
+        if isinstance(e, Send) and isinstance(e.message, CoreAnn) and e.message.core == 9
+    ]
+    assert [(ann.seq, ann.digest, ann.proof) for ann in told] == [(1, 11, b"first")]
