@@ -30,6 +30,12 @@ MASTER_ANSWER_S = 5.0
 DRIVER_MEMORY = "2g"
 LOCAL_PARTITIONS = 32
 """Of a shuffle on one machine: Spark's 200 cost a small report more than its data does."""
+HUGE_METHOD_BYTES = "8000"
+"""A longer method is interpreted for ever by Java: Spark is to make several of it."""
+TABLE_WRITERS = "16"
+"""Files that a task of the staging may have open, one per table: else it sorts by table first."""
+OPEN_COST_BYTES = str(2**18)
+"""What opening a segment is worth in reading; by Spark's 4 MB each small one would be a task."""
 LOOPBACK = "127.0.0.1"
 QUIET = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 """For the driver's Java: errors only."""
@@ -83,6 +89,9 @@ def _config(master: str | None, *, submitted: bool, driver_memory: str) -> dict[
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        "spark.sql.codegen.hugeMethodLimit": HUGE_METHOD_BYTES,
+        "spark.sql.maxConcurrentOutputFileWriters": TABLE_WRITERS,
+        "spark.sql.files.openCostInBytes": OPEN_COST_BYTES,
     }
     if submitted and master is None:
         return chosen

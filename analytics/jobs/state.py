@@ -18,6 +18,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from analytics.jobs.sizing import as_one_file
 from analytics.jobs.staging import side_by_side
 
 FANOUT = 8
@@ -110,4 +111,4 @@ class State:
 
 
 def _save(table: DataFrame, path: str) -> None:
-    table.coalesce(1).write.mode("overwrite").parquet(path)
+    as_one_file(table).write.mode("overwrite").parquet(path)

@@ -24,10 +24,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from analytics.errors import InputError, UsageError
-from analytics.jobs.staging import Staged, discard, duplicates, stage
+from analytics.jobs.sizing import gathered, planned_for
+from analytics.jobs.staging import DUPLICATES, RECORDS, Staged, discard, duplicates, settle, stage
 from analytics.jobs.state import Merge, State
 from analytics.jobs.tables import write
-from analytics.schemas.records import RECORD_LINE
 from analytics.schemas.reports import REPORT_TABLES
 from analytics.sources.duplicates import MARK_KEYS, MARKS, marks, merged, unseen
 from analytics.sources.quarantine import counts
@@ -57,13 +57,14 @@ class Fold:
         """Fold LINES, unless this micro-batch was folded before."""
         if batch <= self.state.newest():
             return
-        staged = stage(lines, self._staging)
-        with self.state.lock:
+        parsed = stage(lines, self._staging)
+        with self.state.lock, planned_for(parsed):
+            staged = settle(parsed, self._staging)
             fresh = self._fresh(staged)
             made = {name: how.of(fresh.records) for name, how in self._how.items()}
             made["marks"] = marks(fresh.records).drop("records")
             made["quarantine"] = fresh.quarantined
-            made["duplicates"] = duplicates(fresh)
+            made["duplicates"] = duplicates(fresh, made["agents_seen"])
             self.state.add(batch, made)
         discard(self._staging)
 
@@ -72,16 +73,18 @@ class Fold:
         newest = self.state.newest()
         if newest == self._shown:
             return False
-        self.state.merge_if_due(self._merges())
-        spans = self.state.spans()
-        parts = {
-            name: merge(self.state.read(name, spans)) for name, merge in self._merges().items()
-        }
-        parts["quarantine_counts"] = counts(parts["quarantine"])
-        kept = [part.persist() for name, part in parts.items() if name not in WIDE]
-        write(report_tables(parts), str(self._out))
-        for part in kept:
-            part.unpersist()
+        with planned_for(self.state.read("delay_windows", self.state.spans())):
+            self.state.merge_if_due(self._merges())
+            spans = self.state.spans()
+            parts = {
+                name: merge(self.state.read(name, spans)) for name, merge in self._merges().items()
+            }
+            kept = [part.persist() for name, part in parts.items() if name not in WIDE]
+            parts = {name: gathered(part) for name, part in parts.items()}
+            parts["quarantine_counts"] = counts(parts["quarantine"])
+            write(report_tables(parts), str(self._out))
+            for part in kept:
+                part.unpersist()
         self._shown = spans[-1].last if spans else -1
         return True
 
@@ -106,12 +109,11 @@ class Fold:
         }
 
     def _schemas(self) -> dict[str, StructType]:
-        nothing = self._spark.createDataFrame([], RECORD_LINE)
-        empty = Staged(nothing, nothing, nothing)
+        nothing = self._spark.createDataFrame([], RECORDS)
         return {name: how.of(nothing).schema for name, how in self._how.items()} | {
             "marks": MARKS,
             "quarantine": REPORT_TABLES["quarantine"],
-            "duplicates": duplicates(empty).schema,
+            "duplicates": DUPLICATES,
         }
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
+from analytics.jobs.sizing import as_one_file
 from analytics.jobs.staging import side_by_side
 
 VERSIONS = "_versions"
@@ -41,7 +42,7 @@ def write(tables: Mapping[str, DataFrame], out: str) -> None:
 
 
 def _save(table: DataFrame, path: str) -> None:
-    table.coalesce(1).write.mode("overwrite").parquet(path)
+    as_one_file(table).write.mode("overwrite").parquet(path)
 
 
 def _point(link: Path, target: Path) -> None:

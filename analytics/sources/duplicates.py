@@ -46,13 +46,17 @@ def doubled(marked: DataFrame) -> DataFrame:
     return marked.where(F.bit_count("bits") < F.col("records")).select(*MARK_KEYS)
 
 
-def each_once(records: DataFrame, doubles: DataFrame) -> DataFrame:
-    """The records without second copies. ``doubles``: ``doubled`` of their marks, a small table."""
+def single(records: DataFrame, doubles: DataFrame) -> DataFrame:
+    """The records of all other marks. ``doubles``: ``doubled`` of their marks, a small table."""
     keyed = records.withColumn("word", _word())
-    small = F.broadcast(doubles)
-    single = keyed.join(small, list(MARK_KEYS), "left_anti")
-    sorted_out = keyed.join(small, list(MARK_KEYS), "left_semi").dropDuplicates(list(IDENTITY))
-    return single.unionByName(sorted_out).drop("word")
+    return keyed.join(F.broadcast(doubles), list(MARK_KEYS), "left_anti").select(*records.columns)
+
+
+def once(records: DataFrame, doubles: DataFrame) -> DataFrame:
+    """The records of these marks, each once."""
+    keyed = records.withColumn("word", _word())
+    held = keyed.join(F.broadcast(doubles), list(MARK_KEYS), "left_semi")
+    return held.dropDuplicates(list(IDENTITY)).select(*records.columns)
 
 
 def unseen(records: DataFrame, seen: DataFrame) -> DataFrame:

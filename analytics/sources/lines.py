@@ -30,7 +30,7 @@ from analytics.schemas.records import (
 LINES = struct("raw string", "file string?", "block long?")
 """Raw lines as every source gives them. ``block``: where in ``file`` Spark began to read."""
 
-_CORRUPT = "_corrupt"
+_PARSED, _CORRUPT = "_parsed", "_corrupt"
 _WRAPPED = StructType([StructField("record", RECORD_LINE), StructField(_CORRUPT, StringType())])
 _JSON = {
     "mode": "PERMISSIVE",
@@ -47,12 +47,11 @@ def parse(lines: DataFrame) -> DataFrame:
     """
     wrapped = F.from_json(F.concat(F.lit('{"record":'), "raw", F.lit("}")), _WRAPPED, _JSON)
     numbered = lines.withColumn("ordinal", F.monotonically_increasing_id())
-    told = numbered.where(F.length(F.trim("raw")) > 0).select("*", wrapped.alias("parsed"))
-    flat = told.select("raw", "file", "block", "ordinal", f"parsed.{_CORRUPT}", "parsed.record.*")
-    good = F.coalesce(F.col(_CORRUPT).isNull() & _sound(F.col("raw")), F.lit(False))
-    judged = flat.withColumn("good", good)
+    told = numbered.where(F.length(F.trim("raw")) > 0).withColumn(_PARSED, wrapped)
+    whole = F.col(f"{_PARSED}.{_CORRUPT}").isNull()
+    judged = told.withColumn("good", F.coalesce(whole & _sound(F.col("raw")), F.lit(False)))
     return judged.select(
-        *RECORD_LINE.fieldNames(),
+        f"{_PARSED}.record.*",
         "good",
         F.when(~F.col("good"), F.col("raw")).alias("raw"),
         "file",
@@ -61,13 +60,18 @@ def parse(lines: DataFrame) -> DataFrame:
     )
 
 
+def _of(name: str) -> Column:
+    """A key of the parsed record, which is taken apart at the very end: it is wide."""
+    return F.col(f"{_PARSED}.record.{name}")
+
+
 def _sound(line: Column) -> Column:
     """Whether each key of the line's table is there and in range; NULL or false if not."""
     tables = iter(FIELDS.items())
     name, fields = next(tables)
-    chain = F.when(F.col("table") == name, _fields_sound(fields, line))
+    chain = F.when(_of("table") == name, _fields_sound(fields, line))
     for name, fields in tables:
-        chain = chain.when(F.col("table") == name, _fields_sound(fields, line))
+        chain = chain.when(_of("table") == name, _fields_sound(fields, line))
     return _fields_sound(HEAD, line) & chain
 
 
@@ -80,7 +84,7 @@ def _fields_sound(fields: tuple[Field, ...], line: Column) -> Column:
 
 def in_range(field: Field, line: Column) -> Column:
     """Whether the parsed value of ``field`` is allowed. ``line`` is the raw text."""
-    value = F.col(field.name)
+    value = _of(field.name)
     match field.kind:
         case "long":
             rule = value.between(field.low, field.high)
@@ -111,9 +115,9 @@ def sketch_sound(sketch: Column) -> Column:
         ),
     )
     total = F.aggregate(sketch, F.lit(0).cast("long"), lambda so_far, pair: so_far + pair[1])
-    return F.when(pairs, total == F.col("publications"))
+    return F.when(pairs, total == _of("publications"))
 
 
 def sender_told() -> Column:
     """Only the first hop has no sender."""
-    return F.col("sender").isNull() == (F.col("hop") == 0)
+    return _of("sender").isNull() == (_of("hop") == 0)

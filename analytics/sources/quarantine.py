@@ -10,18 +10,17 @@ RAW_MAX = 1_000
 """Characters kept of a bad line."""
 
 
-def quarantine(parsed: DataFrame, starts: DataFrame) -> DataFrame:
+def quarantine(bad: DataFrame, starts: DataFrame) -> DataFrame:
     """QUARANTINE of the lines that ``lines.parse`` found bad.
 
     Args:
-        parsed: As ``lines.parse`` gives it.
-        starts: ``block_starts`` of the same lines.
+        bad: Those lines, as ``lines.parse`` gives them.
+        starts: ``block_starts`` of all lines.
     """
     why = F.udf(reason, "string", useArrow=False)
     line = F.when(F.col("block") == 0, F.col("ordinal") - F.col("start") + 1)
     return (
-        parsed.where(~F.col("good"))
-        .select("file", "block", "ordinal", "raw")
+        bad.select("file", "block", "ordinal", "raw")
         .join(F.broadcast(starts), ["file", "block"], "left")
         .withColumns({"line": line, "reason": why("raw"), "raw": F.substring("raw", 1, RAW_MAX)})
         .select(*REPORT_TABLES["quarantine"].fieldNames())

@@ -26,13 +26,17 @@ _WORST = ("ok", "corrected", "flagged")
 
 def delay(deliveries: DataFrame, delay_values: DataFrame, pairs: DataFrame) -> DataFrame:
     """DELAY from the partials of these names and PAIRS."""
-    told = F.broadcast(pairs)
+    told = pairs
     offset_us = F.coalesce("offset_us", F.lit(0))
     values = delay_values.join(told, ["origin", "destination"]).select(
         *FLOW, (F.col("value_us") - offset_us).alias("value_us"), "publications", "quality"
     )
+    scoped = _scoped(values, "value_us", "publications")
+    held = scoped.groupBy("scope", *FLOW, "value_us").agg(
+        F.sum("publications").alias("publications")
+    )
     quantiles = weighted_quantiles(
-        _scoped(values, "value_us", "publications"),
+        held,
         keys=("scope", *FLOW),
         value="value_us",
         weight="publications",
@@ -110,7 +114,7 @@ def delay_over_time(delay_windows: DataFrame, pairs: DataFrame) -> DataFrame:
         values, keys=keys, value="value_us", weight="publications", percents=PERCENTS
     )
     counted = delay_windows.groupBy(*keys).agg(F.sum("publications").alias("publications"))
-    told = quantiles.join(counted, list(keys)).join(F.broadcast(pairs), ["origin", "destination"])
+    told = quantiles.join(counted, list(keys)).join(pairs, ["origin", "destination"])
     offset_us = F.coalesce("offset_us", F.lit(0))
     return told.select(
         F.timestamp_micros("window_us").alias("window_start"),

@@ -66,7 +66,7 @@ def _steps(hops: DataFrame, pairs: DataFrame) -> DataFrame:
     trees = frames.select("origin", "entries", F.map_from_entries("entries").alias("tree"))
     ends = trees.select("origin", "tree", F.explode("entries.receiver").alias("destination"))
     wanted = ends.join(
-        F.broadcast(pairs.select("origin", "destination")), ["origin", "destination"], "left_semi"
+        pairs.select("origin", "destination"), ["origin", "destination"], "left_semi"
     )
     length = F.try_element_at("tree", "destination")["hop"]
     ways = wanted.where(length.between(1, HOPS_MAX)).select(
@@ -122,9 +122,7 @@ def _corrected(steps: DataFrame, clocks: DataFrame) -> DataFrame:
         F.col("relative_us").alias("r2"),
         F.col("disputed").alias("d2"),
     )
-    told = steps.join(F.broadcast(of_sender), "sender", "left").join(
-        F.broadcast(of_receiver), "receiver", "left"
-    )
+    told = steps.join(of_sender, "sender", "left").join(of_receiver, "receiver", "left")
     compared = F.col("g1") == F.col("g2")
     shift = F.when(compared, F.col("r2") - F.col("r1")).otherwise(0)
     unknown = F.when(compared, 0).otherwise(F.greatest("d1", "d2", F.lit(0)))

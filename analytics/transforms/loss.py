@@ -58,18 +58,21 @@ def loss(
 def _notes(rows: DataFrame, events: DataFrame) -> DataFrame:
     """The first event within each row's span that makes it less than complete."""
     keys = ["filter", "origin", "destination", "qos"]
+    of_mesh = F.when(F.col("kind").startswith("mesh_"), F.col("filter"))
     happened = events.where(F.col("kind").isin(*_NOTES)).select(
-        "broker", "kind", "at_us", F.col("filter").alias("of_filter")
+        "broker", "kind", "at_us", of_mesh.alias("of_filter")
     )
-    mesh = F.col("kind").isin("mesh_joined", "mesh_left")
-    ours = (mesh & (F.col("broker") == F.col("destination"))) | (
-        ~mesh & F.col("broker").isin(F.col("origin"), F.col("destination"))
+    ends = F.array_distinct(F.array("origin", "destination"))
+    watched = rows.select("*", F.explode(ends).alias("broker"))
+    of_filter = F.col("of_filter")
+    ours = of_filter.isNull() | (
+        (of_filter == F.col("filter")) & (F.col("broker") == F.col("destination"))
     )
-    same = ~mesh | (F.col("of_filter") == F.col("filter"))
     within = (F.col("at_us") > F.col("first_us")) & (F.col("at_us") < F.col("last_us"))
     notes = F.create_map(*(F.lit(word) for pair in _NOTES.items() for word in pair))
     return (
-        rows.join(F.broadcast(happened), ours & same & within)
+        watched.join(happened, "broker")
+        .where(ours & within)
         .groupBy(*keys)
         .agg(F.min_by(notes[F.col("kind")], F.struct("at_us", "kind")).alias("note"))
     )
@@ -83,7 +86,7 @@ def traffic_matrix(arrived: DataFrame, agents_seen: DataFrame) -> DataFrame:
     return (
         arrived.groupBy("filter", "origin", "destination")
         .agg(F.sum("publications").alias("publications"), F.sum("bytes").alias("bytes"))
-        .crossJoin(F.broadcast(span))
+        .crossJoin(span)
         .withColumn("rate_per_s", F.col("publications") / F.nullif(F.col("seconds"), F.lit(0.0)))
         .select(*REPORT_TABLES["traffic_matrix"].fieldNames())
     )

@@ -42,8 +42,8 @@ def overhead(
         ways.join(by_strategy, "strategy", "left")
         .join(one_redundancy, "strategy")
         .withColumn("publications_offered", F.when(F.col("alone"), F.col("publications_offered")))
-        .crossJoin(F.broadcast(several))
-        .crossJoin(F.broadcast(whole.drop("publications_delivered", "publications_offered")))
+        .crossJoin(several)
+        .crossJoin(whole.drop("publications_delivered", "publications_offered"))
     )
     for name in _SHARED:
         rows = rows.withColumn(name, F.when(~F.col("several"), F.col(name)))

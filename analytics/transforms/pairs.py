@@ -44,15 +44,13 @@ class PairFacts:
         return like.sparkSession.createDataFrame(rows, REPORT_TABLES["clocks"])
 
 
-def pair_facts(deliveries: DataFrame, delay_windows: DataFrame, links: DataFrame) -> PairFacts:
-    """From the partials of these names. Runs three small jobs: brokers are few."""
-    least = deliveries.groupBy("origin", "destination").agg(F.min("min_us").alias("least_us"))
-    windows = delay_windows.groupBy("origin", "destination").agg(
-        F.count_distinct("window_us").alias("windows")
+def pair_facts(delay_windows: DataFrame, links: DataFrame) -> PairFacts:
+    """From the partials of these names. Runs two small jobs: brokers are few."""
+    ways = delay_windows.groupBy("origin", "destination").agg(
+        F.min("min_us").alias("least_us"), F.count_distinct("window_us").alias("windows")
     )
     seen = {
-        (row.origin, row.destination): OneWay(row.least_us, row.windows)
-        for row in least.join(windows, ["origin", "destination"]).collect()
+        (row.origin, row.destination): OneWay(row.least_us, row.windows) for row in ways.collect()
     }
     measured = {
         (row.broker, row.neighbour): row.round_trip_us

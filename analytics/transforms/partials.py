@@ -94,6 +94,7 @@ def record_partials() -> dict[str, Partial]:
             _table("deliveries", destination=here, window_us=window, values=sketch),
             ("window_us", "origin", "destination", "strategy"),
             sums=("publications",),
+            least=("min_us",),
             arrays=("values",),
         ),
         "offered": Partial(

@@ -27,14 +27,13 @@ def weighted_quantiles(
         weight: Column of whole numbers above 0.
         percents: Name of the column to its quantile in percent.
     """
-    held = rows.groupBy(*keys, value).agg(F.sum(weight).alias("_weight"))
     group = Window.partitionBy(*keys)
     so_far = group.orderBy(value).rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    ranked = held.select(
+    ranked = rows.select(
         *keys,
         F.col(value).alias("_value"),
-        F.sum("_weight").over(so_far).alias("_so_far"),
-        F.sum("_weight").over(group).alias("_total"),
+        F.sum(weight).over(so_far).alias("_so_far"),  # of equal values the last one has it all
+        F.sum(weight).over(group).alias("_total"),
     )
     return ranked.groupBy(*keys).agg(
         *(

@@ -18,7 +18,7 @@ def report_tables(parts: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
             they are reported; ``duplicates``: (federation, records_twice).
     """
     deliveries, links = parts["deliveries"], parts["links"]
-    facts = pair_facts(deliveries, parts["delay_windows"], links)
+    facts = pair_facts(parts["delay_windows"], links)
     pairs = facts.pairs(deliveries)
     seen = parts["agents_seen"]
     tables = {

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from analytics.errors import InputMissingError
-from analytics.jobs.report import build, run
+from analytics.jobs.report import run
 from analytics.schemas import REPORT_TABLES
 from tests.analytics.landing import example, land, record, text
 
@@ -95,7 +95,7 @@ def test_bad_lines_cost_themselves_and_nothing_else(spark, tmp_path):
 
 def test_a_folder_that_is_not_there_is_named_and_an_empty_one_gives_empty_tables(spark, tmp_path):
     with pytest.raises(InputMissingError, match="nowhere: not there"):
-        build(spark, [str(tmp_path / "nowhere")])
+        run(spark, [str(tmp_path / "nowhere")], str(tmp_path / "none"))
     (tmp_path / "empty").mkdir()
 
     run(spark, [str(tmp_path / "empty")], str(tmp_path / "out"))

@@ -1,0 +1,69 @@
+"""How many partitions a report's queries get: as many as its input is worth.
+
+A shuffle costs a task per partition, and a query of several stages a job per stage, whatever they
+hold. Below ``BYTES_PER_PARTITION`` of staged records a report is planned for one partition: partial
+aggregates are gathered in one, and from there on grouping, joining and sorting need no shuffle, so
+each table is one job of one task.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import DataFrame, SparkSession
+
+BYTES_PER_PARTITION = 8 * 2**20
+"""Of staged records: some 200,000."""
+_SHUFFLES = "spark.sql.shuffle.partitions"
+_SMALL = {
+    "spark.sql.autoBroadcastJoinThreshold": "-1",  # a broadcast is a job of its own
+    "spark.sql.adaptive.enabled": "false",  # so is each stage, with a plan of its own
+}
+"""How to plan for one partition."""
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""For few records and once, compiling a query takes longer than running it."""
+
+
+def partitions_for(files: DataFrame) -> int:
+    """How many partitions what these files hold is worth: at most what the session is set to."""
+    plan = files._jdf.queryExecution().optimizedPlan()  # knows their sizes from listing them
+    size = int(plan.stats().sizeInBytes())
+    return max(1, min(_count(files.sparkSession), -(-size // BYTES_PER_PARTITION)))
+
+
+@contextmanager
+def planned_for(files: DataFrame, *, compiled: bool = True) -> Iterator[None]:
+    """Plan queries inside for what ``files`` hold.
+
+    Args:
+        files: A table as it is read from files.
+        compiled: Whether to make Java of queries even if the records are few: like ones will come.
+    """
+    spark, count = files.sparkSession, partitions_for(files)
+    chosen = {_SHUFFLES: str(count)}
+    if count == 1:
+        chosen |= _SMALL if compiled else _SMALL | _INTERPRETED
+    before = {key: str(spark.conf.get(key)) for key in chosen}
+    for key, value in chosen.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            spark.conf.set(key, value)
+
+
+def gathered(table: DataFrame) -> DataFrame:
+    """The same rows, known to be in one partition where one is what is planned for."""
+    return table.coalesce(1) if _count(table.sparkSession) == 1 else table
+
+
+def as_one_file(table: DataFrame) -> DataFrame:
+    """The same rows in one partition, computed in as many as are planned for."""
+    return gathered(table) if _count(table.sparkSession) == 1 else table.repartition(1)
+
+
+def _count(spark: SparkSession) -> int:
+    return int(str(spark.conf.get(_SHUFFLES)))
