@@ -40,7 +40,7 @@ CHANGE_S_MAX = 60.0  # measured: 1.4 to 6 s
 WATCH_S = 2.0
 """Longer than a returned controller takes to its office and gateways to obey it."""
 
-ORPHAN_AFTER_MS = 1_000
+ORPHAN_AFTER_MS = 3_000
 """So that clients of a broker whose agent is silent move, and could be moved back."""
 
 

@@ -1,7 +1,7 @@
 """What faults must not do to the agents themselves: grow, leak descriptors, flood their log.
 
-Sampled from ``/proc`` while the run goes on; a restarted agent continues its predecessor's series,
-for what counts is what a machine must spare for it.
+Sampled from ``/proc`` while the run goes on; a restarted agent continues its predecessor's series
+once it has started up, for what counts is what a machine must spare for it.
 
 Source: testing.md, "Soak".
 """
@@ -17,6 +17,9 @@ from federator.grid.agent_process import AgentProcess
 from federator.protocol.types import BrokerId
 
 SAMPLE_S: Final = 2.0
+STARTS_UP_S: Final = 10.0
+"""A process is not looked at so long: it has not taken yet what it needs."""
+
 GROWTH_MAX: Final = 1.1
 GROWTH_SLACK_KIB: Final = 8 * 1_024
 """In runs that end before windows and caches are full."""
@@ -74,12 +77,19 @@ class Vitals:
     def __init__(self, agents: dict[BrokerId, AgentProcess]) -> None:
         self._agents = agents
         self._series = {here: Series() for here in agents}
+        self._born: dict[BrokerId, tuple[int, float]] = {}  # process, and when it was first seen
         self._lines_before = {here: len(_lines(agent)) for here, agent in agents.items()}
 
     def sample(self, now_s: float) -> None:
         """Look at every agent that runs."""
         for here, agent in self._agents.items():
             if not agent.running:
+                continue
+            pid, seen_s = self._born.get(here, (0, now_s))
+            if pid != agent.pid:
+                self._born[here] = agent.pid, now_s
+                continue
+            if now_s - seen_s < STARTS_UP_S:
                 continue
             try:
                 resident_kib = _resident_kib(agent.pid)
@@ -103,9 +113,9 @@ class Vitals:
         rate = len(new) / max(elapsed_s, 1.0)
         faults = []
         slack_kib = 0 if elapsed_s > SETTLED_S else GROWTH_SLACK_KIB
-        if last > GROWTH_MAX * second + slack_kib:
+        if second and last > GROWTH_MAX * second + slack_kib:
             faults.append(f"memory grew from {second:.0f} to {last:.0f} KiB")
-        if files_last > files_second + FILES_SLACK:
+        if files_second and files_last > files_second + FILES_SLACK:
             faults.append(f"open files grew from {files_second:.0f} to {files_last:.0f}")
         if len(new) > LINES_PER_S_MAX * elapsed_s + LINES_SLACK:
             faults.append(f"{rate:.1f} log lines a second")
