@@ -34,10 +34,6 @@ HEAL_GRACE_S: Final = 0.03
 REST_S: Final = 1.0
 """Likewise what was published before everybody knew of it: it may wait in a broker's queue."""
 
-LAST_REST_S: Final = 4.0
-"""The meshes of a moved client's filters may change their cores and lose their way for a moment:
-what did not come by then is given, too."""
-
 UNMUTE_S: Final = 2.0
 """How long retained values that our own requests bring are kept from a client."""
 
@@ -378,13 +374,6 @@ class Attendant:
         qos = (1, 2) if self._tail is not None else (1,)
         self.give_missed(Millis(session.restored_ms + 1), until_ms, qos=qos, tail=tail)
         self._leave_tail()
-        asyncio.get_running_loop().call_later(LAST_REST_S, self._heal_last, move)
-
-    def _heal_last(self, move: int) -> None:
-        """What was published long ago and did not come by itself will not come."""
-        if move == self.moves:
-            until_ms = Millis(self._house.now_ms() - int(REST_S * 1_000))
-            self.give_missed(Millis(self.session.restored_ms - EARLY_MS), until_ms, qos=(1,))
 
     def give_missed(
         self,

@@ -364,7 +364,9 @@ class Meshes:
                 hops.update(self.children_of(core, filter_))
             else:
                 hops.update(self._relay_to(core))
-        others_want = state.core not in (None, self_id) or bool(state.child_cores)
+        # A core that has just taken over has no children yet: the old mesh has those who want it.
+        elsewhere = {state.core, state.previous} - {None, self_id}
+        others_want = bool(elsewhere) or bool(state.child_cores)
         if len(self._shared_routes) >= SHARED_ROUTES_MAX:
             self._shared_routes = {NO_ROUTE: NO_ROUTE}
         route = FilterRoute(local=state.local, wanted=others_want, next_hops=tuple(sorted(hops)))

@@ -187,6 +187,19 @@ def test_non_member_feeds_both_meshes_during_a_hand_over():
     assert state(network, 9).child_cores == (2,)
 
 
+def test_a_new_core_wants_publications_for_the_old_mesh_before_anybody_joined_its_own():
+    network = network_with(LINE, 3)
+    assert route(network, 0).wanted
+
+    network.subscribe(0, "f")
+    network.run(0)
+
+    assert (state(network, 0).core, state(network, 0).child_cores) == (0, ())
+    assert route(network, 0) == FilterRoute(local=True, wanted=True, next_hops=(1,))
+    network.run(2 * PARAMETERS.handover_ms)
+    assert route(network, 0).wanted, "for its child now"
+
+
 def test_second_parent_carries_on_when_the_first_is_cut_off():
     network = network_with(grid_links(3, 3), 2, 7)
 

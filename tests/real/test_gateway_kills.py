@@ -23,9 +23,6 @@ RATE_HZ = 20
 BROKERS = (1, 2, 3, 4)
 SILENCE_S_MAX = 5.0  # measured: 0.2 to 0.6 s
 FLOW_S = 3.0
-MISSED_MAX = 60
-"""In a drain, of some 15,000 deliveries. It should be 0: docs/gateway.md, "Planned moves"."""
-
 STANDSTILL_S = 1.5
 """Longer than a SUBACK waits for the federation."""
 
@@ -77,8 +74,8 @@ async def federation(tmp_path):
 
 
 @contextlib.asynccontextmanager
-async def traffic(gateway, *, may_miss=0):
-    """The clients while they publish; in the end they miss nothing, or so many at most."""
+async def traffic(gateway):
+    """The clients while they publish, and from which number on each is judged."""
     stop = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
         clients = await fifty(gateway.port, stack)
@@ -100,9 +97,7 @@ async def traffic(gateway, *, may_miss=0):
         await asyncio.sleep(FLOW_S)
         stop.set()
         await asyncio.gather(*flows)
-        await until(
-            lambda: len(lost(clients, since)) <= may_miss, "what was acknowledged is not lost"
-        )
+        await until(lambda: not lost(clients, since), "nothing acknowledged is lost")
         assert [client.client_id for client in clients if client.error] == []
 
 
@@ -148,9 +143,9 @@ async def left(gateway, broker, *, at_most=0):
         await asyncio.sleep(0.02)
 
 
-async def test_a_broker_is_drained_and_nobody_notices(federation):
+async def test_a_broker_is_drained_and_nobody_notices_or_misses_anything(federation):
     brokers, _, gateway = federation
-    async with traffic(gateway, may_miss=MISSED_MAX) as clients:
+    async with traffic(gateway) as clients:
         drained_s = asyncio.get_running_loop().time()
         await drain(2, brokers[1])
         await left(gateway, 2)
@@ -159,10 +154,10 @@ async def test_a_broker_is_drained_and_nobody_notices(federation):
     assert twice(clients) <= 2 * CLIENTS, "only what was on its way to both brokers comes twice"
 
 
-async def test_agents_that_stand_still_during_the_moves_of_a_drain_cost_little(federation):
+async def test_agents_that_stand_still_during_the_moves_of_a_drain_cost_nothing(federation):
     """Then what is published long after a move is not known to be wanted at the new broker."""
     brokers, agents, gateway = federation
-    async with traffic(gateway, may_miss=MISSED_MAX):
+    async with traffic(gateway):
         there = await at(gateway, 2)
         await drain(2, brokers[1])
         await left(gateway, 2, at_most=there - 1)
