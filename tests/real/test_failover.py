@@ -81,6 +81,10 @@ def planned(client):
     return wanted
 
 
+def prepared_by(agents):
+    return [id for id, agent in agents.items() if sessions_prepared(agent)]
+
+
 def sessions_prepared(agent):
     return "failover.sessions_prepared" in agent.log_path.read_text()
 
@@ -144,18 +148,18 @@ async def test_without_the_right_nothing_is_prepared(plain):
 async def test_a_prepared_session_ends_when_its_client_goes_back(plain):
     brokers, agents = await triangle(plain)
     nomad = Nomad("nomad", "s/+")
-    await regulars(brokers)
     await nomad.go(brokers[2].port)
-    await page(agents[1], planned("nomad"), "the session is known")
+    await page(agents[1], knows("nomad", 2), "the session is known")
     brokers[2].kill9()
-    await until(lambda: sessions_prepared(agents[SUBSTITUTE]), "the session is prepared")
-    await page(agents[1], knows("nomad", SUBSTITUTE), "it is at the substitute")
+    await until(lambda: prepared_by(agents), "the session is prepared")
+    (substitute,) = prepared_by(agents)
+    await page(agents[1], knows("nomad", substitute), "it is at the substitute")
 
     await brokers[2].restart()
     await eventually(agents[2], linked(1, 3), "its agent hears the log again")
     await nomad.go(brokers[2].port)
 
-    await page(agents[1], lambda p: not knows("nomad", SUBSTITUTE)(p), "it is ended there")
+    await page(agents[1], lambda p: not knows("nomad", substitute)(p), "it is ended there")
     await page(agents[1], lambda p: not p["takeovers"], "nobody is taken over")
     nomad.leave()
 
