@@ -21,8 +21,8 @@ from analytics.transforms.partials import record_partials
 from analytics.transforms.report import report_tables
 
 STAGING = "_staging"
-_WIDE = ("delay_windows",)
-"""Partials about as large as what they are made of: made again for each reader, not kept."""
+_WIDE = ("delays",)
+"""Hardly any of its rows have a key in common: neither merged nor kept."""
 
 
 def run(spark: SparkSession, inputs: Sequence[str], out: str) -> None:
@@ -48,7 +48,10 @@ def run(spark: SparkSession, inputs: Sequence[str], out: str) -> None:
 
 
 def _parts(staged: Staged) -> dict[str, DataFrame]:
-    parts = {name: how.of(staged.records) for name, how in record_partials().items()}
+    parts = {
+        name: how.pick(staged.records) if name in _WIDE else how.of(staged.records)
+        for name, how in record_partials().items()
+    }
     parts["quarantine"] = staged.quarantined
     kept = {
         name: gathered(part if name in _WIDE else part.persist()) for name, part in parts.items()

@@ -38,7 +38,7 @@ REFRESH_S = 5
 TRIGGER_S = 1
 HOME = "_stream"
 """Below the output folder: checkpoint, state and staging, which belong together."""
-WIDE = ("delay_windows", "marks")
+WIDE = ("delays", "marks")
 """Not kept in memory while the tables are made."""
 
 
@@ -73,7 +73,7 @@ class Fold:
         newest = self.state.newest()
         if newest == self._shown:
             return False
-        with planned_for(self.state.read("delay_windows", self.state.spans())):
+        with planned_for(self.state.read("delays", self.state.spans())):
             self.state.merge_if_due(self._merges())
             spans = self.state.spans()
             parts = {
