@@ -32,7 +32,7 @@ LOCAL_PARTITIONS = 32
 """Of a shuffle on one machine: Spark's 200 cost a small report more than its data does."""
 HUGE_METHOD_BYTES = "8000"
 """A longer method is interpreted for ever by Java: Spark is to make several of it."""
-TABLE_WRITERS = "16"
+TABLE_WRITERS = "32"
 """Files that a task of the staging may have open, one per table: else it sorts by table first."""
 OPEN_COST_BYTES = str(2**18)
 """What opening a segment is worth in reading; by Spark's 4 MB each small one would be a task."""

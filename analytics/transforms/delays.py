@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from analytics.schemas.reports import REPORT_TABLES
+from analytics.transforms.partials import HIGH_BITS
 from analytics.transforms.quantiles import grouped_quantiles, weighted_quantiles
 
 PERCENTS = {"delay_us_p50": 50, "delay_us_p95": 95, "delay_us_p99": 99}
@@ -54,7 +55,7 @@ def _totals(deliveries: DataFrame, offset_us: Column) -> DataFrame:
     rows = deliveries.select(
         *FLOW,
         "publications",
-        (F.col("sum_us") - shift).cast("decimal(38,0)").alias("sum_us"),
+        (_sum_us() - shift).cast("decimal(38,0)").alias("sum_us"),
         (F.col("min_us") - offset_us).alias("min_us"),
         (F.col("max_us") - offset_us).alias("max_us"),
         "floor_us",
@@ -78,6 +79,12 @@ def _totals(deliveries: DataFrame, offset_us: Column) -> DataFrame:
         F.max(F.when(of_pair, F.col("offset_us"))).alias("clock_offset_us"),
         F.element_at(F.array(*map(F.lit, _WORST)), worst.cast("int")).alias("quality"),
     )
+
+
+def _sum_us() -> Column:
+    """The sum of delays, of its two parts."""
+    high, low = (F.col(f"sum_us_{part}").cast("decimal(20,0)") for part in ("high", "low"))
+    return high * F.lit(2**HIGH_BITS).cast("decimal(10,0)") + low
 
 
 def _scoped(rows: DataFrame, *values: str, every: bool = False) -> DataFrame:
