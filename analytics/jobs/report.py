@@ -3,8 +3,8 @@
     with spark_session("report") as spark:
         run(spark, ["landing"], "out")
 
-One parse, staged as Parquet; one aggregation of that makes all partial aggregates; the tables come
-of them.
+One parse, staged as Parquet; one pass over that per partial aggregate; the tables come of the
+partials.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,6 @@ from analytics.jobs.staging import Staged, discard, duplicates, settle, stage
 from analytics.jobs.tables import write
 from analytics.sources.landing import read_lines
 from analytics.sources.quarantine import counts
-from analytics.transforms.packed import merged, together, unpack
 from analytics.transforms.partials import WIDE, record_partials
 from analytics.transforms.report import report_tables
 
@@ -48,13 +47,11 @@ def run(spark: SparkSession, inputs: Sequence[str], out: str) -> None:
 
 def _parts(staged: Staged) -> dict[str, DataFrame]:
     how = record_partials()
-    rows = {name: one.pick(staged.records) for name, one in how.items()}
-    delays = rows.pop(WIDE)
-    small = merged(gathered(together(rows, how))).persist()
-    parts = {name: gathered(unpack(small, name, how[name])) for name in rows}
-    return parts | {
-        WIDE: gathered(delays),
-        "quarantine": gathered(staged.quarantined.persist()),
-        "quarantine_counts": gathered(counts(staged.quarantined)),
-        "duplicates": gathered(duplicates(staged, parts["agents_seen"])),
+    parts = {name: one.of(staged.records).persist() for name, one in how.items() if name != WIDE}
+    parts["quarantine"] = staged.quarantined.persist()
+    parts[WIDE] = how[WIDE].pick(staged.records)
+    kept = {name: gathered(part) for name, part in parts.items()}
+    return kept | {
+        "quarantine_counts": counts(kept["quarantine"]),
+        "duplicates": gathered(duplicates(staged, kept["agents_seen"])),
     }
