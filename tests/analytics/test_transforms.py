@@ -2,10 +2,12 @@
 
 from collections import defaultdict
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
+from analytics.jobs.sizing import BYTES_PER_PARTITION, partitions_for
 from analytics.schemas import RECORD_LINE
 from analytics.sources.lines import LINES, parse
 from analytics.sources.reasons import reason
@@ -124,6 +126,18 @@ def normal(table):
         repr([sorted(map(tuple, v)) if isinstance(v, list) else v for v in row])
         for row in table.collect()
     )
+
+
+@pytest.mark.parametrize(("size", "partitions"), [(0, 1), (BYTES_PER_PARTITION + 1, 2)])
+def test_a_report_is_planned_for_the_bytes_of_its_files(spark, tmp_path, size, partitions):
+    (tmp_path / "a b.txt").write_bytes(b"x" * size)
+    limit = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "8")
+
+    found = partitions_for(spark.read.text(str(tmp_path)))
+
+    spark.conf.set("spark.sql.shuffle.partitions", limit)
+    assert found == partitions
 
 
 def test_loss_is_complete_only_where_the_destination_took_part_all_the_time(spark):
