@@ -11,7 +11,7 @@ from federator.grid.gateway_process import GatewayConfig, GatewayProcess
 from tests.certificates import tls_listener
 from tests.real.gateway_clients import V5, V311, GatewayClient, flowing, grow
 from tests.real.metrics_page import metrics, values
-from tests.real.plain_agents import QUICK, Plain, eventually, linked
+from tests.real.plain_agents import DEEP, QUICK, Plain, eventually, linked
 from tests.real.polling import until
 
 
@@ -21,7 +21,7 @@ async def secured(tmp_path, keys):
     async with Plain(tmp_path) as plain:
         ports = dict(zip((1, 2), free_ports(2), strict=True))
         brokers = {
-            id_: await plain.broker(extra_config=(*QUICK, *tls_listener(keys, port)))
+            id_: await plain.broker(extra_config=(*QUICK, *DEEP, *tls_listener(keys, port)))
             for id_, port in ports.items()
         }
         first = await plain.agent(1, brokers[1])
