@@ -11,8 +11,8 @@ were read before, in whichever file, are known by their marks (``sources.duplica
 
 There is no watermark: partial aggregates are mergeable, so a late record lands in its own window
 however late it is. What bounds the state: one mark per 62 records of a batch; sums do not
-grow with time but with brokers, filters and pairs; delays grow with windows and the distinct
-microseconds in them; events, sampled hops and quarantined lines are kept as they are.
+grow with time but with brokers, filters and pairs; each bucket of each delay histogram, events,
+sampled hops and quarantined lines are kept as they are.
 """
 
 import contextlib

@@ -16,10 +16,11 @@ from analytics.transforms.hop_times import hop_times
 from analytics.transforms.load import span
 from analytics.transforms.loss import loss
 from analytics.transforms.overhead import control_by_kind
+from analytics.transforms.packed import merged, together, unpack
 from analytics.transforms.partials import record_partials
 from analytics.transforms.quantiles import grouped_quantiles, weighted_quantiles
 from analytics.transforms.sketch import bucket_value_us
-from tests.analytics.landing import AGENT, START_US, bucket_of, delivery, record, text
+from tests.analytics.landing import AGENT, START_US, bucket_of, delivery, example, record, text
 
 PERCENTS = {"p50": 50, "p95": 95, "p99": 99}
 
@@ -116,16 +117,27 @@ def test_partials_of_two_halves_merge_into_the_partials_of_the_whole(spark):
     half, other, whole = parts(spark, told[:11]), parts(spark, told[11:]), parts(spark, told)
 
     for name, how in record_partials().items():
-        merged = how.merged(half[name].unionByName(other[name]))
-        assert normal(merged) == normal(whole[name]), name
+        both = how.merged(half[name].unionByName(other[name]))
+        assert normal(both) == normal(whole[name]), name
+
+
+def test_partials_that_are_merged_in_one_table_come_apart_as_if_each_was_merged_alone(spark):
+    told = [line for lines in example(seconds=3).values() for line in lines]
+    half, other, whole = parts(spark, told[::2]), parts(spark, told[1::2]), parts(spark, told)
+    how = record_partials()
+
+    packed = merged(together(half, how).union(together(other, how))).persist()
+
+    assert {row.part for row in packed.select("part").distinct().collect()} == set(how) - {
+        "clients"
+    }
+    for name, one in how.items():
+        assert normal(unpack(packed, name, one)) == normal(whole[name]), name
 
 
 def normal(table):
-    """Rows with their arrays in order."""
-    return sorted(
-        repr([sorted(map(tuple, v)) if isinstance(v, list) else v for v in row])
-        for row in table.collect()
-    )
+    """Rows in an order of their own."""
+    return sorted(repr(tuple(row)) for row in table.collect())
 
 
 @pytest.mark.parametrize(("size", "partitions"), [(0, 1), (BYTES_PER_PARTITION + 1, 2)])
