@@ -94,6 +94,7 @@ class DatagramDesk:
 
     Attributes:
         counters: What happened so far.
+        port: Where datagrams are taken.
         advertised: Where neighbours are told to send.
 
     Raises:
@@ -113,7 +114,8 @@ class DatagramDesk:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms: Millis | None = None
         self._socket = _bound(settings.udp.listen)
-        self.advertised = _advertised(agent, self._socket.getsockname()[1])
+        self.port: int = self._socket.getsockname()[1]
+        self.advertised = _advertised(agent, self.port)
 
     async def run(self) -> None:
         """Take datagrams, and repeat our offer, until cancelled."""
@@ -297,6 +299,11 @@ class DatagramDesk:
             self._arm(min(times))
 
     # -- what is told -----------------------------------------------------------------------------
+
+    def totals(self) -> dict[str, object]:
+        """For ``/status``: the socket."""
+        counters = {name: getattr(self.counters, name) for name in self.counters.__slots__}
+        return {"port": self.port, "advertised": self.advertised, **counters}
 
     def links(self) -> dict[BrokerId, DatagramLink]:
         """The links over datagrams there are."""

@@ -1,6 +1,7 @@
 """Frames over a road that loses: what arrives, when, at what price, and what goes by the broker."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -101,7 +102,7 @@ def test_disorder_and_repeats_do_no_harm():
 
     came = [number_of(f) for _, f in road.came[1]]
     assert len(came) == len(set(came))
-    late = sum(a > b for a, b in zip(came, came[1:], strict=False))
+    late = sum(a > b for a, b in pairwise(came))
     assert late <= 10
     assert len(came) >= 1_980
 
