@@ -152,6 +152,7 @@ class DatagramDesk:
             return
         if (offer.epoch, offer.address) == (peer.epoch, peer.offered):
             return
+        self._offer(offer.sender)  # the link may have come up here before it did there
         if peer.link is not None:
             self._by_broker(offer.sender, peer.link.give_up())
         peer.epoch, peer.offered, peer.address, peer.link = offer.epoch, offer.address, None, None

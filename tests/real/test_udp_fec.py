@@ -82,11 +82,11 @@ async def test_everything_arrives_once_and_in_order_over_a_road_that_loses(pair,
     await pair.start(pair.stack, security=security, plr=0.05, delay_s=0.02)
     await pair.used()
     subscriber = Subscriber(pair.brokers[1].port, "a/#", client_id="sub", qos=qos)
-    publisher = Publisher(pair.brokers[0].port, "a/b", client_id="pub", qos=qos, rate_hz=200)
+    publisher = Publisher(pair.brokers[0].port, "a/b", client_id="pub", qos=qos, rate_hz=300)
     async with running(subscriber, publisher):
         await gets_through(publisher, subscriber)
         first = publisher.sent
-        await until(lambda: publisher.sent >= first + 2_000, "2000 are published")
+        await until(lambda: publisher.sent >= first + 1_200, "1200 are published")
         publisher.pause()
         wanted = set(range(first, publisher.sent))
         await until(lambda: wanted <= set(subscriber.came), "all arrive")
@@ -95,7 +95,7 @@ async def test_everything_arrives_once_and_in_order_over_a_road_that_loses(pair,
     assert subscriber.duplicates == 0
     assert pair.roads[1].lost > 20
     out = link(status)["out"]
-    assert out["frames"] > 1_000
+    assert out["frames"] > 600
     assert out["repairs"] > 100
     assert out["given_back"] < out["frames"] / 20
     if qos:
