@@ -109,7 +109,7 @@ class Receiver:
         """Take a datagram that is no report; return the frames whose turn has come.
 
         Raises:
-            DecodeError: It contradicts itself, or others of its block. Nothing of it was taken.
+            DecodeError: It contradicts itself, or others of its block.
         """
         if stream < self._stream:
             self.counters.stale += 1
@@ -226,7 +226,7 @@ class Receiver:
         parts, have = block.parts, block.have
         if parts is None or len(have) + len(block.repairs) < parts:
             return []
-        late: list[bytes] = []
+        rebuilt: list[bytes] = []
         if len(have) < parts:
             size = len(next(iter(block.repairs.values())))
             if any(wire.symbol_bytes([content]) > size for content in have.values()):
@@ -236,12 +236,13 @@ class Receiver:
             if symbols is None:
                 self.counters.undecodable += 1
                 return []
-            for place in range(parts):
-                if place not in have:
-                    self.counters.rebuilt_parts += 1
-                    late += self._assemble(wire.from_symbol(symbols[place]), now_ms)
+            rebuilt = [symbols[place] for place in range(parts) if place not in have]
         block.done = True
         block.have, block.repairs = {}, {}
+        late: list[bytes] = []
+        for symbol in rebuilt:
+            self.counters.rebuilt_parts += 1
+            late += self._assemble(wire.from_symbol(symbol), now_ms)
         return late
 
     # -- frames -----------------------------------------------------------------------------------

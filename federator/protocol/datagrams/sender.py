@@ -27,7 +27,7 @@ REORDER_MAX: Final = 3
 """Datagrams that may overtake another before that counts as lost."""
 
 TIMEOUT_FIRST_MS: Final = 500
-TIMEOUT_EXTRA_MS: Final = 30
+TIMEOUT_EXTRA_MS: Final = 60
 """On top of round trips: the other side's report waits, and timers are late."""
 
 QUEUE_MS_MAX: Final = 50
