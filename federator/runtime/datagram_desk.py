@@ -23,6 +23,7 @@ from federator.config.datagrams import split_endpoint
 from federator.errors import ConfigError, DecodeError
 from federator.protocol.datagrams.link import DatagramLink
 from federator.protocol.messages import LOSSES_MAX, DatagramOffer, LinkLoss
+from federator.protocol.repeats import Repeats
 from federator.protocol.trust.guard import DATAGRAM
 from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.clocks import monotonic_ms, wall_clock_ms
@@ -38,6 +39,9 @@ RECEIVE_BUFFER_BYTES: Final = 1_048_576
 DATAGRAM_BYTES_MAX: Final = 2_048
 READS_MAX: Final = 64
 """Datagrams taken in one turn of the event loop."""
+
+COMPLAINT_GAP_MS: Final = Millis(600_000)
+COMPLAINTS_MAX: Final = 256
 
 KIND: Final = "datagram"
 _ANY: Final = ("0.0.0.0", "::")
@@ -74,6 +78,7 @@ class _Peer:
         offered: Where it takes datagrams, as it said; empty when it did not.
         address: The same, looked up.
         link: Our link over datagrams, if both ends have that.
+        losses: What the neighbour says that links to it lose.
         told: Whether the link was usable when that was logged last.
     """
 
@@ -81,6 +86,7 @@ class _Peer:
     offered: str = ""
     address: tuple[str, int] | None = None
     link: DatagramLink | None = None
+    losses: tuple[LinkLoss, ...] = ()
     told: bool = False
 
 
@@ -111,6 +117,9 @@ class DatagramDesk:
         self._coder = RaptorCoder()
         self._peers: dict[BrokerId, _Peer] = {}
         self._stream = 0
+        self._complaints: Repeats[BrokerId] = Repeats(
+            gap_ms=COMPLAINT_GAP_MS, keys_max=COMPLAINTS_MAX
+        )
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms: Millis | None = None
         self._socket = _bound(settings.udp.listen)
@@ -150,6 +159,7 @@ class DatagramDesk:
         peer = self._peers.get(offer.sender)
         if peer is None:
             return
+        peer.losses = offer.losses
         if (offer.epoch, offer.address) == (peer.epoch, peer.offered):
             return
         self._offer(offer.sender)  # the link may have come up here before it did there
@@ -159,17 +169,19 @@ class DatagramDesk:
         try:
             host, port = split_endpoint(offer.address)
         except ValueError:
-            _log.warning("datagrams.bad_address", neighbour=offer.sender, address=offer.address)
+            self._tell_bad_address(offer.sender, offer.address, "not host:port")
             return
-        self._tasks.create_task(self._look_up(peer, offer.address, host, port), name="look up")
+        look_up = self._look_up(offer.sender, peer, host, port)
+        self._tasks.create_task(look_up, name="address for datagrams")
 
-    async def _look_up(self, peer: _Peer, offered: str, host: str, port: int) -> None:
+    async def _look_up(self, neighbour: BrokerId, peer: _Peer, host: str, port: int) -> None:
+        offered = peer.offered
         loop = asyncio.get_running_loop()
         family = self._socket.family
         try:
             found = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_DGRAM)
         except OSError as error:
-            _log.warning("datagrams.bad_address", address=offered, reason=str(error))
+            self._tell_bad_address(neighbour, offered, str(error))
             peer.epoch = None  # the next offer tries again
             return
         if peer.offered != offered or peer.link is not None or not found:
@@ -179,6 +191,12 @@ class DatagramDesk:
         peer.address = found[0][4][:2]  # type: ignore[assignment]  # of IP families
         peer.link = DatagramLink(self._limits, self._coder, stream=self._stream, now_ms=now_ms)
         self._arm(peer.link.next_deadline_ms())
+
+    def _tell_bad_address(self, neighbour: BrokerId, address: str, reason: str) -> None:
+        if self._complaints.allow(neighbour, monotonic_ms()):
+            _log.warning(
+                "datagrams.bad_address", neighbour=neighbour, address=address, reason=reason
+            )
 
     def _offer(self, neighbour: BrokerId) -> None:
         losses = [
@@ -272,8 +290,11 @@ class DatagramDesk:
         link = peer.link
         if link is not None and link.usable != peer.told:
             peer.told = link.usable
-            name = "datagrams.used" if link.usable else "datagrams.left"
-            _log.info(name, neighbour=neighbour, lost_ppm=round(link.sender.plr * 1_000_000))
+            lost_ppm = round(link.sender.plr * 1_000_000)
+            if link.usable:
+                _log.info("datagrams.used", neighbour=neighbour, lost_ppm=lost_ppm)
+            else:
+                _log.info("datagrams.left", neighbour=neighbour, lost_ppm=lost_ppm)
 
     # -- time -------------------------------------------------------------------------------------
 
@@ -325,6 +346,7 @@ class DatagramDesk:
             "burst_out": round(link.sender.abl, 2),
             "lost_ppm_in": round(link.receiver.meter.plr * 1_000_000),
             "burst_in": round(link.receiver.meter.abl, 2),
+            "losses_there": [tuple(loss) for loss in peer.losses],
             "malformed": link.malformed,
             "out": {name: getattr(sender, name) for name in sender.__slots__},
             "in": {name: getattr(receiver, name) for name in receiver.__slots__},
