@@ -25,9 +25,10 @@ COLUMNS = 140
 @click.option("--plr", type=click.FloatRange(0, 0.3), default=0.02, show_default=True)
 @click.option("--abl", type=click.FloatRange(1, 16), default=2.0, show_default=True)
 @click.option("--rate", type=click.FloatRange(1, 5_000), default=100.0, show_default=True)
-@click.option("--count", type=click.IntRange(100, 1_000_000), default=6_000, show_default=True)
-@click.option("--learning", type=click.IntRange(1, 1_000_000), default=3_000, show_default=True)
-@click.option("--forgetting", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True)
+@click.option("--rounds", type=click.IntRange(1, 100), default=3, show_default=True)
+@click.option("--count", type=click.IntRange(100, 1_000_000), default=2_000, show_default=True)
+@click.option("--learning", type=click.IntRange(1, 1_000_000), default=1_500, show_default=True)
+@click.option("--forgetting", type=click.IntRange(1, 1_000_000), default=6_000, show_default=True)
 @click.option("--qos", type=click.Choice(["0", "1", "0,1"]), default="0,1", show_default=True)
 @click.option("--wait-ms", type=click.IntRange(1, 255), help="udp.wait_ms of the agents.")
 @click.option("--seed", type=int, default=1, show_default=True)
@@ -39,6 +40,7 @@ def command(
     plr: float,
     abl: float,
     rate: float,
+    rounds: int,
     count: int,
     learning: int,
     forgetting: int,
@@ -55,6 +57,7 @@ def command(
         plr=plr,
         abl=abl,
         rate_hz=rate,
+        rounds=rounds,
         count=count,
         learning=learning,
         forgetting=forgetting,

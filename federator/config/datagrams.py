@@ -77,17 +77,18 @@ class UdpSettings(Section):
         "when a link is too narrow: set what it can carry. Frames beyond it go by the broker.",
     )
     wait_ms: WholeNumber = Field(
-        default=30,
+        default=12,
         ge=1,
         le=255,
-        description="Repair packets follow at most so long after what they protect. Longer blocks "
-        "need fewer of them for the same safety; less than half a round trip gains most.",
+        description="Repair packets follow at most so long after what they protect. The longer, "
+        "the fewer of them do; less than a quarter of a round trip gains most.",
     )
     failing_ppm: WholeNumber = Field(
-        default=2_000,
+        default=500,
         ge=1,
         le=500_000,
-        description="Of a million blocks, how many may lose more than their repair packets mend.",
+        description="Of a million groups of datagrams, how many may lose more than repair packets "
+        "mend.",
     )
 
     def limits(self) -> Limits:

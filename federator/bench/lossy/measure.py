@@ -1,6 +1,6 @@
 """What publications suffer on the way, by TCP and in datagrams, in one run.
 
-For each transport and QoS: agents start afresh, some seconds of the same traffic let them learn
+By turns for each transport, and for each QoS: agents start afresh, some seconds of the same traffic let them learn
 what the roads lose, then the flow that counts. With datagrams, repair packets and parts of that
 time are compared with what the model asks for at the roads' true loss. At the end the roads lose
 nothing more, and what datagrams cost then is measured, too.
@@ -8,7 +8,8 @@ nothing more, and what datagrams cost then is measured, too.
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -35,9 +36,10 @@ class Plan:
     plr: float = 0.02
     abl: float = 2.0
     rate_hz: float = 100.0
-    count: int = 6_000
-    learning: int = 3_000
-    forgetting: int = 10_000
+    rounds: int = 3
+    count: int = 2_000
+    learning: int = 1_500
+    forgetting: int = 6_000
     qos: tuple[int, ...] = (0, 1)
     seed: int = 1
     udp: dict[str, Any] = field(default_factory=dict)
@@ -69,113 +71,136 @@ class Row:
     by_broker: int | None = None
 
 
+@dataclass(slots=True)
+class _Sample:
+    """What was seen of one kind of flow, over all rounds."""
+
+    offered: int = 0
+    twice: int = 0
+    delays_us: list[int] = field(default_factory=list)
+    passed: Counter[str] = field(default_factory=Counter)
+    spent: Counter[str] = field(default_factory=Counter)
+
+
+_Kind = tuple[str, int, float]  # transport, QoS, PLR
+_Samples = dict[_Kind, _Sample]
+
+
 async def measure(plan: Plan, folder: Path, *, progress: Callable[[str], None]) -> list[Row]:
-    """Run all flows.
+    """Run all flows, transports by turns.
 
     Raises:
         LinkError: Something did not start.
     """
-    rows: list[Row] = []
+    samples: _Samples = {}
     async with Stage(folder, hops=plan.hops, delay_ms=plan.delay_ms, seed=plan.seed) as stage:
         for qos in plan.qos:
-            for transport in TRANSPORTS:
-                progress(f"{transport}, QoS {qos}")
+            for turn in range(1, plan.rounds + 1):
+                for transport in TRANSPORTS:
+                    progress(f"{transport}, QoS {qos}, round {turn} of {plan.rounds}")
+                    await stage.roads(plr=0.0, abl=1.0)
+                    await stage.start_agents(transport, plan.udp)
+                    await stage.until_linked(transport)
+                    healed = qos == 0 and turn == plan.rounds
+                    await _Flows(plan, stage, transport, qos, samples).run(healed, folder)
+                    await stage.stop_agents()
+    return [_row(kind, sample, plan) for kind, sample in samples.items()]
+
+
+class _Flows:
+    """The flows through agents of one start."""
+
+    def __init__(
+        self, plan: Plan, stage: Stage, transport: str, qos: int, samples: _Samples
+    ) -> None:
+        self._plan = plan
+        self._stage = stage
+        self._transport = transport
+        self._qos = qos
+        self._samples = samples
+
+    async def run(self, healed: bool, folder: Path) -> None:
+        """Measure over roads that lose; if ``healed``, then over the same that do not."""
+        plan, stage = self._plan, self._stage
+        options = {"name": f"{self._transport}-{self._qos}", "qos": self._qos, "folder": folder}
+        subscriber = _client(stage, stage.brokers[-1], "subscriber", **options)
+        publisher = _client(stage, stage.brokers[0], "publisher", **options)
+        try:
+            await subscriber.start()
+            await publisher.start()
+            await _until_through(publisher, subscriber)
+            await stage.roads(plr=plan.plr, abl=plan.abl)
+            await _ask(publisher, publish=plan.learning, rate_hz=plan.rate_hz)
+            await self._flow(publisher, subscriber, plan.plr)
+            if healed:
                 await stage.roads(plr=0.0, abl=1.0)
-                await stage.start_agents(transport, plan.udp)
-                await stage.until_linked(transport)
-                rows += await _flows(plan, stage, transport, qos, folder, progress)
-                await stage.stop_agents()
-    return rows
-
-
-async def _flows(
-    plan: Plan,
-    stage: Stage,
-    transport: str,
-    qos: int,
-    folder: Path,
-    progress: Callable[[str], None],
-) -> list[Row]:
-    name = f"{transport}-{qos}"
-    clients = [
-        _client(stage, at, role, name=name, qos=qos, folder=folder)
-        for role, at in (("subscriber", stage.brokers[-1]), ("publisher", stage.brokers[0]))
-    ]
-    subscriber, publisher = clients
-    try:
-        for client in clients:
-            await client.start()
-        await _until_through(publisher, subscriber)
-        await stage.roads(plr=plan.plr, abl=plan.abl)
-        await _ask(publisher, publish=plan.learning, rate_hz=plan.rate_hz)
-        rows = [await _flow(plan, stage, publisher, subscriber, transport, qos, plan.plr)]
-        if qos == 0:
-            progress(f"{transport}, without loss")
-            await stage.roads(plr=0.0, abl=1.0)
-            if transport != "tcp":
                 await _ask(publisher, publish=plan.forgetting, rate_hz=plan.rate_hz)
-            rows.append(await _flow(plan, stage, publisher, subscriber, transport, qos, 0.0))
-        return rows
-    finally:
-        for client in clients:
-            await client.stop()
+                await self._flow(publisher, subscriber, 0.0)
+        finally:
+            await subscriber.stop()
+            await publisher.stop()
+
+    async def _flow(self, publisher: Helper, subscriber: Helper, plr: float) -> None:
+        """Publish, and wait until nothing more comes."""
+        plan = self._plan
+        sample = self._samples.setdefault((self._transport, self._qos, plr), _Sample())
+        await _quiet(subscriber)
+        before = await self._counts()
+        asked = await _ask(publisher, publish=plan.count, rate_hz=plan.rate_hz)
+        came = await _quiet(subscriber)
+        first, delays = asked["first"], dict[int, int]()
+        for number, delay_us in came:
+            if first <= number < first + plan.count:
+                sample.twice += number in delays
+                delays.setdefault(number, delay_us)
+        for total, now, then in zip(
+            (sample.passed, sample.spent), await self._counts(), before, strict=True
+        ):
+            total.update({key: now[key] - then[key] for key in now})
+        sample.offered += plan.count
+        sample.delays_us += delays.values()
+
+    async def _counts(self) -> tuple[Counter[str], Counter[str]]:
+        passed: Counter[str] = Counter()
+        for way in (await self._stage.roads()).values():
+            passed.update(way)
+        spent = Counter[str]()
+        if self._transport != "tcp":
+            spent = await _datagrams(self._stage)
+        return passed, spent
 
 
-async def _flow(
-    plan: Plan,
-    stage: Stage,
-    publisher: Helper,
-    subscriber: Helper,
-    transport: str,
-    qos: int,
-    plr: float,
-) -> Row:
-    """Publish, wait until nothing more comes, and sum up."""
-    await _quiet(subscriber)
-    before, spent = await _datagrams(stage, transport), await stage.roads()
-    first = (await _ask(publisher, publish=plan.count, rate_hz=plan.rate_hz))["first"]
-    after, passed = await _datagrams(stage, transport), await stage.roads()
-    came = [
-        (number, delay_us)
-        for number, delay_us in await _quiet(subscriber)
-        if first <= number < first + plan.count
-    ]
-    delays: dict[int, int] = {}
-    for number, delay_us in came:
-        delays.setdefault(number, delay_us)
-    ordered = sorted(delays.values())
+def _row(kind: _Kind, sample: _Sample, plan: Plan) -> Row:
+    transport, qos, plr = kind
+    ordered, passed, spent = sorted(sample.delays_us), sample.passed, sample.spent
     if not ordered:
         raise LinkError(f"{transport}: nothing arrived")
-    packets = sum(passed[way]["packets"] - spent[way]["packets"] for way in passed)
-    lost = sum(passed[way]["lost"] - spent[way]["lost"] for way in passed)
-    used = sum(passed[way]["bytes"] - spent[way]["bytes"] for way in passed)
     row: dict[str, Any] = {
         "transport": transport,
         "qos": qos,
         "plr": plr,
-        "offered": plan.count,
-        "delivered": len(delays),
-        "twice": len(came) - len(delays),
+        "offered": sample.offered,
+        "delivered": len(ordered),
+        "twice": sample.twice,
         "p50": _quantile(ordered, 0.5),
         "p95": _quantile(ordered, 0.95),
         "p99": _quantile(ordered, 0.99),
         "worst": ordered[-1] / 1_000,
-        "bytes_per_publication": used / plan.count,
-        "lost_packets": lost / max(1, packets),
+        "bytes_per_publication": passed["bytes"] / sample.offered,
+        "lost_packets": passed["lost"] / max(1, passed["packets"]),
     }
-    if before is not None and after is not None:
-        spent_on = {key: after[key] - before[key] for key in after}
-        row["repairs_per_part"] = spent_on["repairs"] / max(1, spent_on["parts"])
-        row["model"] = _model(spent_on, plr, plan)
-        row["by_broker"] = spent_on["given_back"]
+    if spent:
+        row["repairs_per_part"] = spent["repairs"] / max(1, spent["parts"])
+        row["model"] = _model(spent, plr, plan)
+        row["by_broker"] = spent["given_back"]
     return Row(**row)
 
 
-def _model(spent: dict[str, int], plr: float, plan: Plan) -> float:
-    """Repair packets per part that blocks of the mean length need on such a road."""
+def _model(spent: Mapping[str, int], plr: float, plan: Plan) -> float:
+    """Repair packets per part that groups of the mean length need on such a road."""
     limits = Limits()
     failing_max = plan.udp.get("failing_ppm", limits.failing_max * 1_000_000) / 1_000_000
-    length = spent["parts"] / max(1, spent["blocks"])
+    length = spent["parts"] / max(1, spent["groups"])
     short, share = int(length), length % 1
     needed = [
         repairs_for(
@@ -187,15 +212,13 @@ def _model(spent: dict[str, int], plr: float, plan: Plan) -> float:
 
 
 def _quantile(ordered_us: list[int], share: float) -> float:
-    """Of so many, ``share`` are at most this, in milliseconds; a missing one is not among them."""
+    """Of those delivered, ``share`` took at most this, in milliseconds."""
     return ordered_us[min(len(ordered_us) - 1, int(len(ordered_us) * share))] / 1_000
 
 
-async def _datagrams(stage: Stage, transport: str) -> dict[str, int] | None:
+async def _datagrams(stage: Stage) -> Counter[str]:
     """What all links towards the subscriber sent so far."""
-    if transport == "tcp":
-        return None
-    total = {"parts": 0, "repairs": 0, "blocks": 0, "given_back": 0}
+    total: Counter[str] = Counter(parts=0, repairs=0, groups=0, given_back=0)
     for i in stage.brokers[:-1]:
         status = await stage.status(i)
         for link in status["links"] if status is not None else []:

@@ -1,11 +1,11 @@
 """The other end: parts in, whole frames out in the order they were sent, reports back.
 
-A part that came goes straight into its frame. Blocks are looked at only when something of them is
-missing and there are packets enough to rebuild it. A frame whose predecessor is missing waits for
-it, but not longer than the repair packets of that one can take: what is still missing then comes by
-the broker, late, as it would over another way of the mesh.
+A part that came goes straight into its frame. A window is looked at only when a part of it is
+missing and there are repair packets enough to rebuild it. A frame whose predecessor is missing
+waits for it, but not longer than the repair packets of that one can take: what is still missing
+then comes by the broker, late, as it would over another way of the mesh.
 
-All of it is bounded: blocks, frames that are not whole, frames that wait.
+All of it is bounded: parts, windows, frames that are not whole, frames that wait.
 
 Source: docs/udp-fec.md.
 """
@@ -20,12 +20,15 @@ from federator.protocol.datagrams.erasure import Coder
 from federator.protocol.datagrams.loss import LossMeter
 from federator.protocol.types import Millis
 
-BLOCKS_MAX: Final = 64
+WINDOWS_MAX: Final = 64
+PARTS_KEPT: Final = 256
+"""Parts remembered, for windows they stand in; those of two groups and what overtakes them."""
+
 PARTIAL_BYTES_MAX: Final = 8 * 1024 * 1024
 READY_BYTES_MAX: Final = 8 * 1024 * 1024
 
 HOLD_EXTRA_MS: Final = 10
-"""How late the repair packets of a block may be, for the pace and for timers."""
+"""How late repair packets may be, for the pace and for timers."""
 
 REPORT_WAIT_MS: Final = 25
 REPORT_SOON_MS: Final = 5
@@ -50,10 +53,8 @@ class ReceiverCounters:
 
 
 @dataclass(slots=True)
-class _Block:
-    have: dict[int, bytes] = field(default_factory=dict)
-    repairs: dict[int, bytes] = field(default_factory=dict)
-    parts: int | None = None
+class _Window:
+    repairs: dict[int, bytes] = field(default_factory=dict)  # by place
     done: bool = False
 
 
@@ -87,7 +88,9 @@ class Receiver:
     def _begin(self, stream: int) -> None:
         self._stream = stream
         self.meter.restart()
-        self._blocks: OrderedDict[int, _Block] = OrderedDict()
+        self._parts: dict[int, bytes] = {}
+        self._part_top = 0
+        self._windows: OrderedDict[tuple[int, int], _Window] = OrderedDict()
         self._partials: OrderedDict[int, _Partial] = OrderedDict()
         self._partial_bytes = 0
         self._ready: dict[int, tuple[bytes, Millis]] = {}
@@ -109,7 +112,7 @@ class Receiver:
         """Take a datagram that is no report; return the frames whose turn has come.
 
         Raises:
-            DecodeError: It contradicts itself, or others of its block.
+            DecodeError: It contradicts itself, or others.
         """
         if stream < self._stream:
             self.counters.stale += 1
@@ -120,7 +123,7 @@ class Receiver:
             self._begin(stream)
         self._note_arrival(number, now_ms)
         if isinstance(body, wire.Part):
-            self._hold_ms = 2 * body.wait_ms + HOLD_EXTRA_MS
+            self._hold_ms = 3 * body.wait_ms + HOLD_EXTRA_MS
             late = self._on_part(body, now_ms)
         elif isinstance(body, wire.Repair):
             late = self._on_repair(body, now_ms)
@@ -182,68 +185,83 @@ class Receiver:
 
     def _on_part(self, part: wire.Part, now_ms: Millis) -> list[bytes]:
         wire.open_content(part.content)
-        block = self._block(part.block)
-        if block is None or block.done or part.place in block.have:
+        if not self._keep(part.ordinal, part.content):
             return []
-        if block.parts is not None and part.place >= block.parts:
-            raise DecodeError(f"part: place {part.place} in a block of {block.parts}")
         self.counters.parts += 1
-        block.have[part.place] = part.content
-        return self._assemble(part.content, now_ms) + self._rebuild(block, now_ms)
+        late = self._assemble(part.content, now_ms)
+        return late + self._rebuild(now_ms) if self._windows else late
 
     def _on_repair(self, repair: wire.Repair, now_ms: Millis) -> list[bytes]:
-        block = self._block(repair.block)
-        if block is None or block.done:
+        key = repair.first, repair.parts
+        window = self._windows.get(key)
+        if window is None:
+            window = self._windows[key] = _Window()
+            if len(self._windows) > WINDOWS_MAX:
+                self._windows.popitem(last=False)
+        if window.done:
             return []
         size = len(repair.symbol)
-        if block.parts not in (None, repair.parts) or any(
-            len(other) != size for other in block.repairs.values()
-        ):
-            raise DecodeError("repair: unlike others of its block")
-        if any(
-            place >= repair.parts or wire.symbol_bytes([content]) > size
-            for place, content in block.have.items()
-        ):
-            raise DecodeError("repair: unlike the parts of its block")
+        if any(len(other) != size for other in window.repairs.values()):
+            raise DecodeError("repair: unlike others of its window")
         self.counters.repairs += 1
-        block.parts = repair.parts
-        block.repairs[repair.place] = repair.symbol
-        return self._rebuild(block, now_ms)
+        window.repairs[repair.place] = repair.symbol
+        return self._rebuild(now_ms)
 
-    def _block(self, number: int) -> _Block | None:
-        """The block of that number; ``None`` when it is too old to be remembered."""
-        block = self._blocks.get(number)
-        if block is None:
-            if len(self._blocks) >= BLOCKS_MAX and number < next(iter(self._blocks)):
-                return None
-            block = self._blocks[number] = _Block()
-            if len(self._blocks) > BLOCKS_MAX:
-                self._blocks.popitem(last=False)
-        return block
+    def _keep(self, ordinal: int, content: bytes) -> bool:
+        """Remember a part; whether it is new and not too old."""
+        parts = self._parts
+        if ordinal in parts or ordinal <= self._part_top - PARTS_KEPT:
+            return False
+        if ordinal > self._part_top:
+            for old in range(self._part_top - PARTS_KEPT + 1, ordinal - PARTS_KEPT + 1):
+                if not parts:
+                    break
+                parts.pop(old, None)
+            self._part_top = ordinal
+        parts[ordinal] = content
+        return True
 
-    def _rebuild(self, block: _Block, now_ms: Millis) -> list[bytes]:
-        """Rebuild what is missing in ``block``, if that can be done."""
-        parts, have = block.parts, block.have
-        if parts is None or len(have) + len(block.repairs) < parts:
-            return []
-        rebuilt: list[bytes] = []
-        if len(have) < parts:
-            size = len(next(iter(block.repairs.values())))
-            if any(wire.symbol_bytes([content]) > size for content in have.values()):
-                raise DecodeError("part: longer than the symbols of its block")
-            packets = {place: wire.to_symbol(have[place], size) for place in sorted(have)}
-            symbols = self._coder.rebuild(parts, size, packets | block.repairs)
-            if symbols is None:
-                self.counters.undecodable += 1
-                return []
-            rebuilt = [symbols[place] for place in range(parts) if place not in have]
-        block.done = True
-        block.have, block.repairs = {}, {}
+    def _rebuild(self, now_ms: Millis) -> list[bytes]:
+        """Rebuild what is missing in windows, as long as one part leads to another."""
         late: list[bytes] = []
-        for symbol in rebuilt:
-            self.counters.rebuilt_parts += 1
-            late += self._assemble(wire.from_symbol(symbol), now_ms)
+        progress = True
+        while progress:
+            progress = False
+            for (first, count), window in list(self._windows.items()):
+                if window.done:
+                    continue
+                missing = [i for i in range(first, first + count) if i not in self._parts]
+                if not missing or first <= self._part_top - PARTS_KEPT:
+                    window.done, window.repairs = True, {}
+                elif len(missing) <= len(window.repairs):
+                    rebuilt = self._decode(first, count, window)
+                    for ordinal in missing if rebuilt else ():
+                        content = wire.from_symbol(rebuilt[ordinal - first])
+                        wire.open_content(content)
+                        if self._keep(ordinal, content):
+                            progress = True
+                            self.counters.rebuilt_parts += 1
+                            late += self._assemble(content, now_ms)
         return late
+
+    def _decode(self, first: int, count: int, window: _Window) -> list[bytes]:
+        """All symbols of a window; none when these packets do not do."""
+        size = len(next(iter(window.repairs.values())))
+        packets: dict[int, bytes] = {}
+        for place in range(count):
+            content = self._parts.get(first + place)
+            if content is None:
+                continue
+            if wire.symbol_bytes([content]) > size:
+                window.done = True
+                raise DecodeError("repair: unlike the parts of its window")
+            packets[place] = wire.to_symbol(content, size)
+        symbols = self._coder.rebuild(count, size, packets | window.repairs)
+        if symbols is None:
+            self.counters.undecodable += 1
+            return []
+        window.done, window.repairs = True, {}
+        return symbols
 
     # -- frames -----------------------------------------------------------------------------------
 

@@ -1,14 +1,12 @@
-"""Our end of a link over datagrams: frames out, in blocks, with repair packets behind each.
+"""Our end of a link over datagrams: frames out, and repair packets behind them.
 
-A part leaves as soon as the pace allows; nothing waits for a block to fill. A block ends when it is
-full or when its first part is ``wait_ms`` old, and then its repair packets follow: so many that it
-seldom fails, as things were on this link lately. A frame stays here until a report says that it is
-whole over there. One that a report says is not, though everything of its block must have come, or
-that no report tells of in time, is **given back**: its owner sends it by the broker.
-
-Why blocks and not blocks woven into each other: of all ways to spread so many parts and repair
-packets over so long a time, one block of all of them mends every pattern of losses that any other
-mends.
+A part leaves as soon as the pace allows; nothing waits for others to come. Parts that leave within
+``wait_ms`` are a **group**. At its end repair packets follow for a window of this group and the one
+before, so that each part is looked after twice: should a burst have eaten a part together with the
+repair packets behind it, those behind the next group still mend it. A group that nothing follows
+gets its second window alone. A frame stays here until a report says that it is whole over there.
+One that a report says is not, though everything for it must have come, or that no report tells of
+in time, is **given back**: its owner sends it by the broker.
 
 Source: docs/udp-fec.md; RFC 9002 for what counts as lost and for round trips.
 """
@@ -44,21 +42,21 @@ class Limits:
 
     Attributes:
         datagram_bytes: Longest datagram, without its seal.
-        wait_ms: A block ends so long after its first part.
+        wait_ms: A group ends so long after its first part.
         bytes_per_s: Pace.
         in_flight_bytes_max: Of frames that nobody reported whole yet.
-        parts_per_block_max: A block with so many parts is full.
-        repairs_max: Repair packets of one block, at most.
-        failing_max: Share of blocks that may fail.
+        parts_per_group_max: A group with so many parts is full.
+        repairs_max: Repair packets of one window, at most.
+        failing_max: Share of groups of which a part may stay lost.
     """
 
     datagram_bytes: int = 1_167
-    wait_ms: int = 30
+    wait_ms: int = 12
     bytes_per_s: int = 1_000_000
     in_flight_bytes_max: int = 4 * 1024 * 1024
-    parts_per_block_max: int = 16
+    parts_per_group_max: int = 16
     repairs_max: int = 16
-    failing_max: float = 0.002
+    failing_max: float = 0.0005
 
 
 @dataclass(slots=True)
@@ -70,26 +68,35 @@ class SenderCounters:
     repairs: int = 0
     part_bytes: int = 0
     repair_bytes: int = 0
-    blocks: int = 0
+    groups: int = 0
     given_back: int = 0
     refused: int = 0
 
 
 @dataclass(slots=True)
-class _Block:
-    number: int
-    opened_ms: Millis
+class _Group:
+    """Attributes:
+    first: Number of its first part.
+    due_ms: When its window, and later its second one, is to follow.
+    done: Its second window followed.
+    waiting: Datagrams for it that wait for their turn.
+    last_number: Of the datagrams for it so far.
+    sent_ms: When that one left.
+    """
+
+    first: int
+    due_ms: Millis
     contents: list[bytes] = field(default_factory=list)
-    closed: bool = False
-    waiting: int = 0  # datagrams of it that wait for their turn
-    last_number: int = 0  # of its datagrams, so far
-    sent_ms: Millis = Millis(0)  # when that one left
+    done: bool = False
+    waiting: int = 0
+    last_number: int = 0
+    sent_ms: Millis = Millis(0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Flight:
     frame: bytes
-    block: _Block  # that holds its last part
+    group: _Group  # that holds its last part
 
 
 @dataclass(slots=True)
@@ -131,11 +138,12 @@ class Sender:
         self._stream = stream
         self._number = 0
         self._frame = 0
-        self._block_number = 0
-        self._open: _Block | None = None
+        self._part = 0
+        self._open: _Group | None = None  # takes parts
+        self._past: _Group | None = None  # waits for its second window
         self._flights: dict[int, _Flight] = {}
         self._in_flight_bytes = 0
-        self._queue: deque[tuple[int, bytes, _Block]] = deque()
+        self._queue: deque[tuple[int, bytes, tuple[_Group, ...]]] = deque()
         self._queued_bytes = 0
         self._credit = 0.0  # bytes that may leave now
         self._credited_ms: Millis | None = None
@@ -160,7 +168,7 @@ class Sender:
 
     @property
     def timeout_ms(self) -> int:
-        """How long after the last datagram of its block a frame is waited for."""
+        """How long after the last datagram for it a frame is waited for."""
         if self._smoothed_ms is None:
             return TIMEOUT_FIRST_MS
         spread = 4 * self._deviation_ms
@@ -169,14 +177,13 @@ class Sender:
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` has something to do."""
         times: list[float] = []
-        if self._open is not None:
-            times.append(self._open.opened_ms + self._limits.wait_ms)
+        times += [group.due_ms for group in (self._past, self._open) if group is not None][-1:]
         if self._queue and self._credited_ms is not None:
             lacking = max(0.0, 1.0 - self._credit)
             times.append(self._credited_ms + 1 + lacking * 1000 / self._limits.bytes_per_s)
         first = next(iter(self._flights.values()), None)
-        if first is not None and first.block.closed and not first.block.waiting:
-            times.append(first.block.sent_ms + self.timeout_ms)
+        if first is not None and first.group.done and not first.group.waiting:
+            times.append(first.group.sent_ms + self.timeout_ms)
         return Millis(int(min(times)) + 1) if times else None
 
     def head(self, kind: int, now_ms: Millis) -> bytes:
@@ -202,13 +209,13 @@ class Sender:
             return None
         self._frame += 1
         self.counters.frames += 1
-        block: _Block | None = None
+        group: _Group | None = None
         for part in range(parts):
             piece = memoryview(frame)[part * self._piece_bytes : (part + 1) * self._piece_bytes]
             place = wire.Place(self._frame, part, parts)
-            block = self._add(wire.content(place, piece), now_ms)
-        assert block is not None, "a frame has at least one part"
-        self._flights[self._frame] = _Flight(frame, block)
+            group = self._add(wire.content(place, piece), now_ms)
+        assert group is not None, "a frame has at least one part"
+        self._flights[self._frame] = _Flight(frame, group)
         self._in_flight_bytes += len(frame)
         outcome = Outcome()
         self._pump(outcome.datagrams, now_ms)
@@ -232,18 +239,21 @@ class Sender:
                 break
             if at < wire.WINDOW and report.whole >> at & 1:
                 self._forget(number)
-        self._give_back(outcome, lambda block: block.last_number + REORDER_MAX <= report.newest)
+        self._give_back(outcome, lambda group: group.last_number + REORDER_MAX <= report.newest)
         self._pump(outcome.datagrams, now_ms)
         return outcome
 
     def on_deadline(self, *, now_ms: Millis) -> Outcome:
-        """End the block, send what waits for its turn, give back what was not reported."""
+        """Send repair packets and what waits for its turn, give back what was not reported."""
         outcome = Outcome()
-        if self._open is not None and now_ms >= self._open.opened_ms + self._limits.wait_ms:
-            self._close()
+        if self._open is not None:
+            if now_ms >= self._open.due_ms:
+                self._close(now_ms)
+        elif self._past is not None and now_ms >= self._past.due_ms:
+            self._look_back(self._past)
         self._pump(outcome.datagrams, now_ms)
         timeout_ms = self.timeout_ms
-        self._give_back(outcome, lambda block: now_ms >= block.sent_ms + timeout_ms)
+        self._give_back(outcome, lambda group: now_ms >= group.sent_ms + timeout_ms)
         return outcome
 
     def give_all_back(self) -> list[bytes]:
@@ -255,57 +265,76 @@ class Sender:
         self.counters.given_back += len(frames)
         self._flights.clear()
         self._queue.clear()
-        self._open = None
+        self._open = self._past = None
         self._in_flight_bytes = self._queued_bytes = 0
         self._renew()
         return frames
 
-    # -- blocks -----------------------------------------------------------------------------------
+    # -- groups and windows -----------------------------------------------------------------------
 
-    def _add(self, content: bytes, now_ms: Millis) -> _Block:
-        block = self._open
-        if block is None:
-            self._block_number += 1
-            block = self._open = _Block(self._block_number, now_ms)
-        part = wire.Part(block.number, len(block.contents), self._wait_byte(), content)
-        block.contents.append(content)
+    def _add(self, content: bytes, now_ms: Millis) -> _Group:
+        self._part += 1
+        group = self._open
+        if group is None:
+            due_ms = Millis(now_ms + self._limits.wait_ms)
+            group = self._open = _Group(self._part, due_ms)
+        part = wire.Part(self._part, min(self._limits.wait_ms, 255), content)
+        group.contents.append(content)
         self.counters.parts += 1
-        self._enqueue(wire.PART, wire.part_body(part), block)
-        if len(block.contents) >= self._limits.parts_per_block_max:
-            self._close()
-        return block
+        self._enqueue(wire.PART, wire.part_body(part), group)
+        if len(group.contents) >= self._limits.parts_per_group_max:
+            self._close(now_ms)
+        return group
 
-    def _wait_byte(self) -> int:
-        return min(self._limits.wait_ms, 255)
+    def _close(self, now_ms: Millis) -> None:
+        """End the open group: repair packets for it and the one before."""
+        group, past = self._open, self._past
+        assert group is not None
+        self.counters.groups += 1
+        self._open, self._past = None, group
+        group.due_ms = Millis(now_ms + self._limits.wait_ms)
+        count = self._repairs_for(group)
+        if past is None:
+            self._repair(count, 0, group)
+        else:
+            self._repair(count, 0, past, group)
+            past.done = True
 
-    def _close(self) -> None:
-        """End the open block with its repair packets."""
-        block, self._open = self._open, None
-        assert block is not None
-        block.closed = True
-        self.counters.blocks += 1
-        contents, block.contents = block.contents, []
-        count = repairs_for(
-            len(contents),
+    def _look_back(self, past: _Group) -> None:
+        """Nothing followed a group: its second window is itself. Other packets than before."""
+        count = self._repairs_for(past)
+        self._repair(count, count, past)
+        past.done, self._past = True, None
+
+    def _repairs_for(self, group: _Group) -> int:
+        limits = self._limits
+        return repairs_for(
+            len(group.contents),
             self.plr,
             self.abl,
-            failing_max=self._limits.failing_max,
-            repairs_max=self._limits.repairs_max,
+            failing_max=limits.failing_max,
+            repairs_max=limits.repairs_max,
         )
+
+    def _repair(self, count: int, skip: int, *groups: _Group) -> None:
+        """Queue ``count`` repair packets for the parts of ``groups``, not the first ``skip``."""
         if not count:
             return
+        contents = [content for group in groups for content in group.contents]
         size = wire.symbol_bytes(contents)
         symbols = [wire.to_symbol(content, size) for content in contents]
-        for at, symbol in enumerate(self._coder.repairs(symbols, count)):
+        first = groups[0].first
+        for at, symbol in enumerate(self._coder.repairs(symbols, skip + count)[skip:], skip):
             self.counters.repairs += 1
-            repair = wire.Repair(block.number, len(symbols) + at, len(symbols), symbol)
-            self._enqueue(wire.REPAIR, wire.repair_body(repair), block)
+            repair = wire.Repair(first, len(symbols) + at, len(symbols), symbol)
+            self._enqueue(wire.REPAIR, wire.repair_body(repair), *groups)
 
     # -- pace -------------------------------------------------------------------------------------
 
-    def _enqueue(self, kind: int, body: bytes, block: _Block) -> None:
-        block.waiting += 1
-        self._queue.append((kind, body, block))
+    def _enqueue(self, kind: int, body: bytes, *groups: _Group) -> None:
+        for group in groups:
+            group.waiting += 1
+        self._queue.append((kind, body, groups))
         self._queued_bytes += len(body)
 
     def _pump(self, datagrams: list[bytes], now_ms: Millis) -> None:
@@ -319,7 +348,7 @@ class Sender:
         self._credit = min(self._credit, burst)
         self._credited_ms = now_ms
         while self._queue and self._credit > 0:
-            kind, body, block = self._queue.popleft()
+            kind, body, groups = self._queue.popleft()
             self._queued_bytes -= len(body)
             self._number += 1
             datagram = wire.head(kind, stream=self._stream, number=self._number) + body
@@ -328,9 +357,11 @@ class Sender:
                 self.counters.part_bytes += len(datagram)
             else:
                 self.counters.repair_bytes += len(datagram)
-            block.waiting -= 1
-            block.last_number = self._number
-            block.sent_ms = self.asked_ms = now_ms
+            self.asked_ms = now_ms
+            for group in groups:
+                group.waiting -= 1
+                group.last_number = self._number
+                group.sent_ms = now_ms
             self._sent_at.append((self._number, now_ms))
             datagrams.append(datagram)
 
@@ -338,14 +369,14 @@ class Sender:
         """Numbers are left; a stream that had many is followed by another when nothing is out."""
         if self._number < RENEW_AT:
             return True
-        if not self._flights and not self._queue and self._open is None:
+        if not self._flights and not self._queue and self._open is self._past is None:
             self._renew()
             return True
         return False
 
     def _renew(self) -> None:
         self._stream += 1
-        self._number = self._frame = self._block_number = 0
+        self._number = self._frame = self._part = 0
         self._sent_at.clear()
 
     # -- what arrived -----------------------------------------------------------------------------
@@ -371,11 +402,11 @@ class Sender:
         self._in_flight_bytes -= len(frame)
         return frame
 
-    def _give_back(self, outcome: Outcome, is_lost: Callable[[_Block], bool]) -> None:
-        """Give back the oldest frames, as long as their blocks are all sent and count as lost."""
+    def _give_back(self, outcome: Outcome, is_lost: Callable[[_Group], bool]) -> None:
+        """Give back the oldest frames, as long as all that is for them left and counts as lost."""
         for number, flight in list(self._flights.items()):
-            block = flight.block
-            if not block.closed or block.waiting or not is_lost(block):
+            group = flight.group
+            if not group.done or group.waiting or not is_lost(group):
                 return
             self.counters.given_back += 1
             outcome.given_back.append(self._forget(number))

@@ -1,15 +1,15 @@
 """What stands in a datagram, inside its seal.
 
 Every datagram says of which stream it is and which number it has there; numbers tell the receiver
-what the link loses. A frame is cut into **parts**, one in a datagram. Consecutive parts, of any
-frames, make a **block**; its repair packets stand in for any of them. What a code protects of each
-part is its length, its place in its frame and its bytes, so a part that is rebuilt says all that
-the lost datagram said.
+what the link loses. A frame is cut into **parts**, one in a datagram, numbered as well. Parts that
+follow one another, of any frames, make a **window**; its repair packets stand in for any of them.
+What a code protects of each part is its length, its place in its frame and its bytes, so a part
+that is rebuilt says all that the lost datagram said.
 
 Layout, big-endian, after kind (1 byte), stream (4) and number (4):
 
-    part    block 4, place in the block 1, longest wait 1, then frame 4, part 2, parts 2, bytes
-    repair  block 4, place 1 (behind the parts), parts in the block 1, then a symbol
+    part    its number 4, longest wait 1, then frame 4, part 2, parts 2, bytes
+    repair  the window's first part 4, place 1 (behind the parts), parts 1, then a symbol
     report  see ``Report``
     probe   anything
 
@@ -24,8 +24,8 @@ from federator.errors import DecodeError
 
 PART, REPAIR, REPORT, PROBE = 1, 2, 3, 4
 
-PARTS_PER_BLOCK_MAX: Final = 64
-REPAIRS_PER_BLOCK_MAX: Final = 64
+PARTS_PER_WINDOW_MAX: Final = 64
+REPAIRS_PER_WINDOW_MAX: Final = 64
 PARTS_PER_FRAME_MAX: Final = 512
 NUMBER_MAX: Final = 2**32 - 1
 WINDOW: Final = 512
@@ -35,7 +35,7 @@ SYMBOL_ALIGNMENT: Final = 8
 SYMBOL_BYTES_MAX: Final = 1_496
 
 _HEAD = struct.Struct(">BII")
-_PART = struct.Struct(">IBB")
+_PART = struct.Struct(">IB")
 _PLACE = struct.Struct(">IHH")
 _REPAIR = struct.Struct(">IBB")
 _REPORT = struct.Struct(">IIHIHI")
@@ -54,14 +54,12 @@ class Part(NamedTuple):
     """One part of a frame.
 
     Attributes:
-        block: The block it belongs to.
-        place: Its place there.
-        wait_ms: The repair packets of its block leave at most so long after its first part.
+        ordinal: Its number among the parts of the stream.
+        wait_ms: Repair packets for it leave at most so long after it, others twice so late again.
         content: Its place in its frame and its bytes, as the code protects them.
     """
 
-    block: int
-    place: int
+    ordinal: int
     wait_ms: int
     content: bytes
 
@@ -70,13 +68,13 @@ class Repair(NamedTuple):
     """One repair packet.
 
     Attributes:
-        block: The block it is for.
+        first: The number of the first part of its window.
         place: Which packet of the code it is; parts come first.
-        parts: How many parts the block has.
-        symbol: Its bytes, as long as every symbol of the block.
+        parts: How many parts the window has.
+        symbol: Its bytes, as long as every symbol of the window.
     """
 
-    block: int
+    first: int
     place: int
     parts: int
     symbol: bytes
@@ -128,12 +126,12 @@ def content(place: Place, piece: bytes | memoryview) -> bytes:
 
 def part_body(part: Part) -> bytes:
     """A part behind its head."""
-    return _PART.pack(part.block, part.place, part.wait_ms) + part.content
+    return _PART.pack(part.ordinal, part.wait_ms) + part.content
 
 
 def repair_body(repair: Repair) -> bytes:
     """A repair packet behind its head."""
-    return _REPAIR.pack(repair.block, repair.place, repair.parts) + repair.symbol
+    return _REPAIR.pack(repair.first, repair.place, repair.parts) + repair.symbol
 
 
 def report_body(report: Report) -> bytes:
@@ -174,25 +172,23 @@ def unpack(datagram: bytes) -> tuple[int, int, Body]:
 
 
 def _part(datagram: bytes) -> Part:
-    block, place, wait_ms = _PART.unpack_from(datagram, HEAD_BYTES)
-    if place >= PARTS_PER_BLOCK_MAX:
-        raise DecodeError(f"part: place {place} in a block of {PARTS_PER_BLOCK_MAX}")
+    ordinal, wait_ms = _PART.unpack_from(datagram, HEAD_BYTES)
     protected = datagram[HEAD_BYTES + _PART.size :]
     if symbol_bytes([protected]) > SYMBOL_BYTES_MAX:
         raise DecodeError(f"part: {len(protected)} bytes make no symbol")
-    return Part(block, place, wait_ms, protected)
+    return Part(ordinal, wait_ms, protected)
 
 
 def _repair(datagram: bytes) -> Repair:
-    block, place, parts = _REPAIR.unpack_from(datagram, HEAD_BYTES)
+    first, place, parts = _REPAIR.unpack_from(datagram, HEAD_BYTES)
     size = len(datagram) - REPAIR_BYTES
-    if not 1 <= parts <= PARTS_PER_BLOCK_MAX:
-        raise DecodeError(f"repair: a block of {parts} parts")
-    if not parts <= place < parts + REPAIRS_PER_BLOCK_MAX:
+    if not 1 <= parts <= PARTS_PER_WINDOW_MAX:
+        raise DecodeError(f"repair: a window of {parts} parts")
+    if not parts <= place < parts + REPAIRS_PER_WINDOW_MAX:
         raise DecodeError(f"repair: place {place} behind {parts} parts")
     if size % SYMBOL_ALIGNMENT or not SYMBOL_EXTRA < size <= SYMBOL_BYTES_MAX:
         raise DecodeError(f"repair: a symbol of {size} bytes")
-    return Repair(block, place, parts, datagram[REPAIR_BYTES:])
+    return Repair(first, place, parts, datagram[REPAIR_BYTES:])
 
 
 def _report(datagram: bytes) -> Report:
@@ -221,7 +217,7 @@ def open_content(protected: bytes) -> tuple[Place, bytes]:
 
 
 def symbol_bytes(contents: Sequence[bytes]) -> int:
-    """How long the symbols of a block are."""
+    """How long the symbols of a window are."""
     longest = _LENGTH.size + max(map(len, contents))
     return -(-longest // SYMBOL_ALIGNMENT) * SYMBOL_ALIGNMENT
 

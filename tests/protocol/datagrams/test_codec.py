@@ -5,7 +5,8 @@ import random
 import pytest
 
 from federator.protocol.datagrams.loss import LATE_MAX, LossMeter
-from federator.protocol.datagrams.protection import lost_distribution, repairs_for
+from federator.protocol.datagrams.protection import Chain as Model
+from federator.protocol.datagrams.protection import repairs_for
 from federator.runtime.raptor import RaptorCoder
 from tests.protocol.datagrams.road import Chain
 
@@ -45,19 +46,30 @@ def test_the_model_agrees_with_chains_stepped_one_by_one(plr, abl):
         for _ in range(50):  # messages are far apart
             chain.loses()
 
-    expected = lost_distribution(plr, abl, sent)
+    expected = Model(plr, abl).lost_distribution(sent)
     for lost in range(5):
         assert counts[lost] / blocks == pytest.approx(expected[lost], abs=0.01)
+
+
+@pytest.mark.parametrize(("parts", "repairs"), [(1, 1), (2, 2), (4, 1), (6, 3)])
+def test_a_part_stays_lost_as_often_as_the_model_says(parts, repairs):
+    chain, groups, failed = Chain(random.Random(2), 0.1, 3.0), 40_000, 0
+
+    for _ in range(groups):
+        a, b, c, d = (sum(chain.loses() for _ in range(n)) for n in (parts, repairs) * 2)
+        failed += a > 0 and a + b > repairs and a + c + d > repairs
+        for _ in range(30):  # groups are far apart
+            chain.loses()
+
+    assert failed / groups == pytest.approx(Model(0.1, 3.0).failing(parts, repairs), rel=0.1)
 
 
 @pytest.mark.parametrize("parts", [1, 4, 16])
 def test_repairs_are_the_fewest_that_do(parts):
     asked = repairs_for(parts, 0.02, 2.0, failing_max=0.002, repairs_max=16)
 
-    def failing(repairs):
-        return sum(lost_distribution(0.02, 2.0, parts + repairs)[repairs + 1 :])
-
-    assert failing(asked) <= 0.002 < failing(asked - 1)
+    failing = Model(0.02, 2.0).failing
+    assert failing(parts, asked) <= 0.002 < failing(parts, asked - 1)
 
 
 def test_nothing_lost_asks_for_nothing_and_worse_roads_ask_for_no_less():

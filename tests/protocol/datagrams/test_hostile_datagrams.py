@@ -12,7 +12,12 @@ import pytest
 from federator.errors import DecodeError
 from federator.protocol.datagrams import wire
 from federator.protocol.datagrams.link import DatagramLink
-from federator.protocol.datagrams.receiver import BLOCKS_MAX, PARTIAL_BYTES_MAX, READY_BYTES_MAX
+from federator.protocol.datagrams.receiver import (
+    PARTIAL_BYTES_MAX,
+    PARTS_KEPT,
+    READY_BYTES_MAX,
+    WINDOWS_MAX,
+)
 from federator.protocol.datagrams.sender import Limits
 from federator.protocol.trust.guard import DATA, DATAGRAM, Manner
 from federator.runtime.raptor import RaptorCoder
@@ -109,7 +114,8 @@ def test_a_neighbour_gone_mad_breaks_nothing_and_memory_stays_bounded():
     receiver = link.receiver
     assert link.malformed > INPUTS // 10
     assert receiver.held_bytes <= PARTIAL_BYTES_MAX + READY_BYTES_MAX
-    assert len(receiver._blocks) <= BLOCKS_MAX
+    assert len(receiver._windows) <= WINDOWS_MAX
+    assert len(receiver._parts) <= PARTS_KEPT
     assert max(sizes) <= 2 * wire.WINDOW
     assert sys.getsizeof(receiver._whole) <= 128
     assert link.sender.in_flight == 0

@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 
 from federator.protocol.datagrams import wire
-from federator.protocol.datagrams.protection import lost_distribution
-from federator.protocol.datagrams.receiver import PARTIAL_BYTES_MAX
+from federator.protocol.datagrams.protection import Chain as Model
+from federator.protocol.datagrams.receiver import PARTIAL_BYTES_MAX, PARTS_KEPT
 from tests.protocol.datagrams.road import Road
 
 
@@ -55,7 +55,7 @@ def test_with_loss_what_is_not_rebuilt_in_time_is_given_back_and_nothing_is_lost
     assert len(missing) <= 0.01 * 2_000
     delays = sorted(came[n] - offered[n] for n in learnt)
     assert delays[len(delays) // 2] == 50
-    assert delays[int(len(delays) * 0.99)] <= 50 + 2 * 30 + 10
+    assert delays[int(len(delays) * 0.99)] <= 50 + 3 * 12 + 10
     assert road.ends[1].receiver.counters.rebuilt_parts > 10
 
 
@@ -72,7 +72,7 @@ def test_a_frame_is_given_back_as_soon_as_it_must_be_lost():
 
     ((at, frame),) = road.back[0]
     assert number_of(frame) == 1
-    assert at - begun <= 50 + 40 + 30 + 50  # there, enough later ones, the report, and back
+    assert at - begun <= 50 + 40 + 24 + 30 + 50  # there, enough later ones, the report, and back
     assert [number_of(f) for _, f in road.came[1]] == list(range(2, 12))
 
 
@@ -166,11 +166,13 @@ def test_the_pace_is_kept_and_what_does_not_fit_is_refused_not_queued():
 
 
 def test_failing_blocks_are_as_rare_as_the_model_says():
-    total = lost_distribution(0.02, 2.0, 20)
+    total = Model(0.02, 2.0).lost_distribution(20)
 
     assert sum(total) == pytest.approx(1.0)
     assert sum(k * p for k, p in enumerate(total)) == pytest.approx(20 * 0.02)
-    assert lost_distribution(0.02, 2.0, 16)[0] == pytest.approx(0.8403, abs=5e-4)  # the paper's
+    assert Model(0.02, 2.0).lost_distribution(16)[0] == pytest.approx(
+        0.8403, abs=5e-4
+    )  # the paper's
 
 
 def test_what_waits_is_bounded_whatever_a_neighbour_sends():
@@ -181,10 +183,10 @@ def test_what_waits_is_bounded_whatever_a_neighbour_sends():
     for n in range(60_000):
         frame, parts = rng.randrange(1, 5_000), 512
         content = wire.content(wire.Place(frame, rng.randrange(parts), parts), bytes(1_100))
-        part = wire.Part(rng.randrange(1, 100_000), rng.randrange(16), 30, content)
+        part = wire.Part(rng.randrange(1, 100_000), 30, content)
         head = wire.head(wire.PART, stream=7, number=100 + n)
         road.ends[1].on_datagram(head + wire.part_body(part), now_ms=road.now)
 
     assert receiver.held_bytes <= PARTIAL_BYTES_MAX + 2_000
-    assert len(receiver._blocks) <= 64
+    assert len(receiver._parts) <= PARTS_KEPT
     assert len(receiver._partials) <= wire.WINDOW

@@ -12,7 +12,7 @@ places = st.integers(1, wire.PARTS_PER_FRAME_MAX).flatmap(
     lambda parts: st.builds(wire.Place, u32, st.integers(0, parts - 1), st.just(parts))
 )
 contents = st.builds(wire.content, places, st.binary(min_size=1, max_size=1_000))
-parts = st.builds(wire.Part, u32, st.integers(0, 63), st.integers(0, 255), contents)
+parts = st.builds(wire.Part, u32, st.integers(0, 255), contents)
 reports = st.builds(
     wire.Report,
     u32,
@@ -27,8 +27,8 @@ reports = st.builds(
 
 @st.composite
 def repairs(draw):
-    count = draw(st.integers(1, wire.PARTS_PER_BLOCK_MAX))
-    place = draw(st.integers(count, count + wire.REPAIRS_PER_BLOCK_MAX - 1))
+    count = draw(st.integers(1, wire.PARTS_PER_WINDOW_MAX))
+    place = draw(st.integers(count, count + wire.REPAIRS_PER_WINDOW_MAX - 1))
     symbol = draw(st.binary(min_size=1, max_size=120)).ljust(16, b"\1")
     return wire.Repair(draw(u32), place, count, symbol[: len(symbol) // 8 * 8])
 
