@@ -6,6 +6,7 @@ when not, 69 when something did not start.
 
 import asyncio
 import json
+import signal
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -68,7 +69,9 @@ def command(
     with tempfile.TemporaryDirectory(prefix="federator-lossy-") as made:
         folder = Path(made) if keep_logs is None else keep_logs.resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        rows = asyncio.run(measure(plan, folder, progress=lambda what: click.echo(what, err=True)))
+        rows = asyncio.run(_until_stopped(plan, folder))
+    if rows is None:
+        return 128 + signal.SIGTERM
     if json_file is not None:
         json_file.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
     console = Console()
@@ -79,6 +82,19 @@ def command(
     for met, text in verdicts:
         click.echo(f"{'met   ' if met else 'MISSED'} {text}")
     return 0 if all(met for met, _ in verdicts) else 1
+
+
+async def _until_stopped(plan: Plan, folder: Path) -> list[Row] | None:
+    """Measure; SIGTERM ends it in order, as Ctrl-C does: namespaces would stay behind."""
+    work = asyncio.current_task()
+    assert work is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, work.cancel)
+    try:
+        return await measure(plan, folder, progress=lambda what: click.echo(what, err=True))
+    except asyncio.CancelledError:
+        if work.uncancel():
+            raise
+        return None
 
 
 def _table(rows: list[Row], plan: Plan) -> Table:

@@ -1,10 +1,10 @@
 """The erasure code of links over datagrams: RaptorQ (RFC 6330), by the library ``raptorq``.
 
 Its cost does not grow with the redundancy: 55 us for 5 symbols, 90 us for 16, measured here. Of
-20,000 blocks with exactly as many packets as symbols, 39 could not be decoded; such a block waits
-for one packet more, or goes by the broker.
+20,000 windows with exactly as many packets as symbols, 39 could not be decoded; such a window waits
+for one packet more.
 
-The library raises a panic, no ``Exception``, at packets of a wrong length or of another block. So
+The library raises a panic, no ``Exception``, at packets of a wrong length or of other data. So
 every length is checked in ``protocol.datagrams.wire``, and places are written here.
 
 Source: docs/codecs.md, section 5.
@@ -32,7 +32,7 @@ class RaptorCoder:
         """All symbols, or ``None``."""
         decoder = Decoder.with_defaults(parts * size, size)
         for place, packet in packets.items():
-            block: bytes | None = decoder.decode(place.to_bytes(ID_BYTES, "big") + packet)
-            if block is not None:
-                return [block[at : at + size] for at in range(0, parts * size, size)]
+            whole: bytes | None = decoder.decode(place.to_bytes(ID_BYTES, "big") + packet)
+            if whole is not None:
+                return [whole[at : at + size] for at in range(0, parts * size, size)]
         return None

@@ -1,6 +1,6 @@
 """What publications suffer on the way, by TCP and in datagrams, in one run.
 
-By turns for each transport, and for each QoS: agents start afresh, some seconds of the same traffic let them learn
+By turns for each transport: agents start afresh, some seconds of the same traffic let them learn
 what the roads lose, then the flow that counts. With datagrams, repair packets and parts of that
 time are compared with what the model asks for at the roads' true loss. At the end the roads lose
 nothing more, and what datagrams cost then is measured, too.
@@ -122,7 +122,11 @@ class _Flows:
     async def run(self, healed: bool, folder: Path) -> None:
         """Measure over roads that lose; if ``healed``, then over the same that do not."""
         plan, stage = self._plan, self._stage
-        options = {"name": f"{self._transport}-{self._qos}", "qos": self._qos, "folder": folder}
+        options: dict[str, Any] = {
+            "name": f"{self._transport}-{self._qos}",
+            "qos": self._qos,
+            "folder": folder,
+        }
         subscriber = _client(stage, stage.brokers[-1], "subscriber", **options)
         publisher = _client(stage, stage.brokers[0], "publisher", **options)
         try:

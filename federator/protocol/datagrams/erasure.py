@@ -9,13 +9,13 @@ from typing import Protocol
 
 
 class Coder(Protocol):
-    """Makes repair packets, and symbols of them. Symbols of a block have one length, of 8 n."""
+    """Makes repair packets, and symbols of them. Symbols of one window have one length, of 8 n."""
 
     def repairs(self, symbols: Sequence[bytes], count: int) -> list[bytes]:
         """So many repair packets, each as long as a symbol."""
 
     def rebuild(self, parts: int, size: int, packets: Mapping[int, bytes]) -> list[bytes] | None:
-        """All symbols of a block of ``parts``; ``None``: these packets do not do.
+        """All symbols of a window of ``parts``; ``None``: these packets do not do.
 
         Args:
             parts: How many symbols there are.
