@@ -1,12 +1,15 @@
 """Real agents whose frames travel in datagrams over a road that loses some of them."""
 
+import asyncio
 import contextlib
+import socket
+import sys
 
 import pytest
 
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.lossy_road import LossyRoad
-from tests.real.plain_agents import Plain, eventually, gets_through, linked
+from tests.real.plain_agents import Plain, PlainConfig, eventually, gets_through, linked
 from tests.real.polling import until
 from tests.real.test_signed import Office
 
@@ -159,3 +162,24 @@ async def test_forged_and_recorded_datagrams_are_not_taken(pair):
         await gets_through(publisher, subscriber)
 
     assert subscriber.duplicates == 0
+
+
+async def test_a_port_that_is_taken_is_said_in_one_line(office, tmp_path):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        more = "\n".join(["[udp]", f'listen = "{listen}"', office.section(1)])
+        config = PlainConfig(
+            1, "mqtt://127.0.0.1:1", links={"transport": "udp-fec"}, more=more, security="signed"
+        )
+        path = tmp_path / "federator.toml"
+        path.write_text(config.toml(tmp_path / "state"))
+        command = ("-m", "federator", "run", "-c", path)
+        run = await asyncio.create_subprocess_exec(
+            sys.executable, *command, stderr=asyncio.subprocess.PIPE
+        )
+        _, told = await asyncio.wait_for(run.communicate(), 60)
+
+    assert run.returncode == 69, told
+    wanted = f"federator: udp.listen = '{listen}': address already in use: choose an address"
+    assert told.splitlines()[-1].startswith(wanted.encode()), told
