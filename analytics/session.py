@@ -36,6 +36,9 @@ TABLE_WRITERS = "16"
 """Files that a task of the staging may have open, one per table: else it sorts by table first."""
 OPEN_COST_BYTES = str(2**18)
 """What opening a segment is worth in reading; by Spark's 4 MB each small one would be a task."""
+COMPILED_KEPT = "2000"
+"""Pieces of a query that stay compiled: Spark keeps 100, fewer than one refresh of the tables has,
+and so would compile each of them again every time."""
 LOOPBACK = "127.0.0.1"
 QUIET = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 """For the driver's Java: errors only."""
@@ -92,6 +95,7 @@ def _config(master: str | None, *, submitted: bool, driver_memory: str) -> dict[
         "spark.sql.codegen.hugeMethodLimit": HUGE_METHOD_BYTES,
         "spark.sql.maxConcurrentOutputFileWriters": TABLE_WRITERS,
         "spark.sql.files.openCostInBytes": OPEN_COST_BYTES,
+        "spark.sql.codegen.cache.maxEntries": COMPILED_KEPT,
     }
     if submitted and master is None:
         return chosen

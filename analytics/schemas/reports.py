@@ -76,9 +76,9 @@ REPORT_TABLES: dict[str, StructType] = {
         "copies_per_publication double?",
         "duplicates_suppressed long?",
     ),
-    # What broker sent to neighbour.
+    # What broker sent to neighbour; NULL while the other end was not known.
     "control_by_kind": struct(
-        "broker long", "neighbour long", "kind string", "messages long", "bytes long"
+        "broker long", "neighbour long?", "kind string", "messages long", "bytes long"
     ),
     # out_of_order is of the pair and QoS: a frame carries several filters.
     "loss": struct(
@@ -111,7 +111,7 @@ REPORT_TABLES: dict[str, StructType] = {
     ),
     "brokers": struct(
         "broker long",
-        "clients long",
+        "clients long?",
         "filters long",
         "publications_in long",
         "publications_out long",
@@ -119,7 +119,7 @@ REPORT_TABLES: dict[str, StructType] = {
         "no_route long",
         "dropped long",
         "cpu_share double?",
-        "rss_bytes_max long",
+        "rss_bytes_max long?",
         "send_queue_bytes_max long",
         "custody_bytes_max long",
         "loop_lag_us_max long",

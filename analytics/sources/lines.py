@@ -47,7 +47,7 @@ def parse(lines: DataFrame) -> DataFrame:
     """
     wrapped = F.from_json(F.concat(F.lit('{"record":'), "raw", F.lit("}")), _WRAPPED, _JSON)
     numbered = lines.withColumn("ordinal", F.monotonically_increasing_id())
-    told = numbered.where(F.length(F.trim("raw")) > 0).withColumn(_PARSED, wrapped)
+    told = numbered.where(F.trim("raw") != "").withColumn(_PARSED, wrapped)
     whole = F.col(f"{_PARSED}.{_CORRUPT}").isNull()
     judged = told.withColumn("good", F.coalesce(whole & _sound(F.col("raw")), F.lit(False)))
     return judged.select(

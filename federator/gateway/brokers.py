@@ -57,8 +57,8 @@ class Listener(Protocol):
     def on_guide(self, guide: Guide) -> None:
         """The agent of a broker has a new guide."""
 
-    def on_settled(self, token: int) -> None:
-        """The answer to ``Broker.ask_settled``."""
+    def on_settled(self, token: int, known: bool) -> None:
+        """The answer to ``Broker.ask_settled``: whether the filters are known everywhere."""
 
     def on_taken(self, broker: BrokerId, number: int) -> None:
         """The answer to ``Broker.send_mark``."""
@@ -176,7 +176,8 @@ class Broker:
             self._listener.on_taken(self.id, decode(Taken, payload).number)
         elif topic == settled_topic(self._federation, self._gateway):
             self._unanswered = 0
-            self._listener.on_settled(decode(Settled, payload).token)
+            settled = decode(Settled, payload)
+            self._listener.on_settled(settled.token, settled.known)
 
     # -- what it is asked -----------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from federator.gateway.ports import End, Port
 from federator.gateway.recent import Allowance, Recent
 from federator.gateway.reports import Reports
 from federator.gateway.session import Session, State
+from federator.gateway.settlings import Settlings
 from federator.gateway.split import SUFFIX
 from federator.gateway.strays import republish
 from federator.gateway.ways import Ways
@@ -51,9 +52,6 @@ RECENT_SLACK_MS: Final = 2_000
 MARK_LOST_S: Final = 0.5
 STRAYS_S: Final = 1.0
 """How long what a departed client published waits for its client, after its broker died."""
-
-MOVE_SETTLES_WITHIN: Final = 0.5
-"""Part of the time for which publications are remembered; the rest is to give what was missed."""
 
 MOVES_AT_ONCE: Final = 16
 OUR_NAMES: Final = "federator-"
@@ -101,8 +99,11 @@ class Gateway:
         self._wipes = Wipes()
         self._claims = Claims(settings.name, self.epoch << 16)
         self._stash: dict[str, list[Publication]] = {}  # acknowledged by a broker that died
-        self._settling: dict[int, tuple[Attendant, int, asyncio.Handle]] = {}
-        self._next_settle = 0
+        self._settlings = Settlings(
+            settle_s=settings.failover.settle_ms / 1000,
+            recent_s=settings.failover.recent_ms / 1000,
+            counters=self.counters,
+        )
         self._marking: dict[BrokerId, asyncio.Handle] = {}
         self._lookout = Lookout(
             self, name=settings.name, first=self.epoch << 16, start=tasks.create_task
@@ -242,10 +243,7 @@ class Gateway:
         attendant.session.recent.close()
         if self.attendants.get(attendant.client_id) is attendant:
             del self.attendants[attendant.client_id]
-        for token, (each, _, handle) in [*self._settling.items()]:
-            if each is attendant:
-                handle.cancel()
-                del self._settling[token]
+        self._settlings.forget(attendant)
 
     def on_healed(self, attendant: Attendant, given: int) -> None:
         """A client was given what it missed."""
@@ -386,34 +384,12 @@ class Gateway:
     def ask_settled(
         self, attendant: Attendant, token: int, filters: tuple[str, ...], *, client_waits: bool
     ) -> None:
-        """Ask the agent; call back when it answers or the bound passes.
+        """Have ``attendant`` told when ``filters`` are known; see ``settlings``."""
+        self._settlings.ask(attendant, token, filters, client_waits=client_waits)
 
-        A client is not kept waiting for an agent that answers nobody. When no client waits, an
-        agent that is expected to answer gets longer: what is published before the federation knows
-        of a move would be lost if the client was taken to be served too early.
-        """
-        loop = asyncio.get_running_loop()
-        self._next_settle += 1
-        number = self._next_settle
-        expected = attendant.broker is not None and attendant.broker.ask_settled(number, filters)
-        wait_s = self.settings.failover.settle_ms / 1000
-        if client_waits and not expected:
-            wait_s = 0.0
-        elif expected and not client_waits:
-            wait_s = max(wait_s, self.settings.failover.recent_ms / 1000 * MOVE_SETTLES_WITHIN)
-        handle = loop.call_later(wait_s, self.on_settled, number, False)
-        self._settling[number] = attendant, token, handle
-
-    def on_settled(self, number: int, answered: bool = True) -> None:
-        """An agent answered, or its time is over."""
-        found = self._settling.pop(number, None)
-        if found is None:
-            return
-        attendant, token, handle = found
-        handle.cancel()
-        self.counters.settled += answered
-        self.counters.unsettled += not answered
-        attendant.on_settled(token)
+    def on_settled(self, number: int, known: bool) -> None:
+        """An agent answered."""
+        self._settlings.on_answer(number, known=known)
 
     # -- what is safe -----------------------------------------------------------------------------
 

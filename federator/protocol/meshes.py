@@ -5,8 +5,9 @@ with subscribers, or with a child that asks, reports to its parents towards the 
 a mesh member together with the brokers in between.
 
 Election is a comparison of ranks and nothing more; all the rest is bookkeeping of who asked whom.
-When a better core takes over, the old mesh carries data until the new one stands (hand-over);
-duplicates on the way are the duplicate window's business.
+When a better core takes over, the old mesh carries data until the new one stands (hand-over), and
+the old core joins the new mesh for those who are slow to leave it; duplicates on the way are the
+duplicate window's business.
 
 Source: papers/federator.txt sections 3 and 4; design 3.2 and 3.3; docs/protocol.md section 7.
 """
@@ -28,6 +29,9 @@ from federator.protocol.types import BrokerId, Millis
 
 SHARED_ROUTES_MAX = 65_536
 
+HANDOVER_PERIODS_MAX = 4
+"""Times ``handover_ms`` until a new core has no more to do with the mesh before, if all is well."""
+
 NO_ROUTE = FilterRoute(local=False, wanted=False, next_hops=())
 
 
@@ -41,6 +45,7 @@ class FilterState:
         child_cores: Cores of meshes in which a child of ours wants it.
         core: The one we follow; our own id when it is us.
         previous: The core before, while the hand-over lasts.
+        stays: We keep our place in its mesh.
         member_of: Other cores to whose meshes of this filter we belong.
         route: What the data plane was told last.
     """
@@ -50,6 +55,7 @@ class FilterState:
     child_cores: tuple[BrokerId, ...] = ()
     core: BrokerId | None = None
     previous: BrokerId | None = None
+    stays: bool = False
     member_of: tuple[BrokerId, ...] = ()
     route: FilterRoute = NO_ROUTE
 
@@ -59,9 +65,9 @@ class _Changes:
     """What one pass over touched filters found out."""
 
     routes: list[Step] = field(default_factory=list)
-    alike: dict[tuple[bool, BrokerId | None, BrokerId | None], FilterRoute] = field(
+    alike: dict[tuple[bool, BrokerId | None, BrokerId | None, bool], FilterRoute] = field(
         default_factory=dict
-    )  # by (local, core, previous): the route of all such filters without children
+    )  # by (local, core, previous, stays): the route of all such filters without children
     lost: bool = False  # whoever is missing now went out of reach
     own_added: set[str] = field(default_factory=set)
     own_removed: set[str] = field(default_factory=set)
@@ -108,10 +114,10 @@ class Meshes:
         for core, child in self._timers.pop_due(now_ms):
             touched |= self._drop_child(core, child)
         steps = self._settle(touched, now_ms, lost=True)
-        ended = [f for f in self._handovers.pop_due(now_ms) if f in self.states]
-        for filter_ in ended:
-            self.states[filter_].previous = None
-        steps += self._settle(ended, now_ms)
+        due = [f for f in self._handovers.pop_due(now_ms) if f in self.states]
+        for filter_ in due:
+            self._end_period(filter_, self.states[filter_], now_ms)
+        steps += self._settle(due, now_ms)
         return steps + self.memberships.on_deadline(now_ms=now_ms)
 
     # -- who wants what ------------------------------------------------------------------
@@ -287,7 +293,7 @@ class Meshes:
         if state.child_cores:
             route = self._route(filter_, state)
         else:
-            kind = (state.local, state.core, state.previous)
+            kind = (state.local, state.core, state.previous, state.stays)
             known = changes.alike.get(kind)
             route = changes.alike[kind] = known or self._route(filter_, state)
         if route is not state.route:
@@ -334,8 +340,26 @@ class Meshes:
         state.previous = None
         if before is not None and core is not None and self._reaches(before):
             state.previous = before
-            ends_ms = Millis(now_ms + self._parameters.handover_ms)
-            self._handovers.set(filter_, ends_ms)
+            self._hand_over(filter_, now_ms)
+        state.stays = state.previous is not None
+
+    def _hand_over(self, filter_: str, now_ms: Millis, *, periods: int = 1) -> None:
+        ends_ms = Millis(now_ms + periods * self._parameters.handover_ms)
+        self._handovers.set(filter_, ends_ms)
+
+    def _end_period(self, filter_: str, state: FilterState, now_ms: Millis) -> None:
+        """Leave the old mesh; as the new core send to it still.
+
+        The old core needs a period, too, before it joins for the sake of who has not left it.
+        """
+        is_core = state.core == self._links.self_id
+        if is_core and state.previous in state.announcers:  # it has not heard of us yet
+            self._hand_over(filter_, now_ms)
+        elif is_core and state.stays:
+            state.stays = False
+            self._hand_over(filter_, now_ms, periods=2)
+        else:
+            state.previous, state.stays = None, False
 
     def _reaches(self, core: BrokerId) -> bool:
         if core == self._links.self_id:
@@ -351,7 +375,11 @@ class Meshes:
         """We belong to the filter's mesh around ``core``."""
         if core in state.child_cores:
             return True
-        return state.local and core in (state.core, state.previous)
+        if state.local and (core == state.core or (core == state.previous and state.stays)):
+            return True
+        # Who has not followed us to the core after us gets its publications by us.
+        deposed = state.previous is None and self._links.self_id in state.child_cores
+        return deposed and core == state.core
 
     def _route(self, filter_: str, state: FilterState) -> FilterRoute:
         self_id = self._links.self_id

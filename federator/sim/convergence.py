@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from federator.protocol.meshes import HANDOVER_PERIODS_MAX
 from federator.protocol.types import UNREACHABLE, BrokerId
 from federator.sim.agents import Agent
 from federator.sim.network import Link
@@ -48,7 +49,7 @@ def bound_ms(plan: WorldPlan) -> int:
         + p.solicit_timeout_ms
         + 3 * crossing_ms
         + 2 * p.list_request_gap_ms
-        + p.handover_ms
+        + HANDOVER_PERIODS_MAX * p.handover_ms
     )
 
 
@@ -60,7 +61,7 @@ def calm_bound_ms(plan: WorldPlan) -> int:
     p = plan.parameters
     delay_ms = max((link.delay_ms_max for link in plan.links), default=0)
     per_hop_ms = 2 * delay_ms + p.improvement_hold_ms + 2 * p.core_ann_gap_ms
-    return len(plan.ids) * per_hop_ms + p.handover_ms
+    return len(plan.ids) * per_hop_ms + HANDOVER_PERIODS_MAX * p.handover_ms
 
 
 def finds_shortest(plan: WorldPlan) -> bool:

@@ -1,4 +1,8 @@
+import msgspec
+import pytest
+
 from analytics.schemas import FIELDS, HEAD, RECORD_LINE, REPORT_TABLES, record_table
+from federator.protocol import metric_records
 from federator.protocol.types import EPOCH_LEAP_MAX
 from federator.runtime.clocks import wall_clock_ms
 from tests.analytics.landing import example, land
@@ -27,6 +31,22 @@ def test_an_example_lands_as_the_collector_lands(tmp_path):
     assert len(paths) == 6
     assert paths[0].parent.parent.name == "date=2026-09-21"
     assert paths[0].name == "1-0000000000000001-1-10.jsonl"
+
+
+@pytest.mark.parametrize("table", FIELDS)
+def test_readers_allow_what_writers_may_leave_out_and_want_no_more_than_they_write(table):
+    written = msgspec.inspect.type_info(metric_records.TABLES[table]).fields
+    may_be_null = {field.encode_name: takes_null(field.type) for field in written}
+
+    for field in (*HEAD, *FIELDS[table]):
+        if field.name != "table" and not field.nullable:
+            assert may_be_null[field.name] is False, field.name
+
+
+def takes_null(kind):
+    """Whether a type of ``msgspec.inspect`` allows null."""
+    kinds = kind.types if isinstance(kind, msgspec.inspect.UnionType) else (kind,)
+    return any(isinstance(one, msgspec.inspect.NoneType) for one in kinds)
 
 
 def test_no_report_table_names_a_column_twice():

@@ -6,15 +6,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analytics.schemas import RECORD_LINE
+from analytics.sources.lines import LINES, parse
 from analytics.sources.reasons import reason
 from analytics.transforms.happenings import convergence
 from analytics.transforms.hop_times import hop_times
 from analytics.transforms.load import span
 from analytics.transforms.loss import loss
+from analytics.transforms.overhead import control_by_kind
 from analytics.transforms.partials import record_partials
 from analytics.transforms.quantiles import weighted_quantiles
 from analytics.transforms.sketch import bucket_value_us
-from tests.analytics.landing import START_US, bucket_of, delivery, record, text
+from tests.analytics.landing import AGENT, START_US, bucket_of, delivery, record, text
 
 PERCENTS = {"p50": 50, "p95": 95, "p99": 99}
 
@@ -152,6 +154,22 @@ def test_missing_batches_are_those_that_a_reader_never_had(spark):
     (row,) = span(made["agents_seen"], made["events"], copies).collect()
 
     assert row.dropped_batches == 6
+
+
+def test_what_an_agent_does_not_know_is_null_and_no_fault(spark):
+    flood = {"neighbour": None, "kind": "core_ann", "messages": 3, "bytes": 90, "direction": "out"}
+    told = [
+        record("control", 1, batch=1, row=0, **flood),
+        record("agents", 1, batch=1, row=1, **(AGENT | {"clients": None, "rss_bytes": None})),
+    ]
+    lines = spark.createDataFrame([(text([one]).strip(), "f", 0) for one in told], LINES)
+
+    parsed = parse(lines)
+    kinds = control_by_kind(record_partials()["control"].of(parsed)).collect()
+
+    assert [row.good for row in parsed.collect()] == [True, True]
+    assert [tuple(row) for row in kinds] == [(1, None, "core_ann", 3, 90)]
+    assert [reason(text([one])) for one in told] == ["not JSON", "not JSON"]  # no rule is broken
 
 
 def test_a_bad_line_is_told_by_its_first_fault():

@@ -4,6 +4,7 @@ Small on purpose: faults, clocks and invariants are the simulator's (``federator
 """
 
 import heapq
+import math
 from itertools import count
 
 from federator.protocol.codec import decode, encode, kind_of
@@ -43,6 +44,7 @@ class Network:
         self._queue = []
         self._order = count()
         self._conns = {}  # (node, conn) -> neighbour
+        self._paused_until_ms = {}
         ids = sorted({i for pair in self.links for i in pair})
         self.nodes = {i: Node(Identity(i, 1_000 + i, f"b{i}"), parameters) for i in ids}
         for i in ids:
@@ -75,6 +77,11 @@ class Network:
             self.connect(node, neighbour)
             self.connect(neighbour, node)
 
+    def pause(self, node, for_ms):
+        """Let it do nothing, and then first what waits for it."""
+        until_ms = self._paused_until_ms[node] = self.now_ms + for_ms
+        heapq.heappush(self._queue, (until_ms, math.inf, node, DeadlineReached()))
+
     def at(self, at_ms, node, event):
         heapq.heappush(self._queue, (at_ms, next(self._order), node, event))
 
@@ -88,6 +95,11 @@ class Network:
         end_ms = self.now_ms + for_ms
         while self._queue and self._queue[0][0] <= end_ms:
             self.now_ms, _, node, event = heapq.heappop(self._queue)
+            resumes_ms = self._paused_until_ms.get(node, 0)
+            if self.now_ms < resumes_ms:
+                if not isinstance(event, DeadlineReached):
+                    self.at(resumes_ms, node, event)
+                continue
             due_ms = self.nodes[node].next_deadline_ms()
             if isinstance(event, DeadlineReached) and (due_ms is None or due_ms > self.now_ms):
                 continue

@@ -200,6 +200,47 @@ def test_a_new_core_wants_publications_for_the_old_mesh_before_anybody_joined_it
     assert route(network, 0).wanted, "for its child now"
 
 
+def reaches(network, origin, target):
+    """Whether a publication on ``f`` at ``origin`` comes to ``target``, as routes are now."""
+    seen, ahead = {origin}, [origin]
+    while ahead:
+        hops = set(route(network, ahead.pop()).next_hops) - seen
+        seen |= hops
+        ahead += hops
+    return target in seen
+
+
+def test_a_new_core_is_not_left_alone_when_everybody_stands_still_during_the_hand_over():
+    network = network_with(LINE, 3)
+    network.subscribe(0, "f")
+    network.run(0)
+
+    for node in range(4):
+        network.pause(node, PARAMETERS.handover_ms + 500)
+
+    for _ in range(6 * PARAMETERS.handover_ms):
+        network.run(1)
+        assert route(network, 0).wanted
+        assert reaches(network, 0, 3)
+    assert state(network, 0).previous is None
+
+
+def test_who_is_slow_to_leave_the_old_mesh_misses_nothing():
+    network = network_with(LINE, 1, 3)
+    network.unsubscribe(1, "f")
+    network.run(2 * PARAMETERS.handover_ms)
+    assert state(network, 1).core == 1
+    network.subscribe(0, "f")
+    network.run(0)
+
+    network.pause(3, 2 * PARAMETERS.handover_ms)
+
+    for _ in range(6 * PARAMETERS.handover_ms):
+        network.run(1)
+        assert reaches(network, 0, 3)
+    assert [state(network, i).child_cores for i in range(4)] == [(0,), (0,), (0,), ()]
+
+
 def test_second_parent_carries_on_when_the_first_is_cut_off():
     network = network_with(grid_links(3, 3), 2, 7)
 

@@ -297,14 +297,18 @@ class Receiver(Generic[F]):
         now_us: int,
         now_ms: Millis,
     ) -> None:
-        """The origin says which frame is the last one on each of some chains (``prev``)."""
+        """The origin says which frame is the last one on each of some chains (``prev``).
+
+        That does not begin a chain for clients that have just come: the last one may be theirs, and
+        still be on a longer way than this word. The origin will say it again.
+        """
         known = self._origin(origin, epoch, now_ms)
         if known is None:
             return
         for key, head in heads:
             chain = known.chains.get(key)
             if chain is None:
-                if self._chains >= self._chains_max:
+                if self._chains >= self._chains_max or self._is_fresh(key, now_us):
                     continue
                 chain = self._begin(known, key, head, made_us, now_us)
             chain.target = max(chain.target, head)
@@ -437,20 +441,29 @@ class Receiver(Generic[F]):
 
     def _begin(self, known: _Origin[F], key: bytes, prev: int, made_us: int, now_us: int) -> _Chain:
         self._chains += 1
-        expected_us, until_us = self._expected.get(key, (0, 0))
-        is_expected = now_us < until_us
-        age_us = now_us - self._since_us.get(key, now_us)
-        if is_expected:
-            age_us = max(age_us, now_us - expected_us)
-        if age_us < 0:  # our clock was set back: as long ago as can be
-            age_us = self._keep_ms * 1_000
-        known_beginning = prev == 0 or (age_us < FRESH_US and not is_expected)
+        age_us = self._age_us(key, now_us)
+        known_beginning = prev == 0 or self._is_fresh(key, now_us)
         chain = _Chain(prev if known_beginning else None, prev, max(1, made_us - age_us))
         chain.begun = known.former.pop(key, 0)
         if known_beginning:
             chain.begun = max(prev, chain.begun)
         known.chains[key] = chain
         return chain
+
+    def _is_fresh(self, key: bytes, now_us: int) -> bool:
+        """Whether our clients came so lately that they ask for nothing of the past."""
+        _, expected_until_us = self._expected.get(key, (0, 0))
+        return now_us >= expected_until_us and self._age_us(key, now_us) < FRESH_US
+
+    def _age_us(self, key: bytes, now_us: int) -> int:
+        """How long our clients want ``key`` already."""
+        since_us = self._since_us.get(key, now_us)
+        expected_us, until_us = self._expected.get(key, (0, 0))
+        if now_us < until_us:
+            since_us = min(since_us, expected_us)
+        if since_us > now_us:  # our clock was set back: as long ago as can be
+            return self._keep_ms * 1_000
+        return now_us - since_us
 
     def _is_next(self, known: _Origin[F], seq: int, links: tuple[Chained, ...]) -> bool:
         for key, prev in links:

@@ -13,11 +13,11 @@ def test_what_is_missing_on_one_chain_is_delivered_though_another_began_after_it
     reader = Reader(archive, A)
     reader.take(frames[0])
     reader.receiver.want(B, since_us=NOW_US)
-    reader.tail(B)  # B begins behind all four frames
+    reader.take(archive.make((B,), time_us=100_000_000))  # B begins behind all four frames
     reader.tail(A)
 
     reader.settle()
-    assert reader.delivered == [1, 2, 3, 4]
+    assert reader.delivered == [1, 5, 2, 3, 4]
 
 
 def test_what_was_delivered_for_one_chain_is_not_missing_on_another() -> None:

@@ -170,6 +170,20 @@ def test_a_lost_frame_is_asked_for_and_what_came_after_it_waits() -> None:
     assert reader.receiver.held_bytes == 0
 
 
+def test_a_tail_that_overtakes_its_frame_costs_clients_that_have_just_come_nothing() -> None:
+    archive = Archive()
+    old, new = (archive.make((A,), time_us=at) for at in (90_000_000, 100_000_000))
+    reader = Reader(archive, A, since_us=109_999_000)
+
+    reader.tail(A)
+    reader.take(new)
+
+    assert reader.delivered == [new.seq], "and nothing is asked for of before"
+    assert reader.receiver.next_deadline_ms() is None
+    reader.take(old)
+    assert reader.delivered == [new.seq]
+
+
 def test_a_lost_last_frame_shows_with_the_tail() -> None:
     archive = Archive()
     reader = Reader(archive, A)
