@@ -385,6 +385,8 @@ class Agent:
         """Tell the neighbours, and let that out of the door."""
         self.loops.stop()
         self.data_path.intake.flush()
+        if self.datagrams is not None:
+            self.datagrams.leave()
         self.data_path.custody.leave()
         self.guide.withdraw(self.control_link)
         self.health.withdraw()

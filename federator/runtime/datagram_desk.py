@@ -180,7 +180,7 @@ class DatagramDesk:
         family = self._socket.family
         try:
             found = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_DGRAM)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: of an impossible host name
             self._tell_bad_address(neighbour, offered, str(error))
             peer.epoch = None  # the next offer tries again
             return
@@ -210,6 +210,12 @@ class DatagramDesk:
             agent.settings.broker_id, agent.epoch, self.advertised, tuple(losses[:LOSSES_MAX])
         )
         agent.tell(neighbour, offer)
+
+    def leave(self) -> None:
+        """Nobody will mend what is under way: all of it goes by the brokers, too."""
+        for neighbour, peer in self._peers.items():
+            if peer.link is not None:
+                self._by_broker(neighbour, peer.link.give_up())
 
     # -- frames -----------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.lossy_road import LossyRoad
 from tests.real.plain_agents import Plain, PlainConfig, eventually, gets_through, linked
@@ -32,15 +33,24 @@ class Pair:
         self.plain, self.office = plain, office
         self.roads, self.brokers, self.agents = [], [], []
 
-    async def start(self, stack, *, security="signed", transports=("udp-fec", "udp-fec"), **road):
+    async def start(
+        self,
+        stack,
+        *,
+        security="signed",
+        transports=("udp-fec", "udp-fec"),
+        advertised=(None, None),
+        **road,
+    ):
         for i, transport in enumerate(transports):
             self.roads.append(await stack.enter_async_context(LossyRoad(seed=i, **road)))
             self.brokers.append(await self.plain.broker())
+            there = f"{advertised[i]}:9" if advertised[i] else f"127.0.0.1:{self.roads[i].port}"
             udp = "\n".join(
                 [
                     "[udp]",
                     'listen = "127.0.0.1:0"',
-                    f'advertise = "127.0.0.1:{self.roads[i].port}"',
+                    f'advertise = "{there}"',
                     self.office.section(i + 1),
                 ]
             )
@@ -136,6 +146,19 @@ async def test_an_agent_that_has_no_datagrams_is_reached_by_its_broker(pair):
 
     assert link(status) is None
     assert status["datagrams"]["datagrams_out"] == 0
+
+
+async def test_an_address_that_cannot_be_looked_up_costs_a_line(pair):
+    impossible = "x" * 70 + ".invalid"
+    await pair.start(pair.stack, advertised=(None, impossible))
+    subscriber = Subscriber(pair.brokers[1].port, "a/#", client_id="sub")
+    publisher = Publisher(pair.brokers[0].port, "a/b", client_id="pub")
+    async with running(subscriber, publisher):
+        await until(lambda: named(pair.agents[0], "datagrams.bad_address"), "it is told")
+        await gets_through(publisher, subscriber)
+
+    (line,) = named(pair.agents[0], "datagrams.bad_address")
+    assert (line["neighbour"], line["address"]) == (2, f"{impossible}:9")
 
 
 async def test_forged_and_recorded_datagrams_are_not_taken(pair):

@@ -75,13 +75,15 @@ class SenderCounters:
 
 @dataclass(slots=True)
 class _Group:
-    """Attributes:
-    first: Number of its first part.
-    due_ms: When its window, and later its second one, is to follow.
-    done: Its second window followed.
-    waiting: Datagrams for it that wait for their turn.
-    last_number: Of the datagrams for it so far.
-    sent_ms: When that one left.
+    """Parts that left one after the other.
+
+    Attributes:
+        first: Number of its first part.
+        due_ms: When its window, and later its second one, is to follow.
+        done: Its second window followed.
+        waiting: Datagrams for it that wait for their turn.
+        last_number: Of the datagrams for it so far.
+        sent_ms: When that one left.
     """
 
     first: int
