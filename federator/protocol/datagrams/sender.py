@@ -25,8 +25,8 @@ REORDER_MAX: Final = 3
 """Datagrams that may overtake another before that counts as lost."""
 
 TIMEOUT_FIRST_MS: Final = 500
-TIMEOUT_EXTRA_MS: Final = 60
-"""On top of round trips: the other side's report waits, and timers are late."""
+TIMEOUT_EXTRA_MS: Final = 160
+"""On top of round trips: reports wait, some are lost, and timers are late."""
 
 QUEUE_MS_MAX: Final = 50
 """What may wait for its turn, in time at our pace; beyond it frames go by the broker."""

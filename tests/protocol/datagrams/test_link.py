@@ -7,7 +7,7 @@ import pytest
 
 from federator.protocol.datagrams import wire
 from federator.protocol.datagrams.protection import Chain as Model
-from federator.protocol.datagrams.receiver import PARTIAL_BYTES_MAX, PARTS_KEPT
+from federator.protocol.datagrams.receiver import PARTIAL_BYTES_MAX, PARTS_KEPT, WINDOWS_MAX
 from tests.protocol.datagrams.road import Road
 
 
@@ -175,18 +175,104 @@ def test_failing_blocks_are_as_rare_as_the_model_says():
     )  # the paper's
 
 
-def test_what_waits_is_bounded_whatever_a_neighbour_sends():
+def pieces(frames, parts, size=1_100):
+    """One part of each of so many frames that are never whole, numbered on."""
+    for n in range(frames):
+        content = wire.content(wire.Place(n + 1, n % parts, parts), bytes(size))
+        body = wire.part_body(wire.Part(n + 1, 12, content))
+        yield wire.head(wire.PART, stream=7, number=100 + n) + body
+
+
+@pytest.mark.parametrize(("parts", "size"), [(512, 20), (2, 1_100)])
+def test_what_waits_is_bounded_whatever_a_neighbour_sends(parts, size):
     road = Road().usable()
     receiver = road.ends[1].receiver
-    rng = random.Random(8)
 
-    for n in range(60_000):
-        frame, parts = rng.randrange(1, 5_000), 512
-        content = wire.content(wire.Place(frame, rng.randrange(parts), parts), bytes(1_100))
-        part = wire.Part(rng.randrange(1, 100_000), 30, content)
-        head = wire.head(wire.PART, stream=7, number=100 + n)
-        road.ends[1].on_datagram(head + wire.part_body(part), now_ms=road.now)
+    for datagram in pieces(2_000, parts, size):
+        road.ends[1].on_datagram(datagram, now_ms=road.now)
 
-    assert receiver.held_bytes <= PARTIAL_BYTES_MAX + 2_000
+    assert road.ends[1].malformed == 0
+    assert 0 < receiver.held_bytes <= PARTIAL_BYTES_MAX
     assert len(receiver._parts) <= PARTS_KEPT
     assert len(receiver._partials) <= wire.WINDOW
+
+
+def test_windows_are_bounded_whatever_a_neighbour_sends():
+    road = Road().usable()
+
+    for n in range(1, 1_000):
+        body = wire.repair_body(wire.Repair(n, 9, 4, bytes(64)))
+        datagram = wire.head(wire.REPAIR, stream=7, number=100 + n) + body
+        road.ends[1].on_datagram(datagram, now_ms=road.now)
+
+    assert road.ends[1].malformed == 0
+    assert len(road.ends[1].receiver._windows) == WINDOWS_MAX
+
+
+class Lossy(Road):
+    """Loses datagrams of end 0 by their place in order, from the moment ``lose`` is set."""
+
+    lose = None
+
+    def _send(self, end, datagrams):
+        for datagram in datagrams:
+            counts = end == 0 and self.lose and datagram[0] in (wire.PART, wire.REPAIR)
+            if counts and self.lose.pop(0):
+                continue
+            super()._send(end, [datagram])
+
+
+def learnt(road):
+    """As if a report had said so: one or two parts want 3 or 4 repair packets."""
+    road.ends[0].sender.plr, road.ends[0].sender.abl = 0.02, 2.0
+
+
+def test_a_part_lost_with_its_repair_packets_is_mended_behind_the_next_group():
+    road = Lossy().usable()
+    learnt(road)
+    road.lose = [True, True, True, True, False, False, True, False]
+
+    assert road.offer(0, numbered(1))
+    road.run(13)
+    assert road.offer(0, numbered(2))
+    road.run(90)
+
+    assert road.lose == []
+    assert [number_of(f) for _, f in road.came[1]] == [1, 2]
+    assert road.back[0] == []
+
+
+def test_a_lone_part_lost_with_its_repair_packets_is_mended_by_others():
+    road = Lossy().usable()
+    learnt(road)
+    road.lose = [True, True, True, True, True, False, True]
+
+    assert road.offer(0, numbered(1))
+    road.run(90)
+
+    assert road.lose == []
+    assert [number_of(f) for _, f in road.came[1]] == [1]
+
+
+def test_lost_reports_cost_no_copies_by_the_broker():
+    road = Road().usable()
+    steady(road, 100)
+    send = road._send
+    road._send = lambda end, datagrams: send(end, [] if end else datagrams)
+    for n in range(10):
+        assert road.offer(0, numbered(n))
+        road.run(10)
+    road._send = send
+    road.run(2_000)
+
+    assert road.back[0] == []
+
+
+def test_a_frame_that_no_report_tells_of_is_given_back():
+    road = Road().usable()
+    send = road._send
+    road._send = lambda end, datagrams: send(end, [] if end else datagrams)
+    assert road.offer(0, numbered(1))
+    road.run(road.ends[0].sender.timeout_ms + 50)
+
+    assert [number_of(f) for _, f in road.back[0]] == [1]
