@@ -6,6 +6,7 @@ fixes: certificate > to-be-signed > [version], serial, algorithm, issuer, validi
 """
 
 import ssl
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -56,19 +57,34 @@ def validity(der: bytes) -> tuple[datetime, datetime]:
     return begins, ends
 
 
+def expiries_s(paths: Iterable[Path | None]) -> dict[str, int]:
+    """When the certificate in each file ends, in seconds since 1970, by the file's name.
+
+    Raises:
+        ValueError: As ``client_context`` does.
+        OSError: A file cannot be read.
+    """
+    return {str(path): int(_validity_of(path)[1].timestamp()) for path in paths if path}
+
+
 def _check_dates(path: Path, now: datetime) -> None:
+    begins, ends = _validity_of(path)
+    if now > ends:
+        raise ValueError(f"{path} expired on {ends:%Y-%m-%d}: renew it")
+    if now < begins:
+        raise ValueError(f"{path} is valid from {begins:%Y-%m-%d} only: check the clock")
+
+
+def _validity_of(path: Path) -> tuple[datetime, datetime]:
+    """First and last instant of the first certificate in a PEM file."""
     pem = path.read_text("ascii", errors="replace")
     blocks = [_PEM_BEGIN + rest.split(_PEM_END)[0] + _PEM_END for rest in pem.split(_PEM_BEGIN)[1:]]
     if not blocks:
         raise ValueError(f"{path} holds no PEM certificate: name a file with BEGIN CERTIFICATE")
     try:
-        begins, ends = validity(ssl.PEM_cert_to_DER_cert(blocks[0]))
+        return validity(ssl.PEM_cert_to_DER_cert(blocks[0]))
     except ValueError:
         raise ValueError(f"{path} is not a valid certificate: write it again") from None
-    if now > ends:
-        raise ValueError(f"{path} expired on {ends:%Y-%m-%d}: renew it")
-    if now < begins:
-        raise ValueError(f"{path} is valid from {begins:%Y-%m-%d} only: check the clock")
 
 
 def client_context(

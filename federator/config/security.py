@@ -20,6 +20,8 @@ from federator.protocol.trust.papers import (
 
 CONFIG = 78
 FEDERATION_KEYS_MAX = 16
+REVOCATIONS_KEPT = "revocations"
+"""The file in the state directory where an agent writes the lists it has heard of."""
 
 _P = TypeVar("_P", AgentPapers, FederationPublic, RevocationPaper)
 

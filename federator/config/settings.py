@@ -32,7 +32,7 @@ from federator.config.sections import (
     RoutingSettings,
     ShareSettings,
 )
-from federator.config.security import CONFIG, KeySettings, Security
+from federator.config.security import CONFIG, REVOCATIONS_KEPT, KeySettings, Security
 from federator.config.topics import LoopSettings, RulesSettings, check_conflict
 from federator.config.topology import TopologySettings
 from federator.errors import ConfigError
@@ -212,6 +212,13 @@ class Settings(Section):
                 exit_code=CONFIG,
             )
         self.keys.federation_keys(self.federation)
+        named, kept = self.keys.revocations_file, self.state_dir / REVOCATIONS_KEPT
+        if named is not None and named.resolve() == kept.resolve():
+            raise ConfigError(
+                f"{name}: keys.revocations_file: {named} is where the agent writes what it has "
+                "heard: name another file",
+                exit_code=CONFIG,
+            )
         self.keys.revocations()
 
     def connections(self) -> list[tuple[str, Connection]]:

@@ -54,4 +54,14 @@ GATEWAY: Final[tuple[Definition, ...]] = (
         prefix=_PREFIX,
         labels=("broker",),
     ),
+    *table(
+        "gauge",
+        (
+            "tls_expiry",
+            "tls_certificate_expiry_timestamp_seconds",
+            "When a TLS certificate that we present ends, as it was read at the start.",
+        ),
+        prefix=_PREFIX,
+        labels=("file",),
+    ),
 )

@@ -8,9 +8,10 @@ from typing import Final
 
 from prometheus_client.core import Metric
 
+from federator.config.certificates import expiries_s
 from federator.gateway.gateway import Gateway
 from federator.gateway.metrics import GATEWAY
-from federator.runtime.exposition import families
+from federator.runtime.exposition import Labelled, families
 
 LISTED_MAX: Final = 1_000
 """Clients in one answer; totals are given beside."""
@@ -31,6 +32,10 @@ class GatewayView:
     def __init__(self, gateway: Gateway) -> None:
         self.http_refused: Callable[[], int] = lambda: 0
         self._gateway = gateway
+        settings = gateway.settings
+        files = [listener.cert_file for listener in settings.listeners]
+        files += [broker.cert_file for broker in settings.brokers]
+        self._tls: Labelled = {(file,): end_s for file, end_s in expiries_s(files).items()}
 
     def ready(self) -> tuple[bool, str]:
         """Whether clients can be attached, and otherwise why not."""
@@ -116,5 +121,6 @@ class GatewayView:
                 "unsafe": sum(gateway.journal.unsafe(id) for id in gateway.brokers),
                 "up": {(str(broker.id),): int(broker.up) for broker in brokers},
                 "attached": {(str(broker.id),): here[broker.id] for broker in brokers},
+                "tls_expiry": self._tls,
             },
         )

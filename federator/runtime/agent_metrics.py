@@ -7,6 +7,7 @@ from itertools import chain
 
 from prometheus_client.core import Metric
 
+from federator.config.certificates import expiries_s
 from federator.protocol.types import BrokerId
 from federator.runtime.agent import Agent
 from federator.runtime.custody import counts
@@ -14,6 +15,7 @@ from federator.runtime.data_counters import DELAY_BOUNDS_US
 from federator.runtime.exposition import Distribution, Labelled, Value, families
 from federator.runtime.metrics import AGENT, LINK
 from federator.runtime.neighbour_links import NeighbourLink
+from federator.runtime.topology_view import links_told, mutual_links
 
 LAGS_KEPT = 60
 """Of the latest probes of the event loop the worst counts: scrapes are rarer than probes."""
@@ -36,6 +38,9 @@ class AgentMetrics:
         self._agent = agent
         self._lags_s: deque[float] = deque([0.0], maxlen=LAGS_KEPT)
         self._ids: dict[str, BrokerId] = {}  # who was last behind an address
+        holders = agent.settings.credential_holders()
+        ends_s = expiries_s(credentials.cert_file for _, credentials in holders)
+        self._tls: Labelled = {(file,): end_s for file, end_s in ends_s.items()}
 
     async def measure_lag(self, interval_s: float) -> None:
         """Keep noting how late the event loop runs a timer."""
@@ -55,6 +60,8 @@ class AgentMetrics:
             **self._control(),
             **self._features(),
             **self._failover(),
+            "tls_expiry": self._tls,
+            **self._topology(),
             **self._trust(),
             **self._datagrams(),
             **self._stream(),
@@ -183,6 +190,18 @@ class AgentMetrics:
             "brokers": {(state,): states[state] for state in ("up", "draining", "gone")},
             "sessions_prepared": agent.prepared.prepared,
             "sessions_refused": agent.prepared.refused,
+        }
+
+    def _topology(self) -> dict[str, Value]:
+        node, wanted = self._agent.node, self._agent.settings.topology.neighbours
+        if not node.neighbourhood.active:
+            return {}
+        told = links_told(node)
+        return {
+            "topology_brokers": len(told),
+            "topology_links": sum(1 for _ in mutual_links(told)),
+            "topology_wanted": wanted,
+            "topology_given_up": node.neighbourhood.changes,
         }
 
     def _trust(self) -> dict[str, Value]:

@@ -185,6 +185,26 @@ _FAILOVER: Final = (
     )
 )
 
+_TLS: Final = table(
+    "gauge",
+    (
+        "tls_expiry",
+        "tls_certificate_expiry_timestamp_seconds",
+        "When a TLS certificate that we present ends, as it was read at the start.",
+    ),
+    labels=("file",),
+)
+
+_TOPOLOGY: Final = table(
+    "gauge",
+    ("topology_brokers", "topology_brokers", "Brokers that tell of their links; mode auto only."),
+    ("topology_links", "topology_links", "Links of which both ends tell; mode auto only."),
+    ("topology_wanted", "neighbours_wanted", "Links that this broker wants; mode auto only."),
+) + table(
+    "counter",
+    ("topology_given_up", "links_given_up", "Links given up for better ones; mode auto only."),
+)
+
 _TRUST: Final = table(
     "gauge",
     (
@@ -239,6 +259,8 @@ AGENT: Final[tuple[Definition, ...]] = (
     *_RETAINED,
     *_SHARE,
     *_FAILOVER,
+    *_TLS,
+    *_TOPOLOGY,
     *_TRUST,
     *_DATAGRAMS,
     *_STREAM,

@@ -4,7 +4,7 @@ Those that arrange their links themselves say so in their places, and all that t
 in their records; both are merged. A link counts when both its ends tell of it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from federator.protocol.node import Node
 from federator.protocol.types import BrokerId
@@ -22,24 +22,14 @@ def topology_page(node: Node, *, mode: str, wanted: int) -> Answer:
         mode: How links come about here.
         wanted: Links that this broker wants, in mode auto.
     """
-    self_id = node.links.self_id
     neighbourhood = node.neighbourhood
-    directory = neighbourhood.directory
-    told: dict[BrokerId, frozenset[BrokerId]] = {}
-    address: dict[BrokerId, str] = {}
-    for id, known in node.failover.presence:
-        if known.present:
-            told[id] = frozenset(known.record.links)
-            address[id] = known.record.address
-    for id, place in directory.present():
-        told[id] = frozenset(place.links)
-        address[id] = place.address
-    told[self_id] = frozenset(node.links.up)
-    address[self_id] = node.links.address
-    missed = [id for id, member in directory if member.place is None]
-    links = sorted(_links(told))
+    told = links_told(node)
+    address = {id: known.record.address for id, known in node.failover.presence if known.present}
+    address |= {id: place.address for id, place in neighbourhood.directory.present()}
+    address[node.links.self_id] = node.links.address
+    missed = [id for id, member in neighbourhood.directory if member.place is None]
     return {
-        "broker": self_id,
+        "broker": node.links.self_id,
         "mode": mode,
         "neighbours_wanted": wanted if neighbourhood.active else None,
         "beside": sorted(neighbourhood.beside()) if neighbourhood.active else [],
@@ -49,12 +39,24 @@ def topology_page(node: Node, *, mode: str, wanted: int) -> Answer:
             for id, others in sorted(told.items())
         ][:BROKERS_LISTED_MAX],
         "missed": missed[:BROKERS_LISTED_MAX],
-        "links": [list(link) for link in links],
+        "links": [list(link) for link in sorted(mutual_links(told))],
     }
 
 
-def _links(told: dict[BrokerId, frozenset[BrokerId]]) -> Iterable[tuple[BrokerId, BrokerId]]:
-    """Each once, the smaller id first."""
+def links_told(node: Node) -> dict[BrokerId, frozenset[BrokerId]]:
+    """With whom each broker says that it is linked, we ourselves too."""
+    told = {
+        id: frozenset(known.record.links) for id, known in node.failover.presence if known.present
+    }
+    told |= {id: frozenset(place.links) for id, place in node.neighbourhood.directory.present()}
+    told[node.links.self_id] = frozenset(node.links.up)
+    return told
+
+
+def mutual_links(
+    told: Mapping[BrokerId, frozenset[BrokerId]],
+) -> Iterable[tuple[BrokerId, BrokerId]]:
+    """The links of which both ends tell, each once, the smaller id first."""
     for a, others in told.items():
         for b in others:
             if a < b and a in told.get(b, ()):

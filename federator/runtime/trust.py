@@ -14,6 +14,7 @@ from pathlib import Path
 import structlog
 
 from federator.config import Settings
+from federator.config.security import REVOCATIONS_KEPT
 from federator.errors import ConfigError, DecodeError
 from federator.protocol.codec import decode
 from federator.protocol.messages import Message, Revoked
@@ -31,7 +32,6 @@ COMPLAINT_GAP_MS = Millis(60_000)
 COMPLAINTS_MAX = 256
 EXPIRY_NOTICE_S = 14 * 86_400
 DAY_MS = Millis(86_400_000)
-LISTS_FILE = "revocations"
 
 _log = structlog.get_logger()
 
@@ -57,7 +57,7 @@ class Trust:
 
     def __init__(self, settings: Settings, state_dir: Path) -> None:
         self._settings = settings
-        self._lists_file = state_dir / LISTS_FILE
+        self._lists_file = state_dir / REVOCATIONS_KEPT
         self.refused: Counter[str] = Counter()
         self._complaints: Repeats[str] = Repeats(gap_ms=COMPLAINT_GAP_MS, keys_max=COMPLAINTS_MAX)
         self._expiry: Repeats[str] = Repeats(gap_ms=DAY_MS, keys_max=1)

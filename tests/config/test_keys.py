@@ -93,6 +93,18 @@ def test_a_key_open_to_others_is_77(office, check):
     assert "chmod o=" in err
 
 
+def test_the_operators_list_is_not_the_file_that_the_agent_writes(office, check):
+    assert keys("revoke", "--dir", office, "--broker", 1).exit_code == 0
+    named = f"revocations_file = {json.dumps(str(office / 'revocations'))}"
+
+    code, err = check(f"state_dir = {json.dumps(str(office))}", *section(office), named)
+
+    assert (code, err.count("\n")) == (78, 1)
+    assert "keys.revocations_file" in err
+    assert "name another file" in err
+    assert check(*section(office), named) == (0, "")
+
+
 def test_secrets_are_closed_and_never_shown(office):
     shown = keys("show", office).output + keys("show", office / "agent-1.key").output
 

@@ -14,6 +14,9 @@ from tests.real.polling import DEADLINE_S, until
 QUICK = ("sys_interval 1",)
 """For brokers: subscriptions are counted every second, not every tenth."""
 
+DEEP = ("max_queued_messages 0",)
+"""For brokers: nothing is dropped for a client or an agent that a busy machine keeps waiting."""
+
 
 @dataclass
 class PlainConfig:
@@ -65,7 +68,7 @@ class Plain:
 
     async def broker(self, **options):
         folder = self.folder / f"broker-{time.monotonic_ns()}"
-        options.setdefault("extra_config", QUICK)
+        options.setdefault("extra_config", (*QUICK, *DEEP))
         return await self._stack.enter_async_context(BrokerProcess(folder, **options))
 
     async def agent(self, id, at, *neighbours, **sections):

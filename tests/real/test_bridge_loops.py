@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections import Counter
-from urllib.request import urlopen
 
 import mqtt5
 import pytest
@@ -13,6 +12,7 @@ from federator.runtime.mqtt_link import Endpoint, MqttLink
 from tests.real.agent_log import named
 from tests.real.flow import running
 from tests.real.handler import Handler
+from tests.real.metrics_page import metrics
 from tests.real.plain_agents import QUICK, Plain, eventually
 from tests.real.polling import DEADLINE_S, POLL_S, until
 
@@ -119,7 +119,7 @@ async def test_a_forgotten_bridge_is_told_its_loop_broken_and_all_well_without_i
                 assert status["loops"]["dropped"] >= LATER / 2
                 assert len(named(agent, "bridge.loop")) == 1
                 assert "LOOP BROKEN" in "\n".join(as_text(status))
-                assert f"federator_bridge_loops {TOPICS}" in await metrics(agent)
+                assert f"federator_bridge_loops {TOPICS}" in await metrics(agent.http)
 
             near._extra_config = QUICK  # somebody remembered
             await near.restart()
@@ -167,8 +167,3 @@ async def test_a_bridge_that_leads_elsewhere_disturbs_nothing(tmp_path):
 
 async def told(agents):
     return [await agent.status() for agent in agents]
-
-
-async def metrics(agent):
-    with await asyncio.to_thread(urlopen, f"{agent.http}/metrics") as answer:
-        return answer.read().decode()

@@ -15,7 +15,7 @@ import pytest
 from federator.grid.gateway_process import GatewayConfig, GatewayProcess
 from federator.protocol import guide
 from tests.real.gateway_clients import V5, V311, GatewayClient
-from tests.real.plain_agents import QUICK, Plain, eventually, linked
+from tests.real.plain_agents import Plain, eventually, linked
 from tests.real.polling import DEADLINE_S, until
 
 CLIENTS = 50
@@ -23,9 +23,6 @@ RATE_HZ = 20
 BROKERS = (1, 2, 3, 4)
 SILENCE_S_MAX = 5.0  # measured: 0.2 to 0.6 s
 FLOW_S = 3.0
-QUEUES = ("max_queued_messages 0",)
-"""What comes while an agent stands still is more than the 1,000 of a broker's default."""
-
 STANDSTILL_S = 1.5
 """Longer than a SUBACK waits for the federation."""
 
@@ -64,7 +61,7 @@ def lost(clients, since):
 @pytest.fixture
 async def federation(tmp_path):
     async with Plain(tmp_path) as plain:
-        brokers = {id_: await plain.broker(extra_config=(*QUICK, *QUEUES)) for id_ in BROKERS}
+        brokers = {id_: await plain.broker() for id_ in BROKERS}
         for id_ in BROKERS:
             earlier = [brokers[other].url for other in BROKERS if other < id_]
             agent = await plain.agent(id_, brokers[id_], *earlier)

@@ -23,7 +23,7 @@ from federator.grid.gateway_process import GatewayConfig, GatewayProcess
 from federator.grid.running import RunningGrid
 from federator.grid.topology import Grid
 from tests.real.gateway_clients import V5, V311, GatewayClient
-from tests.real.plain_agents import QUICK
+from tests.real.plain_agents import DEEP, QUICK
 from tests.real.polling import until
 
 SPLIT_S = float(os.environ.get("SPLIT_S", "5"))
@@ -31,9 +31,6 @@ SPLIT_S = float(os.environ.get("SPLIT_S", "5"))
 
 NEAR, FAR = frozenset({1, 2}), frozenset({3, 4})
 REACH = {"near": NEAR, "far": FAR, "both": NEAR | FAR}
-QUEUES = ("max_queued_messages 0",)
-"""What was kept during a minute comes at once: more than the 1,000 of a broker's default."""
-
 CLIENTS_EACH = 4
 RATE_HZ = 5
 CHANGE_S_MAX = 60.0  # measured: 1.4 to 6 s
@@ -112,7 +109,7 @@ async def federation(folder, strategy):
         folder,
         link_delay_ms=1,
         agent_options=options,
-        broker_options=(*QUICK, *QUEUES),
+        broker_options=(*QUICK, *DEEP),
     )
     async with grid, contextlib.AsyncExitStack() as stack:
         gateways = {

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 
 import pytest
 
@@ -9,7 +10,8 @@ from federator.grid.broker_process import free_ports
 from federator.grid.gateway_process import GatewayConfig, GatewayProcess
 from tests.certificates import tls_listener
 from tests.real.gateway_clients import V5, V311, GatewayClient, flowing, grow
-from tests.real.plain_agents import QUICK, Plain, eventually, linked
+from tests.real.metrics_page import metrics, values
+from tests.real.plain_agents import DEEP, QUICK, Plain, eventually, linked
 from tests.real.polling import until
 
 
@@ -19,7 +21,7 @@ async def secured(tmp_path, keys):
     async with Plain(tmp_path) as plain:
         ports = dict(zip((1, 2), free_ports(2), strict=True))
         brokers = {
-            id_: await plain.broker(extra_config=(*QUICK, *tls_listener(keys, port)))
+            id_: await plain.broker(extra_config=(*QUICK, *DEEP, *tls_listener(keys, port)))
             for id_, port in ports.items()
         }
         first = await plain.agent(1, brokers[1])
@@ -52,6 +54,10 @@ async def test_a_client_moves_between_brokers_that_speak_tls(secured, keys, tmp_
 
             await settled()
             assert (await gateway.clients())["one"]["broker"] == 2
+        page = await metrics(f"http://127.0.0.1:{gateway.http_port}")
+        ends_s = values(page, "federator_gateway_tls_certificate_expiry_timestamp_seconds")
+        assert list(ends_s) == [f'file="{ours["cert_file"]}"']
+        assert min(ends_s.values()) > time.time()
     assert "Traceback" not in gateway.log_path.read_text()
 
 

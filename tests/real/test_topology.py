@@ -8,6 +8,7 @@ from federator.grid.joined import JoinedGrid
 from federator.protocol.types import BrokerId
 from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
+from tests.real.metrics_page import metrics, values
 from tests.real.polling import until
 
 TWELVE = 12
@@ -35,6 +36,11 @@ async def test_twelve_join_by_one_seed_and_mend_when_it_dies(tmp_path):
         here = Publisher(grid.brokers[BrokerId(3)].port, "forth/1", client_id="here")
         async with running(there, here):
             await gets_through(here, there)
+
+            page = await metrics(grid.agents[BrokerId(5)].http)
+            assert values(page, "federator_topology_brokers")[""] == TWELVE
+            assert values(page, "federator_topology_links")[""] >= TWELVE
+            assert values(page, "federator_neighbours_wanted")[""] >= 2
 
             grid.kill(BrokerId(0))
             mended = await grid.settled()
