@@ -99,17 +99,17 @@ async def test_everything_arrives_once_and_in_order_over_a_road_that_loses(pair,
     async with running(subscriber, publisher):
         await gets_through(publisher, subscriber)
         first = publisher.sent
-        await until(lambda: publisher.sent >= first + 1_200, "1200 are published")
+        await until(lambda: publisher.sent >= first + 900, "900 are published")
         publisher.pause()
         wanted = set(range(first, publisher.sent))
         await until(lambda: wanted <= set(subscriber.came), "all arrive")
         status = await pair.agents[0].status()
 
     assert subscriber.duplicates == 0
-    assert pair.roads[1].lost > 20
+    assert pair.roads[1].lost > 10
     out = link(status)["out"]
-    assert out["frames"] > 600
-    assert out["repairs"] > 100
+    assert out["frames"] > 400
+    assert out["repairs"] > 50
     assert out["given_back"] < out["frames"] / 20
     if qos:
         order = [n for n in subscriber.order if n >= first]
