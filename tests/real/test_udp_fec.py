@@ -10,6 +10,7 @@ import pytest
 from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.lossy_road import LossyRoad
+from tests.real.metrics_page import metrics, values
 from tests.real.plain_agents import Plain, PlainConfig, eventually, gets_through, linked
 from tests.real.polling import until
 from tests.real.test_signed import Office
@@ -105,9 +106,13 @@ async def test_everything_arrives_once_and_in_order_over_a_road_that_loses(pair,
         enough = len(wanted) if qos else 0.95 * len(wanted)  # QoS 0 promises nothing
         await until(lambda: len(wanted & set(subscriber.came)) >= enough, "they arrive")
         status = await pair.agents[0].status()
+        page = await metrics(pair.agents[0].http)
 
     assert subscriber.duplicates == 0
     assert pair.roads[1].lost > 0
+    for name in ("parts_sent", "repairs_sent"):
+        assert values(page, f"federator_link_datagram_{name}_total")['neighbour="2"'] > 0
+    assert values(page, "federator_datagrams_sent_total")[""] > 100
     out = link(status)["out"]
     assert out["frames"] > 100
     assert out["repairs"] > 0
