@@ -41,6 +41,7 @@ class Pair:
         security="signed",
         transports=("udp-fec", "udp-fec"),
         advertised=(None, None),
+        named="",  # what the second agent says of its neighbour
         **road,
     ):
         for i, transport in enumerate(transports):
@@ -55,10 +56,14 @@ class Pair:
                     self.office.section(i + 1),
                 ]
             )
+            neighbours = [broker.url for broker in self.brokers[:i]]
+            if named and i == 1:
+                udp += f'\n[[neighbours]]\nid = 1\nurl = "{self.brokers[0].url}"\n{named}\n'
+                neighbours = []
             agent = await self.plain.agent(
                 i + 1,
                 self.brokers[i],
-                *[broker.url for broker in self.brokers[:i]],
+                *neighbours,
                 security=security,
                 links={"transport": transport},
                 more=udp,
@@ -141,8 +146,11 @@ async def test_a_road_that_dies_costs_nothing_but_datagrams(pair):
     assert subscriber.duplicates == 0
 
 
-async def test_an_agent_that_has_no_datagrams_is_reached_by_its_broker(pair):
-    await pair.start(pair.stack, transports=("udp-fec", "tcp"))
+@pytest.mark.parametrize(
+    "how", [{"transports": ("udp-fec", "tcp")}, {"named": 'transport = "tcp"'}], ids=str
+)
+async def test_an_agent_that_has_no_datagrams_for_us_is_reached_by_its_broker(pair, how):
+    await pair.start(pair.stack, **how)
     subscriber = Subscriber(pair.brokers[1].port, "a/#", client_id="sub")
     publisher = Publisher(pair.brokers[0].port, "a/b", client_id="pub")
     async with running(subscriber, publisher):
