@@ -41,6 +41,12 @@ class LinkSettings(Credentials):
         "milliseconds there and back, smoothed; a change of less than a quarter, or 2 ms, moves "
         "nothing.",
     )
+    transport: Literal["tcp", "udp-fec"] = Field(
+        default="tcp",
+        description='How frames reach neighbours: "tcp": by their brokers; "udp-fec": from agent '
+        "to agent in datagrams with repair packets, to neighbours that have this too; for links "
+        "that lose packets. Not in an open federation. See [udp].",
+    )
     dial_back: _Bool = Field(
         default=True, description="Connect to brokers that connect to ours without being listed."
     )

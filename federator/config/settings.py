@@ -16,6 +16,7 @@ from federator.config.brokers import (
     Credentials,
     NeighbourSettings,
 )
+from federator.config.datagrams import UdpSettings, require_codec
 from federator.config.section import Section, wrong
 from federator.config.sections import (
     AgentFailoverSettings,
@@ -68,6 +69,7 @@ class Settings(Section):
     )
     topology: TopologySettings = TopologySettings()
     links: LinkSettings = LinkSettings()
+    udp: UdpSettings = UdpSettings()
     mesh: MeshSettings = MeshSettings()
     routing: RoutingSettings = RoutingSettings()
     custody: CustodySettings = CustodySettings()
@@ -165,6 +167,25 @@ class Settings(Section):
                         "use mqtts://, or set links.allow_plaintext = true",
                     )
         return self
+
+    @model_validator(mode="after")
+    def _datagrams_are_sealed(self) -> Self:
+        if self.security == "open" and self.links.transport == "udp-fec":
+            raise wrong(
+                "links.transport",
+                'datagrams are sealed, and agents have no keys with security = "open"',
+                'use security = "signed", or links.transport = "tcp"',
+            )
+        return self
+
+    def require_transport(self, name: str) -> None:
+        """Refuse to start an agent whose links need what is not installed.
+
+        Raises:
+            ConfigError: As said; ``name`` is the file to mend.
+        """
+        if self.links.transport == "udp-fec":
+            require_codec(name)
 
     def require_keys(self, name: str) -> None:
         """Refuse to start an agent that cannot prove who it is, unless that is asked for.
