@@ -109,7 +109,7 @@ def require_codec(name: str) -> None:
     """
     if importlib.util.find_spec("raptorq") is None:
         raise ConfigError(
-            f'{name}: links.transport = "udp-fec" needs the library raptorq: '
+            f'{name}: transport = "udp-fec" needs the library raptorq: '
             'install federator[fec], or use "tcp"',
             exit_code=CONFIG,
         )

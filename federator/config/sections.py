@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, Strict, model_validator
 
 from federator.config.address import is_loopback
-from federator.config.brokers import Credentials, Url
+from federator.config.brokers import Credentials, Transport, Url
 from federator.config.section import Section, WholeNumber, wrong
 from federator.config.topics import CONFIGURED_FILTERS_MAX, TopicFilter
 from federator.protocol.filters import contains
@@ -41,7 +41,7 @@ class LinkSettings(Credentials):
         "milliseconds there and back, smoothed; a change of less than a quarter, or 2 ms, moves "
         "nothing.",
     )
-    transport: Literal["tcp", "udp-fec"] = Field(
+    transport: Transport = Field(
         default="tcp",
         description='How frames reach neighbours: "tcp": by their brokers; "udp-fec": from agent '
         "to agent in datagrams with repair packets, to neighbours that have this too; for links "

@@ -15,6 +15,7 @@ from federator.config.brokers import (
     Connection,
     Credentials,
     NeighbourSettings,
+    Transport,
 )
 from federator.config.datagrams import UdpSettings, require_codec
 from federator.config.section import Section, wrong
@@ -170,13 +171,28 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _datagrams_are_sealed(self) -> Self:
-        if self.security == "open" and self.links.transport == "udp-fec":
-            raise wrong(
-                "links.transport",
-                'datagrams are sealed, and agents have no keys with security = "open"',
-                'use security = "signed", or links.transport = "tcp"',
-            )
+        if self.security == "open":
+            asked: list[tuple[str, str | None]] = [("links", self.links.transport)]
+            asked += [(f"neighbours.{i}", n.transport) for i, n in enumerate(self.neighbours)]
+            for at, transport in asked:
+                if transport == "udp-fec":
+                    raise wrong(
+                        f"{at}.transport",
+                        'datagrams are sealed, and agents have no keys with security = "open"',
+                        'use security = "signed", or transport = "tcp"',
+                    )
         return self
+
+    @property
+    def uses_datagrams(self) -> bool:
+        """Whether frames reach any neighbour in datagrams."""
+        transports = {self.links.transport, *(each.transport for each in self.neighbours)}
+        return "udp-fec" in transports
+
+    def transport_to(self, neighbour: BrokerId) -> Transport:
+        """How frames reach a neighbour, if it has that, too."""
+        named = {each.id: each.transport for each in self.neighbours if each.transport}
+        return named.get(neighbour, self.links.transport)
 
     def require_transport(self, name: str) -> None:
         """Refuse to start an agent whose links need what is not installed.
@@ -184,7 +200,7 @@ class Settings(Section):
         Raises:
             ConfigError: As said; ``name`` is the file to mend.
         """
-        if self.links.transport == "udp-fec":
+        if self.uses_datagrams:
             require_codec(name)
 
     def require_keys(self, name: str) -> None:

@@ -293,7 +293,7 @@ class Agent:
         return stream
 
     def _datagram_desk(self, tasks: asyncio.TaskGroup) -> "DatagramDesk | None":
-        if self.settings.links.transport == "tcp":
+        if not self.settings.uses_datagrams:
             return None
         from federator.runtime.datagram_desk import DatagramDesk  # noqa: PLC0415 - an extra
 

@@ -146,6 +146,8 @@ class DatagramDesk:
 
     def on_neighbour(self, neighbour: BrokerId, up: bool) -> None:
         """Its link by the brokers came or went; without it none of ours is used."""
+        if up and self._agent.settings.transport_to(neighbour) == "tcp":
+            return
         if up:
             self._peers.setdefault(neighbour, _Peer())
             self._offer(neighbour)

@@ -125,6 +125,18 @@ SPOILT = {
         None,
         'datagrams are sealed, and agents have no keys with security = "open"',
     ),
+    "datagrams to one neighbour in an open federation": (
+        (GOOD, f'security = "open"\n{GOOD}id = 2\ntransport = "udp-fec"\n'),
+        78,
+        9,
+        "datagrams are sealed, and agents have no keys",
+    ),
+    "a transport to nobody in particular": (
+        ("", 'transport = "udp-fec"\n'),
+        78,
+        7,
+        "neighbour.transport without neighbour.id: add its id",
+    ),
     "another transport": (("", '[links]\ntransport = "sctp"\n'), 78, 8, "links.transport = 'sctp'"),
     "a port for datagrams alone": (
         ("", '[udp]\nlisten = "18840"\n'),
