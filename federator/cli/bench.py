@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from federator.cli.bench_lossy import command as lossy_command
 from federator.errors import LinkError
 
 FAULTY = 1
@@ -215,6 +216,9 @@ def filters_command(count: int | None, json_file: Path | None) -> int:
         _write(json_file, records)
     Console().print(table)
     return 0
+
+
+command.add_command(lossy_command)
 
 
 def _progress(console: Console) -> Progress:

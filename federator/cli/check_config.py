@@ -18,6 +18,7 @@ def command(config: Path | None, show_reference: bool) -> None:
         return
     settings = settings_from(config)
     settings.require_keys(named(config))
+    settings.require_transport(named(config))
     for notice in settings.notices():
         details = " ".join(f"{key}={value}" for key, value in notice.details.items())
         click.echo(f"federator: {notice.level}: {notice.name} {details}", err=True)

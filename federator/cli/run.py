@@ -33,6 +33,7 @@ def command(config: Path | None, fail_fast: bool) -> None:
     """
     settings = settings_from(config)
     settings.require_keys(named(config))
+    settings.require_transport(named(config))
     logs.configure(settings.log)
     if fail_fast:
         asyncio.run(_check_broker(settings))

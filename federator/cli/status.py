@@ -48,8 +48,12 @@ def as_text(status: Mapping[str, Any]) -> list[str]:
         f"{broker.get('url', '')}  {connected}  {broker.get('version') or ''}".rstrip(),
         *_security(status.get("security", {})),
     ]
-    for title in ("links", "cores"):
-        lines += ["", f"{title}:", *table(status.get(title, []))]
+    links = [dict(link) for link in status.get("links", [])]
+    datagrams = [_datagrams(link["neighbour"], link.pop("datagrams", None)) for link in links]
+    lines += ["", "links:", *table(links)]
+    if status.get("datagrams"):
+        lines += ["", "links over datagrams:", *table([row for row in datagrams if row])]
+    lines += ["", "cores:", *table(status.get("cores", []))]
     meshes = status.get("meshes", [])
     total = status.get("meshes_total", len(meshes))
     more = f", the first {MESHES_SHOWN}" if total > MESHES_SHOWN else ""
@@ -68,6 +72,24 @@ def as_text(status: Mapping[str, Any]) -> list[str]:
         pairs = [(k, shown(v)) for k, v in _flat(status.get(title, {})) if v]
         lines += ["", f"{title}:", *(columns(pairs, indent=2) if pairs else ["  nothing yet"])]
     return lines
+
+
+def _datagrams(neighbour: object, told: Mapping[str, Any] | None) -> dict[str, object]:
+    """One row; empty when there is no such link."""
+    if told is None:
+        return {}
+    out, came = told["out"], told["in"]
+    return {
+        "neighbour": neighbour,
+        "used": told["used"],
+        "rtt_ms": told["rtt_ms"] and round(told["rtt_ms"], 1),
+        "lost_out": f"{told['lost_ppm_out'] / 10_000:.2f} %",
+        "lost_in": f"{told['lost_ppm_in'] / 10_000:.2f} %",
+        "parts": out["parts"],
+        "repairs": out["repairs"],
+        "by_broker": out["given_back"],
+        "rebuilt_in": came["rebuilt_parts"],
+    }
 
 
 def _security(security: Mapping[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ that can be used as they are or raises one ``ConfigError`` that says what to men
 from federator.config.address import Address
 from federator.config.brokers import BrokerSettings, Connection, NeighbourSettings
 from federator.config.collector import CollectorSettings
+from federator.config.datagrams import UdpSettings
 from federator.config.gateway import (
     AttachmentSettings,
     ClientSettings,
@@ -64,6 +65,7 @@ __all__ = [
     "ServiceManager",
     "Settings",
     "ShareSettings",
+    "UdpSettings",
     "UpstreamSettings",
     "load",
     "load_collector",

@@ -7,7 +7,7 @@ unless asked: ``secret`` and ``tls_context`` do.
 import ssl
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -27,6 +27,8 @@ from federator.protocol.types import BROKER_ID_MAX
 
 PASSWORD_BYTES_MAX = 65_535  # MQTT's own bound
 USERNAME_CHARACTERS_MAX = 1_024
+
+Transport = Literal["tcp", "udp-fec"]
 
 _Id = Annotated[int, Strict(), Field(ge=0, le=BROKER_ID_MAX)]
 
@@ -159,6 +161,9 @@ class NeighbourSettings(Connection):
     cost: Annotated[int, Strict(), Field(ge=1, le=1_000_000)] | None = Field(
         default=None, description="Cost of this link, whatever links.cost says."
     )
+    transport: Transport | None = Field(
+        default=None, description="How frames reach this one, whatever links.transport says."
+    )
     imports: tuple[TopicFilter, ...] = Field(
         default=EVERYTHING,
         alias="import",
@@ -180,7 +185,8 @@ class NeighbourSettings(Connection):
     @model_validator(mode="after")
     def _no_rule_is_in_vain(self) -> Self:
         check_conflict(self, "neighbour", self.deny, by="its deny")
-        for key, name in (("imports", "import"), ("exports", "export"), ("deny", "deny")):
+        named = (("imports", "import"), ("exports", "export"), ("deny", "deny"))
+        for key, name in (*named, ("transport", "transport")):
             if key in self.model_fields_set and self.id is None:
                 raise wrong(
                     name,

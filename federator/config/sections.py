@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, Strict, model_validator
 
 from federator.config.address import is_loopback
-from federator.config.brokers import Credentials, Url
+from federator.config.brokers import Credentials, Transport, Url
 from federator.config.section import Section, WholeNumber, wrong
 from federator.config.topics import CONFIGURED_FILTERS_MAX, TopicFilter
 from federator.protocol.filters import contains
@@ -40,6 +40,12 @@ class LinkSettings(Credentials):
         description='What links cost whose cost is not given: "hops": 1; "delay": the '
         "milliseconds there and back, smoothed; a change of less than a quarter, or 2 ms, moves "
         "nothing.",
+    )
+    transport: Transport = Field(
+        default="tcp",
+        description='How frames reach neighbours: "tcp": by their brokers; "udp-fec": from agent '
+        "to agent in datagrams with repair packets, to neighbours that have this too; for links "
+        "that lose packets. Not in an open federation. See [udp].",
     )
     dial_back: _Bool = Field(
         default=True, description="Connect to brokers that connect to ours without being listed."

@@ -15,7 +15,9 @@ from federator.config.brokers import (
     Connection,
     Credentials,
     NeighbourSettings,
+    Transport,
 )
+from federator.config.datagrams import UdpSettings, require_codec
 from federator.config.section import Section, wrong
 from federator.config.sections import (
     AgentFailoverSettings,
@@ -68,6 +70,7 @@ class Settings(Section):
     )
     topology: TopologySettings = TopologySettings()
     links: LinkSettings = LinkSettings()
+    udp: UdpSettings = UdpSettings()
     mesh: MeshSettings = MeshSettings()
     routing: RoutingSettings = RoutingSettings()
     custody: CustodySettings = CustodySettings()
@@ -165,6 +168,40 @@ class Settings(Section):
                         "use mqtts://, or set links.allow_plaintext = true",
                     )
         return self
+
+    @model_validator(mode="after")
+    def _datagrams_are_sealed(self) -> Self:
+        if self.security == "open":
+            asked: list[tuple[str, str | None]] = [("links", self.links.transport)]
+            asked += [(f"neighbours.{i}", n.transport) for i, n in enumerate(self.neighbours)]
+            for at, transport in asked:
+                if transport == "udp-fec":
+                    raise wrong(
+                        f"{at}.transport",
+                        'datagrams are sealed, and agents have no keys with security = "open"',
+                        'use security = "signed", or transport = "tcp"',
+                    )
+        return self
+
+    @property
+    def uses_datagrams(self) -> bool:
+        """Whether frames reach any neighbour in datagrams."""
+        transports = {self.links.transport, *(each.transport for each in self.neighbours)}
+        return "udp-fec" in transports
+
+    def transport_to(self, neighbour: BrokerId) -> Transport:
+        """How frames reach a neighbour, if it has that, too."""
+        named = {each.id: each.transport for each in self.neighbours if each.transport}
+        return named.get(neighbour, self.links.transport)
+
+    def require_transport(self, name: str) -> None:
+        """Refuse to start an agent whose links need what is not installed.
+
+        Raises:
+            ConfigError: As said; ``name`` is the file to mend.
+        """
+        if self.uses_datagrams:
+            require_codec(name)
 
     def require_keys(self, name: str) -> None:
         """Refuse to start an agent that cannot prove who it is, unless that is asked for.

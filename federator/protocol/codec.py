@@ -12,6 +12,7 @@ from federator.protocol.filters import may_travel, validate_filter, validate_top
 from federator.protocol.messages import (
     Bye,
     CoreAnn,
+    DatagramOffer,
     DrainOrder,
     Echo,
     FilterListPage,
@@ -50,6 +51,7 @@ _KIND_OF: dict[type, str] = {
     DrainOrder: "ctl",
     Revoked: "ctl",
     TraceEcho: "ctl",
+    DatagramOffer: "ctl",
     RepairRequest: "repair",
     Wave: "wave",
     Echo: "wave",

@@ -395,12 +395,40 @@ class TraceEcho(msgspec.Struct, frozen=True, array_like=True, tag=40):
     why: Annotated[str, msgspec.Meta(max_length=TRACE_WHY_MAX)]
 
 
+LOSSES_MAX = 256
+
+
+class LinkLoss(NamedTuple):
+    """What a link to us loses: datagrams of a million, and how many in a row, times 100."""
+
+    neighbour: _Id
+    plr_ppm: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+    abl_hundredths: Annotated[int, msgspec.Meta(ge=100, le=65_535)]
+
+
+class DatagramOffer(msgspec.Struct, frozen=True, array_like=True, tag=50):
+    """Frames for the sender may come to ``address`` in datagrams; empty: no more."""
+
+    sender: _Id
+    epoch: _Epoch
+    address: _Address
+    losses: Annotated[tuple[LinkLoss, ...], msgspec.Meta(max_length=LOSSES_MAX)]
+
+
 NodeMessage = (
     Hello | Bye | CoreAnn | MeshMembAnn | FilterListRequest | FilterListPage | Solicit | DrainOrder
 )
 """What the control plane hears and says."""
 
-Message = NodeMessage | Revoked | RepairRequest | RetainedMessage | SettlingMessage | TraceEcho
+Message = (
+    NodeMessage
+    | Revoked
+    | RepairRequest
+    | RetainedMessage
+    | SettlingMessage
+    | TraceEcho
+    | DatagramOffer
+)
 
 
 def sender_of(message: Message) -> BrokerId:

@@ -7,7 +7,7 @@ effects are performed before the next event is looked at.
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import structlog
 from mqtt5 import QoS, RetainHandling, TopicFilter, Will
@@ -33,6 +33,7 @@ from federator.protocol.forwarding import Forwarder
 from federator.protocol.link_gates import LinkGates
 from federator.protocol.messages import (
     Bye,
+    DatagramOffer,
     Echo,
     RepairRequest,
     RetainedLetter,
@@ -80,6 +81,9 @@ from federator.runtime.sharing import Sharing
 from federator.runtime.state_dir import StateDir
 from federator.runtime.tracing import TraceDesk
 from federator.runtime.trust import Trust
+
+if TYPE_CHECKING:
+    from federator.runtime.datagram_desk import DatagramDesk
 
 LEAVE_SECONDS_MAX = 1.0
 TEND_S = 1.0
@@ -189,7 +193,7 @@ class Agent:
             give_way=self._end_with,
         )
         self.data_path.local = self.data_link
-        self.data_path.custody_outlet.ask = self._ask
+        self.data_path.custody_outlet.ask = self.tell
         topic = self.data_path.data_topic
         self.loops = LoopWatch(settings.loops, data_topic=topic, pass_on=self._enter)
         self.renaming = Renaming(renames, topic) if renames else None
@@ -225,6 +229,7 @@ class Agent:
         )
         self.metrics = self._metrics_stream(tape, state)
         self.prepared = self._prepared_sessions()
+        self.datagrams = self._datagram_desk(tasks)
         self.local_up = False
         self._told_taken_over = False
         self._rivals = Rivals([self._own.client_id("ctl"), self._own.client_id("data")])
@@ -253,6 +258,8 @@ class Agent:
         if self.settings.failover.enabled:
             self._tasks.create_task(self.failover.run(), name="failover")
             self._tasks.create_task(self.prepared.run(), name="prepared sessions")
+        if self.datagrams is not None:
+            self._tasks.create_task(self.datagrams.run(), name="datagrams")
         self._dialler.start()
         if self.settings.topology.mode == "auto":
             self._tasks.create_task(self.arranger.run(), name="topology")
@@ -284,6 +291,15 @@ class Agent:
         stream = MetricsStream(self, self.settings.metrics, tape=tape, folder=folder)
         self.traffic.peers = stream.peers
         return stream
+
+    def _datagram_desk(self, tasks: asyncio.TaskGroup) -> "DatagramDesk | None":
+        if not self.settings.uses_datagrams:
+            return None
+        from federator.runtime.datagram_desk import DatagramDesk  # noqa: PLC0415 - an extra
+
+        assert self.trust is not None, "datagrams want keys"
+        desk = self.data_path.datagrams = DatagramDesk(self, self.trust, tasks)
+        return desk
 
     def _start_retained(self, retained: Retained) -> None:
         retained.load()
@@ -358,16 +374,19 @@ class Agent:
                 self.forwarder.set_route(filter_, route)
             self.cover.change(self.forwarder.cover_change())
 
-    def _ask(self, neighbour: BrokerId, request: RepairRequest) -> None:
+    def tell(self, neighbour: BrokerId, message: RepairRequest | DatagramOffer) -> None:
+        """Send a neighbour what is no business of the node."""
         known = self.node.links.neighbours.get(neighbour)
         link = self.neighbours.control_of(known.conn) if known and known.conn else None
         if link is not None:
-            self.traffic.send(link, request)
+            self.traffic.send(link, message)
 
     async def leave(self) -> None:
         """Tell the neighbours, and let that out of the door."""
         self.loops.stop()
         self.data_path.intake.flush()
+        if self.datagrams is not None:
+            self.datagrams.leave()
         self.data_path.custody.leave()
         self.guide.withdraw(self.control_link)
         self.health.withdraw()
@@ -415,6 +434,8 @@ class Agent:
             case e.ReachNeighbour(neighbour, conn):
                 link = self.neighbours.data_of(conn) if conn is not None else None
                 self.data_path.reach(neighbour, link)
+                if self.datagrams is not None:
+                    self.datagrams.on_neighbour(neighbour, link is not None)
                 if link is None:
                     self.settling.on_link_down(neighbour)
                 elif self.trust is not None:
@@ -515,6 +536,9 @@ class Agent:
                     self._pass_on_revocations(self.trust)
             elif isinstance(message, TraceEcho):
                 self.tracing.on_echo(message)
+            elif isinstance(message, DatagramOffer):
+                if self.datagrams is not None:
+                    self.datagrams.on_offer(message)
             elif message is not None:
                 self.handle(Received(message))
             elif self.settling.hears(packet) or self.tracing.hears(packet):

@@ -63,6 +63,7 @@ class AgentMetrics:
             "tls_expiry": self._tls,
             **self._topology(),
             **self._trust(),
+            **self._datagrams(),
             **self._stream(),
         }
         return chain(families(AGENT, values), families(LINK, self._links()))
@@ -213,6 +214,18 @@ class AgentMetrics:
             "trusted_keys": len(guard.authority.trusted),
         }
 
+    def _datagrams(self) -> dict[str, Value]:
+        desk = self._agent.datagrams
+        if desk is None:
+            return {}
+        return {
+            "datagrams_out": desk.counters.datagrams_out,
+            "datagrams_in": desk.counters.datagrams_in,
+            "datagram_bytes_out": desk.counters.bytes_out,
+            "datagrams_refused": desk.counters.refused,
+            "datagrams_unsent": desk.counters.unsent,
+        }
+
     def _stream(self) -> dict[str, Value]:
         stream = self._agent.metrics
         if stream is None:
@@ -268,7 +281,22 @@ class AgentMetrics:
             values["cost"] = cost
         if known is not None and known.up and known.round_trip_ms is not None:
             values["rtt_s"] = known.round_trip_ms / 1_000
-        return values
+        return values | self._datagram_link(id_)
+
+    def _datagram_link(self, id_: BrokerId) -> dict[str, _Number]:
+        desk = self._agent.datagrams
+        link = desk.links().get(id_) if desk is not None else None
+        if link is None:
+            return {}
+        return {
+            "datagrams_used": int(link.usable),
+            "datagrams_lost": link.sender.plr,
+            "datagrams_burst": link.sender.abl,
+            "datagram_parts": link.sender.counters.parts,
+            "datagram_repairs": link.sender.counters.repairs,
+            "datagram_rebuilt": link.receiver.counters.rebuilt_parts,
+            "datagram_returned": link.sender.counters.given_back,
+        }
 
 
 def _by_kind(counter: Counter[str]) -> Labelled:

@@ -80,6 +80,7 @@ class LiveView:
             },
             "security": self._security(),
             "links": self._links(),
+            "datagrams": agent.datagrams.totals() if agent.datagrams is not None else None,
             "own_core": {
                 "seq": agent.node.announcements.own.seq,
                 "filters": len(agent.node.announcements.own.filters),
@@ -203,6 +204,8 @@ class LiveView:
                     **self._heard(neighbour_id, now_ms),
                 }
             )
+            if agent.datagrams is not None:
+                told[-1]["datagrams"] = agent.datagrams.snapshot(neighbour_id)
             if not neighbour.connected:
                 told[-1]["state"] = "connecting"
                 told[-1]["reason"] = neighbour.last_error or "connecting"

@@ -53,7 +53,7 @@ from federator.runtime.custody import (
     custodian,
 )
 from federator.runtime.data_counters import DataCounters, Delays
-from federator.runtime.data_ports import DataLink, RetainedFlow, Shared, Traces
+from federator.runtime.data_ports import Datagrams, DataLink, RetainedFlow, Shared, Traces
 from federator.runtime.gathering import Batch, Pace, RouteBatches
 from federator.runtime.intake import Intake
 from federator.runtime.metrics_stream.tape import Came, Delivered, Made, Refused, Sent, Tape
@@ -96,6 +96,7 @@ class DataPath:
         custody_log, custody_outlet: What it works with.
         shared: Sees what our clients publish, and gets the frames for our inbox, if anybody does.
         traces: Follows traces, if anybody does.
+        datagrams: Carries frames past the brokers, if anybody does.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class DataPath:
         self.local: DataLink | None = None
         self.shared: Shared | None = None
         self.traces: Traces | None = None
+        self.datagrams: Datagrams | None = None
         self.forwarder = forwarder
         self.counters = DataCounters()
         self.delays = Delays()
@@ -438,7 +440,14 @@ class DataPath:
 
     # Frames of others
 
-    def _on_frame(self, payload: bytes) -> None:
+    def on_datagram_frames(self, neighbour: BrokerId, frames: Sequence[bytes]) -> None:
+        """Take frames that ``neighbour`` sent in datagrams, under seals of their own."""
+        for frame in frames:
+            self._on_frame(frame, neighbour)
+        if self._unfinished:
+            self._finish_custody()
+
+    def _on_frame(self, payload: bytes, sealed_by: BrokerId | None = None) -> None:
         """Deliver a frame, carry it on, or drop it."""
         counters = self.counters
         counters.frames_in += 1
@@ -446,8 +455,7 @@ class DataPath:
         if payload == DOCTORS_WORD:
             counters.frames_of_strangers += 1
             return
-        sealed_by = None
-        if self._trust is not None:
+        if self._trust is not None and sealed_by is None:
             opened = self._trust.open_frame(payload)
             if opened is None:
                 return
@@ -626,6 +634,10 @@ class DataPath:
             label = pack_label(frame, hops=hops, sender=self._self_id, mask=mask)
             content: tuple[bytes | memoryview, ...] = (label, *parts)
             content_bytes = len(label) + size
+            if self.datagrams is not None and not urgent and self.datagrams.send(hop, content):
+                sent += count
+                self._note_sent(hop, count, content_bytes)
+                continue
             if self._trust is not None:
                 sealed = self._trust.guard.seal(DATA, "data", b"".join(content), hop)
                 if sealed is None:
@@ -645,6 +657,27 @@ class DataPath:
                 self._note_unsent(frame, hop)
                 self._clogged.refused(hop, now_s=time.monotonic())
         return sent
+
+    def send_by_broker(self, neighbour: BrokerId, frame: bytes) -> None:
+        """Send a frame that datagrams carried in vain, and that was counted as sent."""
+        link = self._links.get(neighbour)
+        sealed: bytes | None = frame
+        if self._trust is not None:
+            sealed = self._trust.guard.seal(DATA, "data", frame, neighbour)
+        taken = False
+        if link is not None and sealed is not None:
+            field = self._topic_field
+            length = variable_byte_integer(len(field) + 1 + len(sealed))
+            taken = link.write_packets((b"\x30", length, field, b"\0", sealed), 1)
+        if not taken:
+            self._note_unsent(unpack(frame), neighbour)
+
+    def _note_sent(self, hop: BrokerId, count: int, size: int) -> None:
+        """Count a frame that went in datagrams."""
+        self.counters.frames_out += 1
+        self.counters.frame_bytes_out += size
+        if self._tape is not None:
+            self._tape.add(Sent(hop, count, size))
 
     def _note_unsent(self, frame: Frame, hop: BrokerId) -> None:
         if self._tape is not None:

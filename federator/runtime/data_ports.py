@@ -44,6 +44,13 @@ class DataLink(Protocol):
         """QoS 1 and 2 messages that the broker has not acknowledged yet."""
 
 
+class Datagrams(Protocol):
+    """Who carries frames to neighbours past their brokers."""
+
+    def send(self, neighbour: BrokerId, parts: Sequence[bytes | memoryview]) -> bool:
+        """Take a frame for a neighbour; ``False``: it goes by the broker."""
+
+
 class AcknowledgingLink(Protocol):
     """What the data path needs of the connection that publications come from."""
 

@@ -215,6 +215,15 @@ _TRUST: Final = table(
     ("trusted_keys", "trusted_keys", "Federation keys trusted; absent in an open federation."),
 )
 
+_DATAGRAMS: Final = table(
+    "counter",
+    ("datagrams_out", "datagrams_sent", "Datagrams sent."),
+    ("datagrams_in", "datagrams_received", "Datagrams taken: the seal was whole and new."),
+    ("datagram_bytes_out", "datagrams_sent_bytes", "Bytes of datagrams sent, with their seals."),
+    ("datagrams_refused", "datagrams_refused", "Datagrams not taken: not a neighbour's, or old."),
+    ("datagrams_unsent", "datagrams_unsent", "Datagrams lost here: the kernel took no more."),
+)
+
 _STREAM: Final = table(
     "gauge",
     ("stream_bytes", "metrics_spool_bytes", "Size of the metrics stream's spool on disk."),
@@ -253,6 +262,7 @@ AGENT: Final[tuple[Definition, ...]] = (
     *_TLS,
     *_TOPOLOGY,
     *_TRUST,
+    *_DATAGRAMS,
     *_STREAM,
 )
 """Values of the whole agent."""
@@ -263,6 +273,9 @@ LINK: Final[tuple[Definition, ...]] = table(
     ("rtt_s", "link_round_trip_seconds", "Last measured round trip."),
     ("cost", "link_cost", "Cost of the link."),
     ("queue_bytes", "link_send_queue_bytes", "Bytes waiting to be sent to the neighbour."),
+    ("datagrams_used", "link_datagrams_used", "1 when frames go in datagrams."),
+    ("datagrams_lost", "link_datagram_loss_ratio", "Share of datagrams to it lost, lately."),
+    ("datagrams_burst", "link_datagram_burst", "Datagrams lost in a row on average, lately."),
     labels=("neighbour",),
 ) + table(
     "counter",
@@ -271,6 +284,10 @@ LINK: Final[tuple[Definition, ...]] = table(
     ("packets_out", "link_sent_packets", "MQTT packets written."),
     ("drops", "link_dropped", "Frames and messages not sent: queue full or link down."),
     ("reconnects", "link_reconnects", "Connections made again after a loss."),
+    ("datagram_parts", "link_datagram_parts_sent", "Datagrams with parts of frames sent."),
+    ("datagram_repairs", "link_datagram_repairs_sent", "Repair packets sent."),
+    ("datagram_rebuilt", "link_datagram_parts_rebuilt", "Lost parts rebuilt from repair packets."),
+    ("datagram_returned", "link_datagram_frames_returned", "Frames not mended in time: by broker."),
     labels=("neighbour",),
 )
 """Values of one link each, labelled with the neighbour's id; at most ``NEIGHBOURS_MAX``."""

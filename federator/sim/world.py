@@ -45,6 +45,7 @@ from federator.protocol.events import (
     Received,
 )
 from federator.protocol.messages import (
+    DatagramOffer,
     Echo,
     Message,
     RepairRequest,
@@ -520,9 +521,16 @@ class World:
         self.watcher.link_changed(agent, neighbour)
 
     def _hear(self, agent: Agent, message: Message) -> None:
-        # Neither custody nor retained values, keys or traces are in this world.
+        # Neither custody nor retained values, keys, traces or datagrams are in this world.
         beside = (
-            RepairRequest | RetainedRequest | RetainedLetter | Wave | Echo | Revoked | TraceEcho
+            RepairRequest
+            | RetainedRequest
+            | RetainedLetter
+            | Wave
+            | Echo
+            | Revoked
+            | TraceEcho
+            | DatagramOffer
         )
         if not isinstance(message, beside):
             self._tell(agent, Received(message))

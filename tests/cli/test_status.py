@@ -42,3 +42,24 @@ def test_the_manner_the_certificates_end_and_what_was_refused_are_told():
     text = "\n".join(as_text({"ready": True, "security": security}))
 
     assert "security: signed, certificate until 2027-01-15, 3 refused: see trust" in text
+
+
+def test_links_over_datagrams_are_told_with_what_they_lose():
+    out, came = {"parts": 100, "repairs": 42, "given_back": 3}, {"rebuilt_parts": 7}
+    told = {"used": True, "rtt_ms": 100.2, "lost_ppm_out": 20_000, "lost_ppm_in": 0}
+    links = [
+        {"neighbour": 2, "state": "up", "datagrams": {**told, "out": out, "in": came}},
+        {"neighbour": 3, "state": "up", "datagrams": None},
+    ]
+
+    lines = as_text({"ready": True, "links": links, "datagrams": {"port": 18_840}})
+
+    at = lines.index("links over datagrams:")
+    assert " ".join(lines[at + 2].split()) == "2 yes 100.2 2.00 % 0.00 % 100 42 3 7"
+    assert lines[at + 3] == ""
+
+
+def test_without_datagrams_nothing_is_said_of_them():
+    links = [{"neighbour": 2, "state": "up"}]
+
+    assert "datagrams" not in "\n".join(as_text({"ready": True, "links": links}))

@@ -119,6 +119,43 @@ SPOILT = {
         None,
         "in an open federation any client can name an address",
     ),
+    "datagrams in an open federation": (
+        (GOOD, f'security = "open"\n{GOOD}[links]\ntransport = "udp-fec"\n'),
+        78,
+        None,
+        'datagrams are sealed, and agents have no keys with security = "open"',
+    ),
+    "datagrams to one neighbour in an open federation": (
+        (GOOD, f'security = "open"\n{GOOD}id = 2\ntransport = "udp-fec"\n'),
+        78,
+        9,
+        "datagrams are sealed, and agents have no keys",
+    ),
+    "a transport to nobody in particular": (
+        ("", 'transport = "udp-fec"\n'),
+        78,
+        7,
+        "neighbour.transport without neighbour.id: add its id",
+    ),
+    "another transport": (("", '[links]\ntransport = "sctp"\n'), 78, 8, "links.transport = 'sctp'"),
+    "a port for datagrams alone": (
+        ("", '[udp]\nlisten = "18840"\n'),
+        78,
+        8,
+        "udp.listen = '18840' is not host:port: write one like 0.0.0.0:18840",
+    ),
+    "an address for datagrams without a port": (
+        ("", '[udp]\nadvertise = "::1"\n'),
+        78,
+        8,
+        "udp.advertise = '::1' is not host:port",
+    ),
+    "datagrams that no road takes": (
+        ("", "[udp]\ndatagram_bytes = 9000\n"),
+        78,
+        8,
+        "udp.datagram_bytes = 9000: it should be less than or equal to 1472",
+    ),
     "rules for a neighbour without an id": (
         ("", 'export = ["a/#"]\n'),
         78,

@@ -1,6 +1,7 @@
 """Keys: what ``federator keys`` makes, and what an agent says of keys it cannot use."""
 
 import json
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -142,3 +143,16 @@ def test_what_is_revoked_is_shown_and_stays_so(office):
 def test_wrong_arguments_change_nothing(arguments, office):
     assert keys(*arguments, "--dir", office).exit_code != 0
     assert not (office / "revocations").exists()
+
+
+def test_datagrams_want_the_library_that_repairs_them(check, office, monkeypatch):
+    own = f'agent_file = "{office / "agent-1.key"}"'
+    lines = ["[keys]", own, f'federation_files = ["{office / "federation.pub"}"]']
+    lines += ["[links]", 'transport = "udp-fec"']
+    assert check(*lines)[0] == 0
+
+    monkeypatch.setitem(sys.modules, "raptorq", None)
+    code, said = check(*lines)
+
+    assert code == 78
+    assert 'transport = "udp-fec" needs the library raptorq: install federator[fec]' in said

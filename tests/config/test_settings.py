@@ -167,3 +167,17 @@ def test_every_key_says_what_it_means():
         return found
 
     assert silent(Settings, "") == []
+
+
+def test_a_neighbours_transport_goes_before_that_of_the_links(write):
+    named = 'id = 2\ntransport = "{}"\n[[neighbours]]\nid = 3\nurl = "mqtt://c"\n'
+    keyed = f'security = "signed"\n{GOOD}'
+
+    by_default = load(write(keyed), {})
+    one = load(write(keyed + named.format("udp-fec")), {})
+    but_one = load(write(keyed + named.format("tcp") + '[links]\ntransport = "udp-fec"\n'), {})
+
+    assert not by_default.uses_datagrams
+    assert one.uses_datagrams
+    assert [one.transport_to(id_) for id_ in (2, 3, 4)] == ["udp-fec", "tcp", "tcp"]
+    assert [but_one.transport_to(id_) for id_ in (2, 3)] == ["tcp", "udp-fec"]

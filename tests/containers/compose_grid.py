@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
-from docker.models.containers import Container
+from docker.errors import APIError
+from docker.models.containers import Container, ExecResult
 from testcontainers.compose import DockerCompose
 from testcontainers.core.docker_client import DockerClient
 
@@ -97,6 +98,19 @@ class ComposeGrid:
     def is_healthy(self, service: str) -> bool:
         """What its health check says."""
         return bool(self.container(service).attrs["State"]["Health"]["Status"] == "healthy")
+
+    def broker_of_client(self, gateway: str, client: str) -> int | None:
+        """Where ``gateway`` has attached ``client`` just now."""
+        rows = json.loads(self.page(gateway, "/routes") or b"[]")
+        brokers: list[int | None] = [row["broker"] for row in rows if row["client"] == client]
+        return brokers[0] if brokers else None
+
+    def run(self, service: str, command: str) -> ExecResult:
+        """Run ``command`` in its container; exit code 137 when it has ended meanwhile."""
+        try:
+            return self.container(service).exec_run(command, stderr=False)
+        except APIError:
+            return ExecResult(137, b"")
 
     def until_ready(self, services: Iterable[str] = ()) -> None:
         """Wait for ``services``, or all agents and gateways, and for all links between agents."""

@@ -203,3 +203,31 @@ def test_a_rolling_restart_of_all_nine_under_traffic_loses_nothing(grid: Compose
                 grid.until_ready()
 
         until_all_have_all(publishers, subscribers, capsys)
+
+
+def test_a_broker_that_was_drained_may_be_restarted_without_loss_to_gateways_clients(
+    grid: ComposeGrid, capsys
+):
+    with (
+        Subscriber("moved-west", GATEWAY_PORTS["west"], "moved/#") as at_west,
+        Publisher("moved-east", GATEWAY_PORTS["east"]) as from_east,
+        Publisher("moved-6", port(6)) as from_6,
+    ):
+        publishers = [from_east, from_6]
+        until_all_reach_all(dict(enumerate(publishers)), {0: at_west}, "moved")
+        with publishing(*publishers, stage="moved"):
+            for _ in range(2):
+                here = grid.broker_of_client("gateway-west", "moved-west")
+                assert grid.run(f"agent-{here}", f"federator drain {here}").exit_code == 0
+                until(
+                    lambda here=here: (
+                        grid.broker_of_client("gateway-west", "moved-west") not in (here, None)
+                    ),
+                    f"the client is moved away from broker {here}",
+                )
+                grid.container(f"broker-{here}").restart(timeout=10)
+                grid.container(f"agent-{here}").restart(timeout=10)
+                grid.until_ready()
+                assert grid.run(f"agent-{here}", f"federator undrain {here}").exit_code == 0
+
+        until_all_have_all(publishers, [at_west], capsys)

@@ -34,7 +34,7 @@ from federator.protocol.trust.primitives import TAG_BYTES, Identity, Verifier
 from federator.protocol.trust.proofs import ProofReader, prove
 from federator.protocol.types import BrokerId, Epoch
 
-CONTROL, DATA = 0, 1
+CONTROL, DATA, DATAGRAM = 0, 1, 2
 """Channels: each neighbour numbers its seals once, and each channel remembers which came."""
 
 _READABLE, _ENCRYPTED = ord("M"), ord("C")

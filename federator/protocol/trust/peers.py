@@ -24,6 +24,9 @@ from federator.protocol.types import BrokerId, Epoch
 KEYS_KEPT: Final = 4
 """Pairs of presences understood per neighbour: both sides may be changing certificates."""
 
+CHANNELS: Final = 3
+"""Control messages, frames and datagrams: each has a window of its own."""
+
 KEY_NAME_BYTES: Final = 4
 
 
@@ -73,8 +76,8 @@ class Peer:
     presence: Presence
     counter: int = 0
     holds: bytes = b""
-    windows: tuple[DuplicateLog, DuplicateLog] = field(
-        default_factory=lambda: (DuplicateLog(origins_max=1), DuplicateLog(origins_max=1))
+    windows: tuple[DuplicateLog, ...] = field(
+        default_factory=lambda: tuple(DuplicateLog(origins_max=1) for _ in range(CHANNELS))
     )
     _keys: OrderedDict[bytes, Keys] = field(default_factory=OrderedDict)
     _current: tuple[bytes, bytes, Keys, bytes] | None = None

@@ -1,0 +1,151 @@
+"""``federator bench lossy``: links over TCP and over datagrams through the same lossy roads.
+
+Needs root, for it makes network namespaces and TUN devices. Exit codes: 0 when the bars are met, 1
+when not, 69 when something did not start.
+"""
+
+import asyncio
+import json
+import signal
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from federator.bench.lossy.measure import Plan, Row, measure
+
+COLUMNS = 140
+
+
+@click.command(name="lossy")
+@click.option("--hops", type=click.IntRange(1, 9), default=3, show_default=True)
+@click.option("--delay-ms", type=click.FloatRange(0, 1_000), default=50.0, show_default=True)
+@click.option("--plr", type=click.FloatRange(0, 0.3), default=0.02, show_default=True)
+@click.option("--abl", type=click.FloatRange(1, 16), default=2.0, show_default=True)
+@click.option("--rate", type=click.FloatRange(1, 5_000), default=100.0, show_default=True)
+@click.option("--rounds", type=click.IntRange(1, 100), default=3, show_default=True)
+@click.option("--count", type=click.IntRange(100, 1_000_000), default=2_000, show_default=True)
+@click.option("--learning", type=click.IntRange(1, 1_000_000), default=1_500, show_default=True)
+@click.option("--forgetting", type=click.IntRange(1, 1_000_000), default=6_000, show_default=True)
+@click.option("--qos", type=click.Choice(["0", "1", "0,1"]), default="0,1", show_default=True)
+@click.option("--wait-ms", type=click.IntRange(1, 255), help="udp.wait_ms of the agents.")
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--keep-logs", type=click.Path(file_okay=False, path_type=Path))
+def command(
+    hops: int,
+    delay_ms: float,
+    plr: float,
+    abl: float,
+    rate: float,
+    rounds: int,
+    count: int,
+    learning: int,
+    forgetting: int,
+    qos: str,
+    wait_ms: int | None,
+    seed: int,
+    json_file: Path | None,
+    keep_logs: Path | None,
+) -> int:
+    """Measure delays over links that lose packets: by TCP, and in datagrams with repair packets."""
+    plan = Plan(
+        hops=hops,
+        delay_ms=delay_ms,
+        plr=plr,
+        abl=abl,
+        rate_hz=rate,
+        rounds=rounds,
+        count=count,
+        learning=learning,
+        forgetting=forgetting,
+        qos=tuple(int(each) for each in qos.split(",")),
+        seed=seed,
+        udp={"wait_ms": wait_ms} if wait_ms is not None else {},
+    )
+    with tempfile.TemporaryDirectory(prefix="federator-lossy-") as made:
+        folder = Path(made) if keep_logs is None else keep_logs.resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = asyncio.run(_until_stopped(plan, folder))
+    if rows is None:
+        return 128 + signal.SIGTERM
+    if json_file is not None:
+        json_file.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    console = Console()
+    if not console.is_terminal:
+        console.width = COLUMNS
+    console.print(_table(rows, plan))
+    verdicts = list(_verdicts(rows))
+    for met, text in verdicts:
+        click.echo(f"{'met   ' if met else 'MISSED'} {text}")
+    return 0 if all(met for met, _ in verdicts) else 1
+
+
+async def _until_stopped(plan: Plan, folder: Path) -> list[Row] | None:
+    """Measure; SIGTERM ends it in order, as Ctrl-C does: namespaces would stay behind."""
+    work = asyncio.current_task()
+    assert work is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, work.cancel)
+    try:
+        return await measure(plan, folder, progress=lambda what: click.echo(what, err=True))
+    except asyncio.CancelledError:
+        if work.uncancel():
+            raise
+        return None
+
+
+def _table(rows: list[Row], plan: Plan) -> Table:
+    title = f"{plan.hops} hops, {plan.delay_ms:g} ms each, {plan.rate_hz:g} publications/s of 64 B"
+    table = Table(title=title, title_justify="left")
+    for name in (
+        "transport",
+        "QoS",
+        "lost",
+        "delivered",
+        "twice",
+        "p50 ms",
+        "p95",
+        "p99",
+        "worst",
+        "B/publication",
+        "repairs/part",
+        "model",
+        "by broker",
+    ):
+        table.add_column(name, justify="left" if name == "transport" else "right")
+    for row in rows:
+        table.add_row(
+            row.transport,
+            str(row.qos),
+            f"{row.lost_packets:.2%}",
+            f"{row.delivered}/{row.offered}",
+            str(row.twice),
+            *(f"{value:.0f}" for value in (row.p50, row.p95, row.p99, row.worst)),
+            f"{row.bytes_per_publication:.0f}",
+            *("" if v is None else f"{v:.3f}" for v in (row.repairs_per_part, row.model)),
+            "" if row.by_broker is None else str(row.by_broker),
+        )
+    return table
+
+
+def _verdicts(rows: list[Row]) -> list[tuple[bool, str]]:
+    """What the project asks for."""
+    found: list[tuple[bool, str]] = []
+    p99 = {row.qos: row.p99 for row in rows if row.transport == "tcp" and row.plr}
+    for row in rows:
+        if row.transport == "tcp" or row.repairs_per_part is None or row.model is None:
+            continue
+        if row.plr == 0.0:
+            cost = row.repairs_per_part
+            found.append((cost <= 0.05, f"without loss {cost:.3f} repair packets per part (0.05)"))
+            continue
+        name, bound = f"QoS {row.qos}:", p99[row.qos] / 2
+        found.append((row.p99 <= bound, f"{name} p99 {row.p99:.0f} ms, half of TCP's {bound:.0f}"))
+        share, wanted = row.delivered / row.offered, 0.999 if row.qos == 0 else 1.0
+        found.append((share >= wanted, f"{name} {share:.4%} delivered ({wanted:.1%})"))
+        ratio = (1 + row.repairs_per_part) / (1 + row.model)
+        found.append((ratio <= 1.2, f"{name} {ratio:.2f} of the model's packets (1.2)"))
+    return found

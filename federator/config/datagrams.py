@@ -1,0 +1,115 @@
+"""Links over datagrams as the configuration names them.
+
+Source: docs/udp-fec.md.
+"""
+
+import importlib.util
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from federator.config.section import Section, WholeNumber
+from federator.errors import ConfigError
+from federator.protocol.datagrams.sender import Limits
+from federator.protocol.trust.guard import SEAL_BYTES
+
+CONFIG = 78
+HOST_CHARACTERS_MAX = 255
+
+
+def split_endpoint(text: str) -> tuple[str, int]:
+    """``host:port`` in two; an IPv6 address stands in brackets.
+
+    Raises:
+        ValueError: It is none; the text says what is wanted.
+    """
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        host = ""
+    whole = colon and host and port.isascii() and port.isdigit() and len(port) <= 5
+    plain = len(text) <= HOST_CHARACTERS_MAX and text.isprintable() and not set(text) & set(" /@")
+    if not whole or not plain or int(port) > 65_535:
+        raise ValueError(f"{text[:60]!r} is not host:port: write one like 0.0.0.0:18840")
+    return host, int(port)
+
+
+def _endpoint(text: str) -> str:
+    try:
+        split_endpoint(text)
+    except ValueError as error:
+        what, _, mend = str(error).partition(": ")
+        raise PydanticCustomError("rule", "{what}: {mend}", {"what": what, "mend": mend}) from error
+    return text
+
+
+_Endpoint = Annotated[str, AfterValidator(_endpoint)]
+
+
+class UdpSettings(Section):
+    """Links over datagrams, with links.transport = "udp-fec". See docs/udp-fec.md."""
+
+    listen: _Endpoint = Field(
+        default="0.0.0.0:18840",
+        description="Address and port on which datagrams of neighbours are taken; port 0 is any "
+        "free one.",
+    )
+    advertise: _Endpoint | None = Field(
+        default=None,
+        description="host:port that neighbours send to, when they cannot reach listen as it "
+        "stands; else the host of listen, or of broker.advertise and broker.url when listen is any "
+        "address.",
+    )
+    datagram_bytes: WholeNumber = Field(
+        default=1_200,
+        ge=576,
+        le=1_472,
+        description="Longest payload of a datagram. One that does not get through whole is never "
+        "used.",
+    )
+    bytes_per_s: WholeNumber = Field(
+        default=1_000_000,
+        ge=10_000,
+        le=1_000_000_000,
+        description="Pace to each neighbour, repair packets included. Nothing slows down by itself "
+        "when a link is too narrow: set what it can carry. Frames beyond it go by the broker.",
+    )
+    wait_ms: WholeNumber = Field(
+        default=12,
+        ge=1,
+        le=255,
+        description="Repair packets follow at most so long after what they protect. The longer, "
+        "the fewer of them do; less than a quarter of a round trip gains most.",
+    )
+    failing_ppm: WholeNumber = Field(
+        default=500,
+        ge=1,
+        le=500_000,
+        description="Of a million groups of datagrams, how many may lose more than repair packets "
+        "mend.",
+    )
+
+    def limits(self) -> Limits:
+        """How links over datagrams may be used."""
+        return Limits(
+            datagram_bytes=self.datagram_bytes - SEAL_BYTES,
+            wait_ms=self.wait_ms,
+            bytes_per_s=self.bytes_per_s,
+            failing_max=self.failing_ppm / 1_000_000,
+        )
+
+
+def require_codec(name: str) -> None:
+    """Refuse to start without the erasure code.
+
+    Raises:
+        ConfigError: The extra is not installed; ``name`` is the file to mend.
+    """
+    if importlib.util.find_spec("raptorq") is None:
+        raise ConfigError(
+            f'{name}: transport = "udp-fec" needs the library raptorq: '
+            'install federator[fec], or use "tcp"',
+            exit_code=CONFIG,
+        )

@@ -1,0 +1,24 @@
+"""What is wanted of an erasure code; ``runtime.raptor`` brings one.
+
+Systematic: the first packets are the symbols themselves. Any as many packets as there are symbols
+should do; a code that at times wants one more says ``None``.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+
+class Coder(Protocol):
+    """Makes repair packets, and symbols of them. Symbols of one window have one length, of 8 n."""
+
+    def repairs(self, symbols: Sequence[bytes], count: int) -> list[bytes]:
+        """So many repair packets, each as long as a symbol."""
+
+    def rebuild(self, parts: int, size: int, packets: Mapping[int, bytes]) -> list[bytes] | None:
+        """All symbols of a window of ``parts``; ``None``: these packets do not do.
+
+        Args:
+            parts: How many symbols there are.
+            size: Bytes of each.
+            packets: By place; symbols first, then repair packets. Each of ``size`` bytes.
+        """

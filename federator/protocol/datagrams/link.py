@@ -1,0 +1,137 @@
+"""Both directions between us and one neighbour, and whether datagrams get through at all.
+
+Before anything is entrusted to it, and again after every silence, a datagram of full length must
+have gone there and a report of it come back; so a firewall, or a road too narrow for our datagrams,
+costs probes and nothing else. A link that loses more than any redundancy mends, or that falls
+silent, is left alone for a while: all it held goes by the broker.
+
+Source: docs/udp-fec.md, "When it is used"; RFC 8085 (section 3.1.10: circuit breakers).
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from federator.errors import DecodeError
+from federator.protocol.datagrams import wire
+from federator.protocol.datagrams.erasure import Coder
+from federator.protocol.datagrams.receiver import Receiver
+from federator.protocol.datagrams.sender import Limits, Sender
+from federator.protocol.types import Millis
+
+PROBE_MS: Final = 1_000
+SILENT_MS: Final = 3_000
+"""A link is given up after so long without a report, while there was something to report."""
+
+PLR_USABLE_MAX: Final = 0.3
+REST_MS: Final = 10_000
+"""How long a link that loses more is left alone."""
+
+
+@dataclass(slots=True)
+class Heard:
+    """What came of one datagram, or of a deadline.
+
+    Attributes:
+        datagrams: To be sealed and sent.
+        given_back: Frames that must go by the broker.
+        frames: Frames of the neighbour.
+    """
+
+    datagrams: list[bytes]
+    given_back: list[bytes]
+    frames: list[bytes]
+
+
+class DatagramLink:
+    """The link to one neighbour.
+
+    Args:
+        limits: How it may be used.
+        coder: The erasure code.
+        stream: See ``Sender``.
+        now_ms: When it begins.
+    """
+
+    def __init__(self, limits: Limits, coder: Coder, *, stream: int, now_ms: Millis) -> None:
+        self.sender = Sender(limits, coder, stream=stream)
+        self.receiver = Receiver(coder)
+        self.usable = False
+        self.malformed = 0
+        self._limits = limits
+        self._probe_at_ms = now_ms
+        self._reported_at_ms = now_ms
+        self._rests_until_ms = now_ms
+
+    def next_deadline_ms(self) -> Millis:
+        """When ``on_deadline`` has something to do."""
+        times = (self.sender.next_deadline_ms(), self.receiver.next_deadline_ms())
+        return min([self._probe_at_ms, *(time for time in times if time is not None)])
+
+    def offer(self, frame: bytes, *, now_ms: Millis) -> list[bytes] | None:
+        """Datagrams to send for ``frame``; ``None``: it must go by the broker."""
+        if not self.usable:
+            return None
+        outcome = self.sender.offer(frame, now_ms=now_ms)
+        return None if outcome is None else outcome.datagrams
+
+    def on_datagram(self, datagram: bytes, *, now_ms: Millis) -> Heard:
+        """Take what the neighbour sent."""
+        try:
+            stream, number, body = wire.unpack(datagram)
+            if isinstance(body, wire.Report):
+                self.receiver.note_number(stream, number)
+                return self._on_report(body, now_ms)
+            frames = self.receiver.take(stream, number, body, now_ms=now_ms)
+        except DecodeError:
+            self.malformed += 1
+            return Heard([], [], [])
+        return self._told([], [], frames, now_ms)
+
+    def on_deadline(self, *, now_ms: Millis) -> Heard:
+        """Do what is due."""
+        outcome = self.sender.on_deadline(now_ms=now_ms)
+        datagrams, given_back = outcome.datagrams, outcome.given_back
+        if now_ms >= self._probe_at_ms:
+            datagrams += self._probe(now_ms)
+        if self.usable and now_ms - self._reported_at_ms > SILENT_MS:
+            given_back += self._give_up()
+        frames = self.receiver.on_deadline(now_ms=now_ms)
+        return self._told(datagrams, given_back, frames, now_ms)
+
+    def give_up(self) -> list[bytes]:
+        """The neighbour is gone: what must go another way, if there is one."""
+        return self._give_up()
+
+    def _probe(self, now_ms: Millis) -> list[bytes]:
+        """Ask for a sign of life unless other datagrams just did; unproven, with a long one."""
+        self._probe_at_ms = Millis(now_ms + PROBE_MS)
+        asked_ms = self.sender.asked_ms
+        if self.usable and asked_ms is not None and now_ms - asked_ms < PROBE_MS:
+            return []
+        head = self.sender.head(wire.PROBE, now_ms)
+        return [head if self.usable else head.ljust(self._limits.datagram_bytes, b"\0")]
+
+    def _on_report(self, report: wire.Report, now_ms: Millis) -> Heard:
+        outcome = self.sender.on_report(report, now_ms=now_ms)
+        if not self.sender.is_about(report):
+            return Heard([], [], [])
+        self._reported_at_ms = now_ms
+        if self.sender.plr > PLR_USABLE_MAX:
+            self._rests_until_ms = Millis(now_ms + REST_MS)
+            outcome.given_back += self._give_up()
+        else:
+            self.usable = now_ms >= self._rests_until_ms
+        return self._told(outcome.datagrams, outcome.given_back, [], now_ms)
+
+    def _told(
+        self, datagrams: list[bytes], given_back: list[bytes], frames: list[bytes], now_ms: Millis
+    ) -> Heard:
+        report = self.receiver.report(now_ms=now_ms)
+        if report is not None:
+            head = self.sender.head(wire.REPORT, now_ms)
+            datagrams.append(head + wire.report_body(report))
+        return Heard(datagrams, given_back, frames)
+
+    def _give_up(self) -> list[bytes]:
+        self.usable = False
+        return self.sender.give_all_back()

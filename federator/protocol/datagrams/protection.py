@@ -1,0 +1,114 @@
+"""How many repair packets a window needs so that a lost part seldom stays lost.
+
+Every part stands in two windows: that of its own group of parts, and that of the next group, which
+looks back. So the link sends A B C D: the parts of a group, the repair packets of its window, the
+parts of the next group, and the repair packets of that one's. A part of A stays lost when B does
+not mend the first window and D not the second: each window mends as many losses, of parts and of
+its own repair packets, as it has repair packets. The chain of Gilbert and Elliott says how likely
+both fail. A burst that eats B as well is mended by D, so looking back costs a wait in the rare
+case, where one window alone would need twice the packets in every case.
+
+Every agent on the way decodes, and makes repair packets for the next link alone. So no link's
+redundancy survives beyond it, and the leader's choice in the game of the paper comes down to this:
+what its follower loses. See docs/udp-fec.md, "How many, and who decodes".
+
+Source: papers/fec-codec-placement.txt, sections 2 and 3.2; RFC 8681 for windows that slide.
+"""
+
+from functools import lru_cache
+from typing import Final
+
+from federator.protocol.datagrams.wire import REPAIRS_PER_WINDOW_MAX
+
+PLR_MAX: Final = 0.5
+"""On a link that loses more, no redundancy helps: it is not used."""
+
+ABL_MAX: Final = 16.0
+_PLR_STEPS = 2_000
+_ABL_STEPS = 4
+
+Lost = list[float]
+"""How likely so many packets are lost: index by number."""
+
+
+def repairs_for(parts: int, plr: float, abl: float, *, failing_max: float, repairs_max: int) -> int:
+    """The least number of repair packets with which parts seldom stay lost.
+
+    Args:
+        parts: Parts in the group; in the next one, as many are assumed.
+        plr: Share of packets that the link loses.
+        abl: How many it loses in a row, on average.
+        failing_max: The share of groups of which a part may stay lost.
+        repairs_max: No more than this, come what may.
+    """
+    plr_step = round(min(plr, PLR_MAX) * _PLR_STEPS)
+    abl_step = round(min(max(abl, 1.0), ABL_MAX) * _ABL_STEPS)
+    return _needed(parts, plr_step, abl_step, failing_max, min(repairs_max, REPAIRS_PER_WINDOW_MAX))
+
+
+@lru_cache(maxsize=4_096)
+def _needed(parts: int, plr_step: int, abl_step: int, failing_max: float, most: int) -> int:
+    if not plr_step:
+        return 0
+    chain = Chain(plr_step / _PLR_STEPS, abl_step / _ABL_STEPS)
+    for repairs in range(most):
+        if chain.failing(parts, repairs) <= failing_max:
+            return repairs
+    return most
+
+
+class Chain:
+    """A link of Gilbert and Elliott.
+
+    Args:
+        plr: Share of packets lost, below 1.
+        abl: Packets lost in a row, on average.
+    """
+
+    def __init__(self, plr: float, abl: float) -> None:
+        self._plr = plr
+        self._to_good = 1.0 / abl
+        self._to_bad = min(1.0, self._to_good * plr / (1.0 - plr))
+
+    def lost_distribution(self, sent: int) -> Lost:
+        """P(exactly k of ``sent`` packets are lost), for k in 0..sent."""
+        good, bad = self._walk(sent, 1.0 - self._plr, self._plr)
+        return [g + b for g, b in zip(good, bad, strict=True)]
+
+    def failing(self, parts: int, repairs: int) -> float:
+        """P(a part of a group stays lost), with so many repair packets per window."""
+        after_a = self._walk(parts, 1.0 - self._plr, self._plr)
+        total = 0.0
+        for state in (0, 1):
+            after_b = self._walk(repairs, 1.0 - state, float(state))
+            for then in (0, 1):
+                later = self._walk(parts + repairs, 1.0 - then, float(then))
+                beyond = _tails([g + b for g, b in zip(*later, strict=True)])
+                failed_b = _tails(after_b[then])
+                for lost in range(1, parts + 1):
+                    over = max(0, repairs - lost + 1)  # lost so many more: the window fails
+                    if over < len(failed_b) and over < len(beyond):
+                        total += after_a[state][lost] * failed_b[over] * beyond[over]
+        return total
+
+    def _walk(self, steps: int, good_share: float, bad_share: float) -> tuple[Lost, Lost]:
+        """P(k lost in so many packets, and the link then good or bad)."""
+        good, bad = [0.0] * (steps + 1), [0.0] * (steps + 1)
+        good[0], bad[0] = good_share, bad_share
+        to_good, to_bad = self._to_good, self._to_bad
+        for _ in range(steps):
+            good, bad = (
+                [g * (1.0 - to_bad) + b * to_good for g, b in zip(good, bad, strict=True)],
+                [g * to_bad + b * (1.0 - to_good) for g, b in zip(good, bad, strict=True)],
+            )
+            bad = [0.0, *bad[:-1]]
+        return good, bad
+
+
+def _tails(shares: Lost) -> Lost:
+    """P(at least k), for k in 0..n."""
+    tails, above = [], 0.0
+    for share in reversed(shares):
+        above += share
+        tails.append(above)
+    return tails[::-1]

@@ -1,0 +1,337 @@
+"""The other end: parts in, whole frames out in the order they were sent, reports back.
+
+A part that came goes straight into its frame. A window is looked at only when a part of it is
+missing and there are repair packets enough to rebuild it. A frame whose predecessor is missing
+waits for it, but not longer than the repair packets of that one can take: what is still missing
+then comes by the broker, late, as it would over another way of the mesh.
+
+All of it is bounded: parts, windows, frames that are not whole, frames that wait.
+
+Source: docs/udp-fec.md.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Final
+
+from federator.errors import DecodeError
+from federator.protocol.datagrams import wire
+from federator.protocol.datagrams.erasure import Coder
+from federator.protocol.datagrams.loss import LossMeter
+from federator.protocol.types import Millis
+
+WINDOWS_MAX: Final = 64
+PARTS_KEPT: Final = 256
+"""Parts remembered, for windows they stand in; those of two groups and what overtakes them."""
+
+PARTIAL_BYTES_MAX: Final = 8 * 1024 * 1024
+READY_BYTES_MAX: Final = 8 * 1024 * 1024
+
+HOLD_EXTRA_MS: Final = 10
+"""How late repair packets may be, for the pace and for timers."""
+
+REPORT_WAIT_MS: Final = 25
+REPORT_SOON_MS: Final = 5
+AGE_MS: Final = 10_000
+"""Between times at which what the link lost before counts half as much."""
+
+REPORT_AFTER: Final = 64
+"""Datagrams after which a report does not wait."""
+
+
+@dataclass(slots=True)
+class ReceiverCounters:
+    """What happened since the start."""
+
+    frames: int = 0
+    parts: int = 0
+    repairs: int = 0
+    rebuilt_parts: int = 0
+    undecodable: int = 0
+    skipped: int = 0
+    stale: int = 0
+
+
+@dataclass(slots=True)
+class _Window:
+    repairs: dict[int, bytes] = field(default_factory=dict)  # by place
+    done: bool = False
+
+
+@dataclass(slots=True)
+class _Partial:
+    pieces: list[bytes | None]
+    missing: int
+    size: int = 0
+
+
+class Receiver:
+    """Frames of one neighbour.
+
+    Args:
+        coder: Rebuilds what is missing.
+
+    Attributes:
+        counters: What happened so far.
+        meter: What the link loses.
+    """
+
+    def __init__(self, coder: Coder) -> None:
+        self.counters = ReceiverCounters()
+        self.meter = LossMeter()
+        self._coder = coder
+        self._stream = -1
+        self._begin(-1)
+        self._report_at_ms: Millis | None = None
+        self._aged_at_ms = Millis(0)
+
+    def _begin(self, stream: int) -> None:
+        self._stream = stream
+        self.meter.restart()
+        self._parts: dict[int, bytes] = {}
+        self._part_top = 0
+        self._windows: OrderedDict[tuple[int, int], _Window] = OrderedDict()
+        self._partials: OrderedDict[int, _Partial] = OrderedDict()
+        self._partial_bytes = 0
+        self._ready: dict[int, tuple[bytes, Millis]] = {}
+        self._ready_bytes = 0
+        self._next = 1  # the frame whose turn it is
+        self._top = 0
+        self._whole = 0  # bit i: frame top - i
+        self._newest = 0
+        self._newest_at_ms = Millis(0)
+        self._unreported = 0
+        self._hold_ms = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Of frames that are not whole or wait."""
+        return self._partial_bytes + self._ready_bytes
+
+    def take(self, stream: int, number: int, body: wire.Body, *, now_ms: Millis) -> list[bytes]:
+        """Take a datagram that is no report; return the frames whose turn has come.
+
+        Raises:
+            DecodeError: It contradicts itself, or others.
+        """
+        if stream < self._stream:
+            self.counters.stale += 1
+            return []
+        released: list[bytes] = []
+        if stream > self._stream:
+            released = self._release_all()
+            self._begin(stream)
+        self._note_arrival(number, now_ms)
+        if isinstance(body, wire.Part):
+            self._hold_ms = 3 * body.wait_ms + HOLD_EXTRA_MS
+            late = self._on_part(body, now_ms)
+        elif isinstance(body, wire.Repair):
+            late = self._on_repair(body, now_ms)
+        else:
+            late = []
+        return released + late + self._release(now_ms)
+
+    def note_number(self, stream: int, number: int) -> None:
+        """A report came, which has a number like all."""
+        if stream == self._stream:
+            self.meter.note(number)
+
+    def next_deadline_ms(self) -> Millis | None:
+        """When ``on_deadline`` or ``report`` has something to do."""
+        times = [] if self._report_at_ms is None else [self._report_at_ms]
+        if self._ready:
+            times.append(Millis(self._ready[min(self._ready)][1] + self._hold_ms))
+        return min(times) if times else None
+
+    def on_deadline(self, *, now_ms: Millis) -> list[bytes]:
+        """Frames that waited long enough for those before them."""
+        return self._release(now_ms)
+
+    def report(self, *, now_ms: Millis) -> wire.Report | None:
+        """What arrived, when it is time to tell."""
+        if self._report_at_ms is None or now_ms < self._report_at_ms:
+            return None
+        self._report_at_ms = None
+        self._unreported = 0
+        if now_ms - self._aged_at_ms >= AGE_MS:
+            self._aged_at_ms = now_ms
+            self.meter.age()
+        return wire.Report(
+            stream=self._stream,
+            newest=self._newest,
+            held_ms=min(now_ms - self._newest_at_ms, 65_535),
+            top=self._top,
+            whole=self._whole,
+            plr_ppm=min(round(self.meter.plr * 1_000_000), 1_000_000),
+            abl_hundredths=min(round(self.meter.abl * 100), 65_535),
+        )
+
+    # -- datagrams --------------------------------------------------------------------------------
+
+    def _note_arrival(self, number: int, now_ms: Millis) -> None:
+        self.meter.note(number)
+        gap = number > self._newest + 1
+        if number > self._newest:
+            self._newest, self._newest_at_ms = number, now_ms
+        self._unreported += 1
+        wait_ms = REPORT_WAIT_MS
+        if self._unreported >= REPORT_AFTER:
+            wait_ms = 0
+        elif gap:
+            wait_ms = REPORT_SOON_MS
+        at_ms = Millis(now_ms + wait_ms)
+        if self._report_at_ms is None or at_ms < self._report_at_ms:
+            self._report_at_ms = at_ms
+
+    def _on_part(self, part: wire.Part, now_ms: Millis) -> list[bytes]:
+        wire.open_content(part.content)
+        if not self._keep(part.ordinal, part.content):
+            return []
+        self.counters.parts += 1
+        late = self._assemble(part.content, now_ms)
+        return late + self._rebuild(now_ms) if self._windows else late
+
+    def _on_repair(self, repair: wire.Repair, now_ms: Millis) -> list[bytes]:
+        key = repair.first, repair.parts
+        window = self._windows.get(key)
+        if window is None:
+            window = self._windows[key] = _Window()
+            if len(self._windows) > WINDOWS_MAX:
+                self._windows.popitem(last=False)
+        if window.done:
+            return []
+        size = len(repair.symbol)
+        if any(len(other) != size for other in window.repairs.values()):
+            raise DecodeError("repair: unlike others of its window")
+        self.counters.repairs += 1
+        window.repairs[repair.place] = repair.symbol
+        return self._rebuild(now_ms)
+
+    def _keep(self, ordinal: int, content: bytes) -> bool:
+        """Remember a part; whether it is new and not too old."""
+        parts = self._parts
+        if ordinal in parts or ordinal <= self._part_top - PARTS_KEPT:
+            return False
+        if ordinal > self._part_top:
+            for old in range(self._part_top - PARTS_KEPT + 1, ordinal - PARTS_KEPT + 1):
+                if not parts:
+                    break
+                parts.pop(old, None)
+            self._part_top = ordinal
+        parts[ordinal] = content
+        return True
+
+    def _rebuild(self, now_ms: Millis) -> list[bytes]:
+        """Rebuild what is missing in windows, as long as one part leads to another."""
+        late: list[bytes] = []
+        progress = True
+        while progress:
+            progress = False
+            for (first, count), window in list(self._windows.items()):
+                if window.done:
+                    continue
+                missing = [i for i in range(first, first + count) if i not in self._parts]
+                if not missing or first <= self._part_top - PARTS_KEPT:
+                    window.done, window.repairs = True, {}
+                elif len(missing) <= len(window.repairs):
+                    rebuilt = self._decode(first, count, window)
+                    for ordinal in missing if rebuilt else ():
+                        content = wire.from_symbol(rebuilt[ordinal - first])
+                        wire.open_content(content)
+                        if self._keep(ordinal, content):
+                            progress = True
+                            self.counters.rebuilt_parts += 1
+                            late += self._assemble(content, now_ms)
+        return late
+
+    def _decode(self, first: int, count: int, window: _Window) -> list[bytes]:
+        """All symbols of a window; none when these packets do not do."""
+        size = len(next(iter(window.repairs.values())))
+        packets: dict[int, bytes] = {}
+        for place in range(count):
+            content = self._parts.get(first + place)
+            if content is None:
+                continue
+            if wire.symbol_bytes([content]) > size:
+                window.done = True
+                raise DecodeError("repair: unlike the parts of its window")
+            packets[place] = wire.to_symbol(content, size)
+        symbols = self._coder.rebuild(count, size, packets | window.repairs)
+        if symbols is None:
+            self.counters.undecodable += 1
+            return []
+        window.done, window.repairs = True, {}
+        return symbols
+
+    # -- frames -----------------------------------------------------------------------------------
+
+    def _assemble(self, content: bytes, now_ms: Millis) -> list[bytes]:
+        """Put a piece into its frame; return the frame when it is whole and comes too late."""
+        place, piece = wire.open_content(content)
+        number = place.frame
+        if number > self._top:
+            shift = min(number - self._top, wire.WINDOW)
+            self._whole = (self._whole << shift) & ((1 << wire.WINDOW) - 1)
+            self._top = number
+        at = self._top - number
+        if at >= wire.WINDOW or self._whole >> at & 1:
+            return []
+        if place.parts == 1:
+            return self._on_whole(number, piece, now_ms)
+        partial = self._partials.get(number)
+        if partial is None:
+            partial = self._partials[number] = _Partial([None] * place.parts, place.parts)
+        if len(partial.pieces) != place.parts:
+            raise DecodeError(f"part: of {place.parts}, others of {len(partial.pieces)}")
+        if partial.pieces[place.part] is None:
+            partial.pieces[place.part] = piece
+            partial.missing -= 1
+            partial.size += len(piece)
+            self._partial_bytes += len(piece)
+        if partial.missing:
+            self._bound_partials()
+            return []
+        self._drop_partial(number)
+        return self._on_whole(number, b"".join(p for p in partial.pieces if p), now_ms)
+
+    def _bound_partials(self) -> None:
+        while self._partials and (
+            self._partial_bytes > PARTIAL_BYTES_MAX or len(self._partials) > wire.WINDOW
+        ):
+            self._drop_partial(next(iter(self._partials)))
+
+    def _drop_partial(self, number: int) -> None:
+        self._partial_bytes -= self._partials.pop(number).size
+
+    def _on_whole(self, number: int, frame: bytes, now_ms: Millis) -> list[bytes]:
+        self._whole |= 1 << (self._top - number)
+        self.counters.frames += 1
+        if number < self._next:
+            return [frame]
+        self._ready[number] = (frame, now_ms)
+        self._ready_bytes += len(frame)
+        return []
+
+    def _release(self, now_ms: Millis) -> list[bytes]:
+        """Frames whose turn it is, and those behind a gap that lasted too long."""
+        released: list[bytes] = []
+        while self._ready:
+            if self._next in self._ready:
+                released.append(self._pop(self._next))
+                self._next += 1
+                continue
+            first = min(self._ready)
+            waited_ms = now_ms - self._ready[first][1]
+            if waited_ms < self._hold_ms and self._ready_bytes <= READY_BYTES_MAX:
+                break
+            self.counters.skipped += first - self._next
+            self._next = first
+        return released
+
+    def _pop(self, number: int) -> bytes:
+        frame, _ = self._ready.pop(number)
+        self._ready_bytes -= len(frame)
+        return frame
+
+    def _release_all(self) -> list[bytes]:
+        return [self._pop(number) for number in sorted(self._ready)]

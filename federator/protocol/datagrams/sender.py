@@ -1,0 +1,421 @@
+"""Our end of a link over datagrams: frames out, and repair packets behind them.
+
+A part leaves as soon as the pace allows; nothing waits for others to come. Parts that leave within
+``wait_ms`` are a **group**. At its end repair packets follow for a window of this group and the one
+before, so that each part is looked after twice: should a burst have eaten a part together with the
+repair packets behind it, those behind the next group still mend it. A group that nothing follows
+gets its second window alone. A frame stays here until a report says that it is whole over there.
+One that a report says is not, though everything for it must have come, or that no report tells of
+in time, is **given back**: its owner sends it by the broker.
+
+Source: docs/udp-fec.md; RFC 9002 for what counts as lost and for round trips.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from federator.protocol.datagrams import wire
+from federator.protocol.datagrams.erasure import Coder
+from federator.protocol.datagrams.protection import repairs_for
+from federator.protocol.types import Millis
+
+REORDER_MAX: Final = 3
+"""Datagrams that may overtake another before that counts as lost."""
+
+TIMEOUT_FIRST_MS: Final = 500
+TIMEOUT_EXTRA_MS: Final = 160
+"""On top of round trips: reports wait, some are lost, and timers are late."""
+
+QUEUE_MS_MAX: Final = 50
+"""What may wait for its turn, in time at our pace; beyond it frames go by the broker."""
+
+BURST_MS: Final = 10
+SENT_TIMES_MAX: Final = 4_096
+RENEW_AT: Final = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How a link over datagrams may be used.
+
+    Attributes:
+        datagram_bytes: Longest datagram, without its seal.
+        wait_ms: A group ends so long after its first part.
+        bytes_per_s: Pace.
+        in_flight_bytes_max: Of frames that nobody reported whole yet.
+        parts_per_group_max: A group with so many parts is full.
+        repairs_max: Repair packets of one window, at most.
+        failing_max: Share of groups of which a part may stay lost.
+    """
+
+    datagram_bytes: int = 1_167
+    wait_ms: int = 12
+    bytes_per_s: int = 1_000_000
+    in_flight_bytes_max: int = 4 * 1024 * 1024
+    parts_per_group_max: int = 16
+    repairs_max: int = 16
+    failing_max: float = 0.0005
+
+
+@dataclass(slots=True)
+class SenderCounters:
+    """What happened since the start."""
+
+    frames: int = 0
+    parts: int = 0
+    repairs: int = 0
+    part_bytes: int = 0
+    repair_bytes: int = 0
+    groups: int = 0
+    given_back: int = 0
+    refused: int = 0
+
+
+@dataclass(slots=True)
+class _Group:
+    """Parts that left one after the other.
+
+    Attributes:
+        first: Number of its first part.
+        due_ms: When its window, and later its second one, is to follow.
+        done: Its second window followed.
+        waiting: Datagrams for it that wait for their turn.
+        last_number: Of the datagrams for it so far.
+        sent_ms: When that one left.
+    """
+
+    first: int
+    due_ms: Millis
+    contents: list[bytes] = field(default_factory=list)
+    done: bool = False
+    waiting: int = 0
+    last_number: int = 0
+    sent_ms: Millis = Millis(0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    frame: bytes
+    group: _Group  # that holds its last part
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What is to be done, in order.
+
+    Attributes:
+        datagrams: To be sealed and sent.
+        given_back: Frames that must go another way.
+    """
+
+    datagrams: list[bytes] = field(default_factory=list)
+    given_back: list[bytes] = field(default_factory=list)
+
+
+class Sender:
+    """Frames to one neighbour.
+
+    Args:
+        limits: How the link may be used.
+        coder: Makes repair packets.
+        stream: Greater than that of every sender to this neighbour before, under the same keys.
+
+    Attributes:
+        counters: What happened so far.
+        plr: Share of datagrams the link loses, as the other side says.
+        abl: How many in a row, likewise.
+        asked_ms: When something left last that the other side has to report.
+    """
+
+    def __init__(self, limits: Limits, coder: Coder, *, stream: int) -> None:
+        self.counters = SenderCounters()
+        self.plr = 0.0
+        self.abl = 1.0
+        self.asked_ms: Millis | None = None
+        self._limits = limits
+        self._coder = coder
+        self._piece_bytes = _piece_bytes(limits.datagram_bytes)
+        self._stream = stream
+        self._number = 0
+        self._frame = 0
+        self._part = 0
+        self._open: _Group | None = None  # takes parts
+        self._past: _Group | None = None  # waits for its second window
+        self._flights: dict[int, _Flight] = {}
+        self._in_flight_bytes = 0
+        self._queue: deque[tuple[int, bytes, tuple[_Group, ...]]] = deque()
+        self._queued_bytes = 0
+        self._credit = 0.0  # bytes that may leave now
+        self._credited_ms: Millis | None = None
+        self._sent_at: deque[tuple[int, Millis]] = deque(maxlen=SENT_TIMES_MAX)
+        self._smoothed_ms: float | None = None
+        self._deviation_ms = 0.0
+
+    @property
+    def round_trip_ms(self) -> float | None:
+        """Smoothed; ``None`` before the first report."""
+        return self._smoothed_ms
+
+    @property
+    def in_flight(self) -> int:
+        """Frames that nobody reported whole yet."""
+        return len(self._flights)
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Their bytes."""
+        return self._in_flight_bytes
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long after the last datagram for it a frame is waited for."""
+        if self._smoothed_ms is None:
+            return TIMEOUT_FIRST_MS
+        spread = 4 * self._deviation_ms
+        return round(self._smoothed_ms + spread) + self._limits.wait_ms + TIMEOUT_EXTRA_MS
+
+    def next_deadline_ms(self) -> Millis | None:
+        """When ``on_deadline`` has something to do."""
+        times: list[float] = []
+        times += [group.due_ms for group in (self._past, self._open) if group is not None][-1:]
+        if self._queue and self._credited_ms is not None:
+            lacking = max(0.0, 1.0 - self._credit)
+            times.append(self._credited_ms + 1 + lacking * 1000 / self._limits.bytes_per_s)
+        first = next(iter(self._flights.values()), None)
+        if first is not None and first.group.done and not first.group.waiting:
+            times.append(first.group.sent_ms + self.timeout_ms)
+        return Millis(int(min(times)) + 1) if times else None
+
+    def head(self, kind: int, now_ms: Millis) -> bytes:
+        """The head of a datagram that leaves now, out of turn."""
+        self._number += 1
+        if kind == wire.PROBE:
+            self.asked_ms = now_ms
+            self._sent_at.append((self._number, now_ms))
+        return wire.head(kind, stream=self._stream, number=self._number)
+
+    def offer(self, frame: bytes, *, now_ms: Millis) -> Outcome | None:
+        """Send ``frame``; ``None``: not this way, there is no room for it or it is too long."""
+        parts = -(-len(frame) // self._piece_bytes)
+        limits = self._limits
+        if (
+            parts > wire.PARTS_PER_FRAME_MAX
+            or self._in_flight_bytes + len(frame) > limits.in_flight_bytes_max
+            or len(self._flights) >= wire.WINDOW
+            or self._queued_bytes * 1000 > limits.bytes_per_s * QUEUE_MS_MAX
+            or not self._can_number()
+        ):
+            self.counters.refused += 1
+            return None
+        self._frame += 1
+        self.counters.frames += 1
+        group: _Group | None = None
+        for part in range(parts):
+            piece = memoryview(frame)[part * self._piece_bytes : (part + 1) * self._piece_bytes]
+            place = wire.Place(self._frame, part, parts)
+            group = self._add(wire.content(place, piece), now_ms)
+        assert group is not None, "a frame has at least one part"
+        self._flights[self._frame] = _Flight(frame, group)
+        self._in_flight_bytes += len(frame)
+        outcome = Outcome()
+        self._pump(outcome.datagrams, now_ms)
+        return outcome
+
+    def is_about(self, report: wire.Report) -> bool:
+        """Whether ``report`` tells of our stream, and of nothing that we did not send."""
+        return report.stream == self._stream and report.newest <= self._number
+
+    def on_report(self, report: wire.Report, *, now_ms: Millis) -> Outcome:
+        """Forget what arrived; give back what must be lost."""
+        outcome = Outcome()
+        if not self.is_about(report):
+            return outcome
+        self.plr = report.plr_ppm / 1_000_000
+        self.abl = report.abl_hundredths / 100
+        self._time(report, now_ms)
+        for number in list(self._flights):
+            at = report.top - number
+            if at < 0:
+                break
+            if at < wire.WINDOW and report.whole >> at & 1:
+                self._forget(number)
+        self._give_back(outcome, lambda group: group.last_number + REORDER_MAX <= report.newest)
+        self._pump(outcome.datagrams, now_ms)
+        return outcome
+
+    def on_deadline(self, *, now_ms: Millis) -> Outcome:
+        """Send repair packets and what waits for its turn, give back what was not reported."""
+        outcome = Outcome()
+        if self._open is not None:
+            if now_ms >= self._open.due_ms:
+                self._close(now_ms)
+        elif self._past is not None and now_ms >= self._past.due_ms:
+            self._look_back(self._past)
+        self._pump(outcome.datagrams, now_ms)
+        timeout_ms = self.timeout_ms
+        self._give_back(outcome, lambda group: now_ms >= group.sent_ms + timeout_ms)
+        return outcome
+
+    def give_all_back(self) -> list[bytes]:
+        """The link is not to be used for now: all frames that nobody reported whole.
+
+        Another stream begins, so that nobody waits for them over there.
+        """
+        frames = [flight.frame for flight in self._flights.values()]
+        self.counters.given_back += len(frames)
+        self._flights.clear()
+        self._queue.clear()
+        self._open = self._past = None
+        self._in_flight_bytes = self._queued_bytes = 0
+        self._renew()
+        return frames
+
+    # -- groups and windows -----------------------------------------------------------------------
+
+    def _add(self, content: bytes, now_ms: Millis) -> _Group:
+        self._part += 1
+        group = self._open
+        if group is None:
+            due_ms = Millis(now_ms + self._limits.wait_ms)
+            group = self._open = _Group(self._part, due_ms)
+        part = wire.Part(self._part, min(self._limits.wait_ms, 255), content)
+        group.contents.append(content)
+        self.counters.parts += 1
+        self._enqueue(wire.PART, wire.part_body(part), group)
+        if len(group.contents) >= self._limits.parts_per_group_max:
+            self._close(now_ms)
+        return group
+
+    def _close(self, now_ms: Millis) -> None:
+        """End the open group: repair packets for it and the one before."""
+        group, past = self._open, self._past
+        assert group is not None
+        self.counters.groups += 1
+        self._open, self._past = None, group
+        group.due_ms = Millis(now_ms + self._limits.wait_ms)
+        count = self._repairs_for(group)
+        if past is None:
+            self._repair(count, 0, group)
+        else:
+            self._repair(count, 0, past, group)
+            past.done = True
+
+    def _look_back(self, past: _Group) -> None:
+        """Nothing followed a group: its second window is itself. Other packets than before."""
+        count = self._repairs_for(past)
+        self._repair(count, count, past)
+        past.done, self._past = True, None
+
+    def _repairs_for(self, group: _Group) -> int:
+        limits = self._limits
+        return repairs_for(
+            len(group.contents),
+            self.plr,
+            self.abl,
+            failing_max=limits.failing_max,
+            repairs_max=limits.repairs_max,
+        )
+
+    def _repair(self, count: int, skip: int, *groups: _Group) -> None:
+        """Queue ``count`` repair packets for the parts of ``groups``, not the first ``skip``."""
+        if not count:
+            return
+        contents = [content for group in groups for content in group.contents]
+        size = wire.symbol_bytes(contents)
+        symbols = [wire.to_symbol(content, size) for content in contents]
+        first = groups[0].first
+        for at, symbol in enumerate(self._coder.repairs(symbols, skip + count)[skip:], skip):
+            self.counters.repairs += 1
+            repair = wire.Repair(first, len(symbols) + at, len(symbols), symbol)
+            self._enqueue(wire.REPAIR, wire.repair_body(repair), *groups)
+
+    # -- pace -------------------------------------------------------------------------------------
+
+    def _enqueue(self, kind: int, body: bytes, *groups: _Group) -> None:
+        for group in groups:
+            group.waiting += 1
+        self._queue.append((kind, body, groups))
+        self._queued_bytes += len(body)
+
+    def _pump(self, datagrams: list[bytes], now_ms: Millis) -> None:
+        """Let go what may leave by now. One datagram may overdraw; the next one waits for it."""
+        rate = self._limits.bytes_per_s
+        burst = max(rate * BURST_MS / 1000, self._limits.datagram_bytes)
+        if self._credited_ms is None:
+            self._credit = burst
+        else:
+            self._credit += (now_ms - self._credited_ms) * rate / 1000
+        self._credit = min(self._credit, burst)
+        self._credited_ms = now_ms
+        while self._queue and self._credit > 0:
+            kind, body, groups = self._queue.popleft()
+            self._queued_bytes -= len(body)
+            self._number += 1
+            datagram = wire.head(kind, stream=self._stream, number=self._number) + body
+            self._credit -= len(datagram)
+            if kind == wire.PART:
+                self.counters.part_bytes += len(datagram)
+            else:
+                self.counters.repair_bytes += len(datagram)
+            self.asked_ms = now_ms
+            for group in groups:
+                group.waiting -= 1
+                group.last_number = self._number
+                group.sent_ms = now_ms
+            self._sent_at.append((self._number, now_ms))
+            datagrams.append(datagram)
+
+    def _can_number(self) -> bool:
+        """Numbers are left; a stream that had many is followed by another when nothing is out."""
+        if self._number < RENEW_AT:
+            return True
+        if not self._flights and not self._queue and self._open is self._past is None:
+            self._renew()
+            return True
+        return False
+
+    def _renew(self) -> None:
+        self._stream += 1
+        self._number = self._frame = self._part = 0
+        self._sent_at.clear()
+
+    # -- what arrived -----------------------------------------------------------------------------
+
+    def _time(self, report: wire.Report, now_ms: Millis) -> None:
+        """Learn a round trip from the newest datagram that came, unless we did before."""
+        sent_ms: Millis | None = None
+        while self._sent_at and self._sent_at[0][0] <= report.newest:
+            number, at_ms = self._sent_at.popleft()
+            if number == report.newest:
+                sent_ms = at_ms
+        if sent_ms is None:
+            return
+        sample_ms = max(0.0, float(now_ms - sent_ms - report.held_ms))
+        if self._smoothed_ms is None:
+            self._smoothed_ms, self._deviation_ms = sample_ms, sample_ms / 2
+            return
+        self._deviation_ms += (abs(sample_ms - self._smoothed_ms) - self._deviation_ms) / 4
+        self._smoothed_ms += (sample_ms - self._smoothed_ms) / 8
+
+    def _forget(self, number: int) -> bytes:
+        frame = self._flights.pop(number).frame
+        self._in_flight_bytes -= len(frame)
+        return frame
+
+    def _give_back(self, outcome: Outcome, is_lost: Callable[[_Group], bool]) -> None:
+        """Give back the oldest frames, as long as all that is for them left and counts as lost."""
+        for number, flight in list(self._flights.items()):
+            group = flight.group
+            if not group.done or group.waiting or not is_lost(group):
+                return
+            self.counters.given_back += 1
+            outcome.given_back.append(self._forget(number))
+
+
+def _piece_bytes(datagram_bytes: int) -> int:
+    """How much of a frame goes in one part, so that its symbol fits in a datagram, too."""
+    room = datagram_bytes - wire.REPAIR_BYTES
+    symbol = min(room // wire.SYMBOL_ALIGNMENT * wire.SYMBOL_ALIGNMENT, wire.SYMBOL_BYTES_MAX)
+    return min(symbol - wire.SYMBOL_EXTRA, datagram_bytes - wire.PART_BYTES)

@@ -1,0 +1,239 @@
+"""What stands in a datagram, inside its seal.
+
+Every datagram says of which stream it is and which number it has there; numbers tell the receiver
+what the link loses. A frame is cut into **parts**, one in a datagram, numbered as well. Parts that
+follow one another, of any frames, make a **window**; its repair packets stand in for any of them.
+What a code protects of each part is its length, its place in its frame and its bytes, so a part
+that is rebuilt says all that the lost datagram said.
+
+Layout, big-endian, after kind (1 byte), stream (4) and number (4):
+
+    part    its number 4, longest wait 1, then frame 4, part 2, parts 2, bytes
+    repair  the window's first part 4, place 1 (behind the parts), parts 1, then a symbol
+    report  see ``Report``
+    probe   anything
+
+Source: docs/udp-fec.md, "On the wire".
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from federator.errors import DecodeError
+
+PART, REPAIR, REPORT, PROBE = 1, 2, 3, 4
+
+PARTS_PER_WINDOW_MAX: Final = 64
+REPAIRS_PER_WINDOW_MAX: Final = 64
+PARTS_PER_FRAME_MAX: Final = 512
+NUMBER_MAX: Final = 2**32 - 1
+WINDOW: Final = 512
+"""Frames that one report tells of."""
+
+SYMBOL_ALIGNMENT: Final = 8
+SYMBOL_BYTES_MAX: Final = 1_496
+
+_HEAD = struct.Struct(">BII")
+_PART = struct.Struct(">IB")
+_PLACE = struct.Struct(">IHH")
+_REPAIR = struct.Struct(">IBB")
+_REPORT = struct.Struct(">IIHIHI")
+_LENGTH = struct.Struct(">H")
+_WINDOW_BYTES: Final = WINDOW // 8
+
+HEAD_BYTES: Final = _HEAD.size
+PART_BYTES: Final = HEAD_BYTES + _PART.size + _PLACE.size
+"""Of a part, beside its bytes."""
+REPAIR_BYTES: Final = HEAD_BYTES + _REPAIR.size
+SYMBOL_EXTRA: Final = _LENGTH.size + _PLACE.size
+"""Of a symbol, beside the bytes of a frame."""
+
+
+class Part(NamedTuple):
+    """One part of a frame.
+
+    Attributes:
+        ordinal: Its number among the parts of the stream.
+        wait_ms: Repair packets for it leave at most so long after it, others twice so late again.
+        content: Its place in its frame and its bytes, as the code protects them.
+    """
+
+    ordinal: int
+    wait_ms: int
+    content: bytes
+
+
+class Repair(NamedTuple):
+    """One repair packet.
+
+    Attributes:
+        first: The number of the first part of its window.
+        place: Which packet of the code it is; parts come first.
+        parts: How many parts the window has.
+        symbol: Its bytes, as long as every symbol of the window.
+    """
+
+    first: int
+    place: int
+    parts: int
+    symbol: bytes
+
+
+class Report(NamedTuple):
+    """What arrived, to the sender of a stream.
+
+    Attributes:
+        stream: Which stream this is about.
+        newest: The highest number of a datagram that came.
+        held_ms: How long ago that was.
+        top: The highest frame of which something came.
+        whole: Which frames are whole; bit i is frame ``top - i``.
+        plr_ppm: Datagrams lost of a million.
+        abl_hundredths: Datagrams lost in a row, times 100.
+    """
+
+    stream: int
+    newest: int
+    held_ms: int
+    top: int
+    whole: int
+    plr_ppm: int
+    abl_hundredths: int
+
+
+class Place(NamedTuple):
+    """Where a part belongs in its frame."""
+
+    frame: int
+    part: int
+    parts: int
+
+
+Body = Part | Repair | Report | None
+"""What a datagram says beside its number; ``None``: it is a probe."""
+
+
+def head(kind: int, *, stream: int, number: int) -> bytes:
+    """The first bytes of a datagram."""
+    return _HEAD.pack(kind, stream, number)
+
+
+def content(place: Place, piece: bytes | memoryview) -> bytes:
+    """What the code protects of one part."""
+    return _PLACE.pack(*place) + piece
+
+
+def part_body(part: Part) -> bytes:
+    """A part behind its head."""
+    return _PART.pack(part.ordinal, part.wait_ms) + part.content
+
+
+def repair_body(repair: Repair) -> bytes:
+    """A repair packet behind its head."""
+    return _REPAIR.pack(repair.first, repair.place, repair.parts) + repair.symbol
+
+
+def report_body(report: Report) -> bytes:
+    """A report behind its head."""
+    return _REPORT.pack(
+        report.stream,
+        report.newest,
+        report.held_ms,
+        report.top,
+        report.abl_hundredths,
+        report.plr_ppm,
+    ) + report.whole.to_bytes(_WINDOW_BYTES, "little")
+
+
+def unpack(datagram: bytes) -> tuple[int, int, Body]:
+    """The stream and the number of a datagram, and what it says.
+
+    Raises:
+        DecodeError: A field is out of range or contradicts another.
+    """
+    if len(datagram) < HEAD_BYTES:
+        raise DecodeError(f"datagram: {len(datagram)} bytes, at least {HEAD_BYTES} wanted")
+    kind, stream, number = _HEAD.unpack_from(datagram)
+    try:
+        match kind:
+            case 1:
+                return stream, number, _part(datagram)
+            case 2:
+                return stream, number, _repair(datagram)
+            case 3:
+                return stream, number, _report(datagram)
+            case 4:
+                return stream, number, None
+            case _:
+                raise DecodeError(f"datagram: of kind {kind}")
+    except struct.error as error:
+        raise DecodeError(f"datagram: kind {kind} in {len(datagram)} bytes") from error
+
+
+def _part(datagram: bytes) -> Part:
+    ordinal, wait_ms = _PART.unpack_from(datagram, HEAD_BYTES)
+    protected = datagram[HEAD_BYTES + _PART.size :]
+    if symbol_bytes([protected]) > SYMBOL_BYTES_MAX:
+        raise DecodeError(f"part: {len(protected)} bytes make no symbol")
+    return Part(ordinal, wait_ms, protected)
+
+
+def _repair(datagram: bytes) -> Repair:
+    first, place, parts = _REPAIR.unpack_from(datagram, HEAD_BYTES)
+    size = len(datagram) - REPAIR_BYTES
+    if not 1 <= parts <= PARTS_PER_WINDOW_MAX:
+        raise DecodeError(f"repair: a window of {parts} parts")
+    if not parts <= place < parts + REPAIRS_PER_WINDOW_MAX:
+        raise DecodeError(f"repair: place {place} behind {parts} parts")
+    if size % SYMBOL_ALIGNMENT or not SYMBOL_EXTRA < size <= SYMBOL_BYTES_MAX:
+        raise DecodeError(f"repair: a symbol of {size} bytes")
+    return Repair(first, place, parts, datagram[REPAIR_BYTES:])
+
+
+def _report(datagram: bytes) -> Report:
+    stream, newest, held_ms, top, abl_hundredths, plr_ppm = _REPORT.unpack_from(
+        datagram, HEAD_BYTES
+    )
+    window = datagram[HEAD_BYTES + _REPORT.size :]
+    if len(window) != _WINDOW_BYTES or plr_ppm > 1_000_000 or abl_hundredths < 100:
+        raise DecodeError(f"report: {len(window)} bytes, {plr_ppm} lost of 1000000")
+    whole = int.from_bytes(window, "little")
+    return Report(stream, newest, held_ms, top, whole, plr_ppm, abl_hundredths)
+
+
+def open_content(protected: bytes) -> tuple[Place, bytes]:
+    """The place of a part in its frame, and its bytes.
+
+    Raises:
+        DecodeError: They contradict each other.
+    """
+    if len(protected) <= _PLACE.size:
+        raise DecodeError(f"part: {len(protected)} bytes, more than {_PLACE.size} wanted")
+    place = Place(*_PLACE.unpack_from(protected))
+    if place.part >= place.parts or place.parts > PARTS_PER_FRAME_MAX:
+        raise DecodeError(f"part: {place.part} of {place.parts}")
+    return place, protected[_PLACE.size :]
+
+
+def symbol_bytes(contents: Sequence[bytes]) -> int:
+    """How long the symbols of a window are."""
+    longest = _LENGTH.size + max(map(len, contents))
+    return -(-longest // SYMBOL_ALIGNMENT) * SYMBOL_ALIGNMENT
+
+
+def to_symbol(protected: bytes, size: int) -> bytes:
+    """A part as a symbol of ``size`` bytes."""
+    return (_LENGTH.pack(len(protected)) + protected).ljust(size, b"\0")
+
+
+def from_symbol(symbol: bytes) -> bytes:
+    """What was made a symbol.
+
+    Raises:
+        DecodeError: It was not one of ours.
+    """
+    (length,) = _LENGTH.unpack_from(symbol)
+    if length > len(symbol) - _LENGTH.size:
+        raise DecodeError(f"symbol: {length} bytes in {len(symbol)}")
+    return symbol[_LENGTH.size : _LENGTH.size + length]
