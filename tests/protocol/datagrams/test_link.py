@@ -6,8 +6,12 @@ from itertools import pairwise
 import pytest
 
 from federator.protocol.datagrams import wire
+from federator.protocol.datagrams.link import DatagramLink
 from federator.protocol.datagrams.protection import Chain as Model
 from federator.protocol.datagrams.receiver import PARTIAL_BYTES_MAX, PARTS_KEPT, WINDOWS_MAX
+from federator.protocol.datagrams.sender import Limits
+from federator.protocol.types import Millis
+from federator.runtime.raptor import RaptorCoder
 from tests.protocol.datagrams.road import Road
 
 
@@ -39,6 +43,19 @@ def test_without_loss_frames_arrive_at_once_in_order_and_nothing_is_added():
     assert {at - offered[number_of(f)] for at, f in road.came[1]} == {50}
     counters = road.ends[0].sender.counters
     assert (counters.parts, counters.repairs, counters.given_back) == (500, 0, 0)
+
+
+def test_a_frame_that_comes_in_two_parts_of_their_own_is_taken_once():
+    receiver = DatagramLink(Limits(), RaptorCoder(), stream=1, now_ms=Millis(0)).receiver
+    content = wire.content(wire.Place(1, 0, 1), b"once")
+
+    came = [
+        frame
+        for number in (1, 2)
+        for frame in receiver.take(1, number, wire.Part(number, 0, content), now_ms=Millis(0))
+    ]
+
+    assert came == [b"once"]
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
