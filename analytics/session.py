@@ -32,7 +32,7 @@ LOCAL_PARTITIONS = 32
 """Of a shuffle on one machine: Spark's 200 cost a small report more than its data does."""
 HUGE_METHOD_BYTES = "8000"
 """A longer method is interpreted for ever by Java: Spark is to make several of it."""
-TABLE_WRITERS = "16"
+TABLE_WRITERS = "32"
 """Files that a task of the staging may have open, one per table: else it sorts by table first."""
 OPEN_COST_BYTES = str(2**18)
 """What opening a segment is worth in reading; by Spark's 4 MB each small one would be a task."""
@@ -40,6 +40,17 @@ COMPILED_KEPT = "2000"
 """Pieces of a query that stay compiled: Spark keeps 100, fewer than one refresh of the tables has,
 and so would compile each of them again every time."""
 LOOPBACK = "127.0.0.1"
+LATE_OPTIMISED = "".join(
+    f" -XX:Tier4{what}Threshold={count}"
+    for what, count in {
+        "Invocation": 50_000,
+        "MinInvocation": 6_000,
+        "Compile": 150_000,
+        "BackEdge": 400_000,
+    }.items()
+)
+"""Java's best compiler is to come ten times later: of the code that Spark makes of a query, little
+runs long enough to be worth it, and what parses and sorts is soon past these counts too."""
 QUIET = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 """For the driver's Java: errors only."""
 
@@ -102,7 +113,7 @@ def _config(master: str | None, *, submitted: bool, driver_memory: str) -> dict[
     chosen["spark.master"] = master = master or "local[*]"
     if not submitted:
         chosen["spark.driver.memory"] = driver_memory
-        chosen["spark.driver.extraJavaOptions"] = QUIET
+        chosen["spark.driver.extraJavaOptions"] = QUIET + LATE_OPTIMISED
     if master.startswith("local"):
         chosen["spark.sql.shuffle.partitions"] = str(LOCAL_PARTITIONS)
     if is_on_this_machine(master):

@@ -13,6 +13,8 @@ from analytics.sources.landing import FILES_PER_TRIGGER, stream_lines
 _LIVE = ("mqtt://", "mqtts://")
 SHUFFLE_PARTITIONS = "8"
 """Spark's 200 are for days of data; within a micro-batch it does not merge small ones itself."""
+LISTED_HERE = "100000"
+"""Folders listed without a Spark job, which Spark starts from 33 on: the state is on a disk."""
 
 
 @click.command("stream")
@@ -52,7 +54,10 @@ def command(
     live = source.startswith(_LIVE)
     if live and federation is None:
         raise UsageError(f"{source}: --federation is wanted with it")
-    few = {"spark.sql.shuffle.partitions": SHUFFLE_PARTITIONS}
+    few = {
+        "spark.sql.shuffle.partitions": SHUFFLE_PARTITIONS,
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": LISTED_HERE,
+    }
     with spark_session("federator stream", master=master, config=few) as spark:
         if live:
             lines = _live_lines(spark, source, federation or "")

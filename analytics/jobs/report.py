@@ -17,12 +17,10 @@ from analytics.jobs.staging import Staged, discard, duplicates, settle, stage
 from analytics.jobs.tables import write
 from analytics.sources.landing import read_lines
 from analytics.sources.quarantine import counts
-from analytics.transforms.partials import record_partials
+from analytics.transforms.partials import WIDE, record_partials
 from analytics.transforms.report import report_tables
 
 STAGING = "_staging"
-_WIDE = ("delay_windows",)
-"""Partials about as large as what they are made of: made again for each reader, not kept."""
 
 
 def run(spark: SparkSession, inputs: Sequence[str], out: str) -> None:
@@ -48,11 +46,11 @@ def run(spark: SparkSession, inputs: Sequence[str], out: str) -> None:
 
 
 def _parts(staged: Staged) -> dict[str, DataFrame]:
-    parts = {name: how.of(staged.records) for name, how in record_partials().items()}
-    parts["quarantine"] = staged.quarantined
-    kept = {
-        name: gathered(part if name in _WIDE else part.persist()) for name, part in parts.items()
-    }
+    how = record_partials()
+    parts = {name: one.of(staged.records).persist() for name, one in how.items() if name != WIDE}
+    parts["quarantine"] = staged.quarantined.persist()
+    parts[WIDE] = how[WIDE].pick(staged.records)
+    kept = {name: gathered(part) for name, part in parts.items()}
     return kept | {
         "quarantine_counts": counts(kept["quarantine"]),
         "duplicates": gathered(duplicates(staged, kept["agents_seen"])),

@@ -6,10 +6,13 @@ aggregates are gathered in one, and from there on grouping, joining and sorting 
 each table is one job of one task.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 BYTES_PER_PARTITION = 8 * 2**20
 """Of staged records: some 200,000."""
@@ -28,9 +31,16 @@ _INTERPRETED = {
 
 def partitions_for(files: DataFrame) -> int:
     """How many partitions what these files hold is worth: at most what the session is set to."""
-    plan = files._jdf.queryExecution().optimizedPlan()  # knows their sizes from listing them
-    size = int(plan.stats().sizeInBytes())
+    size = _bytes(files.sparkSession, files.inputFiles())
     return max(1, min(_count(files.sparkSession), -(-size // BYTES_PER_PARTITION)))
+
+
+def _bytes(spark: SparkSession, urls: list[str]) -> int:
+    places = [urlsplit(url) for url in urls]
+    if all(place.scheme == "file" for place in places):
+        return sum(os.stat(unquote(place.path)).st_size for place in places)
+    told = spark.read.format("binaryFile").load(urls).agg(F.sum("length")).first()
+    return int(told[0] or 0) if told is not None else 0
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from analytics.schemas.fields import struct
 from analytics.schemas.records import RECORD_LINE
 from analytics.schemas.reports import REPORT_TABLES
 from analytics.sources.duplicates import doubled, marks, once, single
@@ -47,17 +46,20 @@ RECORDS = StructType([field for field in RECORD_LINE.fields if field.name not in
 """What is staged of a record."""
 _PLACE = [StructField(name, StringType()) for name in ("raw", "file")]
 _PLACE += [StructField(name, LongType()) for name in ("block", "ordinal")]
-DUPLICATES = struct("federation string", "records_twice long")
 _STAGED = StructType([*RECORDS.fields, *_PLACE])
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """``records``: good, each once. ``with_copies``: each as often as it was read."""
+    """``records``: good, each once. ``with_copies``: each as often as it was read.
+
+    ``kept``: what is held in memory for these.
+    """
 
     records: DataFrame
     with_copies: DataFrame
     quarantined: DataFrame
+    kept: tuple[DataFrame, ...] = ()
 
 
 def stage(lines: DataFrame, folder: str) -> DataFrame:
@@ -70,12 +72,13 @@ def stage(lines: DataFrame, folder: str) -> DataFrame:
 def settle(parsed: DataFrame, folder: str) -> Staged:
     """Part the records from bad lines and second copies."""
     good = parsed.where(F.col("table").isNotNull()).select(*RECORDS.fieldNames())
-    return Staged(_each_once(good, f"{folder}/once"), good, _quarantined(parsed))
+    doubles = doubled(marks(good)).persist()
+    records = _each_once(good, doubles, f"{folder}/once")
+    return Staged(records, good, _quarantined(parsed), kept=(doubles,))
 
 
-def _each_once(records: DataFrame, folder: str) -> DataFrame:
+def _each_once(records: DataFrame, doubles: DataFrame, folder: str) -> DataFrame:
     """The records without second copies; those that have one are settled in ``folder``."""
-    doubles = doubled(marks(records)).persist()
     if doubles.isEmpty():
         return records
     _write(once(records, doubles), folder)

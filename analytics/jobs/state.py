@@ -10,19 +10,21 @@ wanted: object storage renames nothing.
 import os
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import functions as F
 
 from analytics.jobs.sizing import as_one_file
-from analytics.jobs.staging import side_by_side
+from analytics.transforms.packed import PACKED, merged
+from analytics.transforms.partials import WIDE
 
 FANOUT = 8
-Merge = Callable[[DataFrame], DataFrame]
+_SPAN = "span="
+WIDE_FILES = 2
+"""Of the one partial that is as large as its records; of all others there is one file each."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -42,17 +44,16 @@ class Span:
 
     @property
     def name(self) -> str:
-        """The folder's."""
-        return f"{self.first}-{self.last}"
+        """The folder's: to Spark a partition."""
+        return f"{_SPAN}{self.first}-{self.last}"
 
 
 class State:
     """The parts below ``home``. Adding and merging may be done from two threads."""
 
-    def __init__(self, spark: SparkSession, home: Path, schemas: Mapping[str, StructType]) -> None:
+    def __init__(self, spark: SparkSession, home: Path) -> None:
         self._spark = spark
         self._home = home
-        self._schemas = schemas
         self.lock = threading.RLock()
         home.mkdir(parents=True, exist_ok=True)
         self._remove_covered()
@@ -71,32 +72,32 @@ class State:
         spans = self.spans()
         return spans[-1].last if spans else -1
 
-    def read(self, name: str, spans: Sequence[Span]) -> DataFrame:
-        """All rows of one table, of these parts."""
-        paths = [str(self._home / span.name / name) for span in spans]
-        schema = self._schemas[name]
+    def read(self, spans: Sequence[Span]) -> DataFrame:
+        """PACKED: all rows of these parts, not merged."""
+        paths = [str(self._home / span.name) for span in spans]
         if not paths:
-            return self._spark.createDataFrame([], schema)
-        return self._spark.read.schema(schema).parquet(*paths)
+            return self._spark.createDataFrame([], PACKED)
+        reader = self._spark.read.schema(PACKED).option("basePath", str(self._home))
+        return reader.parquet(*paths).select(*PACKED.fieldNames())
 
-    def add(self, batch: int, tables: Mapping[str, DataFrame]) -> None:
-        """Keep what one micro-batch gave."""
-        self._write(Span(batch, batch), tables)
+    def add(self, batch: int, packed: DataFrame) -> None:
+        """Keep what one micro-batch gave: PACKED rows, not merged."""
+        self._write(Span(batch, batch), packed)
 
-    def merge_if_due(self, how: Mapping[str, Merge]) -> None:
+    def merge_if_due(self) -> None:
         """Make one part of the last eight, while those are of one level."""
         while len(due := self.spans()[-FANOUT:]) == FANOUT and len({s.level for s in due}) == 1:
-            merged = {name: merge(self.read(name, due)) for name, merge in how.items()}
-            self._write(Span(due[0].first, due[-1].last), merged)
+            self._write(Span(due[0].first, due[-1].last), self.read(due))
             self._remove_covered()
 
-    def _write(self, span: Span, tables: Mapping[str, DataFrame]) -> None:
+    def _write(self, span: Span, packed: DataFrame) -> None:
         beside = self._home / f".{span.name}"
         shutil.rmtree(beside, ignore_errors=True)
-        side_by_side(
-            self._spark,
-            (partial(_save, table, str(beside / name)) for name, table in tables.items()),
+        wide = F.col("part") == WIDE
+        rows = as_one_file(merged(packed.where(~wide))).union(
+            packed.where(wide).coalesce(WIDE_FILES)
         )
+        rows.write.partitionBy("part").parquet(str(beside))
         with self.lock:
             os.replace(beside, self._home / span.name)
 
@@ -107,8 +108,4 @@ class State:
 
     def _found(self) -> list[Span]:
         names = [path.name for path in self._home.iterdir() if not path.name.startswith(".")]
-        return [Span(*map(int, name.split("-"))) for name in names]
-
-
-def _save(table: DataFrame, path: str) -> None:
-    as_one_file(table).write.mode("overwrite").parquet(path)
+        return [Span(*map(int, name.removeprefix(_SPAN).split("-"))) for name in names]

@@ -11,46 +11,51 @@ were read before, in whichever file, are known by their marks (``sources.duplica
 
 There is no watermark: partial aggregates are mergeable, so a late record lands in its own window
 however late it is. What bounds the state: one mark per 62 records of a batch; sums do not
-grow with time but with brokers, filters and pairs; delays grow with windows and the distinct
-microseconds in them; events, sampled hops and quarantined lines are kept as they are.
+grow with time but with brokers, filters and pairs; each bucket of each delay histogram, events,
+sampled hops and quarantined lines are kept as they are.
 """
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from analytics.errors import InputError, UsageError
 from analytics.jobs.sizing import gathered, planned_for
-from analytics.jobs.staging import DUPLICATES, RECORDS, Staged, discard, duplicates, settle, stage
-from analytics.jobs.state import Merge, State
+from analytics.jobs.staging import Staged, discard, duplicates, settle, stage
+from analytics.jobs.state import State
 from analytics.jobs.tables import write
-from analytics.schemas.reports import REPORT_TABLES
-from analytics.sources.duplicates import MARK_KEYS, MARKS, marks, merged, unseen
+from analytics.sources.duplicates import MARK_KEYS, MARKS, marks, unseen
+from analytics.sources.duplicates import merged as merged_marks
 from analytics.sources.quarantine import counts
-from analytics.transforms.partials import record_partials
+from analytics.transforms.packed import merged, together, unpack
+from analytics.transforms.partials import WIDE, Partial, record_partials
 from analytics.transforms.report import report_tables
 
 REFRESH_S = 5
 TRIGGER_S = 1
 HOME = "_stream"
 """Below the output folder: checkpoint, state and staging, which belong together."""
-WIDE = ("delay_windows", "marks")
-"""Not kept in memory while the tables are made."""
+_ONLY_STREAMED = {
+    "marks": Partial(marks, MARK_KEYS, bits=("bits",)),
+    "quarantine": Partial(lambda rows: rows, ("file", "line", "reason", "raw"), sums=("one",)),
+    "duplicates": Partial(lambda rows: rows, ("federation",), sums=("records_twice",)),
+}
+"""What the state has beside ``record_partials``."""
 
 
 class Fold:
     """Folds micro-batches into the state, and makes tables of it."""
 
     def __init__(self, spark: SparkSession, out: Path) -> None:
-        self._spark = spark
         self._out = out
         self._staging = str(out / HOME / "staging")
         self._how = record_partials()
-        self.state = State(spark, out / HOME / "parts", self._schemas())
+        self._kept = self._how | _ONLY_STREAMED
+        self.state = State(spark, out / HOME / "parts")
         self._shown: int | None = None
 
     def __call__(self, lines: DataFrame, batch: int) -> None:
@@ -61,11 +66,14 @@ class Fold:
         with self.state.lock, planned_for(parsed):
             staged = settle(parsed, self._staging)
             fresh = self._fresh(staged)
-            made = {name: how.of(fresh.records) for name, how in self._how.items()}
-            made["marks"] = marks(fresh.records).drop("records")
-            made["quarantine"] = fresh.quarantined
-            made["duplicates"] = duplicates(fresh, made["agents_seen"])
-            self.state.add(batch, made)
+            rows = {name: how.pick(fresh.records) for name, how in self._how.items()}
+            rows["marks"] = marks(fresh.records)
+            rows["quarantine"] = fresh.quarantined.withColumn("one", F.lit(1))
+            seen = self._how["agents_seen"].of(fresh.records)
+            rows["duplicates"] = duplicates(fresh, seen)
+            self.state.add(batch, together(rows, self._kept))
+            for one in fresh.kept:
+                one.unpersist()
         discard(self._staging)
 
     def refresh(self) -> bool:
@@ -73,48 +81,33 @@ class Fold:
         newest = self.state.newest()
         if newest == self._shown:
             return False
-        with planned_for(self.state.read("delay_windows", self.state.spans())):
-            self.state.merge_if_due(self._merges())
+        with planned_for(self.state.read(self.state.spans())):
+            self.state.merge_if_due()
             spans = self.state.spans()
-            parts = {
-                name: merge(self.state.read(name, spans)) for name, merge in self._merges().items()
-            }
-            kept = [part.persist() for name, part in parts.items() if name not in WIDE]
-            parts = {name: gathered(part) for name, part in parts.items()}
+            every = self.state.read(spans)
+            small = merged(every.where(~F.col("part").isin(WIDE, "marks"))).coalesce(1).persist()
+            parts = {name: unpack(small, name, how).coalesce(1) for name, how in self._kept.items()}
+            parts[WIDE] = gathered(unpack(every, WIDE, self._kept[WIDE]))
+            parts["quarantine"] = parts["quarantine"].select(
+                "*", F.explode(F.sequence(F.lit(1).cast("long"), "one"))
+            )
             parts["quarantine_counts"] = counts(parts["quarantine"])
             write(report_tables(parts), str(self._out))
-            for part in kept:
-                part.unpersist()
+            small.unpersist()
         self._shown = spans[-1].last if spans else -1
         return True
 
     def _fresh(self, staged: Staged) -> Staged:
         """Without the records that earlier micro-batches had."""
-        seen = merged(self.state.read("marks", self.state.spans()))
+        kept = unpack(self.state.read(self.state.spans()), "marks", self._kept["marks"])
         new = marks(staged.records).withColumnRenamed("bits", "new_bits").drop("records")
-        both = seen.join(new, list(MARK_KEYS))
+        both = new.join(merged_marks(kept), list(MARK_KEYS))
         known = both.where(F.col("bits").bitwiseAND(F.col("new_bits")) != 0).persist()
+        held = (*staged.kept, known)
         if known.isEmpty():
-            return staged
+            return replace(staged, kept=held)
         records = unseen(staged.records, F.broadcast(known.select(*MARKS.fieldNames())))
-        return Staged(records, staged.with_copies, staged.quarantined)
-
-    def _merges(self) -> dict[str, Merge]:
-        return {name: how.merged for name, how in self._how.items()} | {
-            "marks": merged,
-            "quarantine": lambda rows: rows,
-            "duplicates": lambda rows: rows.groupBy("federation").agg(
-                F.sum("records_twice").alias("records_twice")
-            ),
-        }
-
-    def _schemas(self) -> dict[str, StructType]:
-        nothing = self._spark.createDataFrame([], RECORDS)
-        return {name: how.of(nothing).schema for name, how in self._how.items()} | {
-            "marks": MARKS,
-            "quarantine": REPORT_TABLES["quarantine"],
-            "duplicates": DUPLICATES,
-        }
+        return replace(staged, records=records, kept=held)
 
 
 def run(

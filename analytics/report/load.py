@@ -181,6 +181,7 @@ def broker_table(rows: Sequence[Row]) -> Block:
             col("custody", "custody_bytes_max", size),
             col("stall", "loop_lag_us_max", duration),
             col("restarts", "restarts", count),
+            ("last heard", lambda row: f"{row['last_heard']:%Y-%m-%d %H:%M:%S}"),
         ),
         is_wide=True,
     )

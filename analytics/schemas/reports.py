@@ -124,6 +124,7 @@ REPORT_TABLES: dict[str, StructType] = {
         "custody_bytes_max long",
         "loop_lag_us_max long",
         "restarts long",
+        "last_heard timestamp",
     ),
     "links": struct(
         "a long",

@@ -8,7 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from analytics.schemas.reports import REPORT_TABLES
-from analytics.transforms.quantiles import weighted_quantiles
+from analytics.transforms.partials import HIGH_BITS
+from analytics.transforms.quantiles import grouped_quantiles, weighted_quantiles
 
 PERCENTS = {"delay_us_p50": 50, "delay_us_p95": 95, "delay_us_p99": 99}
 FLOW = ("origin", "destination", "hops", "qos", "strategy")
@@ -24,25 +25,22 @@ _MERGING = ("all", "hops", "strategy")
 _WORST = ("ok", "corrected", "flagged")
 
 
-def delay(deliveries: DataFrame, delay_values: DataFrame, pairs: DataFrame) -> DataFrame:
+def delay(deliveries: DataFrame, delays: DataFrame, pairs: DataFrame) -> DataFrame:
     """DELAY from the partials of these names and PAIRS."""
-    told = pairs
     offset_us = F.coalesce("offset_us", F.lit(0))
-    values = delay_values.join(told, ["origin", "destination"]).select(
+    values = delays.join(F.broadcast(pairs), ["origin", "destination"]).select(
         *FLOW, (F.col("value_us") - offset_us).alias("value_us"), "publications", "quality"
     )
-    scoped = _scoped(values, "value_us", "publications")
-    held = scoped.groupBy("scope", *FLOW, "value_us").agg(
-        F.sum("publications").alias("publications")
-    )
-    quantiles = weighted_quantiles(
-        held,
+    quantiles = grouped_quantiles(
+        values,
+        members=(*FLOW, "quality"),
+        groups=lambda rows: _scoped(rows, "_member", "_step", "_weight"),
         keys=("scope", *FLOW),
         value="value_us",
         weight="publications",
         percents=PERCENTS,
     )
-    totals = _totals(deliveries.join(told, ["origin", "destination"]), offset_us)
+    totals = _totals(deliveries.join(pairs, ["origin", "destination"]), offset_us)
     keys = ["scope", *FLOW]
     same = [totals[key].eqNullSafe(quantiles[key]) for key in keys]
     joined = totals.join(quantiles, same, "left").select(
@@ -57,7 +55,7 @@ def _totals(deliveries: DataFrame, offset_us: Column) -> DataFrame:
     rows = deliveries.select(
         *FLOW,
         "publications",
-        (F.col("sum_us") - shift).cast("decimal(38,0)").alias("sum_us"),
+        (_sum_us() - shift).cast("decimal(38,0)").alias("sum_us"),
         (F.col("min_us") - offset_us).alias("min_us"),
         (F.col("max_us") - offset_us).alias("max_us"),
         "floor_us",
@@ -83,6 +81,12 @@ def _totals(deliveries: DataFrame, offset_us: Column) -> DataFrame:
     )
 
 
+def _sum_us() -> Column:
+    """The sum of delays, of its two parts."""
+    high, low = (F.col(f"sum_us_{part}").cast("decimal(20,0)") for part in ("high", "low"))
+    return high * F.lit(2**HIGH_BITS).cast("decimal(10,0)") + low
+
+
 def _scoped(rows: DataFrame, *values: str, every: bool = False) -> DataFrame:
     """Each row once per scope, with NULL for the keys that the scope is over.
 
@@ -106,15 +110,18 @@ def _scoped(rows: DataFrame, *values: str, every: bool = False) -> DataFrame:
     return told if every else told.where("kept")
 
 
-def delay_over_time(delay_windows: DataFrame, pairs: DataFrame) -> DataFrame:
-    """DELAY_OVER_TIME from the partial of this name and PAIRS."""
+def delay_over_time(delays: DataFrame, pairs: DataFrame) -> DataFrame:
+    """DELAY_OVER_TIME from the partial ``delays`` and PAIRS."""
     keys = ("window_us", "origin", "destination", "strategy")
-    values = delay_windows.select(*keys, F.inline("values"))
     quantiles = weighted_quantiles(
-        values, keys=keys, value="value_us", weight="publications", percents=PERCENTS
+        delays,
+        keys=keys,
+        value="value_us",
+        weight="publications",
+        percents=PERCENTS,
+        total="publications",
     )
-    counted = delay_windows.groupBy(*keys).agg(F.sum("publications").alias("publications"))
-    told = quantiles.join(counted, list(keys)).join(pairs, ["origin", "destination"])
+    told = quantiles.join(F.broadcast(pairs), ["origin", "destination"])
     offset_us = F.coalesce("offset_us", F.lit(0))
     return told.select(
         F.timestamp_micros("window_us").alias("window_start"),

@@ -12,10 +12,13 @@ MISSING = ("collector_gap", "batches_missed")
 
 def brokers(agents: DataFrame, agents_seen: DataFrame) -> DataFrame:
     """BROKERS from the partials of these names: sums, and the greatest of each gauge."""
-    restarts = agents_seen.groupBy("broker").agg((F.count_distinct("epoch") - 1).alias("restarts"))
+    lives = agents_seen.groupBy("broker").agg(
+        (F.count_distinct("epoch") - 1).alias("restarts"),
+        F.timestamp_micros(F.max("last_us")).alias("last_heard"),
+    )
     window_us = F.col("window_ms").cast("double") * 1_000
     return (
-        agents.join(restarts, "broker")
+        agents.join(lives, "broker")
         .withColumnsRenamed(
             {
                 "rss_bytes": "rss_bytes_max",

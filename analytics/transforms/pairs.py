@@ -44,9 +44,9 @@ class PairFacts:
         return like.sparkSession.createDataFrame(rows, REPORT_TABLES["clocks"])
 
 
-def pair_facts(delay_windows: DataFrame, links: DataFrame) -> PairFacts:
+def pair_facts(pair_windows: DataFrame, links: DataFrame) -> PairFacts:
     """From the partials of these names. Runs two small jobs: brokers are few."""
-    ways = delay_windows.groupBy("origin", "destination").agg(
+    ways = pair_windows.groupBy("origin", "destination").agg(
         F.min("min_us").alias("least_us"), F.count_distinct("window_us").alias("windows")
     )
     seen = {

@@ -1,10 +1,9 @@
 """Partial aggregates: what the report needs to know of any set of records, small, and mergeable.
 
-Each is a table of keys and measures with one way to add rows: sums, least, greatest, and arrays
-laid end to end. So the partials of two sets of records merge into the partials of both, in any
-order, and a late record is as good as one in time. The batch report makes them once; the stream
-makes them of every micro-batch and merges. All measures are whole numbers, so merging in another
-order changes nothing.
+Each is a table of keys and measures with one way to add rows: sums, least and greatest. So the
+partials of two sets of records merge into the partials of both, in any order, and a late record is
+as good as one in time. The batch report makes them once; the stream makes them of every micro-batch
+and merges. All measures are whole numbers, so merging in another order changes nothing.
 """
 
 from collections.abc import Callable
@@ -14,10 +13,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from analytics.schemas.reports import WINDOW_S
-from analytics.transforms.sketch import weighted_values
+from analytics.transforms.sketch import values
 
-SUM_TYPE = "decimal(38,0)"
-"""Of sums of delays: clocks that are hours apart overflow 64 bits at 10^9 publications."""
+HIGH_BITS = 32
+"""Of sums of delays, summed apart: hours between clocks overflow 64 bits at 10^9 publications."""
+
+WIDE = "delays"
+"""The partial of which hardly any two rows have a key in common: it is not worth merging."""
 
 Pick = Callable[[DataFrame], DataFrame]
 
@@ -31,7 +33,7 @@ class Partial:
     sums: tuple[str, ...] = ()
     least: tuple[str, ...] = ()
     greatest: tuple[str, ...] = ()
-    arrays: tuple[str, ...] = ()
+    bits: tuple[str, ...] = ()
 
     def of(self, records: DataFrame) -> DataFrame:
         """The partial of these records."""
@@ -44,14 +46,14 @@ class Partial:
     @property
     def columns(self) -> tuple[str, ...]:
         """Keys, then measures."""
-        return self.keys + self.sums + self.least + self.greatest + self.arrays
+        return self.keys + self.sums + self.least + self.greatest + self.bits
 
     def _measures(self) -> list[Column]:
         return [
             *(F.sum(name).alias(name) for name in self.sums),
             *(F.min(name).alias(name) for name in self.least),
             *(F.max(name).alias(name) for name in self.greatest),
-            *(F.flatten(F.collect_list(name)).alias(name) for name in self.arrays),
+            *(F.bit_or(name).alias(name) for name in self.bits),
         ]
 
 
@@ -73,29 +75,35 @@ def record_partials() -> dict[str, Partial]:
     """Name to how it is made. A session must be there: columns are its."""
     here = F.col("broker")
     spans = {"first_us": F.col("at_us"), "last_us": F.col("at_us") + F.col("window_ms") * 1_000}
-    sketch = weighted_values(F.col("base_us"), F.col("delay"))
     window = F.col("at_us") - F.col("at_us") % _WINDOW_US
-    sum_us = F.col("sum_us").cast("decimal(20,0)")
-    deliveries = _table("deliveries", destination=here, sum_us=sum_us)
+    deliveries = _table(
+        "deliveries",
+        destination=here,
+        sum_us_high=F.shiftright("sum_us", HIGH_BITS),
+        sum_us_low=F.col("sum_us").bitwiseAND(F.lit(2**HIGH_BITS - 1)),
+    )
     return {
         "deliveries": Partial(
             deliveries,
             (*_FLOW, "redundancy"),
-            sums=("publications", "bytes", "frames", "out_of_order", "repaired", "sum_us"),
+            sums=(
+                *("publications", "bytes", "frames", "out_of_order", "repaired"),
+                *("sum_us_high", "sum_us_low"),
+            ),
             least=("min_us",),
             greatest=("max_us",),
         ),
-        "delay_values": Partial(
-            lambda records: deliveries(records).select(*_FLOW, F.inline(sketch)),
-            (*_FLOW, "value_us"),
+        "delays": Partial(
+            lambda records: values(
+                deliveries(records).withColumn("window_us", window), "window_us", *_FLOW
+            ),
+            ("window_us", *_FLOW, "value_us"),
             sums=("publications",),
         ),
-        "delay_windows": Partial(
-            _table("deliveries", destination=here, window_us=window, values=sketch),
-            ("window_us", "origin", "destination", "strategy"),
-            sums=("publications",),
+        "pair_windows": Partial(
+            _table("deliveries", destination=here, window_us=window),
+            ("window_us", "origin", "destination"),
             least=("min_us",),
-            arrays=("values",),
         ),
         "offered": Partial(
             _table("offered", origin=here, **spans),

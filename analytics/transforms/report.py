@@ -18,12 +18,12 @@ def report_tables(parts: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
             they are reported; ``duplicates``: (federation, records_twice).
     """
     deliveries, links = parts["deliveries"], parts["links"]
-    facts = pair_facts(parts["delay_windows"], links)
+    facts = pair_facts(parts["pair_windows"], links)
     pairs = facts.pairs(deliveries)
     seen = parts["agents_seen"]
     tables = {
-        "delay": delays.delay(deliveries, parts["delay_values"], pairs),
-        "delay_over_time": delays.delay_over_time(parts["delay_windows"], pairs),
+        "delay": delays.delay(deliveries, parts["delays"], pairs),
+        "delay_over_time": delays.delay_over_time(parts["delays"], pairs),
         "hop_times": hop_times.hop_times(parts["hops"], pairs, facts.clocks.relative_us),
         "overhead": overhead.overhead(
             deliveries, parts["offered"], links, parts["control"], parts["announcements"], seen

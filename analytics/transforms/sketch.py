@@ -7,7 +7,7 @@ microseconds: so sums of weights do not depend on the order of addition, and bat
 cluster agree to the last bit.
 """
 
-from pyspark.sql import Column
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from analytics.schemas.records import BUCKET_MAX
@@ -23,13 +23,12 @@ def bucket_value_us(bucket: int) -> int:
 _VALUES = [bucket_value_us(bucket) for bucket in range(BUCKET_MAX + 1)]
 
 
-def weighted_values(base_us: Column, sketch: Column) -> Column:
-    """A histogram as an array of ``(value_us, publications)``."""
-    values = F.lit(_VALUES).cast("array<bigint>")
-    return F.transform(
-        sketch,
-        lambda pair: F.struct(
-            (base_us + F.get(values, pair[0].cast("int"))).alias("value_us"),
-            pair[1].alias("publications"),
-        ),
+def values(deliveries: DataFrame, *keys: str) -> DataFrame:
+    """A row per bucket: ``keys``, ``value_us``, and ``publications``, how many it counts."""
+    told = deliveries.select(*keys, "base_us", F.explode("delay").alias("pair"))
+    above = F.get(F.lit(_VALUES).cast("array<bigint>"), F.col("pair")[0].cast("int"))
+    return told.select(
+        *keys,
+        (F.col("base_us") + above).alias("value_us"),
+        F.col("pair")[1].alias("publications"),
     )

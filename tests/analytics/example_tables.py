@@ -251,6 +251,7 @@ def _load(draw, brokers):
                 "custody_bytes_max": 40_000,
                 "loop_lag_us_max": draw.randrange(2_000, 60_000),
                 "restarts": 0,
+                "last_heard": START + timedelta(seconds=200 if broker == 9 else 360),
             }
             for broker in brokers
         ],

@@ -2,9 +2,12 @@
 
 from collections import defaultdict
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import functions as F
 
+from analytics.jobs.sizing import BYTES_PER_PARTITION, partitions_for
 from analytics.schemas import RECORD_LINE
 from analytics.sources.lines import LINES, parse
 from analytics.sources.reasons import reason
@@ -13,10 +16,11 @@ from analytics.transforms.hop_times import hop_times
 from analytics.transforms.load import span
 from analytics.transforms.loss import loss
 from analytics.transforms.overhead import control_by_kind
+from analytics.transforms.packed import merged, together, unpack
 from analytics.transforms.partials import record_partials
-from analytics.transforms.quantiles import weighted_quantiles
+from analytics.transforms.quantiles import grouped_quantiles, weighted_quantiles
 from analytics.transforms.sketch import bucket_value_us
-from tests.analytics.landing import AGENT, START_US, bucket_of, delivery, record, text
+from tests.analytics.landing import AGENT, START_US, bucket_of, delivery, example, record, text
 
 PERCENTS = {"p50": 50, "p95": 95, "p99": 99}
 
@@ -56,6 +60,50 @@ def test_quantiles_are_those_of_the_list_with_each_value_as_often_as_it_weighs(s
     assert {tuple(row) for row in found} == expected
 
 
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abc"),
+            st.sampled_from("xy"),
+            st.integers(-(10**5), 10**5),
+            st.integers(1, 9),
+        ),
+        min_size=1,
+        max_size=60,
+    )
+)
+@settings(
+    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_quantiles_of_groups_that_overlap_are_those_of_each_group_alone(spark, rows):
+    """Each row is in the group of its first member, of its second, and of all (NULL, NULL)."""
+    frame = spark.createDataFrame(rows, "one string, other string, value long, weight long")
+    keys = F.array(
+        F.struct(F.col("one").alias("k1"), F.lit(None).alias("k2")),
+        F.struct(F.lit(None).alias("k1"), F.col("other").alias("k2")),
+        F.struct(F.lit(None).alias("k1"), F.lit(None).alias("k2")),
+    )
+
+    found = grouped_quantiles(
+        frame,
+        members=("one", "other"),
+        groups=lambda told: told.select(F.inline(keys), "_member", "_step", "_weight"),
+        keys=("k1", "k2"),
+        value="value",
+        weight="weight",
+        percents=PERCENTS,
+    ).collect()
+
+    lists = defaultdict(list)
+    for one, other, value, weight in rows:
+        for group in ((one, None), (None, other), (None, None)):
+            lists[group] += [value] * weight
+    assert {tuple(row) for row in found} == {
+        (*group, *(sorted(told)[-(-len(told) * p // 100) - 1] for p in PERCENTS.values()))
+        for group, told in lists.items()
+    }
+
+
 @given(st.integers(0, 10**11))
 def test_a_buckets_value_is_within_one_percent_of_what_it_counts(us):
     assert abs(bucket_value_us(bucket_of(us)) - us) <= max(0.01 * us + 0.5, 1)
@@ -69,16 +117,39 @@ def test_partials_of_two_halves_merge_into_the_partials_of_the_whole(spark):
     half, other, whole = parts(spark, told[:11]), parts(spark, told[11:]), parts(spark, told)
 
     for name, how in record_partials().items():
-        merged = how.merged(half[name].unionByName(other[name]))
-        assert normal(merged) == normal(whole[name]), name
+        both = how.merged(half[name].unionByName(other[name]))
+        assert normal(both) == normal(whole[name]), name
+
+
+def test_partials_that_are_merged_in_one_table_come_apart_as_if_each_was_merged_alone(spark):
+    told = [line for lines in example(seconds=3).values() for line in lines]
+    half, other, whole = parts(spark, told[::2]), parts(spark, told[1::2]), parts(spark, told)
+    how = record_partials()
+
+    packed = merged(together(half, how).union(together(other, how))).persist()
+
+    assert {row.part for row in packed.select("part").distinct().collect()} == set(how) - {
+        "clients"
+    }
+    for name, one in how.items():
+        assert normal(unpack(packed, name, one)) == normal(whole[name]), name
 
 
 def normal(table):
-    """Rows with their arrays in order."""
-    return sorted(
-        repr([sorted(map(tuple, v)) if isinstance(v, list) else v for v in row])
-        for row in table.collect()
-    )
+    """Rows in an order of their own."""
+    return sorted(repr(tuple(row)) for row in table.collect())
+
+
+@pytest.mark.parametrize(("size", "partitions"), [(0, 1), (BYTES_PER_PARTITION + 1, 2)])
+def test_a_report_is_planned_for_the_bytes_of_its_files(spark, tmp_path, size, partitions):
+    (tmp_path / "a b.txt").write_bytes(b"x" * size)
+    limit = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "8")
+
+    found = partitions_for(spark.read.text(str(tmp_path)))
+
+    spark.conf.set("spark.sql.shuffle.partitions", limit)
+    assert found == partitions
 
 
 def test_loss_is_complete_only_where_the_destination_took_part_all_the_time(spark):
