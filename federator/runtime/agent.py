@@ -298,7 +298,7 @@ class Agent:
         from federator.runtime.datagram_desk import DatagramDesk  # noqa: PLC0415 - an extra
 
         assert self.trust is not None, "datagrams want keys"
-        desk = self.data_path.datagrams = DatagramDesk(self, self.trust, tasks)
+        desk = self.data_path.outgoing.datagrams = DatagramDesk(self, self.trust, tasks)
         return desk
 
     def _start_retained(self, retained: Retained) -> None:

@@ -27,8 +27,6 @@ from federator.protocol.frames import (
     TAIL_FLAG,
     TRACE_FLAG,
     Frame,
-    mask_bytes,
-    pack_label,
     unpack,
 )
 from federator.protocol.link_gates import LinkGates
@@ -39,24 +37,21 @@ from federator.protocol.publications import (
     RETAIN_BIT,
     RunChecker,
     topics_of,
-    variable_byte_integer,
 )
 from federator.protocol.sharing import inbox_key, is_inbox_key
-from federator.protocol.trust.guard import DATA
 from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.clocks import wall_clock_us
-from federator.runtime.clogged import Clogged
 from federator.runtime.custody import (
-    REPAIR_BACKLOG_BYTES_MAX,
     CustodyOutlet,
     CustodyStores,
     custodian,
 )
 from federator.runtime.data_counters import DataCounters, Delays
-from federator.runtime.data_ports import Datagrams, DataLink, RetainedFlow, Shared, Traces
+from federator.runtime.data_ports import DataLink, RetainedFlow, Shared, Traces
 from federator.runtime.gathering import Batch, Pace, RouteBatches
 from federator.runtime.intake import Intake
-from federator.runtime.metrics_stream.tape import Came, Delivered, Made, Refused, Sent, Tape
+from federator.runtime.metrics_stream.tape import Came, Delivered, Made, Tape
+from federator.runtime.outgoing import Outgoing
 from federator.runtime.trust import Trust
 
 FRAME_BYTES_MAX = 262_144
@@ -96,7 +91,7 @@ class DataPath:
         custody_log, custody_outlet: What it works with.
         shared: Sees what our clients publish, and gets the frames for our inbox, if anybody does.
         traces: Follows traces, if anybody does.
-        datagrams: Carries frames past the brokers, if anybody does.
+        outgoing: Sends copies of frames to neighbours.
     """
 
     def __init__(
@@ -123,7 +118,6 @@ class DataPath:
         self.local: DataLink | None = None
         self.shared: Shared | None = None
         self.traces: Traces | None = None
-        self.datagrams: Datagrams | None = None
         self.forwarder = forwarder
         self.counters = DataCounters()
         self.delays = Delays()
@@ -170,18 +164,22 @@ class DataPath:
         self._tape = tape
         self._unfinished = False  # custody has something to publish at the end of this read
         self._gates = gates or LinkGates()
+        self.outgoing = Outgoing(
+            self_id=self_id,
+            topic=self.data_topic,
+            counters=self.counters,
+            gates=self._gates,
+            trust=trust,
+            tape=tape,
+        )
         self._land = land
         self._frame_bytes_max = frame_bytes_max
         self._wall_clock_us = wall_clock_us
         self._retained = retained
         self._trust = trust
-        self._links: dict[BrokerId, DataLink] = {}
-        self._clogged = Clogged()
         self._heard_until_s: dict[BrokerId, float] = {}  # whose frames are taken; monotonic
         self._pace = Pace()
         self._checker = RunChecker()
-        topic = self.data_topic.encode()
-        self._topic_field = len(topic).to_bytes(2, "big") + topic
         self._complained_at_s = -COMPLAINT_GAP_S
 
     @property
@@ -191,10 +189,8 @@ class DataPath:
 
     def reach(self, neighbour: BrokerId, link: DataLink | None) -> None:
         """Send what is meant for ``neighbour`` over ``link``; ``None``: it cannot be reached."""
-        if link is None:
-            self._links.pop(neighbour, None)
-        else:
-            self._links[neighbour] = link
+        self.outgoing.reach(neighbour, link)
+        if link is not None:
             self.custody.on_way_opened()
         self.hear(neighbour, link is not None)
 
@@ -308,19 +304,11 @@ class DataPath:
 
     def send_copies(self, frame: Frame, sends: Sends, body: bytes) -> int:
         """Send copies of a frame of ours to next hops."""
-        return self._send(frame, 0, sends, (body,), len(body))
+        return self.outgoing.send(frame, 0, sends, (body,), len(body))
 
     def send_repair(self, neighbour: BrokerId, frame: Frame) -> bool:
         """Send a repair to a neighbour, unless many wait to be sent there already."""
-        link = self._links.get(neighbour)
-        if link is None or link.urgent_bytes > REPAIR_BACKLOG_BYTES_MAX:
-            return False
-        sends = ((neighbour, mask_bytes(frame.mask, frame.k)),)
-        parts, size = (frame.body,), len(frame.body)
-        self._clogged.repaired(neighbour, now_s=time.monotonic())
-        before = self.counters.frames_out
-        self._send(frame, frame.hops, sends, parts, size, urgent=True)
-        return self.counters.frames_out > before
+        return self.outgoing.send_repair(neighbour, frame)
 
     def deliver(self, frame: Frame) -> None:
         """Publish the body of ``frame`` on our own broker."""
@@ -373,7 +361,7 @@ class DataPath:
         frame.origin_time_us = self._wall_clock_us()
         frame.publications = count
         frame.keys = keys
-        return self._send(frame, 0, route.sends, parts, size) > 0
+        return self.outgoing.send(frame, 0, route.sends, parts, size) > 0
 
     def trace(self, route: TopicRoute, sends: Sends, body: bytes) -> int:
         """Send a trace to ``sends``, next hops of ``route``; its number."""
@@ -386,7 +374,7 @@ class DataPath:
             publications=0,
             keys=route.keys,
         )
-        self._send(frame, 0, sends, (body,), len(body))
+        self.outgoing.send(frame, 0, sends, (body,), len(body))
         return self._seq
 
     def _on_publication(self, topic: str, packet: memoryview) -> None:
@@ -436,7 +424,7 @@ class DataPath:
         frame.origin_time_us = time_us
         frame.publications = count
         frame.keys = route.keys
-        self._send(frame, 0, route.sends, parts, size)
+        self.outgoing.send(frame, 0, route.sends, parts, size)
 
     # Frames of others
 
@@ -510,7 +498,7 @@ class DataPath:
         if frame.hops + 1 >= frame.hop_limit:
             counters.hop_limit_exceeded += 1
             return
-        counters.relayed += self._send(
+        counters.relayed += self.outgoing.send(
             frame, frame.hops + 1, route.sends, [frame.body], len(frame.body)
         )
 
@@ -531,7 +519,7 @@ class DataPath:
             self._complain(error)
             return
         if frame.hops + 1 < frame.hop_limit:
-            self._send(frame, frame.hops + 1, sends, (body,), len(body))
+            self.outgoing.send(frame, frame.hops + 1, sends, (body,), len(body))
 
     def _keep_or_deliver(self, frame: Frame, route: FrameRoute, *, first: bool) -> None:
         """Let custody see the frame; publish it here when custody does not."""
@@ -597,95 +585,6 @@ class DataPath:
         self.counters.delivered_publications += taken
         self.counters.dropped += count - taken
         return taken
-
-    def _send(
-        self,
-        frame: Frame,
-        hops: int,
-        sends: Sends,
-        parts: Sequence[bytes | memoryview],
-        size: int,
-        *,
-        urgent: bool = False,
-    ) -> int:
-        """Send copies of ``frame`` to the next hops; return publications sent, of all copies."""
-        sent, count, whole = 0, frame.publications, (frame, parts, size)
-        for hop, mask in sends:
-            if self._gates.active:
-                frame, parts, size = whole
-                let_out = self._gates.outgoing(hop, frame, parts)
-                if let_out is None:
-                    continue
-                if let_out is not frame:
-                    frame, parts, size = let_out, (let_out.body,), len(let_out.body)
-                count = frame.publications
-            link = self._links.get(hop)
-            if link is None:
-                self._note_unsent(frame, hop)
-                continue
-            if (
-                frame.flags & CUSTODY_FLAG
-                and not urgent
-                and self._clogged
-                and self._clogged.keeps_out(hop, idle=link.idle, now_s=time.monotonic())
-            ):
-                self._note_unsent(frame, hop)
-                continue
-            label = pack_label(frame, hops=hops, sender=self._self_id, mask=mask)
-            content: tuple[bytes | memoryview, ...] = (label, *parts)
-            content_bytes = len(label) + size
-            if self.datagrams is not None and not urgent and self.datagrams.send(hop, content):
-                sent += count
-                self._note_sent(hop, count, content_bytes)
-                continue
-            if self._trust is not None:
-                sealed = self._trust.guard.seal(DATA, "data", b"".join(content), hop)
-                if sealed is None:
-                    self._note_unsent(frame, hop)
-                    continue
-                content, content_bytes = (sealed,), len(sealed)
-            field = self._topic_field
-            length = variable_byte_integer(len(field) + 1 + content_bytes)
-            packet = (b"\x30", length, field, b"\0", *content)
-            if link.write_packets(packet, 1, urgent=urgent):
-                sent += count
-                self.counters.frames_out += 1
-                self.counters.frame_bytes_out += content_bytes
-                if self._tape is not None:
-                    self._tape.add(Sent(hop, count, len(label) + size))
-            else:
-                self._note_unsent(frame, hop)
-                self._clogged.refused(hop, now_s=time.monotonic())
-        return sent
-
-    def send_by_broker(self, neighbour: BrokerId, frame: bytes) -> None:
-        """Send a frame that datagrams carried in vain, and that was counted as sent."""
-        link = self._links.get(neighbour)
-        sealed: bytes | None = frame
-        if self._trust is not None:
-            sealed = self._trust.guard.seal(DATA, "data", frame, neighbour)
-        taken = False
-        if link is not None and sealed is not None:
-            field = self._topic_field
-            length = variable_byte_integer(len(field) + 1 + len(sealed))
-            taken = link.write_packets((b"\x30", length, field, b"\0", sealed), 1)
-        if not taken:
-            self._note_unsent(unpack(frame), neighbour)
-
-    def _note_sent(self, hop: BrokerId, count: int, size: int) -> None:
-        """Count a frame that went in datagrams."""
-        self.counters.frames_out += 1
-        self.counters.frame_bytes_out += size
-        if self._tape is not None:
-            self._tape.add(Sent(hop, count, size))
-
-    def _note_unsent(self, frame: Frame, hop: BrokerId) -> None:
-        if self._tape is not None:
-            self._tape.add(Refused(hop, frame.publications, frame.flags > 0))
-        if frame.flags:
-            self.counters.deferred += frame.publications
-        else:
-            self.counters.dropped += frame.publications
 
     def _complain(self, error: DecodeError) -> None:
         """Count a malformed frame; say so at most once per ``COMPLAINT_GAP_S``."""

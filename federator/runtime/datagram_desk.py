@@ -251,7 +251,7 @@ class DatagramDesk:
     def _by_broker(self, neighbour: BrokerId, frames: Sequence[bytes]) -> None:
         for frame in frames:
             self.counters.by_broker += 1
-            self._agent.data_path.send_by_broker(neighbour, frame)
+            self._agent.data_path.outgoing.send_by_broker(neighbour, frame)
 
     # -- the socket -------------------------------------------------------------------------------
 
