@@ -18,20 +18,31 @@ async def scraped(agent):
     return answer.partition("\r\n\r\n")[2]
 
 
-def everything(keys, id):
+def everything(folder, tls, id):
     """The sections of an agent that has all there is to have a metric."""
-    keys_section = "".join(f"{key} = {json.dumps(v)}\n" for key, v in keys.section(id).items())
-    return {"security": "signed", "more": f"[keys]\n{keys_section}[metrics]\nenabled = true\n"}
+    sections = {
+        "keys": folder.section(id),
+        "metrics": {"enabled": True},
+        "topology": {"mode": "auto"},
+        "udp": {"listen": "127.0.0.1:0"},
+    }
+    lines = []
+    for name, section in sections.items():
+        lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in section.items())]
+    certificate = {"cert_file": str(tls / "client.pem"), "key_file": str(tls / "client.key")}
+    links = {"transport": "udp-fec", **certificate}
+    return {"security": "signed", "links": links, "more": "\n".join(lines)}
 
 
-async def test_every_metric_has_a_value_and_the_version_of_the_broker_is_told(tmp_path):
+async def test_every_metric_has_a_value_and_the_version_of_the_broker_is_told(tmp_path, keys):
     async with Plain(tmp_path) as plain:
         brokers = [await plain.broker() for _ in range(2)]
-        keys = KeyFolder(tmp_path / "keys", "fed")
-        agent, _ = [
-            await plain.agent(id, brokers[id - 1], brokers[2 - id].url, **everything(keys, id))
-            for id in (1, 2)
+        folder = KeyFolder(tmp_path / "keys", "fed")
+        agents = [
+            await plain.agent(id, at, other.url, **everything(folder, keys, id))
+            for id, (at, other) in enumerate((brokers, brokers[::-1]), 1)
         ]
+        agent = agents[0]
         status = await eventually(agent, linked(2), "linked")
         text = await scraped(agent)
 

@@ -88,10 +88,11 @@ async def test_a_stopped_agent_feeds_nothing_and_an_abort_shows_where_it_hung(tm
         async with asyncio.timeout(DEADLINE_S):
             code = await process.wait()
 
-        assert code in (-signal.SIGABRT, -signal.SIGSEGV)  # seldom: Python walks a moving stack
+        # Seldom Python walks a moving stack, and dies of that in the middle of its account.
+        assert code in (-signal.SIGABRT, -signal.SIGSEGV)
         log = (tmp_path / "log").read_text()
         assert "Fatal Python error: Aborted" in log
-        assert "asyncio/runners.py" in log
+        assert code == -signal.SIGSEGV or "asyncio/runners.py" in log
 
 
 def state_of(pid):
