@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from federator.bench.lossy.measure import Plan, Row, measure
+from federator.cli.stopping import until_stopped
 
 COLUMNS = 140
 
@@ -69,9 +70,10 @@ def command(
     with tempfile.TemporaryDirectory(prefix="federator-lossy-") as made:
         folder = Path(made) if keep_logs is None else keep_logs.resolve()
         folder.mkdir(parents=True, exist_ok=True)
-        rows = asyncio.run(_until_stopped(plan, folder))
-    if rows is None:
-        return 128 + signal.SIGTERM
+        # Namespaces would stay behind.
+        rows = asyncio.run(until_stopped(measure(plan, folder, progress=_tell), name="lossy"))
+    if isinstance(rows, signal.Signals):
+        return 128 + rows
     if json_file is not None:
         json_file.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
     console = Console()
@@ -84,17 +86,8 @@ def command(
     return 0 if all(met for met, _ in verdicts) else 1
 
 
-async def _until_stopped(plan: Plan, folder: Path) -> list[Row] | None:
-    """Measure; SIGTERM ends it in order, as Ctrl-C does: namespaces would stay behind."""
-    work = asyncio.current_task()
-    assert work is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, work.cancel)
-    try:
-        return await measure(plan, folder, progress=lambda what: click.echo(what, err=True))
-    except asyncio.CancelledError:
-        if work.uncancel():
-            raise
-        return None
+def _tell(what: str) -> None:
+    click.echo(what, err=True)
 
 
 def _table(rows: list[Row], plan: Plan) -> Table:

@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     Field,
     SecretStr,
     Strict,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from federator.config.address import Address
 from federator.config.certificates import client_context
-from federator.config.section import Section, WholeNumber, wrong
+from federator.config.section import Section, WholeNumber, readable_by, wrong
 from federator.config.topics import CONFIGURED_FILTERS_MAX, TopicFilter, check_conflict
 from federator.protocol.rules import EVERYTHING, LinkRules
 from federator.protocol.types import BROKER_ID_MAX
@@ -33,16 +31,7 @@ Transport = Literal["tcp", "udp-fec"]
 _Id = Annotated[int, Strict(), Field(ge=0, le=BROKER_ID_MAX)]
 
 
-def _broker_url(text: str) -> str:
-    try:
-        Address.parse(text)
-    except ValueError as error:
-        what, _, mend = str(error).partition(": ")
-        raise PydanticCustomError("rule", "{what}: {mend}", {"what": what, "mend": mend}) from error
-    return text
-
-
-Url = Annotated[str, AfterValidator(_broker_url)]
+Url = Annotated[str, readable_by(Address.parse)]
 
 
 class Credentials(Section):

@@ -6,15 +6,14 @@ Source: docs/udp-fec.md.
 import importlib.util
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
-from federator.config.section import Section, WholeNumber
+from federator.config.section import Section, WholeNumber, readable_by
+from federator.config.security import CONFIG
 from federator.errors import ConfigError
 from federator.protocol.datagrams.sender import Limits
 from federator.protocol.trust.guard import SEAL_BYTES
 
-CONFIG = 78
 HOST_CHARACTERS_MAX = 255
 
 
@@ -36,16 +35,7 @@ def split_endpoint(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _endpoint(text: str) -> str:
-    try:
-        split_endpoint(text)
-    except ValueError as error:
-        what, _, mend = str(error).partition(": ")
-        raise PydanticCustomError("rule", "{what}: {mend}", {"what": what, "mend": mend}) from error
-    return text
-
-
-_Endpoint = Annotated[str, AfterValidator(_endpoint)]
+_Endpoint = Annotated[str, readable_by(split_endpoint)]
 
 
 class UdpSettings(Section):

@@ -1,8 +1,9 @@
 """What every table of the configuration file is made of."""
 
+from collections.abc import Callable
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Strict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Strict
 from pydantic_core import PydanticCustomError
 
 WholeNumber = Annotated[int, Strict()]
@@ -13,6 +14,21 @@ class Section(BaseModel):
     """One table of the configuration file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+def readable_by(parse: Callable[[str], object]) -> AfterValidator:
+    """A validator of texts: ``parse`` takes them, or raises ValueError with ``what: mend``."""
+
+    def checked(text: str) -> str:
+        try:
+            parse(text)
+        except ValueError as error:
+            what, _, mend = str(error).partition(": ")
+            told = {"what": what, "mend": mend}
+            raise PydanticCustomError("rule", "{what}: {mend}", told) from error
+        return text
+
+    return AfterValidator(checked)
 
 
 def wrong(at: str, what: str, mend: str) -> PydanticCustomError:

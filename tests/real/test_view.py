@@ -1,21 +1,13 @@
 """What a linked agent tells of itself: no metric without a value, and its broker's version."""
 
-import asyncio
 import json
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from federator.grid.signing import KeyFolder
 from federator.runtime.metrics import AGENT, LINK
+from tests.real.metrics_page import metrics
 from tests.real.plain_agents import Plain, eventually, linked
-
-
-async def scraped(agent):
-    reader, writer = await asyncio.open_connection("127.0.0.1", int(agent.http.rpartition(":")[2]))
-    writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-    answer = (await reader.read(-1)).decode()
-    writer.close()
-    return answer.partition("\r\n\r\n")[2]
 
 
 def everything(folder, tls, id):
@@ -44,7 +36,7 @@ async def test_every_metric_has_a_value_and_the_version_of_the_broker_is_told(tm
         ]
         agent = agents[0]
         status = await eventually(agent, linked(2), "linked")
-        text = await scraped(agent)
+        text = await metrics(agent.http)
 
     families = list(text_string_to_metric_families(text))
     fed = {s.name: s.labels for family in families for s in family.samples}

@@ -94,13 +94,14 @@ class DatagramLink:
         if now_ms >= self._probe_at_ms:
             datagrams += self._probe(now_ms)
         if self.usable and now_ms - self._reported_at_ms > SILENT_MS:
-            given_back += self._give_up()
+            given_back += self.give_up()
         frames = self.receiver.on_deadline(now_ms=now_ms)
         return self._told(datagrams, given_back, frames, now_ms)
 
     def give_up(self) -> list[bytes]:
-        """The neighbour is gone: what must go another way, if there is one."""
-        return self._give_up()
+        """Use the link no more for now: what must go another way, if there is one."""
+        self.usable = False
+        return self.sender.give_all_back()
 
     def _probe(self, now_ms: Millis) -> list[bytes]:
         """Ask for a sign of life unless other datagrams just did; unproven, with a long one."""
@@ -118,7 +119,7 @@ class DatagramLink:
         self._reported_at_ms = now_ms
         if self.sender.plr > PLR_USABLE_MAX:
             self._rests_until_ms = Millis(now_ms + REST_MS)
-            outcome.given_back += self._give_up()
+            outcome.given_back += self.give_up()
         else:
             self.usable = now_ms >= self._rests_until_ms
         return self._told(outcome.datagrams, outcome.given_back, [], now_ms)
@@ -131,7 +132,3 @@ class DatagramLink:
             head = self.sender.head(wire.REPORT, now_ms)
             datagrams.append(head + wire.report_body(report))
         return Heard(datagrams, given_back, frames)
-
-    def _give_up(self) -> list[bytes]:
-        self.usable = False
-        return self.sender.give_all_back()
