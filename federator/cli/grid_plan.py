@@ -39,18 +39,6 @@ class Plan:
     records: Records | None
 
 
-def numbers(
-    context: click.Context, option: click.Parameter, text: str | None
-) -> tuple[int, ...] | None:
-    """``2,7``."""
-    if text is None:
-        return None
-    try:
-        return tuple(int(each) for each in text.split(","))
-    except ValueError:
-        raise click.BadParameter(f"{text!r}: numbers like 2,7 wanted", context, option) from None
-
-
 def span(
     context: click.Context, option: click.Parameter, text: str | None
 ) -> tuple[float, float] | None:

@@ -18,7 +18,7 @@ from federator.protocol.filters import may_travel, validate_filter, validate_top
 BAD_DATA = 65
 """Exit code of ``sysexits.h``."""
 
-BROKERS_MAX, TOPICS_MAX = 10_000, 1_000_000
+BROKERS_MAX, TOPICS_MAX, CLIENTS_MAX = 10_000, 1_000_000, 1_000_000_000
 
 
 def parse(text: str, *, name: str) -> Description:
@@ -33,7 +33,7 @@ def parse(text: str, *, name: str) -> Description:
     """
     try:
         return _description(json.loads(text))
-    except (ValueError, RecursionError) as error:
+    except (ValueError, OverflowError, RecursionError) as error:
         raise ConfigError(f"{name}: {error}: mend the file", exit_code=BAD_DATA) from None
 
 
@@ -58,7 +58,7 @@ def _broker(value: object, at: str) -> Broker:
     subscribes = _table(table.get("subscribes", {}), f"{at}.subscribes", None)
     for filter, clients in subscribes.items():
         _filter(filter, f"{at}.subscribes")
-        if type(clients) is not int or clients < 1:
+        if type(clients) is not int or not 1 <= clients <= CLIENTS_MAX:
             raise ValueError(f"{at}.subscribes: {filter!r}: {clients!r} is no number of clients")
     return Broker(
         id=_id(table.get("id"), f"{at}.id"),
@@ -94,9 +94,12 @@ def _rate(value: object, at: str) -> float:
 
 def _topic(text: str, at: str) -> str:
     try:
-        return validate_topic(text)
+        valid = validate_topic(text)
     except ValueError as error:
         raise ValueError(f"{at}: {text[:60]!r} is not a topic ({error})") from None
+    if not may_travel(valid):
+        raise ValueError(f"{at}: {text[:60]!r} never leaves its broker")
+    return valid
 
 
 def _filter(value: object, at: str) -> str:

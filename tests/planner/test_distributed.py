@@ -1,7 +1,6 @@
 """Brokers that price their own links, in a world with delays and losses."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -17,18 +16,16 @@ from federator.planner.watch import UNWATCHED
 def test_brokers_come_to_rest_near_the_centralised_answer():
     instance = generators.geometric(50, topics=40, fan_out=4, seed=3)
     central = lagrangian.solve(instance, effort=CENTRAL)
-    world = World(instance, Conditions(), seed=3)
+    world = World(instance, Conditions(rounds=100 + LATE_ROUNDS), seed=3)
 
     world.run(UNWATCHED)
 
-    late = world.records[-20:]
-    assert len(world.records) == 100
+    late = world.records[100:]
+    assert len(late) == LATE_ROUNDS
     assert world.lost > 0.01 * world.messages
-    assert late[-1].unmet == 0
-    assert late[-1].overload == 0
-    assert late[-1].cost <= 1.05 * central.cost  # 1.12 when places are not sold
-    assert sum(record.moves for record in late) == 0
-    assert all(abs(a.cost - b.cost) <= 0.02 * a.cost for a, b in pairwise(late))
+    assert world.records[99].cost <= 1.05 * central.cost  # 1.12 when places are not sold
+    assert {(record.moves, record.unmet) for record in late} == {(0, 0)}
+    assert max(record.overload for record in late) < 1e-6
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])

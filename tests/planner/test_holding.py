@@ -62,3 +62,11 @@ def test_who_knows_no_other_way_stays():
     lost = Hold()
     for _ in range(9):
         assert lost.judge(1, {}, margin=0.0, pressed=True)[0] is Verdict.REPEAT
+
+
+def test_a_parent_that_is_fed_by_us_is_left_at_once_if_there_is_another_way():
+    verdict = Hold().judge(1, {2: 9.0, 3: 8.0}, margin=1.0, pressed=False, circle=True)
+    alone = Hold().judge(1, {}, margin=1.0, pressed=False, circle=True)
+
+    assert verdict == (Verdict.MOVE, 3)
+    assert alone[0] is Verdict.REPEAT

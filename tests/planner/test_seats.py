@@ -1,6 +1,7 @@
 """Places on full links: who leaves for whom, what that costs, and who knows another way."""
 
 import math
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -59,6 +60,16 @@ def test_a_newcomers_requests_share_the_loss_of_who_leaves_for_it():
     assert each == pytest.approx(3.0 / 2 + 0.1)
 
 
+@pytest.mark.parametrize(("whole", "paid"), [(1.0, 6.0), (0.5, 4.5), (0.0, 3.0)])
+def test_while_places_are_sold_for_a_share_a_newcomer_pays_for_the_room_that_it_needs(whole, paid):
+    price, capacity = full(Seat(1, 4.0, 6.0))
+    price = replace(price, whole=whole)
+
+    each = charge(price, capacity=capacity, topic=7, rate=Rate(2.0, 0.0), carried=False, requests=1)
+
+    assert each == pytest.approx(paid + 0.1)
+
+
 def test_of_too_many_only_the_cheapest_is_asked_to_leave_and_may_stay_for_the_next_ones_loss():
     price, capacity = full(Seat(1, 2.0, 3.0), Seat(2, 2.0, 8.0), Seat(3, 2.0, 9.0))
 
@@ -85,6 +96,27 @@ def test_nobody_sits_on_a_link_for_good_whose_overload_lasts():
     assert asked[0] < 10
     assert asked == sorted(asked)
     assert asked[-1] > 10 * asked[0]
+
+
+def test_a_topic_that_goes_to_and_fro_between_full_links_is_pressed_ever_more():
+    channel = Channel(4.0)
+    rates = {1: Rate(3.0, 0.0), 2: Rate(3.0, 0.0)}
+    pressures = []
+    for round_ in range(40):
+        channel.renew(1, 1, round_, loss=1.0)
+        channel.renew(2, 2, round_, loss=1.0)
+        if round_ % 2:
+            channel.release(2, 2)
+        channel.end_round(round_, 60 + round_, rates)
+        pressures.append(channel.pressure)
+
+    assert pressures[1::2] == sorted(pressures[1::2])
+    assert pressures[-1] > 2
+
+    channel.release(1, 1)
+    for round_ in range(40, 80):
+        channel.end_round(round_, 60 + round_, rates)
+    assert channel.pressure == 1
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,10 @@
 
 Routes spread as core announcements do: the publisher numbers them, and a broker passes on what is
 newer, or cheaper under the same number. While one number lasts a broker's own lengths are frozen
-and its cost only falls, so following costs downhill never leads in a circle. Some time after a
-number was first heard, the broker makes the best neighbour its parent; if it has clients or
-children for the topic it asks the parent to be fed.
+and its cost only falls, so following costs downhill never leads in a circle. A neighbour on the way
+is told a spare one, which nobody follows (``topic_state``). Some time after a number was first
+heard, the broker makes the best neighbour its parent; if it has clients or children for the topic
+it asks the parent to be fed.
 
 Three things keep the whole from oscillating: topics take turns, so that few choose at a time by the
 same prices; the arc that feeds a broker now looks shorter than it is, the more so the more often
@@ -30,9 +31,8 @@ from federator.planner.distributed.demand import Demand
 from federator.planner.distributed.holding import Hold, Verdict
 from federator.planner.distributed.losses import Detour, want
 from federator.planner.distributed.messages import Announcement, Joins, Price, Route, Want
+from federator.planner.distributed.topic_state import LOYALTY, TopicState
 
-LOYALTY = 0.02
-"""Share by which the arc in use looks shorter, at first."""
 LOYALTY_GROWTH = 1.1
 """By each move: whoever has moved often moves only when it must."""
 LOYALTY_MAX = 0.5
@@ -60,39 +60,19 @@ class InLink:
     capacity: float
 
 
-@dataclass(slots=True)
-class TopicState:
-    """What a broker knows of one topic.
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What an announcement has taught a broker.
 
     Attributes:
-        seq: Newest number heard.
-        heard: What each neighbour said last under ``seq``.
-        lengths: Of each neighbour's arc, frozen for ``seq``.
-        cost: Best way under ``seq``.
-        best: The neighbour it leads over.
-        parent: Who feeds us, or would.
-        loyalty: To the parent, as a share of its arc's length.
-        children: Neighbours that we feed, and the round in which they last asked.
-        below: What hangs on each of them.
-        hurried: Round in which somebody who is to leave a link last asked for a new number.
-        hold: What keeps ``parent``.
+        changed: Topics to pass on.
+        new: Topics to choose a parent for: their number was new, or our parent is fed by us.
+        hints: Topics whose spare way is other than the neighbour knows.
     """
 
-    seq: int = -1
-    heard: dict[int, Route] = field(default_factory=dict)
-    lengths: dict[int, float] = field(default_factory=dict)
-    cost: float = math.inf
-    best: int | None = None
-    parent: int | None = None
-    loyalty: float = LOYALTY
-    children: dict[int, int] = field(default_factory=dict)
-    below: dict[int, Want] = field(default_factory=dict)
-    hurried: int = -1
-    hold: Hold = field(default_factory=Hold)
-
-    def drop(self, child: int) -> None:
-        """Feed ``child`` no longer."""
-        del self.children[child], self.below[child]
+    changed: set[int]
+    new: set[int]
+    hints: dict[int, set[int]]
 
 
 @dataclass(slots=True)
@@ -130,7 +110,13 @@ class Broker:
         demand = self.demand.setdefault(topic, Demand())
         if demand.take(rate):
             self._notice()
-        self.rates[topic] = Rate(demand.mean, demand.error)
+        self._rate(topic, Rate(demand.mean, demand.error))
+
+    def _rate(self, topic: int, rate: Rate) -> None:
+        if self.rates.get(topic) != rate:
+            self.rates[topic] = rate
+            for channel in self.owned.values():
+                channel.quoted = None
 
     def subscribe(self, topics: set[int]) -> None:
         """From now on local clients want ``topics``."""
@@ -149,7 +135,7 @@ class Broker:
         for state in self.topics.values():
             state.loyalty = LOYALTY
         for channel in self.owned.values():
-            channel.lasting, channel.pressure = 0.0, 1.0
+            channel.lasting, channel.pressure, channel.quoted = 0.0, 1.0, None
 
     @property
     def age(self) -> int:
@@ -185,56 +171,86 @@ class Broker:
         return turn or (topic in self.topics and self.topics[topic].hurried == self.round - 1)
 
     def announcements(self, topics: set[int]) -> dict[int, Announcement]:
-        """What each neighbour is told about ``topics``: the same ways, the prices of its link."""
-        routes = {}
-        for topic in sorted(topics):
-            state = self.topics[topic]
-            before = () if state.best is None else state.heard[state.best].path
-            rate, path = self.rates[topic], (*before, self.id)
-            routes[topic] = Route(state.seq, state.cost, rate.mean, path, rate.error)
+        """What each neighbour is told about ``topics``: our ways, the prices of its link."""
+        ways = {topic: self._way(topic) for topic in sorted(topics)}
         return {
-            neighbour: Announcement(self.id, routes, self._told(channel), self.began)
-            for neighbour, (_, channel) in sorted(self.out_arcs.items())
+            neighbour: self._announcement(neighbour, ways) for neighbour in sorted(self.out_arcs)
         }
+
+    def hints(self, neighbour: int, topics: set[int]) -> Announcement:
+        """What ``neighbour`` alone is told about ``topics``, as our own way has not changed."""
+        return self._announcement(neighbour, {topic: self._way(topic) for topic in sorted(topics)})
+
+    def _announcement(self, neighbour: int, ways: dict[int, Route]) -> Announcement:
+        routes = {
+            topic: self._spare(topic, neighbour, way) if neighbour in way.path else way
+            for topic, way in ways.items()
+        }
+        channel = self.out_arcs[neighbour][1]
+        return Announcement(self.id, routes, self._told(channel), self.began)
+
+    def _way(self, topic: int) -> Route:
+        """Ours."""
+        state, rate = self.topics[topic], self.rates[topic]
+        if state.best is None:
+            return Route(state.seq, state.cost, rate.mean, (self.id,), rate.error)
+        before = state.heard[state.best]
+        pressed = before.pressed or self._leaves(topic, state.best)
+        path = (*before.path, self.id)
+        return Route(state.seq, state.cost, rate.mean, path, rate.error, pressed=pressed)
+
+    def _spare(self, topic: int, neighbour: int, way: Route) -> Route:
+        """What would be our way without ``neighbour``; ours, of no use to it, if there is none."""
+        state = self.topics[topic]
+        other = state.around(neighbour, broker=self.id)
+        state.spares[neighbour] = math.inf if other is None else state.way(other)
+        if other is None:
+            return way
+        path = (*state.heard[other].path, self.id)
+        return replace(way, cost=state.way(other), path=path, spare=True)
 
     def _told(self, channel: int) -> dict[int, Price]:
         owned = self.owned.get(channel)
         return {} if owned is None else {channel: owned.price(self.rates)}
 
-    def hear(self, message: Announcement) -> tuple[set[int], set[int]]:
-        """Take routes in: topics to pass on, and topics whose number is new to us."""
+    def hear(self, message: Announcement) -> Heard:
+        """Take routes in."""
         self.prices.update(message.prices)
         if message.began > self.began:
             self._join_epoch(message.began)
-        changed, new = set(), set()
+        heard = Heard(set(), set(), {})
         for topic, route in message.routes.items():
             state = self.topics.setdefault(topic, TopicState())
             if topic in self.published or route.seq < state.seq:
                 continue
             if route.seq > state.seq:
                 self._renumber(topic, state, route)
-                new.add(topic)
+                heard.new.add(topic)
             state.heard[message.sender] = route
-            if self._holds(topic, state) and message.sender != state.parent:
+            held = self._holds(topic, state)
+            if held and message.sender == state.parent and route.leads_over(self.id):
+                heard.new.add(topic)
+            if (not held or message.sender == state.parent) and self._follow(state, message.sender):
+                heard.changed.add(topic)
                 continue
-            if self._follow(state, message.sender):
-                changed.add(topic)
-        return changed, new
+            for neighbour in state.unaware(self.out_arcs, broker=self.id):
+                heard.hints.setdefault(neighbour, set()).add(topic)
+        return heard
 
     def _renumber(self, topic: int, state: TopicState, route: Route) -> None:
         """A new number of ``topic``, as ``route`` is the first to say."""
         if state.parent in state.heard:
             state.hold.said = state.heard[state.parent]
         state.seq, state.cost, state.best = route.seq, math.inf, None
-        state.heard = {}
-        self.rates[topic] = Rate(route.rate, route.error)
+        state.heard, state.spares = {}, {}
+        self._rate(topic, Rate(route.rate, route.error))
         self._freeze_lengths(topic, state)
 
     def _follow(self, state: TopicState, neighbour: int) -> bool:
         """Take the way over ``neighbour`` if it is shorter, and no circle; whether it was taken."""
         route = state.heard[neighbour]
-        cost = route.cost + state.lengths[neighbour]
-        if cost >= state.cost or self.id in route.path:
+        cost = state.way(neighbour)
+        if cost >= state.cost or route.leads_over(self.id):
             return False
         state.cost, state.best = cost, neighbour
         return True
@@ -284,18 +300,22 @@ class Broker:
         parent = state.parent
         assert parent is not None, "only who is fed holds"
         ways = {
-            neighbour: route.cost + state.lengths[neighbour]
+            neighbour: state.way(neighbour)
             for neighbour, route in state.heard.items()
-            if self.id not in route.path
+            if not route.leads_over(self.id)
         }
-        pressed = self._leaves(topic, parent)
-        verdict, rival = state.hold.judge(parent, ways, margin=margin(self.age), pressed=pressed)
+        above = state.heard.get(parent)
+        pressed = self._leaves(topic, parent) or (above is not None and above.pressed)
+        circle = above is not None and above.leads_over(self.id)
+        verdict, rival = state.hold.judge(
+            parent, ways, margin=margin(self.age), pressed=pressed, circle=circle
+        )
         match verdict:
             case Verdict.STAY:
                 return False
             case Verdict.REPEAT:
                 said = state.hold.said
-                if said is None or self.id in said.path:
+                if said is None or said.leads_over(self.id):
                     return False
                 state.heard[parent] = replace(said, seq=state.seq)
                 return self._follow(state, parent)
@@ -337,7 +357,7 @@ class Broker:
             return want([], below, parent=parent, here=here, hurry=hurry)
         now = state.heard[parent].cost + self.in_links[parent].cost
         detours = [
-            Detour(max(0.0, route.cost + state.lengths[neighbour] - now), route.path)
+            Detour(max(0.0, state.way(neighbour) - now), route.path)
             for neighbour, route in state.heard.items()
             if neighbour != parent and self.id not in route.path
         ]

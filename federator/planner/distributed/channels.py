@@ -34,6 +34,8 @@ LEASE_ROUNDS = 3
 """Rounds after which a topic that nobody asks for any more is forgotten."""
 NEGOTIATED_ROUNDS = 24
 """After which places are sold."""
+WHOLE_ROUNDS = 52
+"""After which a newcomer pays for all the room that is made for it; before, for a share of it."""
 CLOSED_ROUNDS = 64
 """After which whoever is fed stays unless it must leave or gains much (``holding``)."""
 STAYS = 4.0
@@ -42,6 +44,8 @@ COMES = 2.0
 """The same for a newcomer, whose own error counts too."""
 PRESSURE_GROWTH = 1.15
 """By a round of overload: whoever should leave does so in the end, unless there is no other way."""
+PRESSURE_FADE = 0.93
+"""By a round without: a topic that goes to and fro between two full links is pressed ever more."""
 PRESSURE_MAX = 1e4
 SEATS_MAX = 12
 """Told about at most; more would not be cheap."""
@@ -79,6 +83,7 @@ class Channel:
     capacity: In the unit of rates.
     asked: Round in which each (topic, arc) was last asked for.
     losses: What each would lose, see ``Seat``.
+    quoted: What was last told, while it holds.
     """
 
     capacity: float
@@ -87,15 +92,20 @@ class Channel:
     lasting: float = 0.0
     present: float = PRESENT_FIRST
     margin: float = 0.0
+    whole: float = 1.0
     pressure: float = 1.0
+    quoted: Price | None = None
 
     def renew(self, topic: int, arc: int, round_: int, *, loss: float) -> None:
         """``topic`` is carried on ``arc``."""
+        if self.losses.get((topic, arc)) != loss:
+            self.quoted = None
         self.asked[topic, arc] = round_
         self.losses[topic, arc] = loss
 
     def release(self, topic: int, arc: int) -> None:
         """``topic`` is not carried on ``arc`` any more."""
+        self.quoted = None
         self.asked.pop((topic, arc), None)
         self.losses.pop((topic, arc), None)
 
@@ -122,12 +132,19 @@ class Channel:
             self.pressure = min(PRESSURE_MAX, self.pressure * PRESSURE_GROWTH)
         else:
             self.lasting *= FADE
-            self.pressure = 1.0
+            self.pressure = max(1.0, self.pressure * PRESSURE_FADE)
         self.present = min(PRESENT_MAX, PRESENT_FIRST * PRESENT_GROWTH ** (1 + min(age, AGE_MAX)))
         self.margin = margin(age)
+        self.whole = min(1.0, max(0, age - NEGOTIATED_ROUNDS) / (WHOLE_ROUNDS - NEGOTIATED_ROUNDS))
+        self.quoted = None
 
     def price(self, rates: Rates) -> Price:
         """What the other end is told."""
+        if self.quoted is None:
+            self.quoted = self._quote(rates)
+        return self.quoted
+
+    def _quote(self, rates: Rates) -> Price:
         seats: tuple[Seat, ...] = ()
         if self.margin:
             taken = [
@@ -140,6 +157,7 @@ class Channel:
             load=self.load(rates),
             seats=seats,
             margin=self.margin,
+            whole=self.whole,
             pressure=self.pressure,
             spread=self.spread(rates),
         )
@@ -186,7 +204,10 @@ def charge(
         return wall
     if carried and not leaves(price, capacity=capacity, topic=topic):
         return 0.0
-    loss, _ = leavers([seat for seat in price.seats if seat.topic != topic], lacking)
+    loss, who = leavers([seat for seat in price.seats if seat.topic != topic], lacking)
+    if not carried and who:
+        made = sum(seat.rate for seat in price.seats if seat.topic in who)
+        loss *= price.whole + (1.0 - price.whole) * min(1.0, lacking / made)
     share = loss / requests + price.margin
     return min(wall, share * price.pressure if carried else share)
 

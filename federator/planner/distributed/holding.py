@@ -1,10 +1,10 @@
 """When whoever is fed leaves its parent, once demand has lasted: rarely, and never for a whim.
 
 Three keys open the lock. The way is lost: the parent was silent under several numbers in a row
-(one silence may be a lost message, so what it said last is believed once more). The link that feeds
-us is too full and we are to leave it. Or another way was better by a margin, which grows with the
-age of demand, under two numbers in a row. All else, and with it every chain of small reactions, is
-shut out, so the world comes to rest.
+(one silence may be a lost message, so what it said last is believed once more), or it is fed by us.
+The link that feeds us, or somebody above us, is too full and we or they are to leave it. Or another
+way was better by a margin, which grows with the age of demand, under two numbers in a row. All
+else, and with it every chain of small reactions, is shut out, so the world comes to rest.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,13 @@ class Hold:
     wishes: int = 0
 
     def judge(
-        self, parent: int, ways: dict[int, float], *, margin: float, pressed: bool
+        self,
+        parent: int,
+        ways: dict[int, float],
+        *,
+        margin: float,
+        pressed: bool,
+        circle: bool = False,
     ) -> tuple[Verdict, int]:
         """What to do, and the neighbour to go to.
 
@@ -49,13 +55,14 @@ class Hold:
             parent: Who feeds us.
             ways: What the way over each neighbour costs under the newest number, circles left out.
             margin: What a move must gain, unless ``pressed``.
-            pressed: Whether we are to leave the link that feeds us.
+            pressed: Whether we, or somebody on our way, are to leave the link that feeds us.
+            circle: Whether the parent's own way leads over us: it moved when we did.
         """
         rivals = [neighbour for neighbour in ways if neighbour != parent]
         rival = min(rivals, key=lambda each: (ways[each], each), default=parent)
         if parent not in ways:
             self.silences += 1
-            lost = self.silences > SILENCES_MAX and rival != parent
+            lost = (circle or self.silences > SILENCES_MAX) and rival != parent
             return (Verdict.MOVE if lost else Verdict.REPEAT), rival
         self.silences = 0
         if rival == parent or ways[parent] - ways[rival] <= (0.0 if pressed else margin):

@@ -30,6 +30,7 @@ class Price:
         load: What it carries, in the unit of rates.
         seats: Those that would soonest leave, for a price; empty while none is for sale.
         margin: Beyond that price, in mean costs of an arc.
+        whole: Share of its price that room costs which is made for a newcomer, but not needed.
         pressure: On those who should leave, by which the charge for staying is multiplied.
         spread: Standard error of ``load``.
     """
@@ -39,6 +40,7 @@ class Price:
     load: float
     seats: tuple[Seat, ...] = ()
     margin: float = 0.0
+    whole: float = 1.0
     pressure: float = 1.0
     spread: float = 0.0
 
@@ -53,6 +55,9 @@ class Route:
         rate: Of the topic, as its publisher measures it.
         path: Brokers from the publisher to the sender: whoever is among them would go in a circle.
         error: Standard error of ``rate``.
+        spare: Whether this is not the sender's way, which leads over the receiver, but what would
+            be its way if the receiver were not there.
+        pressed: Whether somebody on the way is to leave the link that feeds it.
     """
 
     seq: int
@@ -60,6 +65,12 @@ class Route:
     rate: float
     path: tuple[int, ...]
     error: float = 0.0
+    spare: bool = False
+    pressed: bool = False
+
+    def leads_over(self, receiver: int) -> bool:
+        """Whether ``receiver`` would go in a circle if it followed."""
+        return self.spare or receiver in self.path
 
 
 @dataclass(frozen=True, slots=True)

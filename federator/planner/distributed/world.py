@@ -27,11 +27,13 @@ from federator.planner.workbench import Workbench
 
 ROUND_MS = 5_000
 """As core announcements, whose interval this is."""
-GAP_MS = 5
+GAP_MS = 20
 """Changes of so long are told together."""
-CHOOSE_MS = 400
+HINT_MS = 30
+"""The same for spare ways, which nobody waits for."""
+CHOOSE_MS = 900
 """After the first word of a new number."""
-AGAIN_MS = 60
+AGAIN_MS = 80
 """After which everything is said a second time, as it stands then: most losses do no harm."""
 SPREAD_MS = 4_400
 """Of a round, over which the numbers of different topics are spread."""
@@ -115,6 +117,8 @@ class World:
         self._order = 0
         self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._unsent: dict[int, set[int]] = {}
+        self._told_ms: dict[tuple[int, int], int] = {}
+        self._unhinted: dict[tuple[int, int], set[int]] = {}
         self._latest: dict[tuple[int, int], int] = {}
         self._choosing: set[tuple[int, int]] = set()
         self.brokers = _brokers(instance)
@@ -194,10 +198,30 @@ class World:
             self._at(self.now_ms + GAP_MS, self._flush, broker)
         self._unsent[broker.id] |= topics
 
+    def _hint(self, broker: Broker, neighbour: int, topics: set[int]) -> None:
+        key = (broker.id, neighbour)
+        if key not in self._unhinted:
+            self._unhinted[key] = set()
+            self._at(self.now_ms + HINT_MS, self._flush_hints, broker, neighbour)
+        self._unhinted[key] |= topics
+
+    def _flush_hints(self, broker: Broker, neighbour: int) -> None:
+        topics = self._unhinted.pop((broker.id, neighbour))
+        self._send(broker.id, neighbour, broker.hints(neighbour, topics))
+
     def _flush(self, broker: Broker) -> None:
         topics = self._unsent.pop(broker.id)
+        for topic in topics:
+            self._told_ms[broker.id, topic] = self.now_ms
         self._tell_all(broker, topics)
-        self._at(self.now_ms + AGAIN_MS, self._tell_all, broker, topics)
+        self._at(self.now_ms + AGAIN_MS, self._tell_again, broker, topics, self.now_ms)
+
+    def _tell_again(self, broker: Broker, topics: set[int], told_ms: int) -> None:
+        """Unless told anew since, or soon."""
+        unsent = self._unsent.get(broker.id, set())
+        last = {topic for topic in topics if self._told_ms[broker.id, topic] == told_ms}
+        if last - unsent:
+            self._tell_all(broker, last - unsent)
 
     def _tell_all(self, broker: Broker, topics: set[int]) -> None:
         for neighbour, announcement in broker.announcements(topics).items():
@@ -228,9 +252,11 @@ class World:
     def _deliver(self, broker: Broker, message: Message) -> None:
         match message:
             case Announcement():
-                changed, new = broker.hear(message)
-                self._tell(broker, changed)
-                for topic in sorted(new):
+                heard = broker.hear(message)
+                self._tell(broker, heard.changed)
+                for neighbour, topics in sorted(heard.hints.items()):
+                    self._hint(broker, neighbour, topics)
+                for topic in sorted(heard.new):
                     self._choose_later(broker, topic)
             case Joins():
                 self._ask(broker.on_joins(message))
