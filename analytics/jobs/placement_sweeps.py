@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
     )
     table = figure_values(point_table(session, chosen))
-    table.coalesce(1).write.mode("overwrite").csv(told.out, header=True)
+    table.repartition(1).write.mode("overwrite").csv(told.out, header=True)
     session.stop()
 
 

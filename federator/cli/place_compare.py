@@ -6,7 +6,7 @@ from dataclasses import replace
 import click
 
 from federator.cli.options import columns
-from federator.cli.place_solve import METHODS, solve
+from federator.cli.place_solve import METHODS, PROVING, SEED_MAX, solve
 from federator.planner.placement import PlacementError
 from federator.planner.placement_paper import Setting, draw
 
@@ -24,7 +24,7 @@ from federator.planner.placement_paper import Setting, draw
     show_default=True,
     help="Factor on the paper's power per traffic and hop.",
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(0, SEED_MAX), default=0, show_default=True)
 @click.option("--method", "methods", type=click.Choice(METHODS), multiple=True, help="[all]")
 @click.option("--time-limit-s", type=click.FloatRange(0.1), default=60.0, show_default=True)
 def command(
@@ -62,7 +62,7 @@ def command(
         took = f"{time.perf_counter() - started_s:.2f}"
         if found is None:
             rows.append((method, "nothing found", "", "", took))
-        elif method in ("greedy", "random"):
+        elif method not in PROVING:
             rows.append((method, f"{found.power:.6g}", "", "", took))
         else:
             gap = f"{100 * found.gap:.3f}"

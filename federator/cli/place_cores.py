@@ -14,6 +14,7 @@ from federator.cli.options import columns
 from federator.cli.place_delegate import read_text
 from federator.errors import ConfigError
 from federator.planner.delegation_file import BAD_DATA, parse
+from federator.planner.placement import PlacementError
 from federator.planner.placement_cores import CorePlan, place_cores
 from federator.runtime.priority_file import FILE_NAME, VALID_MS_MAX
 from federator.runtime.state_dir import write_whole
@@ -45,7 +46,11 @@ def command(traffic: Path, links: Path, write: Path | None, valid_s: int, as_jso
     Agents with mesh.core = "placed" follow it while it is valid.
     """
     description = parse(read_text(traffic), name=str(traffic))
-    plan = place_cores(description.brokers, parse_links(read_text(links), name=str(links)))
+    pairs = parse_links(read_text(links), name=str(links))
+    try:
+        plan = place_cores(description.brokers, pairs)
+    except PlacementError as error:
+        raise ConfigError(f"{links}: {error}: mend it", exit_code=BAD_DATA) from None
     if write is not None:
         _write(plan, write, valid_s)
     if as_json:

@@ -15,12 +15,15 @@ from federator.planner.placement_search import search
 from federator.planner.placement_simple import place_greedily, place_randomly
 
 METHODS = ("search", "exact", "greedy", "random")
+PROVING = ("search", "exact")
+SEED_MAX = 2**31 - 1
+"""What HiGHS takes."""
 
 
 @click.command(name="solve")
 @click.argument("problem", type=click.Path(path_type=Path))
 @click.option("--method", type=click.Choice(METHODS), default="search", show_default=True)
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(0, SEED_MAX), default=0, show_default=True)
 @click.option(
     "--time-limit-s", type=click.FloatRange(0.1), default=60.0, show_default=True, help="For exact."
 )
@@ -46,7 +49,8 @@ def command(problem: Path, method: str, seed: int, time_limit_s: float, as_json:
     rows += [(f"broker of topic {t}", str(d)) for t, d in enumerate(devices[: instance.topics])]
     rows += [(f"service {s}", str(d)) for s, d in enumerate(devices[instance.topics :])]
     click.echo("\n".join(columns(rows)))
-    click.echo(f"power {placement.power:.6g} mW, proven within {100 * placement.gap:.3g} %")
+    proven = f"proven within {100 * placement.gap:.3g} %" if method in PROVING else "nothing proven"
+    click.echo(f"power {placement.power:.6g} mW, {proven}")
 
 
 def solve(instance: Instance, method: str, *, seed: int, time_limit_s: float) -> Placement | None:

@@ -292,7 +292,7 @@ CLAIMS = (
         "random fails from 70 % load, in 70 % of runs at 90 (ours within 15 points); greedy less, "
         "optimal least",
         lambda m: (
-            m[21, "random"][0.6] < 0.05 < m[21, "random"][0.7]
+            m[21, "random"][0.6] < 0.01 < m[21, "random"][0.7]
             and abs(m[21, "random"][0.9] - 0.7) < 0.15
             and m[21, "optimal"][0.9] <= m[21, "greedy"][0.9] < m[21, "random"][0.9]
         ),
@@ -300,10 +300,14 @@ CLAIMS = (
     ),
     Claim(
         21,
-        "greedy fails in 40 % of runs at 90 % load, optimal in few",
-        lambda m: m[21, "greedy"][0.9] > 0.3 > m[21, "optimal"][0.9],
+        "greedy fails hardly below 80 % load, in 40 % of runs at 90 (ours within 15 points), "
+        "optimal in few",
+        lambda m: (
+            m[21, "greedy"][0.7] < 0.02
+            and abs(m[21, "greedy"][0.9] - 0.4) < 0.15
+            and m[21, "optimal"][0.9] < 0.15
+        ),
         _at(21, 0.9, "greedy", "optimal", unit=0.01),
-        differs="biggest first packs well: where greedy fails, hardly any placement exists",
     ),
     Claim(
         22,

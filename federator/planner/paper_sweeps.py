@@ -46,7 +46,10 @@ FIGURES: Mapping[str, tuple[int, ...]] = {
     "load": (21, 22),
 }
 
-FULL_LOAD = 0.8  # of the largest value in a sweep with fixed capacities
+FULL_LOAD = 0.7  # of the largest value in a sweep with fixed capacities
+LOAD_UTILISATION = 0.1  # where load is swept: the paper leaves it out
+SPREAD = 0.5
+POWER_LOAD_MAX = 0.8  # Figure 22 ends there, Figure 21 goes on
 SEARCH_ROUNDS = 60
 RANDOM_TRIES = 5  # averaged, where a random placement is what others are compared to
 FEASIBILITY_LIMIT_S = 10.0
@@ -127,10 +130,10 @@ def _measures(account: Account) -> tuple[float, float, float]:
 
 
 def placement_setting(sweep: str, x: float) -> placement_paper.Setting:
-    """The parameters of a point; capacities fixed so that the largest x loads them to 80 %."""
-    base = placement_paper.Setting()
+    """The parameters of a point; capacities fixed so that the largest x loads them to 70 %."""
+    base = placement_paper.Setting(spread=SPREAD)
     if sweep == "load":
-        return replace(base, load=x)
+        return replace(base, load=x, utilisation=LOAD_UTILISATION)
 
     def at(value: float) -> placement_paper.Setting:
         if sweep == "utilisation":
@@ -191,7 +194,7 @@ def _load_rows(point: Point) -> list[Row]:
         ),
     }
     told = [Row(21, method, point.x, point.seed, share) for method, share in failed.items()]
-    if all(found.values()):
+    if point.x <= POWER_LOAD_MAX and all(found.values()):
         power = {method: _mean([p.power for p in each]) for method, each in found.items()}
         told += [
             Row(22, method, point.x, point.seed, 1 - drawn / power["random"])

@@ -73,6 +73,7 @@ class Instance:
             "hops": (devices, devices),
             "topic_traffic": (topics, devices),
             "service_traffic": (services, devices),
+            "shared_traffic": (topics, services),
             "service_work": (services,),
             "user_work": (services,),
         }
@@ -82,6 +83,10 @@ class Instance:
                 raise PlacementError(f"{name} must have shape {shape}, got {value.shape}")
             if not np.isfinite(value).all() or (value < 0).any():
                 raise PlacementError(f"{name} must be finite and not negative")
+        for name in ("network_power", "broker_work"):
+            number: float = getattr(self, name)
+            if not (np.isfinite(number) and number >= 0):
+                raise PlacementError(f"{name} must be finite and not negative, got {number}")
         if not devices:
             raise PlacementError("at least one device is wanted, got 0")
         if np.diagonal(self.hops).any():

@@ -22,6 +22,13 @@ from federator.planner.placement import Instance, Matrix, PlacementError
 BAD_DATA = 65
 """Exit code of ``sysexits.h``."""
 
+_KEYS = {
+    "devices": {"capacity", "power"},
+    "topics": {"clients"},
+    "services": {"users", "work", "user_work", "topics"},
+}
+_FILE_KEYS = {*_KEYS, "links", "network_power", "broker_work"}
+
 
 def parse(text: str, *, name: str) -> Instance:
     """The instance that ``text`` describes.
@@ -31,22 +38,27 @@ def parse(text: str, *, name: str) -> Instance:
     """
     try:
         return _instance(json.loads(text))
-    except (ValueError, PlacementError, RecursionError) as error:
+    except (ValueError, OverflowError, PlacementError, RecursionError) as error:
         raise ConfigError(f"{name}: {error}: mend the file", exit_code=BAD_DATA) from None
 
 
 def _instance(value: object) -> Instance:
     table = _object(value, "the file")
+    _known(table, _FILE_KEYS, "the file")
     devices, topics, services = (
         [_object(e, f"{key}[{i}]") for i, e in enumerate(_list(table, key, "the file"))]
-        for key in ("devices", "topics", "services")
+        for key in _KEYS
     )
+    for rows, (key, known) in zip((devices, topics, services), _KEYS.items(), strict=True):
+        for i, row in enumerate(rows):
+            _known(row, known, f"{key}[{i}]")
     count = len(devices)
     shared = np.zeros((len(topics), len(services)))
+    numbers = {str(t) for t in range(len(topics))}
     for s, service in enumerate(services):
         at = f"services[{s}].topics"
         for topic, mbps in _object(service.get("topics", {}), at).items():
-            if not topic.isdecimal() or int(topic) >= len(topics):
+            if topic not in numbers:
                 raise ValueError(f"{at}: {topic!r} is no topic's number")
             shared[int(topic), s] = _number(mbps, at)
     return Instance(
@@ -70,7 +82,16 @@ def _hops(links: list[Any], devices: int) -> Matrix:
         if not named or any(type(d) is not int or not 0 <= d < devices for d in pair):
             raise ValueError(f"links: {str(pair)[:60]} is no pair of devices 0 to {devices - 1}")
         linked[pair[0], pair[1]] = linked[pair[1], pair[0]] = True
-    return hops_of(linked)
+    hops = hops_of(linked)
+    if not np.isfinite(hops).all():
+        apart = np.flatnonzero(~np.isfinite(hops[0])).tolist()
+        raise ValueError(f"links: no way leads from device 0 to {apart}")
+    return hops
+
+
+def _known(table: dict[str, Any], known: set[str], at: str) -> None:
+    if unknown := sorted(set(table) - known):
+        raise ValueError(f"{at}: {unknown[0]!r} is unknown, one of {sorted(known)} wanted")
 
 
 def _object(value: object, at: str) -> dict[str, Any]:

@@ -41,8 +41,9 @@ class Setting:
         network_scale: Factor on Table 3's power per traffic.
         service_work: Least and most workload per Mbps of a service.
 
-    Defaults of traffic are the ones under which the paper's ratios come out; ``network_scale`` 1
-    is Table 3 as printed, under which they cannot: a hop then costs a hundredth of the computing.
+    Defaults of traffic are the ones under which the paper's ratios come out (with the narrower
+    spread of ``paper_sweeps``); ``network_scale`` 1 is Table 3 as printed, under which they cannot:
+    a hop then costs a hundredth of the computing.
     """
 
     devices: int = 6

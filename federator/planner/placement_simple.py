@@ -1,8 +1,11 @@
 """The paper's two simple methods: greedy and random.
 
-Greedy takes containers by falling workload and puts each where it alone draws least power, among
-devices with room; flows to other containers are not looked at, which is what it is beaten for.
-Random takes them in any order and any device with room. Both fail when something fits nowhere.
+Greedy "sorts distributed MQTT brokers and service containers in order of required workload, then
+allocates them sequentially": brokers first, as they are started first (section 3.2.1), then
+services, each by falling workload, to the device with room where it alone draws least power. Flows
+to other containers are not looked at, which is what it is beaten for, and small brokers take room
+that large services then miss. Random takes containers in any order and any device with room. Both
+fail when something fits nowhere.
 
 Source: papers/distributed-broker-placement.txt, section 5.2.
 """
@@ -16,7 +19,8 @@ def place_greedily(instance: Instance) -> Placement | None:
     """``None``: a container fitted nowhere."""
     free = room(instance)
     device_of: Ints = np.zeros(instance.containers, dtype=np.intp)
-    for c in np.argsort(-instance.work, kind="stable"):
+    kind = np.arange(instance.containers) >= instance.topics
+    for c in np.lexsort((-instance.work, kind)):
         fits = free >= instance.work[c]
         if not fits.any():
             return None

@@ -32,6 +32,7 @@ PROBLEM = {
     "topics": [{"clients": [1, 2]}],
     "services": [{"users": [4, 0], "work": 3, "user_work": 7, "topics": {"0": 5}}],
 }
+OWING = {"users": [4, 0], "work": 3, "user_work": 7, "topics": {"0": -5}}
 
 
 def run(*arguments):
@@ -97,7 +98,13 @@ def test_a_missing_extra_is_named_in_one_line():
     ("content", "complaint"),
     [
         ({"devices": []}, "topics of the file must be a list"),
-        ({**PROBLEM, "links": []}, "hops must be finite"),
+        ({**PROBLEM, "links": []}, "links: no way leads from device 0 to [1]"),
+        ({**PROBLEM, "version": 2}, "the file: 'version' is unknown, one of ['broker_work', "),
+        ({**PROBLEM, "topics": [{"client": []}]}, "topics[0]: 'client' is unknown"),
+        ({**PROBLEM, "network_power": -1}, "network_power must be finite and not negative, got -1"),
+        ({**PROBLEM, "broker_work": 10**400}, "int too large"),
+        ({**PROBLEM, "devices": [{"capacity": -1, "power": 1}] * 2}, "capacity must be finite and"),
+        ({**PROBLEM, "services": [OWING]}, "shared_traffic must be finite and not negative"),
         ({**PROBLEM, "links": [[0, 2]]}, "[0, 2] is no pair of devices 0 to 1"),
         ({**PROBLEM, "network_power": "much"}, "network_power: 'much' is no number"),
     ],

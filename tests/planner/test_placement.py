@@ -131,6 +131,15 @@ def test_simple_methods_own_up_when_something_fits_nowhere():
     assert search(instance, seed=0) is None
 
 
+def test_greedy_gives_brokers_room_that_a_larger_service_then_misses():
+    instance = built(capacity=np.array([43.0, 16.0]))
+
+    assert place_greedily(instance) is None
+    found = search(instance, seed=0)
+    assert found is not None
+    assert found.device_of.tolist() == [1, 0]
+
+
 def test_splitting_pairs_makes_the_bound_better_and_never_wrong():
     instance = draw(Setting(devices=4, topics=5, services=3, network_scale=1000.0), seed=1)
     exact = solve_exactly(instance, time_limit_s=60)
