@@ -67,11 +67,12 @@ class UdpSettings(Section):
         "when a link is too narrow: set what it can carry. Frames beyond it go by the broker.",
     )
     wait_ms: WholeNumber = Field(
-        default=12,
+        default=8,
         ge=1,
         le=255,
-        description="Repair packets follow at most so long after what they protect. The longer, "
-        "the fewer of them do; less than a quarter of a round trip gains most.",
+        description="Repair packets follow at most so long after what they protect; at once when "
+        "frames come more seldom than that. The longer, the fewer of them do; less than a quarter "
+        "of a round trip gains most.",
     )
     failing_ppm: WholeNumber = Field(
         default=500,
@@ -79,6 +80,13 @@ class UdpSettings(Section):
         le=500_000,
         description="Of a million groups of datagrams, how many may lose more than repair packets "
         "mend.",
+    )
+    late_ppm: WholeNumber = Field(
+        default=1_500,
+        ge=1,
+        le=1_000_000,
+        description="Of a million groups of datagrams, how many may wait for the repair packets of "
+        "the next group, on each link. 1000000 saves packets where frames come seldom.",
     )
 
     def limits(self) -> Limits:
@@ -88,6 +96,7 @@ class UdpSettings(Section):
             wait_ms=self.wait_ms,
             bytes_per_s=self.bytes_per_s,
             failing_max=self.failing_ppm / 1_000_000,
+            late_max=self.late_ppm / 1_000_000,
         )
 
 

@@ -3,22 +3,23 @@
 import asyncio
 import random
 
+from federator.bench.lossy.losses import Losses
+
 
 class LossyRoad(asyncio.DatagramProtocol):
     """Hands on to ``target`` what comes to ``port``; an async context manager.
 
     Attributes:
         target: Port on this host; ``None`` loses everything.
-        plr, abl: What is lost.
+        losses: What is lost; may be changed.
         keep: Recorded datagrams, the latest ones.
     """
 
     def __init__(self, *, plr=0.0, abl=2.0, delay_s=0.0, seed=1):
-        self.target, self.plr, self.abl, self.delay_s = None, plr, abl, delay_s
+        self.target, self.delay_s = None, delay_s
+        self.losses = Losses(random.Random(seed), plr=plr, abl=abl)
         self.passed = self.lost = 0
         self.keep = []
-        self._rng = random.Random(seed)
-        self._bad = False
 
     async def __aenter__(self):
         loop = asyncio.get_running_loop()
@@ -32,9 +33,7 @@ class LossyRoad(asyncio.DatagramProtocol):
         self._transport.close()
 
     def datagram_received(self, data, addr):
-        stays_bad, to_bad = 1 - 1 / self.abl, self.plr / (1 - self.plr) / self.abl
-        self._bad = self._rng.random() < (stays_bad if self._bad else to_bad)
-        if self._bad or self.target is None:
+        if self.losses.take_next() or self.target is None:
             self.lost += 1
             return
         self.passed += 1

@@ -134,13 +134,14 @@ async def test_a_road_that_dies_costs_nothing_but_datagrams(pair):
     async with running(subscriber, publisher):
         await gets_through(publisher, subscriber)
         first = publisher.sent
-        pair.roads[1].plr, pair.roads[1].abl = 0.999, 1_000
+        losses = pair.roads[1].losses
+        losses.plr, losses.abl = 0.999, 1_000
         await eventually(pair.agents[0], lambda s: not uses_datagrams(s), "they are given up")
         await gets_through(publisher, subscriber)
         publisher.pause()
         wanted = set(range(first, publisher.sent))
         await until(lambda: wanted <= set(subscriber.came), "all arrive")
-        pair.roads[1].plr, pair.roads[1].abl = 0.0, 1.0
+        losses.plr, losses.abl = 0.0, 1.0
         await pair.used()
 
     assert subscriber.duplicates == 0

@@ -31,14 +31,13 @@ class Client:
         self.came: list[tuple[int, int]] = []
         self._sent = 0
         self._topic: str = order["topic"]
-        self._qos: int = order["qos"]
         self.link = MqttLink(
             Endpoint(order["host"], order["port"]), self, client_id=order["client_id"]
         )
         if order["role"] == "subscriber":
-            self.link.subscribe([TopicFilter(self._topic, max_qos=QoS(self._qos))])
+            self.link.subscribe([TopicFilter(self._topic, max_qos=QoS.AT_LEAST_ONCE)])
 
-    async def publish(self, count: int, rate_hz: float) -> int:
+    async def publish(self, count: int, rate_hz: float, qos: int) -> int:
         """So many, evenly; the number of the first."""
         loop = asyncio.get_running_loop()
         first, begun_s = self._sent, loop.time()
@@ -46,7 +45,7 @@ class Client:
             await asyncio.sleep(max(0.0, begun_s + i / rate_hz - loop.time()))
             stamp = _STAMP.pack(self._sent, time.monotonic_ns())
             self._sent += 1
-            self.link.publish(self._topic, stamp.ljust(PAYLOAD_BYTES, b"\0"), qos=self._qos)
+            self.link.publish(self._topic, stamp.ljust(PAYLOAD_BYTES, b"\0"), qos=qos)
         return first
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
@@ -76,7 +75,8 @@ async def _serve(order: dict[str, Any]) -> None:
         told = json.loads(line)
         answer: dict[str, Any] = {"connected": client.link.subscribed}
         if "publish" in told:
-            answer["first"] = await client.publish(told["publish"], told["rate_hz"])
+            how = told["rate_hz"], told.get("qos", 0)
+            answer["first"] = await client.publish(told["publish"], *how)
         elif "came" in told:
             answer["came"] = client.came
             client.came = []

@@ -7,6 +7,7 @@ Source: Linux Documentation/networking/tuntap.rst; papers/fec-codec-placement.tx
 """
 
 import asyncio
+import contextlib
 import ctypes
 import fcntl
 import json
@@ -17,10 +18,13 @@ import sys
 from collections import deque
 from typing import Any, Final
 
+from federator.bench.lossy.losses import Losses
+
 _TUNSETIFF: Final = 0x400454CA
 _IFF_TUN, _IFF_NO_PI = 0x0001, 0x1000
 _CLONE_NEWNET: Final = 0x40000000
 PACKET_BYTES_MAX: Final = 2_048
+PRIORITY: Final = 1
 QUEUE_MAX: Final = 20_000
 """Packets under way in one direction; more are lost, as at any queue."""
 
@@ -65,12 +69,10 @@ class Way:
     """
 
     def __init__(self, source: int, target: int, *, delay_s: float, rng: random.Random) -> None:
-        self.plr, self.abl = 0.0, 1.0
+        self.losses = Losses(rng)
         self.packets = self.bytes = self.lost = 0
         self._source, self._target = source, target
         self._delay_s = delay_s
-        self._rng = rng
-        self._bad = False
         self._queue: deque[tuple[float, bytes]] = deque()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(source, self._on_readable)
@@ -78,11 +80,6 @@ class Way:
     def passed(self) -> dict[str, int]:
         """What came so far, lost packets included."""
         return {"packets": self.packets, "bytes": self.bytes, "lost": self.lost}
-
-    def _loses(self) -> bool:
-        stays_bad, to_bad = 1 - 1 / self.abl, self.plr / (1 - self.plr) / self.abl
-        self._bad = self._rng.random() < (stays_bad if self._bad else to_bad)
-        return self._bad
 
     def _on_readable(self) -> None:
         while True:
@@ -92,7 +89,7 @@ class Way:
                 return
             self.packets += 1
             self.bytes += len(packet)
-            if self._loses() or len(self._queue) >= QUEUE_MAX:
+            if self.losses.take_next() or len(self._queue) >= QUEUE_MAX:
                 self.lost += 1
                 continue
             self._queue.append((self._loop.time() + self._delay_s, packet))
@@ -124,7 +121,8 @@ async def _serve(order: dict[str, Any]) -> None:
     while line := await orders.readline():
         told = json.loads(line)
         for way in ways.values():
-            way.plr, way.abl = told.get("plr", way.plr), told.get("abl", way.abl)
+            losses = way.losses
+            losses.plr, losses.abl = told.get("plr", losses.plr), told.get("abl", losses.abl)
         _say({name: way.passed() for name, way in ways.items()})
 
 
@@ -134,7 +132,9 @@ def _say(message: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Serve until stdin ends."""
+    """Serve until stdin ends, before anybody else: a wire does not wait for a processor."""
+    with contextlib.suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
     asyncio.run(_serve(json.loads(sys.argv[1])))
 
 

@@ -151,13 +151,15 @@ class Stage:
         Raises:
             LinkError: They are not, in time.
         """
-        for i in self.brokers:
-            wanted = sum(neighbour in self._names for neighbour in (i - 1, i + 1))
-            async with asyncio.timeout(START_TIMEOUT_S):
-                while not _is_linked(await self.status(i), wanted, transport):
-                    if self._agents[i].poll() is not None:
-                        raise LinkError(f"agent {i} ended: see {self._folder}")
-                    await asyncio.sleep(POLL_S)
+        await asyncio.gather(*(self._until_linked(i, transport) for i in self.brokers))
+
+    async def _until_linked(self, i: int, transport: str) -> None:
+        wanted = sum(neighbour in self._names for neighbour in (i - 1, i + 1))
+        async with asyncio.timeout(START_TIMEOUT_S):
+            while not _is_linked(await self.status(i), wanted, transport):
+                if self._agents[i].poll() is not None:
+                    raise LinkError(f"agent {i} ended: see {self._folder}")
+                await asyncio.sleep(POLL_S)
 
     async def _take_down(self) -> None:
         await self.stop_agents()

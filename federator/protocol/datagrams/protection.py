@@ -1,12 +1,16 @@
 """How many repair packets a window needs so that a lost part seldom stays lost.
 
 Every part stands in two windows: that of its own group of parts, and that of the next group, which
-looks back. So the link sends A B C D: the parts of a group, the repair packets of its window, the
-parts of the next group, and the repair packets of that one's. A part of A stays lost when B does
-not mend the first window and D not the second: each window mends as many losses, of parts and of
-its own repair packets, as it has repair packets. The chain of Gilbert and Elliott says how likely
-both fail. A burst that eats B as well is mended by D, so looking back costs a wait in the rare
-case, where one window alone would need twice the packets in every case.
+looks back. (In three if groups are short; that is not counted on here.) So the link sends A B C D:
+the parts of a group, the repair packets of its window, the parts of the next group, and the repair
+packets of that one's. A part of A stays lost when B does not mend the first window and D not the
+second: each window mends as many losses, of parts and of its own repair packets, as it has repair
+packets. The chain of Gilbert and Elliott says how likely both fail. A burst that eats B as well is
+mended by D, so looking back costs a wait in the rare case, where one window alone would need twice
+the packets in every case.
+
+That case is late all the same, and on a way of several links one link's late parts add to
+another's. So the first window alone must not fail too often, either.
 
 Every agent on the way decodes, and makes repair packets for the next link alone. So no link's
 redundancy survives beyond it, and the leader's choice in the game of the paper comes down to this:
@@ -31,8 +35,16 @@ Lost = list[float]
 """How likely so many packets are lost: index by number."""
 
 
-def repairs_for(parts: int, plr: float, abl: float, *, failing_max: float, repairs_max: int) -> int:
-    """The least number of repair packets with which parts seldom stay lost.
+def repairs_for(
+    parts: int,
+    plr: float,
+    abl: float,
+    *,
+    failing_max: float,
+    repairs_max: int,
+    late_max: float = 1.0,
+) -> int:
+    """The least number of repair packets with which parts seldom stay lost, or come late.
 
     Args:
         parts: Parts in the group; in the next one, as many are assumed.
@@ -40,19 +52,24 @@ def repairs_for(parts: int, plr: float, abl: float, *, failing_max: float, repai
         abl: How many it loses in a row, on average.
         failing_max: The share of groups of which a part may stay lost.
         repairs_max: No more than this, come what may.
+        late_max: The share of groups that their own window may not mend.
     """
     plr_step = round(min(plr, PLR_MAX) * _PLR_STEPS)
     abl_step = round(min(max(abl, 1.0), ABL_MAX) * _ABL_STEPS)
-    return _needed(parts, plr_step, abl_step, failing_max, min(repairs_max, REPAIRS_PER_WINDOW_MAX))
+    most = min(repairs_max, REPAIRS_PER_WINDOW_MAX)
+    return _needed(parts, plr_step, abl_step, failing_max, late_max, most)
 
 
 @lru_cache(maxsize=4_096)
-def _needed(parts: int, plr_step: int, abl_step: int, failing_max: float, most: int) -> int:
+def _needed(
+    parts: int, plr_step: int, abl_step: int, failing_max: float, late_max: float, most: int
+) -> int:
     if not plr_step:
         return 0
     chain = Chain(plr_step / _PLR_STEPS, abl_step / _ABL_STEPS)
     for repairs in range(most):
-        if chain.failing(parts, repairs) <= failing_max:
+        late, lost = chain.late_and_lost(parts, repairs)
+        if late <= late_max and lost <= failing_max:
             return repairs
     return most
 
@@ -75,10 +92,15 @@ class Chain:
         good, bad = self._walk(sent, 1.0 - self._plr, self._plr)
         return [g + b for g, b in zip(good, bad, strict=True)]
 
-    def failing(self, parts: int, repairs: int) -> float:
-        """P(a part of a group stays lost), with so many repair packets per window."""
+    def late_and_lost(self, parts: int, repairs: int) -> tuple[float, float]:
+        """P(a group's own window does not mend it), P(a part of it stays lost).
+
+        Args:
+            parts: Of a group.
+            repairs: Packets of a window.
+        """
         after_a = self._walk(parts, 1.0 - self._plr, self._plr)
-        total = 0.0
+        late = total = 0.0
         for state in (0, 1):
             after_b = self._walk(repairs, 1.0 - state, float(state))
             for then in (0, 1):
@@ -87,9 +109,11 @@ class Chain:
                 failed_b = _tails(after_b[then])
                 for lost in range(1, parts + 1):
                     over = max(0, repairs - lost + 1)  # lost so many more: the window fails
-                    if over < len(failed_b) and over < len(beyond):
-                        total += after_a[state][lost] * failed_b[over] * beyond[over]
-        return total
+                    if over < len(failed_b):
+                        fails = after_a[state][lost] * failed_b[over]
+                        late += fails
+                        total += fails * beyond[over] if over < len(beyond) else 0.0
+        return late, total
 
     def _walk(self, steps: int, good_share: float, bad_share: float) -> tuple[Lost, Lost]:
         """P(k lost in so many packets, and the link then good or bad)."""

@@ -123,7 +123,7 @@ class Receiver:
             self._begin(stream)
         self._note_arrival(number, now_ms)
         if isinstance(body, wire.Part):
-            self._hold_ms = 3 * body.wait_ms + HOLD_EXTRA_MS
+            self._hold_ms = (1 + wire.SECOND_WAITS) * body.wait_ms + HOLD_EXTRA_MS
             late = self._on_part(body, now_ms)
         elif isinstance(body, wire.Repair):
             late = self._on_repair(body, now_ms)

@@ -1,10 +1,11 @@
 """Our end of a link over datagrams: frames out, and repair packets behind them.
 
 A part leaves as soon as the pace allows; nothing waits for others to come. Parts that leave within
-``wait_ms`` are a **group**. At its end repair packets follow for a window of this group and the one
-before, so that each part is looked after twice: should a burst have eaten a part together with the
-repair packets behind it, those behind the next group still mend it. A group that nothing follows
-gets its second window alone. A frame stays here until a report says that it is whole over there.
+``wait_ms`` are a **group**, and when frames come too seldom for that, those of each frame are. At
+its end repair packets follow for a window of this group and those before, so that each part is
+looked after twice at least: should a burst have eaten a part together with the repair packets
+behind it, those behind the next group still mend it. A group that nothing follows gets its second
+window alone. A frame stays here until a report says that it is whole over there.
 One that a report says is not, though everything for it must have come, or that no report tells of
 in time, is **given back**: its owner sends it by the broker.
 
@@ -31,6 +32,13 @@ TIMEOUT_EXTRA_MS: Final = 160
 QUEUE_MS_MAX: Final = 50
 """What may wait for its turn, in time at our pace; beyond it frames go by the broker."""
 
+GAPS_KEPT: Final = 7
+"""Times between frames of which the median tells when the next one comes."""
+
+GROUPS_BACK_MAX: Final = 2
+PARTS_BACK_MAX: Final = 8
+"""A window looks back on one group; on more only as long as they are short."""
+
 BURST_MS: Final = 10
 SENT_TIMES_MAX: Final = 4_096
 RENEW_AT: Final = 2**31
@@ -42,21 +50,23 @@ class Limits:
 
     Attributes:
         datagram_bytes: Longest datagram, without its seal.
-        wait_ms: A group ends so long after its first part.
+        wait_ms: A group ends so long after its first part at the latest.
         bytes_per_s: Pace.
         in_flight_bytes_max: Of frames that nobody reported whole yet.
         parts_per_group_max: A group with so many parts is full.
         repairs_max: Repair packets of one window, at most.
         failing_max: Share of groups of which a part may stay lost.
+        late_max: Share of groups that their own window may not mend.
     """
 
     datagram_bytes: int = 1_167
-    wait_ms: int = 12
+    wait_ms: int = 8
     bytes_per_s: int = 1_000_000
     in_flight_bytes_max: int = 4 * 1024 * 1024
     parts_per_group_max: int = 16
     repairs_max: int = 16
     failing_max: float = 0.0005
+    late_max: float = 0.0015
 
 
 @dataclass(slots=True)
@@ -80,7 +90,8 @@ class _Group:
     Attributes:
         first: Number of its first part.
         due_ms: When its window, and later its second one, is to follow.
-        done: Its second window followed.
+        repairs: Packets behind it.
+        done: No window follows any more.
         waiting: Datagrams for it that wait for their turn.
         last_number: Of the datagrams for it so far.
         sent_ms: When that one left.
@@ -89,6 +100,7 @@ class _Group:
     first: int
     due_ms: Millis
     contents: list[bytes] = field(default_factory=list)
+    repairs: int = 0
     done: bool = False
     waiting: int = 0
     last_number: int = 0
@@ -142,7 +154,9 @@ class Sender:
         self._frame = 0
         self._part = 0
         self._open: _Group | None = None  # takes parts
-        self._past: _Group | None = None  # waits for its second window
+        self._past: deque[_Group] = deque()  # wait for another window
+        self._gaps_ms: deque[int] = deque(maxlen=GAPS_KEPT)
+        self._offered_ms: Millis | None = None
         self._flights: dict[int, _Flight] = {}
         self._in_flight_bytes = 0
         self._queue: deque[tuple[int, bytes, tuple[_Group, ...]]] = deque()
@@ -179,7 +193,7 @@ class Sender:
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` has something to do."""
         times: list[float] = []
-        times += [group.due_ms for group in (self._past, self._open) if group is not None][-1:]
+        times += [group.due_ms for group in (*self._past, self._open) if group is not None][-1:]
         if self._queue and self._credited_ms is not None:
             lacking = max(0.0, 1.0 - self._credit)
             times.append(self._credited_ms + 1 + lacking * 1000 / self._limits.bytes_per_s)
@@ -209,6 +223,9 @@ class Sender:
         ):
             self.counters.refused += 1
             return None
+        if self._offered_ms is not None:
+            self._gaps_ms.append(now_ms - self._offered_ms)
+        self._offered_ms = now_ms
         self._frame += 1
         self.counters.frames += 1
         group: _Group | None = None
@@ -219,9 +236,16 @@ class Sender:
         assert group is not None, "a frame has at least one part"
         self._flights[self._frame] = _Flight(frame, group)
         self._in_flight_bytes += len(frame)
+        if self._open is not None and now_ms + self._gap_ms() >= self._open.due_ms:
+            self._close(now_ms)
         outcome = Outcome()
         self._pump(outcome.datagrams, now_ms)
         return outcome
+
+    def _gap_ms(self) -> int:
+        """More often than not, the next frame does not come sooner than this."""
+        gaps = sorted(self._gaps_ms)
+        return gaps[len(gaps) // 2] if gaps else 0
 
     def is_about(self, report: wire.Report) -> bool:
         """Whether ``report`` tells of our stream, and of nothing that we did not send."""
@@ -251,8 +275,8 @@ class Sender:
         if self._open is not None:
             if now_ms >= self._open.due_ms:
                 self._close(now_ms)
-        elif self._past is not None and now_ms >= self._past.due_ms:
-            self._look_back(self._past)
+        elif self._past and now_ms >= self._past[-1].due_ms:
+            self._look_back()
         self._pump(outcome.datagrams, now_ms)
         timeout_ms = self.timeout_ms
         self._give_back(outcome, lambda group: now_ms >= group.sent_ms + timeout_ms)
@@ -267,7 +291,8 @@ class Sender:
         self.counters.given_back += len(frames)
         self._flights.clear()
         self._queue.clear()
-        self._open = self._past = None
+        self._open = None
+        self._past.clear()
         self._in_flight_bytes = self._queued_bytes = 0
         self._renew()
         return frames
@@ -278,8 +303,10 @@ class Sender:
         self._part += 1
         group = self._open
         if group is None:
-            due_ms = Millis(now_ms + self._limits.wait_ms)
-            group = self._open = _Group(self._part, due_ms)
+            due_ms = now_ms + self._limits.wait_ms
+            if self._past:
+                due_ms = min(due_ms, max(now_ms, self._past[-1].due_ms))
+            group = self._open = _Group(self._part, Millis(due_ms))
         part = wire.Part(self._part, min(self._limits.wait_ms, 255), content)
         group.contents.append(content)
         self.counters.parts += 1
@@ -289,39 +316,44 @@ class Sender:
         return group
 
     def _close(self, now_ms: Millis) -> None:
-        """End the open group: repair packets for it and the one before."""
+        """End the open group: repair packets for it and those before."""
         group, past = self._open, self._past
         assert group is not None
         self.counters.groups += 1
-        self._open, self._past = None, group
-        group.due_ms = Millis(now_ms + self._limits.wait_ms)
-        count = self._repairs_for(group)
-        if past is None:
-            self._repair(count, 0, group)
-        else:
-            self._repair(count, 0, past, group)
-            past.done = True
+        group.due_ms = Millis(now_ms + wire.SECOND_WAITS * self._limits.wait_ms)
+        self._open = None
+        past.append(group)
+        group.repairs = self._repairs_for(group, late_max=self._limits.late_max)
+        self._repair(group.repairs, 0)
+        while len(past) > 1 and (
+            len(past) > GROUPS_BACK_MAX or sum(len(g.contents) for g in past) > PARTS_BACK_MAX
+        ):
+            past.popleft().done = True
 
-    def _look_back(self, past: _Group) -> None:
-        """Nothing followed a group: its second window is itself. Other packets than before."""
-        count = self._repairs_for(past)
-        self._repair(count, count, past)
-        past.done, self._past = True, None
+    def _look_back(self) -> None:
+        """Nothing followed a group: its second window. Other packets than before."""
+        last = self._past[-1]
+        self._repair(self._repairs_for(last, late_max=1.0), last.repairs)
+        for group in self._past:
+            group.done = True
+        self._past.clear()
 
-    def _repairs_for(self, group: _Group) -> int:
+    def _repairs_for(self, group: _Group, *, late_max: float) -> int:
         limits = self._limits
         return repairs_for(
             len(group.contents),
             self.plr,
             self.abl,
             failing_max=limits.failing_max,
+            late_max=late_max,
             repairs_max=limits.repairs_max,
         )
 
-    def _repair(self, count: int, skip: int, *groups: _Group) -> None:
-        """Queue ``count`` repair packets for the parts of ``groups``, not the first ``skip``."""
+    def _repair(self, count: int, skip: int) -> None:
+        """Queue ``count`` repair packets for the past groups, not the first ``skip``."""
         if not count:
             return
+        groups = tuple(self._past)
         contents = [content for group in groups for content in group.contents]
         size = wire.symbol_bytes(contents)
         symbols = [wire.to_symbol(content, size) for content in contents]
@@ -371,7 +403,7 @@ class Sender:
         """Numbers are left; a stream that had many is followed by another when nothing is out."""
         if self._number < RENEW_AT:
             return True
-        if not self._flights and not self._queue and self._open is self._past is None:
+        if not self._flights and not self._queue and self._open is None and not self._past:
             self._renew()
             return True
         return False

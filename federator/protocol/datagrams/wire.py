@@ -31,6 +31,9 @@ NUMBER_MAX: Final = 2**32 - 1
 WINDOW: Final = 512
 """Frames that one report tells of."""
 
+SECOND_WAITS: Final = 3
+"""The second window of a part follows so many ``wait_ms`` after its first at most."""
+
 SYMBOL_ALIGNMENT: Final = 8
 SYMBOL_BYTES_MAX: Final = 1_496
 
@@ -55,7 +58,8 @@ class Part(NamedTuple):
 
     Attributes:
         ordinal: Its number among the parts of the stream.
-        wait_ms: Repair packets for it leave at most so long after it, others twice so late again.
+        wait_ms: Repair packets for it leave at most so long after it, others at most
+            ``SECOND_WAITS`` times so long after those.
         content: Its place in its frame and its bytes, as the code protects them.
     """
 

@@ -52,24 +52,37 @@ def test_the_model_agrees_with_chains_stepped_one_by_one(plr, abl):
 
 
 @pytest.mark.parametrize(("parts", "repairs"), [(1, 1), (2, 2), (4, 1), (6, 3)])
-def test_a_part_stays_lost_as_often_as_the_model_says(parts, repairs):
-    chain, groups, failed = Chain(random.Random(2), 0.1, 3.0), 40_000, 0
+def test_parts_are_late_or_stay_lost_as_often_as_the_model_says(parts, repairs):
+    chain, groups, failed, late = Chain(random.Random(2), 0.1, 3.0), 40_000, 0, 0
 
     for _ in range(groups):
         a, b, c, d = (sum(chain.loses() for _ in range(n)) for n in (parts, repairs) * 2)
+        late += a > 0 and a + b > repairs
         failed += a > 0 and a + b > repairs and a + c + d > repairs
         for _ in range(30):  # groups are far apart
             chain.loses()
 
-    assert failed / groups == pytest.approx(Model(0.1, 3.0).failing(parts, repairs), rel=0.1)
+    model = Model(0.1, 3.0).late_and_lost(parts, repairs)
+    assert (late / groups, failed / groups) == pytest.approx(model, rel=0.1)
 
 
 @pytest.mark.parametrize("parts", [1, 4, 16])
 def test_repairs_are_the_fewest_that_do(parts):
     asked = repairs_for(parts, 0.02, 2.0, failing_max=0.002, repairs_max=16)
 
-    failing = Model(0.02, 2.0).failing
-    assert failing(parts, asked) <= 0.002 < failing(parts, asked - 1)
+    chances = Model(0.02, 2.0).late_and_lost
+    assert chances(parts, asked)[1] <= 0.002 < chances(parts, asked - 1)[1]
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+def test_more_repairs_keep_short_groups_from_waiting_for_the_next(parts):
+    limits = {"failing_max": 0.0005, "repairs_max": 16}
+    few = repairs_for(parts, 0.02, 2.0, **limits)
+    asked = repairs_for(parts, 0.02, 2.0, late_max=0.002, **limits)
+
+    chances = Model(0.02, 2.0).late_and_lost
+    assert asked == few + 1
+    assert chances(parts, asked)[0] <= 0.002 < chances(parts, few)[0]
 
 
 def test_nothing_lost_asks_for_nothing_and_worse_roads_ask_for_no_less():
