@@ -1,79 +1,68 @@
-"""One agent on asyncio: feeds the protocol node and carries out what it decides.
+"""One agent: its parts, how they are joined, started and left.
 
-There is no protocol decision here. Everything happens in callbacks of the event loop, one at a
-time: a packet, a connection, or a deadline becomes an event; the node answers with effects; the
-effects are performed before the next event is looked at.
+It decides nothing. The protocol node decides, and ``driver`` carries it out; ``control_handler``
+hears what is said to the agent, and ``data_path`` carries what clients publish.
+
+Source: docs/ARCHITECTURE.md.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, assert_never
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import structlog
 from mqtt5 import QoS, RetainHandling, TopicFilter, Will
 
 from federator.config import Settings
-from federator.protocol import effects as e
 from federator.protocol.border import Border
 from federator.protocol.custody import HELD_BYTES_MAX
 from federator.protocol.discovery import MembersChanged
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.events import (
-    DeadlineReached,
-    DrainRequested,
-    Event,
     LeaveRequested,
     LocalBrokerDown,
     LocalBrokerUp,
     LocalFiltersChanged,
     PriorityChanged,
-    Received,
 )
 from federator.protocol.forwarding import Forwarder
 from federator.protocol.link_gates import LinkGates
-from federator.protocol.messages import (
-    Bye,
-    DatagramOffer,
-    Echo,
-    RepairRequest,
-    RetainedLetter,
-    RetainedRequest,
-    Revoked,
-    TraceEcho,
-    Wave,
-)
+from federator.protocol.messages import Bye, DatagramOffer, Message, RepairRequest
 from federator.protocol.node import Identity, Node
 from federator.protocol.placed_priority import PlacedPriority
 from federator.protocol.renames import Renames
 from federator.protocol.rules import Denied, EdgeRules
-from federator.protocol.types import BrokerId, ConnId, Epoch, Millis
+from federator.protocol.types import BrokerId, ConnId, Epoch
 from federator.runtime.arranging import AddressWarrant, Arranger, known_brokers
 from federator.runtime.clocks import monotonic_ms
 from federator.runtime.cohabitants import Agent as Cohabitant
 from federator.runtime.cohabitants import Cohabitants
+from federator.runtime.control_handler import ControlHandler
 from federator.runtime.control_traffic import ControlTraffic
 from federator.runtime.cover_subscriber import CoverSubscriber
 from federator.runtime.custody import CustodyStores
 from federator.runtime.data_path import DataPath
 from federator.runtime.dialler import Dialler
 from federator.runtime.discovery import Discovery
+from federator.runtime.driver import Driver
 from federator.runtime.drops import LOOK_S, DropReports
 from federator.runtime.endpoints import endpoint_of
 from federator.runtime.failover import FailoverDesk
 from federator.runtime.gateway_marks import GatewayMarks
 from federator.runtime.guide_keeper import GuideKeeper
 from federator.runtime.health_keeper import HealthKeeper
+from federator.runtime.key_keeper import KeyKeeper
 from federator.runtime.loop_watch import LoopWatch
 from federator.runtime.metrics_stream.stream import MetricsStream
 from federator.runtime.metrics_stream.tape import Tape
 from federator.runtime.mqtt_link import Inbound, MqttLink
 from federator.runtime.neighbour_links import NeighbourLinks
-from federator.runtime.own_broker import ControlHandler, DataHandler, OwnBroker
+from federator.runtime.own_broker import DataHandler, OwnBroker
 from federator.runtime.prepared_sessions import Around, PreparedSessions
+from federator.runtime.presence import Presence
 from federator.runtime.priority_file import PriorityFile
 from federator.runtime.renaming import Renaming
 from federator.runtime.retained import Retained
-from federator.runtime.rivals import Rivals
 from federator.runtime.session_filters import SessionFilters
 from federator.runtime.settling import SettlingDesk
 from federator.runtime.share_file import ShareFile
@@ -87,7 +76,6 @@ if TYPE_CHECKING:
 
 LEAVE_SECONDS_MAX = 1.0
 TEND_S = 1.0
-KEYS_LOOK_S = 2.0
 HELD_SHARE = 4
 """Of the queue to our broker, the part that frames may take which all come loose at once."""
 
@@ -105,6 +93,9 @@ class Agent:
 
     def __init__(self, settings: Settings, state: StateDir, tasks: asyncio.TaskGroup) -> None:
         self.settings = settings
+        self.driver = Driver(self)
+        handle = self.driver.handle
+        control = self._control = ControlHandler(self)
         self._own = OwnBroker(settings, tasks)
         self.epoch = state.next_epoch()
         self.trust = None if settings.security == "open" else Trust(settings, state.path)
@@ -167,25 +158,26 @@ class Agent:
             state_dir=state.path,
             interest_changed=self._interest_changed,
             members_changed=self._members_changed if settings.groups_span_brokers else None,
-            control_filters=lambda: [each.pattern for each in self._control_subscriptions()],
+            control_filters=lambda: [each.pattern for each in control.subscriptions()],
             own_links=self._own_links,
         )
-        self.neighbours = NeighbourLinks(tasks, will_for=self._will, tell=self.handle)
-        self._dialler = Dialler(settings, self.neighbours, lambda: self.epoch)
+        self.neighbours = NeighbourLinks(tasks, will_for=self._will, tell=handle)
+        self.dialler = Dialler(settings, self.neighbours, lambda: self.epoch)
+        self.keys = self._key_keeper(self.trust) if self.trust is not None else None
         self.arranger = Arranger(
             state.path,
             neighbours=self.neighbours,
-            dialler=self._dialler,
-            measured=self.handle,
+            dialler=self.dialler,
+            measured=handle,
         )
         will = self.guide.will() if settings.failover.enabled else None
-        self.control_link = self._own.link("ctl", ControlHandler(self), will=will)
+        self.control_link = self._own.link("ctl", control, will=will)
         is_new = self._stores.owed.is_new
         self.health = HealthKeeper(self)
         self.data_link = self._own.link(
             "data", DataHandler(self), clean_start=is_new, will=self.health.will()
         )
-        self._cohabitants = Cohabitants(
+        self.cohabitants = Cohabitants(
             Cohabitant(self.epoch, settings.broker_id),
             federation=settings.federation,
             url=settings.broker.url,
@@ -208,7 +200,7 @@ class Agent:
             data_path=self.data_path,
             data_link=self.data_link,
             make_link=self._own.stand_in,
-            announce=lambda added, removed: self.handle(LocalFiltersChanged(added, removed)),
+            announce=lambda added, removed: handle(LocalFiltersChanged(added, removed)),
             announces=lambda filter_: bool(self.border.asked_for(filter_)),
             lets_out=self.border.lets_out,
             parameters=settings.ledger(),
@@ -225,21 +217,25 @@ class Agent:
             counters=self.data_path.counters,
             keeper=self.guide,
             may_tell=lambda filter_: bool(self.border.asked_for(filter_)),
-            handle=self.handle,
+            handle=handle,
         )
         self.metrics = self._metrics_stream(tape, state)
         self.prepared = self._prepared_sessions()
         self.datagrams = self._datagram_desk(tasks)
-        self.local_up = False
-        self._told_taken_over = False
-        self._rivals = Rivals([self._own.client_id("ctl"), self._own.client_id("data")])
+        self.presence = Presence(
+            broker=settings.broker.id,
+            url=settings.broker.url,
+            control=self.control_link,
+            data=self.data_link,
+            others=self._looks_links,
+            changed=self._on_presence,
+        )
         self._state = state
         self._tasks = tasks
-        self._deadline: asyncio.Handle | None = None
 
     def start(self) -> None:
         """Connect to our broker and to the neighbours."""
-        self.control_link.subscribe(self._control_subscriptions())
+        self.control_link.subscribe(self._control.subscriptions())
         self.data_link.subscribe([self._frames_subscription(), self.marks.subscription()])
         self.cover.start()
         self.data_path.custody.resume()
@@ -260,11 +256,11 @@ class Agent:
             self._tasks.create_task(self.prepared.run(), name="prepared sessions")
         if self.datagrams is not None:
             self._tasks.create_task(self.datagrams.run(), name="datagrams")
-        self._dialler.start()
+        self.dialler.start()
         if self.settings.topology.mode == "auto":
             self._tasks.create_task(self.arranger.run(), name="topology")
-        if self.trust is not None:
-            self._tasks.create_task(self._follow_keys(self.trust), name="keys")
+        if self.keys is not None:
+            self._tasks.create_task(self.keys.run(), name="keys")
         if self.settings.mesh.core == "placed":
             self._tasks.create_task(self._follow_placement(), name="core placement")
 
@@ -301,6 +297,14 @@ class Agent:
         desk = self.data_path.outgoing.datagrams = DatagramDesk(self, self.trust, tasks)
         return desk
 
+    def _key_keeper(self, trust: Trust) -> KeyKeeper:
+        return KeyKeeper(
+            self.settings.broker_id,
+            trust,
+            neighbours=lambda: [each.conn for each in self.node.links.up.values()],
+            send=self.send,
+        )
+
     def _start_retained(self, retained: Retained) -> None:
         retained.load()
         link = self._own.link("looks", retained.looks, clean_start=True)
@@ -335,23 +339,8 @@ class Agent:
             priority = follower.on_read(file.read(), now_ms=monotonic_ms())
             if priority is not None:
                 _log.info("core.priority", priority=priority)
-                self.handle(PriorityChanged(priority))
+                self.driver.handle(PriorityChanged(priority))
             await asyncio.sleep(mesh.core_check_ms / 1000)
-
-    async def _follow_keys(self, trust: Trust) -> None:
-        while True:
-            await asyncio.sleep(KEYS_LOOK_S)
-            if trust.look():
-                self._pass_on_revocations(trust)
-
-    def _pass_on_revocations(self, trust: Trust, *, to: ConnId | None = None) -> None:
-        """To one neighbour that came up, or to all."""
-        lists = trust.lists(self.settings.broker_id)
-        conns = [to] if to is not None else [each.conn for each in self.node.links.up.values()]
-        for conn in conns:
-            link = self.neighbours.control_of(conn)
-            if link is not None and lists is not None:
-                self.traffic.send(link, lists)
 
     def neighbour_at(self, link: MqttLink) -> BrokerId | None:
         """The neighbour at the other end of ``link``, if it said so."""
@@ -377,7 +366,12 @@ class Agent:
     def tell(self, neighbour: BrokerId, message: RepairRequest | DatagramOffer) -> None:
         """Send a neighbour what is no business of the node."""
         known = self.node.links.neighbours.get(neighbour)
-        link = self.neighbours.control_of(known.conn) if known and known.conn else None
+        if known and known.conn:
+            self.send(known.conn, message)
+
+    def send(self, conn: ConnId, message: Message) -> None:
+        """Send a neighbour a control message, if the connection is still there."""
+        link = self.neighbours.control_of(conn)
         if link is not None:
             self.traffic.send(link, message)
 
@@ -390,174 +384,37 @@ class Agent:
         self.data_path.custody.leave()
         self.guide.withdraw(self.control_link)
         self.health.withdraw()
-        self.handle(LeaveRequested())
+        self.driver.handle(LeaveRequested())
         if self.metrics is not None:
             await self.metrics.leave()
         links = [link for n in self.neighbours.all for link in n.links]
         async with asyncio.timeout(LEAVE_SECONDS_MAX):
             await asyncio.gather(*(link.close() for link in links))
 
-    # -- events in, effects out ---------------------------------------------------------------
+    def renew_epoch(self, epoch: Epoch) -> None:
+        """Our id is known under a newer epoch: go on with this one, also after a restart."""
+        self.epoch = epoch
+        self._state.save_epoch(epoch)
+        self.data_path.renew_epoch(epoch)
+        self.sharing.renew_epoch(epoch)
+        self.settling.settling.renew(epoch)
 
-    def handle(self, event: Event) -> None:
-        """Let the node see ``event`` and do what it says."""
-        now_ms = monotonic_ms()
-        routes_changed = False
-        moved: dict[BrokerId, BrokerId | None] = {}
-        for effect in self.node.handle(event, now_ms=now_ms):
-            if isinstance(effect, e.SetDestination):
-                moved[effect.broker] = effect.next_hop
-                continue
-            routes_changed |= isinstance(effect, e.SetRoute)
-            self._perform(effect)
-            if self.metrics is not None:
-                self.metrics.happenings.on_effect(effect)
-        if moved:
-            self.data_path.set_destinations(moved)
-        if self.sharing.on_routes_set() or routes_changed:
-            self.cover.change(self.forwarder.cover_change())
-        self.settling.look()
+    # -- our own broker -----------------------------------------------------------------------
+
+    def _on_presence(self, up: bool) -> None:
         if self.metrics is not None:
-            self.metrics.on_handled()
-        self._arm(now_ms)
-
-    def _perform(self, effect: e.Effect) -> None:
-        match effect:
-            case e.Send(conn, message):
-                link = self.neighbours.control_of(conn)
-                if link is not None:
-                    self.traffic.send(link, message)
-            case e.SetRoute(filter_, route, lost):
-                self.data_path.set_route(filter_, route, lost=lost)
-                if filter_.startswith("$"):
-                    self.sharing.on_route(filter_, route, lost=lost)
-            case e.ReachNeighbour(neighbour, conn):
-                link = self.neighbours.data_of(conn) if conn is not None else None
-                self.data_path.reach(neighbour, link)
-                if self.datagrams is not None:
-                    self.datagrams.on_neighbour(neighbour, link is not None)
-                if link is None:
-                    self.settling.on_link_down(neighbour)
-                elif self.trust is not None:
-                    self._pass_on_revocations(self.trust, to=conn)
-                if self.retained is not None:
-                    self.retained.on_neighbour(neighbour, link)
-            case e.SetDestination(broker, next_hop):
-                self.data_path.set_destinations({broker: next_hop})
-            case e.Dial(neighbour, address):
-                self._dialler.dial_back(neighbour, address)
-            case e.CallOff() | e.DialSeed() | e.CallOffSeed() | e.Measure() | e.RememberBrokers():
-                self.arranger.perform(effect)
-            case e.HangUp(conn):
-                self.neighbours.hang_up(conn)
-            case e.RenewEpoch(epoch):
-                self.epoch = Epoch(epoch)
-                self._state.save_epoch(self.epoch)
-                self.data_path.renew_epoch(self.epoch)
-                self.sharing.renew_epoch(self.epoch)
-                self.settling.settling.renew(self.epoch)
-            case e.PublishGuide(guide):
-                self.guide.publish(self.control_link, guide)
-            case e.SetDraining(drain):
-                self.failover.set_draining(drain)
-            case e.StepIn(broker, missed_at_ms, sessions):
-                self.prepared.step_in(broker, missed_at_ms, sessions)
-            case e.StepBack(broker):
-                self.prepared.step_back(broker)
-            case e.Notice(name, level, details):
-                getattr(_log, level)(name, **details)
-            case _:
-                assert_never(effect)
-
-    def _arm(self, now_ms: Millis) -> None:
-        """Wake up at the node's next deadline."""
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-        at_ms = self.node.next_deadline_ms()
-        if at_ms is not None:
-            delay_s = max(0, at_ms - now_ms) / 1000
-            loop = asyncio.get_running_loop()
-            self._deadline = loop.call_later(delay_s, self.handle, DeadlineReached())
-
-    @property
-    def taken_over(self) -> bool:
-        """Another agent with our id is at our own broker."""
-        return self.control_link.taken_over or self.data_link.taken_over
-
-    def local_changed(self) -> None:
-        """One of the two connections to our own broker came or went."""
-        up = self.control_link.subscribed and self.data_link.connected
-        if up != self.local_up:
-            self.local_up = up
-            if self.metrics is not None:
-                self.metrics.happenings.note("broker_up" if up else "broker_down")
-            self.guide.publish(self.control_link)
-            self.handle(LocalBrokerUp() if up else LocalBrokerDown())
-            if up:
-                self._cohabitants.on_local_up(monotonic_ms())
-                self.data_path.custody.on_local_up()
-                self._told_taken_over = False
-
-    def local_lost(self, link: MqttLink) -> None:
-        """One of the two is gone."""
-        if link.closed_by_broker and self._rivals.threw_out(link.client_id):
-            link.give_way()
-        if self.taken_over and not self._told_taken_over:
-            self._told_taken_over = True
-            url = self.settings.broker.url
-            _log.error("id.taken_over", id=self.settings.broker.id, broker=url)
-        if link.taken_over:  # and so is the other place: with one each we would serve nobody
-            looks = self.retained.looks.link if self.retained is not None else None
-            for other in (self.control_link, self.data_link, looks):
-                if other is not None and not other.taken_over:
-                    other.give_way()
-        self.local_changed()
+            self.metrics.happenings.note("broker_up" if up else "broker_down")
+        self.guide.publish(self.control_link)
+        self.driver.handle(LocalBrokerUp() if up else LocalBrokerDown())
+        if up:
+            self.cohabitants.on_local_up(monotonic_ms())
+            self.data_path.custody.on_local_up()
 
     def _end_with(self, error: Exception) -> None:
         async def fail() -> None:
             raise error
 
         self._tasks.create_task(fail(), name="give way")
-
-    def on_control(self, publishes: Iterable[Inbound]) -> None:
-        """Control messages, and what our broker tells of itself."""
-        for packet, _, _ in publishes:
-            message = self.traffic.receive(packet)
-            if isinstance(message, RepairRequest):
-                self.data_path.custody.on_request(message)
-            elif isinstance(message, RetainedRequest | RetainedLetter):
-                if self.retained is not None:
-                    self.retained.on_message(message)
-            elif isinstance(message, Wave | Echo):
-                self.settling.on_message(message)
-            elif isinstance(message, Revoked):
-                if self.trust is not None and self.trust.on_revoked(message):
-                    self._pass_on_revocations(self.trust)
-            elif isinstance(message, TraceEcho):
-                self.tracing.on_echo(message)
-            elif isinstance(message, DatagramOffer):
-                if self.datagrams is not None:
-                    self.datagrams.on_offer(message)
-            elif message is not None:
-                self.handle(Received(message))
-            elif self.settling.hears(packet) or self.tracing.hears(packet):
-                pass
-            elif packet.topic == self.data_path.custody_outlet.marker_topic:
-                self.data_path.custody.destination.on_marker(packet.payload)
-            elif packet.topic == self._cohabitants.topic:
-                self._cohabitants.on_word(packet.payload, monotonic_ms())
-            elif packet.topic.startswith("$"):
-                self._rivals.on_log(packet.topic, packet.payload)
-                self.loops.on_publish(packet)
-                if self.metrics is not None:
-                    self.metrics.on_publish(packet)
-                if self.retained is not None:
-                    self.retained.looks.on_control(packet.topic, packet.payload)
-                order = self.guide.on_publish(packet, now_ms=monotonic_ms())
-                if order is not None:
-                    self.handle(DrainRequested(order.broker, order.drain))
-                self.discovery.on_publish(packet)
 
     def on_data(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
         """Publications of our clients, and frames of other agents."""
@@ -583,7 +440,7 @@ class Agent:
     def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
         self.forwarder.widened = self.discovery.widened
         added, removed = self.border.change(added, removed)
-        self.handle(LocalFiltersChanged(added, removed))
+        self.driver.handle(LocalFiltersChanged(added, removed))
         self.sharing.on_interest(added, removed)
         if self.retained is not None:
             self.retained.on_interest(added, removed, widened=self.discovery.widened)
@@ -593,31 +450,14 @@ class Agent:
 
     # -- connections ------------------------------------------------------------------------------
 
-    def _control_subscriptions(self) -> list[TopicFilter]:
-        """The log comes first: it then reports the rest."""
-        marker = TopicFilter(self.data_path.custody_outlet.marker_topic)
-        filters = [
-            *self.discovery.subscriptions(),
-            *self.loops.subscriptions(),
-            *self.traffic.subscriptions(),
-            self.settling.subscription(),
-            self.tracing.subscription(),
-            self._cohabitants.subscription(),
-            marker,
-            *self.guide.subscriptions(),
-        ]
-        if self.retained is not None:
-            filters.append(self.retained.looks.mark_filter())
-        if self.metrics is not None:
-            filters += self.metrics.subscriptions()
-        return filters
-
     def _own_links(self) -> list[MqttLink]:
         """Our connections to our broker besides the control connection."""
-        links = [self.data_link, *self.sharing.stand_in_links]
-        if self.retained is not None and self.retained.looks.link is not None:
-            links.append(self.retained.looks.link)
-        return links
+        return [self.data_link, *self.sharing.stand_in_links, *self._looks_links()]
+
+    def _looks_links(self) -> list[MqttLink]:
+        """The connection that looks at what the broker retains, where there is one."""
+        link = self.retained.looks.link if self.retained is not None else None
+        return [link] if link is not None else []
 
     def _frames_subscription(self) -> TopicFilter:
         return TopicFilter(

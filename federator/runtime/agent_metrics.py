@@ -83,7 +83,7 @@ class AgentMetrics:
         links = [link for n in agent.neighbours.all for link in n.links]
         local = (agent.control_link, agent.data_link)
         return {
-            "broker_connected": int(agent.local_up),
+            "broker_connected": int(agent.presence.up),
             "epoch": agent.epoch,
             "neighbours": len(agent.neighbours.all),
             "neighbours_up": len(node.links.up),

@@ -43,14 +43,14 @@ class LiveView:
     def ready(self) -> tuple[bool, str]:
         """Whether publications flow, and otherwise why not."""
         agent = self._agent
-        if agent.taken_over:
+        if agent.presence.taken_over:
             url, id_ = agent.settings.broker.url, agent.settings.broker.id
             return False, f"broker {url}: session taken over (0x8e): another agent has id {id_}"
         for link in (agent.control_link, agent.data_link):
             if not link.connected:
                 url = agent.settings.broker.url
                 return False, f"broker {url}: {link.last_error or 'not connected yet'}"
-        if not agent.local_up:
+        if not agent.presence.up:
             return False, "subscribing on our broker"
         if agent.node.id_conflict_until_ms is not None:
             return False, f"id {agent.settings.broker.id} is used by another agent too"

@@ -1,8 +1,8 @@
 """A client of one broker that stays: connects, subscribes, publishes, reconnects for ever.
 
 Nothing here waits for the broker: publications are taken or refused at once, and what arrives is
-handed over a whole socket read at a time, from the socket's callback. ``run`` only opens
-connections, keeps them alive and backs off; the work happens in callbacks.
+handed over a whole socket read at a time, from the socket's callback. ``run`` only makes one
+connection after another and backs off in between; the work happens in callbacks.
 
 Source: docs/ARCHITECTURE.md, "The link"; OASIS MQTT 5.0.
 """
@@ -16,15 +16,13 @@ import ssl
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 from mqtt5 import (
     ConnAckPacket,
     ConnAckReasonCode,
-    ConnectPacket,
     DisconnectPacket,
-    DisconnectReasonCode,
     Packet,
     PingRespPacket,
     PublishPacket,
@@ -35,6 +33,7 @@ from mqtt5 import (
 
 from federator.errors import LinkError
 from federator.runtime.backoff import Backoff
+from federator.runtime.mqtt_connection import Connection
 from federator.runtime.mqtt_failures import (
     TakenOverError,
     check_greeting,
@@ -42,10 +41,10 @@ from federator.runtime.mqtt_failures import (
     explain,
     refusal,
 )
-from federator.runtime.mqtt_session import RECEIVE_MAX, BrokerLimits, Session
+from federator.runtime.mqtt_introduction import Introduction
+from federator.runtime.mqtt_session import BrokerLimits, Session
 from federator.runtime.mqtt_transport import PacketTransport
 from federator.runtime.mqtt_wire import (
-    PINGREQ,
     Inbound,
     Out,
     is_publish,
@@ -53,12 +52,10 @@ from federator.runtime.mqtt_wire import (
     read_packets,
     split_run,
 )
-from federator.runtime.session_wipe import wipe_session
 
 PACKET_BYTES_MAX = 16 * 1024 * 1024
 SEND_QUEUE_BYTES_MAX = 16 * 1024 * 1024
 CONNECT_TIMEOUT_S = 5.0
-CLOSE_TIMEOUT_S = 1.0
 TAKEN_OVER_PAUSE_S = 30.0
 """Two clients with one id would throw each other out for ever: who was thrown out waits."""
 
@@ -171,7 +168,7 @@ class MqttLink:
         rng: random.Random | None = None,
         acknowledge: bool = True,
     ) -> None:
-        self.endpoint = endpoint
+        self.endpoint: Final = endpoint
         self.client_id = client_id
         self.last_error: str | None = None
         self.refused_with: ConnAckReasonCode | None = None
@@ -179,11 +176,16 @@ class MqttLink:
         self.closed_by_broker = False  # the last connection ended so, without a word
         self.limits: BrokerLimits | None = None
         self._handler = handler
-        self._clean_start = clean_start
-        self._session_expiry_s = session_expiry_s
-        self._must_wipe = clean_start and session_expiry_s > 0
-        self._keep_alive_s = keep_alive_s
-        self._will = will
+        self._introduction = Introduction(
+            client_id=client_id,
+            username=endpoint.username,
+            password=endpoint.password,
+            clean_start=clean_start,
+            session_expiry_s=session_expiry_s,
+            keep_alive_s=keep_alive_s,
+            will=will,
+            packet_bytes_max=packet_bytes_max,
+        )
         self._send_queue_bytes_max = send_queue_bytes_max
         self._packet_bytes_max = packet_bytes_max
         self._connect_timeout_s = connect_timeout_s
@@ -196,10 +198,9 @@ class MqttLink:
         self._session = Session(queue_bytes_max=send_queue_bytes_max, acknowledge=acknowledge)
         self._counters = LinkCounters()
         self._pipe: PacketTransport | None = None
-        self._accepted: asyncio.Future[None] | None = None
+        self._connection: Connection | None = None
         self._up = False
         self._stopping = asyncio.Event()
-        self._answer_in_s = keep_alive_s / 2
         self._logged_error: str | None = None
         self._rejection_logged = False
         self._log = _log.bind(client_id=client_id, broker=f"{endpoint.host}:{endpoint.port}")
@@ -464,13 +465,11 @@ class MqttLink:
             self._handler.on_subscribed(self)
 
     def _on_connack(self, ack: ConnAckPacket) -> None:
-        if self._up or self._accepted is None:
+        if self._up or self._connection is None:
             raise LinkError("a second CONNACK")
         if ack.reason_code != ConnAckReasonCode.SUCCESS:
             self.refused_with = ack.reason_code
             raise LinkError(refusal(ack))
-        if ack.server_keep_alive is not None:
-            self._answer_in_s = ack.server_keep_alive / 2
         out: Out = []
         self.limits = self._session.resume(ack, out)
         self._up = True
@@ -479,7 +478,7 @@ class MqttLink:
         self._counters.connects += 1
         self._log.info("connection.up", session_present=ack.session_present)
         self._send(out)
-        self._accepted.set_result(None)
+        self._connection.on_accepted(ack)
         self._handler.on_up(self, ack.session_present)
         if self._session.subscriptions.settled:
             self._handler.on_subscribed(self)
@@ -521,8 +520,8 @@ class MqttLink:
     async def close(self, *, with_will: bool = False) -> None:
         """Leave and make ``run`` return; ``with_will`` has the broker publish the Will."""
         self._stopping.set()
-        if self._pipe is not None:
-            await self._leave(self._pipe, with_will=with_will)
+        if self._connection is not None:
+            await self._connection.leave(with_will=with_will)
 
     async def _connect_once(self) -> float:
         """Open a connection and serve it to its end; return how long it was up, in ms."""
@@ -532,17 +531,21 @@ class MqttLink:
             packet_bytes_max=self._packet_bytes_max,
             queue_bytes_max=self._send_queue_bytes_max,
         )
-        self._accepted = loop.create_future()
-        self._answer_in_s = self._keep_alive_s / 2
+        connection = self._connection = Connection(
+            pipe,
+            self._introduction,
+            open_timeout_s=self._connect_timeout_s,
+            promise=self._promise,
+        )
         self._counters.attempts += 1
         up_since_s = loop.time()
         try:
-            await self._open(pipe)
+            await connection.open(self.endpoint.host, self.endpoint.port, tls=self.endpoint.tls)
             up_since_s = loop.time()
-            await self._keep_alive(pipe)
+            await connection.keep_alive()
         except asyncio.CancelledError:
             self._stopping.set()
-            await self._leave(pipe, with_will=False)
+            await connection.leave(with_will=False)
             raise
         except _EXPECTED as error:
             pipe.abort(error)
@@ -556,64 +559,12 @@ class MqttLink:
             raise pipe.reason
         return (loop.time() - up_since_s) * 1000 if up else 0.0
 
-    async def _open(self, pipe: PacketTransport) -> None:
-        """Connect and wait for CONNACK."""
-        endpoint = self.endpoint
-        loop = asyncio.get_running_loop()
-        self._due_s = time.monotonic() + self._connect_timeout_s
-        try:
-            async with asyncio.timeout(self._connect_timeout_s):
-                if self._must_wipe:
-                    self._must_wipe = not await wipe_session(
-                        endpoint.host,
-                        endpoint.port,
-                        tls=endpoint.tls,
-                        connect=self._connect_packet(wiping=True),
-                    )
-                await loop.create_connection(
-                    lambda: pipe, endpoint.host, endpoint.port, ssl=endpoint.tls
-                )
-                pipe.send(self._connect_packet(), urgent=True, refusable=False)
-                assert self._accepted is not None
-                await asyncio.wait({self._accepted, pipe.lost}, return_when=asyncio.FIRST_COMPLETED)
-        except TimeoutError as error:
-            raise LinkError(f"no answer within {self._connect_timeout_s:g} s") from error
-
-    def _connect_packet(self, *, wiping: bool = False) -> bytes:
-        return ConnectPacket(
-            self.client_id,
-            username=self.endpoint.username,
-            password=self.endpoint.password,
-            clean_start=wiping or (self._clean_start and self._session_expiry_s == 0),
-            will=None if wiping else self._will() if callable(self._will) else self._will,
-            keep_alive=self._keep_alive_s,
-            session_expiry_interval=0 if wiping else self._session_expiry_s,
-            receive_max=RECEIVE_MAX,
-            max_packet_size=self._packet_bytes_max,
-        ).write()
-
-    async def _keep_alive(self, pipe: PacketTransport) -> None:
-        """Ping until the connection is lost.
-
-        A sign of life is any byte received or, with a backlog, any byte the broker's side took: a
-        PINGREQ behind a long backlog is answered late.
-
-        Raises:
-            LinkError: When half a keep-alive passed without a sign of life.
-        """
-        while not pipe.lost.done():
-            received, backlog = pipe.bytes_in, pipe.backlog_bytes
-            taken = pipe.bytes_out - backlog
-            pipe.send(PINGREQ, urgent=True, refusable=False)
-            self._due_s = time.monotonic() + (self._answer_in_s or math.inf)
-            await asyncio.wait({pipe.lost}, timeout=self._answer_in_s or None)
-            draining = backlog > 0 and pipe.bytes_out - pipe.backlog_bytes > taken
-            if not pipe.lost.done() and pipe.bytes_in == received and not draining:
-                raise LinkError(f"no sign of life for {self._answer_in_s:g} s")
+    def _promise(self, within_s: float) -> None:
+        self._due_s = time.monotonic() + within_s
 
     def _on_lost(self, pipe: PacketTransport) -> None:
         """Note why the connection ended, once; keep what must be sent again."""
-        self._pipe = None
+        self._pipe = self._connection = None
         self._counters.bytes_in += pipe.bytes_in
         self._counters.bytes_out += pipe.bytes_out
         self._counters.publishes_dropped += pipe.discard()
@@ -634,17 +585,3 @@ class MqttLink:
         elif not self._stopping.is_set() and reason != self._logged_error:
             self._logged_error = reason
             self._log.warning("connection.refused", reason=reason)
-
-    async def _leave(self, pipe: PacketTransport, *, with_will: bool) -> None:
-        """Send DISCONNECT and what the transport holds, within ``CLOSE_TIMEOUT_S``."""
-        code = (
-            DisconnectReasonCode.DISCONNECT_WITH_WILL_MESSAGE
-            if with_will
-            else DisconnectReasonCode.NORMAL_DISCONNECTION
-        )
-        try:
-            if self._up:
-                pipe.close(DisconnectPacket(reason_code=code).write())
-                await asyncio.wait({pipe.lost}, timeout=CLOSE_TIMEOUT_S)
-        finally:
-            pipe.abort()

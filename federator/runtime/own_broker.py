@@ -1,7 +1,8 @@
-"""The connections to our own broker: who we are there, and who hears what it says.
+"""The connections to our own broker: who we are there, and who hears what comes with data.
 
 Control and data have one each, so that neither waits behind the other; what else needs its own
-(looks at retained values, a member's place in a shared group) gets another.
+(looks at retained values, a member's place in a shared group) gets another. The control connection
+is heard by ``control_handler``.
 """
 
 import asyncio
@@ -76,32 +77,6 @@ class OwnBroker:
         return link
 
 
-class ControlHandler:
-    """The control connection to our own broker."""
-
-    def __init__(self, agent: "Agent") -> None:
-        self._agent = agent
-
-    def on_up(self, link: MqttLink, session_present: bool) -> None:
-        """The broker accepted us."""
-        self._agent.discovery.on_up(link, session_present=session_present)
-        if not session_present:
-            self._agent.loops.on_new_session()
-
-    def on_subscribed(self, link: MqttLink) -> None:
-        """Our subscriptions stand."""
-        self._agent.local_changed()
-
-    def on_down(self, link: MqttLink, reason: str) -> None:
-        """The connection ended."""
-        self._agent.discovery.on_down()
-        self._agent.local_lost(link)
-
-    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """What one socket read brought."""
-        self._agent.on_control(publishes)
-
-
 class DataHandler:
     """The data connection to our own broker."""
 
@@ -115,7 +90,7 @@ class DataHandler:
 
     def on_subscribed(self, link: MqttLink) -> None:
         """Our subscriptions stand."""
-        self._agent.local_changed()
+        self._agent.presence.look()
 
     def on_down(self, link: MqttLink, reason: str) -> None:
         """The connection ended."""
@@ -124,7 +99,7 @@ class DataHandler:
         self._agent.data_path.intake.on_local_down()
         if self._agent.retained is not None:
             self._agent.retained.on_data_down()
-        self._agent.local_lost(link)
+        self._agent.presence.on_lost(link)
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
         """What one socket read brought."""

@@ -86,6 +86,8 @@ class ShareOrigin:
 
     def on_publishes(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
         """What our clients published, as far as it was for others than stand-ins."""
+        if not self._assignment:
+            return
         runs = _Runs()
         for packet, start, end in publishes:
             share = self._assignment.share(packet.topic)

@@ -11,6 +11,7 @@ import structlog.testing
 from federator.config import ServiceManager, service_manager
 from federator.grid.broker_process import free_ports
 from federator.runtime import service_manager as talk
+from federator.runtime.mqtt_connection import Connection
 from federator.runtime.mqtt_link import Endpoint, MqttLink
 from tests.real.polling import until
 
@@ -67,8 +68,8 @@ class Silent:
         pass
 
 
-def link_to(port, kind=MqttLink, **options):
-    return kind(Endpoint("127.0.0.1", port), Silent(), client_id="federator-1-ctl", **options)
+def link_to(port, **options):
+    return MqttLink(Endpoint("127.0.0.1", port), Silent(), client_id="federator-1-ctl", **options)
 
 
 @contextlib.asynccontextmanager
@@ -217,15 +218,14 @@ def is_stuck(line):
     return line["event"] == "service.stuck"
 
 
-class Forgotten(MqttLink):
-    """A link that nobody looks after any more once its connection stands: a bug of ours."""
-
-    async def _keep_alive(self, pipe):
-        await asyncio.Event().wait()
+async def forget(connection):
+    """Do nothing for a connection that stands: a bug of ours."""
+    await asyncio.Event().wait()
 
 
 async def test_a_link_that_nobody_looks_after_starves_the_watchdog(manager, monkeypatch):
     monkeypatch.setattr(talk, "OVERDUE_S_MAX", 0.2)
+    monkeypatch.setattr(Connection, "keep_alive", forget)
 
     async def greet(reader, writer):
         await reader.read(1)
@@ -235,7 +235,7 @@ async def test_a_link_that_nobody_looks_after_starves_the_watchdog(manager, monk
 
     async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        async with kept(link_to(port, Forgotten, connect_timeout_s=2.0)) as link:
+        async with kept(link_to(port, connect_timeout_s=2.0)) as link:
             with structlog.testing.capture_logs() as logs:
                 async with talk.told(lambda: (True, "ready"), lambda: [link]):
                     await until(lambda: "WATCHDOG=1" in manager.said, "fed while it may be slow")

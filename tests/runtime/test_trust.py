@@ -1,5 +1,9 @@
-"""Key files that change while an agent runs: all that is new is taken up, or nothing is."""
+"""Key files that change while an agent runs: all that is new is taken up, or nothing is.
 
+And what is taken back by them is passed on.
+"""
+
+import asyncio
 import os
 import time
 
@@ -7,9 +11,14 @@ import pytest
 import structlog
 
 from federator.config import load
+from federator.protocol.messages import Revoked
 from federator.protocol.trust.papers import RevocationPaper, write_paper
+from federator.protocol.types import BrokerId, ConnId
+from federator.runtime import key_keeper
+from federator.runtime.key_keeper import KeyKeeper
 from federator.runtime.key_office import KeyOffice
 from federator.runtime.trust import Trust
+from tests.real.polling import until
 
 FEDERATION = "fed"
 
@@ -61,8 +70,8 @@ class Keys:
         self.put("agent.key", write_paper(papers))
         return papers.certificate
 
-    def revoked_by(self, office):
-        listed = office.revoke([bytes(8)], number=1)
+    def revoked_by(self, office, *, number=1):
+        listed = office.revoke([bytes(8)], number=number)
         self.put("revocations", write_paper(RevocationPaper(federation="fed", revocations=listed)))
         return listed
 
@@ -129,3 +138,57 @@ def test_revocations_of_a_key_trusted_no_more_do_not_keep_the_new_one_out(keys, 
 
     assert told == ["trust.certificate_changed", "trust.list_ignored"]
     assert keys.held() == (frozenset([other.public.key]), certificate, [])
+
+
+NEIGHBOURS = [ConnId(4), ConnId(9)]
+
+
+def keeper_of(keys):
+    """Keeps ``keys``; what it sends, as (connection, message), goes into the list."""
+    sent = []
+    keeper = KeyKeeper(
+        BrokerId(1),
+        keys.trust,
+        neighbours=lambda: NEIGHBOURS,
+        send=lambda conn, message: sent.append((conn, message)),
+    )
+    return keeper, sent
+
+
+def test_what_a_neighbour_takes_back_is_passed_on_to_all_until_it_is_known(keys):
+    keeper, sent = keeper_of(keys)
+    lists = (keys.office.revoke([bytes(8)], number=1),)
+
+    keeper.on_revoked(Revoked(BrokerId(2), lists))
+    keeper.on_revoked(Revoked(BrokerId(3), lists))
+
+    assert sent == [(conn, Revoked(BrokerId(1), lists)) for conn in NEIGHBOURS]
+
+
+def test_who_comes_up_is_told_alone_and_only_if_something_is_taken_back(keys):
+    keeper, sent = keeper_of(keys)
+
+    keeper.pass_on(to=NEIGHBOURS[1])
+    assert sent == []
+
+    listed = keys.revoked_by(keys.office)
+    keys.look()
+    keeper.pass_on(to=NEIGHBOURS[1])
+    assert sent == [(NEIGHBOURS[1], Revoked(BrokerId(1), (listed,)))]
+
+
+async def test_each_list_that_a_file_brings_is_found_and_passed_on_once(keys, monkeypatch):
+    monkeypatch.setattr(key_keeper, "LOOK_S", 0.001)
+    keeper, sent = keeper_of(keys)
+    running = asyncio.create_task(keeper.run())
+
+    first = keys.revoked_by(keys.office)
+    await until(lambda: len(sent) >= 2, "the first is passed on")
+    second = keys.revoked_by(keys.office, number=2)
+    await until(lambda: len(sent) >= 4, "the second is passed on")
+    running.cancel()
+
+    told = [
+        (conn, Revoked(BrokerId(1), (each,))) for each in (first, second) for conn in NEIGHBOURS
+    ]
+    assert sent == told

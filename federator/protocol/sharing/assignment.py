@@ -94,6 +94,10 @@ class Assignment:
         self.stand_ins: dict[GroupKey, int] = {}
         self.wanted: frozenset[str] = frozenset()
 
+    def __len__(self) -> int:
+        """How many groups are known."""
+        return len(self._brokers)
+
     def update(
         self,
         membership: Membership,

@@ -15,7 +15,6 @@ links, kept; who is overfull lets go; random ones hold the graph together), and 
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
 
 from federator.protocol.effects import (
     CallOff,
@@ -31,7 +30,9 @@ from federator.protocol.messages import Hello
 from federator.protocol.repeats import Repeats
 from federator.protocol.signals import OwnFiltersChanged, Step
 from federator.protocol.timers import Timers
+from federator.protocol.topology.dealings import Dealings
 from federator.protocol.topology.directory import Directory
+from federator.protocol.topology.distances import Distances
 from federator.protocol.topology.graph import can_spare
 from federator.protocol.topology.parameters import TopologyParameters
 from federator.protocol.topology.places import (
@@ -42,7 +43,6 @@ from federator.protocol.topology.places import (
     encode_place,
     parse_place,
 )
-from federator.protocol.topology.rings import seat
 from federator.protocol.types import BrokerId, Epoch, Millis
 
 DIALS_MAX = 32
@@ -63,34 +63,6 @@ GAIN_MS = 5
 
 REMEMBER_MS = 5_000
 COMPLAINT_GAP_MS = 600_000
-MEASURED_MAX = 4_096
-ORDER = 1_000_000
-"""Not a ring: the order in which a broker measures others."""
-
-
-@dataclass(slots=True)
-class _Memory:
-    """What one agent remembers of others.
-
-    Attributes:
-        dials: Addresses that the driver dials for us.
-        seeds: Seeds that it dials.
-        up_ms: Since when a link is up.
-        idle_ms: Since when we try to have one in vain.
-        fallen: Of these, those that were up.
-        passed_over: Brokers that cannot be reached, until when they are passed over.
-        parted_ms: Since when links given up are.
-        far_ms: Measured round trips.
-    """
-
-    dials: dict[BrokerId, str] = field(default_factory=dict)
-    seeds: set[str] = field(default_factory=set)
-    up_ms: dict[BrokerId, Millis] = field(default_factory=dict)
-    idle_ms: dict[BrokerId, Millis] = field(default_factory=dict)
-    fallen: set[BrokerId] = field(default_factory=set)
-    passed_over: dict[BrokerId, Millis] = field(default_factory=dict)
-    parted_ms: dict[BrokerId, Millis] = field(default_factory=dict)
-    far_ms: dict[BrokerId, int | None] = field(default_factory=dict)
 
 
 class Neighbourhood:
@@ -127,15 +99,15 @@ class Neighbourhood:
             forget_ms=self.parameters.forget_ms,
             members_max=self.parameters.members_max,
         )
-        self._memory = _Memory()
+        self._dealings = Dealings(cool_ms=self.parameters.cool_ms)
+        self._distances = Distances(links.self_id)
+        self._seeds_dialled: set[str] = set()
         self._timers: Timers[str] = Timers()
         self._remembered: tuple[tuple[BrokerId, str], ...] = self.parameters.known
         self._next_change_ms = Millis(0)
         self._next_exchange_ms = Millis(0)
         self._lacking_since_ms: Millis | None = None
         self._news_since_ms: Millis | None = None
-        self._measuring: BrokerId | None = None
-        self._next_measure_ms = Millis(0)
         self._complaints: Repeats[tuple[str, BrokerId]] = Repeats(
             gap_ms=Millis(COMPLAINT_GAP_MS), keys_max=1_024
         )
@@ -208,19 +180,12 @@ class Neighbourhood:
         )
         if (unknown and now_ms < grace_ms) or not self._welcome(id, now_ms):
             return []
-        self._memory.dials[id] = hello.address
-        self._memory.idle_ms.setdefault(id, now_ms)
+        self._dealings.on_dialled(id, hello.address, now_ms)
         return [Dial(id, hello.address)]
 
     def on_measured(self, id: BrokerId, round_trip_ms: int | None) -> list[Step]:
         """The driver measured how far ``id`` is."""
-        if id == self._measuring:
-            self._measuring = None
-            far_ms = self._memory.far_ms
-            far_ms.pop(id, None)
-            far_ms[id] = round_trip_ms
-            while len(far_ms) > MEASURED_MAX:
-                del far_ms[next(iter(far_ms))]
+        self._distances.on_measured(id, round_trip_ms)
         return []
 
     def on_deadline(self, *, now_ms: Millis) -> list[Step]:
@@ -245,7 +210,7 @@ class Neighbourhood:
 
     def _look(self, now_ms: Millis) -> list[Step]:
         self.directory.on_look(now_ms=now_ms)
-        self._note(now_ms)
+        self._dealings.look(self._links, now_ms)
         beside, lost = self._wanted()
         steps = self._seeds()
         steps += self._tidy(beside | lost, now_ms)
@@ -259,30 +224,9 @@ class Neighbourhood:
             self._timers.set_sooner("remember", Millis(now_ms + REMEMBER_MS))
         return steps
 
-    def _note(self, now_ms: Millis) -> None:
-        """Since when is what as it is?"""
-        links, memory = self._links, self._memory
-        up = links.up
-        fell = {id for id in memory.up_ms if id not in up}
-        memory.up_ms = {id: memory.up_ms.get(id, now_ms) for id in up}
-        tried = {id for id, known in links.neighbours.items() if known.conn is not None}
-        tried |= memory.dials.keys()
-        memory.idle_ms = {id: memory.idle_ms.get(id, now_ms) for id in tried if id not in up}
-        memory.fallen = {id for id in memory.fallen | fell if id in memory.idle_ms}
-        for id in [id for id, until in memory.passed_over.items() if until <= now_ms or id in up]:
-            del memory.passed_over[id]
-        cool_ms = self.parameters.cool_ms
-        for id in [id for id, since in memory.parted_ms.items() if now_ms - since >= cool_ms]:
-            del memory.parted_ms[id]
-        for id in up:  # two ways to one broker: the links keep the first
-            conn = links.neighbours[id].conn
-            address = links.connections[conn].address if conn is not None else ""
-            if memory.dials.get(id, address) != address:
-                del memory.dials[id]
-
     def _wanted(self) -> tuple[set[BrokerId], set[BrokerId]]:
         """Who is beside us on the rings; who would be if he were not missed."""
-        directory, skip = self.directory, self._memory.passed_over
+        directory, skip = self.directory, self._dealings.passed_over
         beside = directory.seated.beside(self._links.self_id, skip=skip)
         expected = directory.expected.beside(self._links.self_id, skip=skip)
         return beside, {id for id in expected if id not in directory.seated}
@@ -299,34 +243,34 @@ class Neighbourhood:
 
     def _seeds(self) -> list[Step]:
         """Join by the seeds, for as long as we do not see them in the federation."""
-        links, memory = self._links, self._memory
+        links, dialled = self._links, self._seeds_dialled
         steps: list[Step] = []
         leads_to = {c.address: c.neighbour for c in links.connections.values()}
         for seed in self.parameters.seeds:
             id = leads_to.get(seed)
             id = self.directory.at(seed) if id is None else id
             joined = id is not None and self.directory.place_of(id) is not None and bool(links.up)
-            if seed not in memory.seeds:
+            if seed not in dialled:
                 if not joined and seed != links.address and seed not in leads_to:
-                    memory.seeds.add(seed)
+                    dialled.add(seed)
                     steps.append(DialSeed(seed))
             elif joined and seed not in leads_to:
-                memory.seeds.discard(seed)
+                dialled.discard(seed)
                 steps.append(CallOffSeed(seed))
         return steps
 
     def _tidy(self, needed: Collection[BrokerId], now_ms: Millis) -> list[Step]:
         """Give up what does not come up."""
-        memory, parameters = self._memory, self.parameters
+        dealings, parameters = self._dealings, self.parameters
         steps: list[Step] = []
-        for id, since_ms in sorted(memory.idle_ms.items()):
+        for id, since_ms in sorted(dealings.idle_ms.items()):
             idle_ms = now_ms - since_ms
             if self._is_kept(id):
                 continue
             if id not in needed:
-                fallen = id in memory.fallen and self._is_silent(id)
+                fallen = id in dealings.fallen and self._is_silent(id)
                 give_up_ms = parameters.look_ms if fallen else parameters.give_up_ms
-                if idle_ms >= give_up_ms and (self._links.up or id in memory.dials):
+                if idle_ms >= give_up_ms and (self._links.up or id in dealings.dials):
                     steps += self._drop(id, now_ms)
             elif idle_ms >= parameters.reach_ms:
                 if self.directory.place_of(id) and self._complaints.allow(("far", id), now_ms):
@@ -334,10 +278,10 @@ class Neighbourhood:
                     details["address"] = self.directory.address_of(id)
                     steps.append(Notice("topology.unreachable", "warning", details))
                 steps += self._drop(id, now_ms)
-                memory.passed_over[id] = Millis(now_ms + parameters.retry_ms)
-            elif memory.dials.get(id, "") not in ("", self.directory.address_of(id)):
+                dealings.passed_over[id] = Millis(now_ms + parameters.retry_ms)
+            elif dealings.dials.get(id, "") not in ("", self.directory.address_of(id)):
                 steps += self._drop(id, now_ms)  # it moved
-                memory.parted_ms.pop(id, None)
+                dealings.forgive(id)
         return steps
 
     def _call(self, wanted: Collection[BrokerId], now_ms: Millis) -> list[Step]:
@@ -346,9 +290,9 @@ class Neighbourhood:
 
     def _fill(self, beside: set[BrokerId], lost: set[BrokerId], now_ms: Millis) -> list[Step]:
         """Link with somebody nearby: for want of neighbours, or because he is much nearer."""
-        memory, wanted = self._memory, self.parameters.neighbours
-        up = memory.up_ms.keys()
-        tried = {id for id in memory.idle_ms if id not in lost and id not in memory.passed_over}
+        dealings, wanted = self._dealings, self.parameters.neighbours
+        up = dealings.up_ms.keys()
+        tried = {id for id in dealings.idle_ms if id not in lost and id not in dealings.passed_over}
         linked = up | tried
         if len(linked) >= wanted or not beside <= linked:
             self._lacking_since_ms = None
@@ -363,12 +307,12 @@ class Neighbourhood:
         free = self._candidates(wanted - 1, apart_ms, now_ms)
         if not free and len(linked) <= wanted - 2:
             free = self._candidates(wanted, apart_ms, now_ms)
-        measured = {id: far for id in free if (far := memory.far_ms.get(id)) is not None}
+        measured = {id: far for id in free if (far := self._distances.far_ms(id)) is not None}
         patient = now_ms - self._lacking_since_ms < SAMPLE_PATIENCE_MS
         if len(measured) < min(SAMPLE, len(free)) and patient:
             return []
         far_ms = {id: measured.get(id, 2**31) for id in free}
-        nearest = min(free, key=lambda id: (far_ms[id], self._order(id)), default=None)
+        nearest = min(free, key=lambda id: (far_ms[id], self._distances.order(id)), default=None)
         return [] if nearest is None else self._dial(nearest, now_ms)
 
     def _dial_nearer(self, beside: set[BrokerId], now_ms: Millis) -> list[Step]:
@@ -376,7 +320,7 @@ class Neighbourhood:
         farthest_ms = self._farthest_ms(beside)
         best: tuple[int, BrokerId] | None = None
         for id in self._candidates(self.parameters.neighbours, self.parameters.cool_ms, now_ms):
-            far_ms, place = self._memory.far_ms.get(id), self.directory.place_of(id)
+            far_ms, place = self._distances.far_ms(id), self.directory.place_of(id)
             if far_ms is None or place is None or not _gains(farthest_ms, far_ms):
                 continue
             full = len(place.links) >= self.parameters.neighbours
@@ -389,27 +333,24 @@ class Neighbourhood:
 
     def _candidates(self, links_max: int, apart_ms: int, now_ms: Millis) -> list[BrokerId]:
         """Brokers with at most so many links with which we had none for so long."""
-        memory = self._memory
+        dealings = self._dealings
         return [
             id
             for id, place in self.directory.present()
             if len(place.links) <= links_max
-            and id not in memory.up_ms
-            and id not in memory.idle_ms
-            and id not in memory.passed_over
-            and not self._parted_lately(id, apart_ms, now_ms)
+            and not dealings.knows(id)
+            and not dealings.parted_lately(id, apart_ms, now_ms)
         ]
 
     def _let_go(self, beside: set[BrokerId], now_ms: Millis) -> list[Step]:
         """Give up one link too many, the longest first, when nobody is cut off by it."""
-        memory, wanted = self._memory, self.parameters.neighbours
-        up = memory.up_ms
+        wanted, up = self.parameters.neighbours, self._dealings.up_ms
         ready = beside <= up.keys() or len(up) >= 2 * wanted
         if now_ms < self._next_change_ms or not ready:
             return []
         spare = [id for id in up if id not in beside and self._is_spare(id, now_ms)]
         graph = self.directory.graph(up) if spare else {}
-        for id in sorted(spare, key=lambda id: (-self._way_ms(id), self._order(id))):
+        for id in sorted(spare, key=lambda id: (-self._way_ms(id), self._distances.order(id))):
             if can_spare(graph, self._links.self_id, id):
                 hurry = len(up) > wanted + 1
                 pause_ms = 0 if hurry else self.parameters.settle_ms
@@ -424,50 +365,45 @@ class Neighbourhood:
         place, wanted = self.directory.place_of(id), self.parameters.neighbours
         if place is None or self._is_kept(id):
             return False
-        ours, theirs = len(self._memory.up_ms), len(place.links)
-        calm = now_ms - self._memory.up_ms[id] >= self.parameters.settle_ms // 2
+        ours, theirs = len(self._dealings.up_ms), len(place.links)
+        calm = now_ms - self._dealings.up_ms[id] >= self.parameters.settle_ms // 2
         if theirs >= wanted + 2 or ours >= wanted + 2:
             return theirs > 2
         return calm and ours > wanted and theirs >= wanted
 
     def _measure(self, now_ms: Millis) -> list[Step]:
         """Measure the way to one broker that we choose or could: the one not asked for longest."""
-        memory = self._memory
-        beside, _ = self._wanted()
-        if self._measuring is not None or now_ms < self._next_measure_ms or not memory.up_ms:
+        dealings, distances = self._dealings, self._distances
+        if not dealings.up_ms or not distances.may_measure(now_ms):
             return []
+        beside, _ = self._wanted()
         others = [
             id
             for id, place in self.directory.present()
-            if id not in memory.idle_ms and id not in beside and place.address
+            if id not in dealings.idle_ms and id not in beside and place.address
         ]
-        age = {id: number for number, id in enumerate(memory.far_ms, start=1)}
-        chosen = min(others, key=lambda id: (age.get(id, 0), self._order(id)), default=None)
         lacking = self._lacking_since_ms is not None
         pause_ms = self.parameters.look_ms if lacking else self.parameters.measure_ms
-        self._next_measure_ms = Millis(now_ms + pause_ms)
-        if chosen is None:
-            return []
-        self._measuring = chosen
-        return [Measure(chosen, self.directory.address_of(chosen))]
+        chosen = distances.choose(others, pause_ms=pause_ms, now_ms=now_ms)
+        return [] if chosen is None else [Measure(chosen, self.directory.address_of(chosen))]
 
     # -- single things ------------------------------------------------------------------------
 
     def _welcome(self, id: BrokerId, now_ms: Millis) -> bool:
         """Whether we agree to a link with ``id``, who dialled us."""
-        memory, wanted = self._memory, self.parameters.neighbours
+        dealings, wanted = self._dealings, self.parameters.neighbours
         beside, lost = self._wanted()
         if id in beside or id in lost:
             return True
-        count = len(self._links.up.keys() | memory.dials.keys() - lost)
+        count = len(self._links.up.keys() | dealings.dials.keys() - lost)
         place = self.directory.place_of(id)
         if place is None:
             return count < wanted + self.parameters.guests_max
-        if count > wanted or self._parted_lately(id, self.parameters.give_up_ms // 2, now_ms):
+        if count > wanted or dealings.parted_lately(id, self.parameters.give_up_ms // 2, now_ms):
             return False
         if count < wanted or len(place.links) <= wanted - 2:
             return True
-        if self._parted_lately(id, self.parameters.cool_ms, now_ms):
+        if dealings.parted_lately(id, self.parameters.cool_ms, now_ms):
             return False
         if self._farthest_ms(beside) < 2 * GAIN_MS or now_ms < self._next_exchange_ms:
             return False
@@ -475,37 +411,30 @@ class Neighbourhood:
         return True
 
     def _dial(self, id: BrokerId, now_ms: Millis) -> list[Step]:
-        memory = self._memory
+        dealings = self._dealings
         address = self.directory.address_of(id)
-        if not address or id in memory.up_ms or id in memory.idle_ms:
+        if not address or id in dealings.up_ms or id in dealings.idle_ms:
             return []
-        if self._is_dialled(id, address) or len(memory.idle_ms) >= DIALS_MAX:
+        if self._is_dialled(id, address) or len(dealings.idle_ms) >= DIALS_MAX:
             return []
-        memory.dials[id] = address
-        memory.idle_ms[id] = now_ms
+        dealings.on_dialled(id, address, now_ms)
         return [Dial(id, address)]
 
     def _drop(self, id: BrokerId, now_ms: Millis) -> list[Step]:
-        memory, links = self._memory, self._links
+        links = self._links
         before = {connection.address for connection in links.connections.values()}
         steps = links.drop(id)
-        memory.seeds -= before - {connection.address for connection in links.connections.values()}
-        if memory.dials.pop(id, None) is not None:
+        after = {connection.address for connection in links.connections.values()}
+        self._seeds_dialled -= before - after
+        if self._dealings.part(id, now_ms):
             steps.append(CallOff(id))
-        memory.up_ms.pop(id, None)
-        memory.idle_ms.pop(id, None)
-        memory.parted_ms[id] = now_ms
         return steps
 
     def _is_dialled(self, id: BrokerId, address: str) -> bool:
         """Somebody dials that address already, for this reason or another."""
-        if id in self._memory.dials or address in self._memory.seeds:
+        if id in self._dealings.dials or address in self._seeds_dialled:
             return True
         return address in self.parameters.kept
-
-    def _parted_lately(self, id: BrokerId, within_ms: int, now_ms: Millis) -> bool:
-        since_ms = self._memory.parted_ms.get(id)
-        return since_ms is not None and now_ms - since_ms < within_ms
 
     def _is_silent(self, id: BrokerId) -> bool:
         known = self._links.neighbours.get(id)
@@ -522,17 +451,12 @@ class Neighbourhood:
 
         Hellos take longer than what is measured, so they only say it as long as that is not known.
         """
-        return self._memory.far_ms.get(id) or self._links.neighbours[id].round_trip_ms or 0
+        return self._distances.far_ms(id) or self._links.neighbours[id].round_trip_ms or 0
 
     def _farthest_ms(self, beside: Collection[BrokerId]) -> int:
         """Of the neighbours of our choice, as far as measured."""
-        far_ms = self._memory.far_ms
         chosen = [id for id in self._links.up if id not in beside and not self._is_kept(id)]
-        return max((far_ms.get(id) or 0 for id in chosen), default=0)
-
-    def _order(self, id: BrokerId) -> bytes:
-        """Another order for every broker, so that not all choose alike."""
-        return seat(ORDER + self._links.self_id, id)
+        return self._distances.farthest_ms(chosen)
 
     # -- telling ----------------------------------------------------------------------------------
 

@@ -1,0 +1,65 @@
+"""How far other brokers are, measured one at a time.
+
+Who would choose the nearest of many need not measure them all, and must not measure them at once:
+the one not asked for longest is next, and each broker has an order of its own, so that not all
+measure the same one.
+
+Source: docs/topology.md.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from federator.protocol.topology.rings import seat
+from federator.protocol.types import BrokerId, Millis
+
+MEASURED_MAX: Final = 4_096
+_ORDER: Final = 1_000_000
+"""Not a ring: the order in which a broker measures others."""
+
+
+class Distances:
+    """From one broker.
+
+    Args:
+        self_id: Which.
+    """
+
+    def __init__(self, self_id: BrokerId) -> None:
+        self._ring = _ORDER + self_id
+        self._far_ms: dict[BrokerId, int | None] = {}  # the one not asked for longest is first
+        self._measuring: BrokerId | None = None
+        self._next_ms = Millis(0)
+
+    def far_ms(self, id: BrokerId) -> int | None:
+        """The round trip last measured; ``None`` when it was not, or could not be."""
+        return self._far_ms.get(id)
+
+    def farthest_ms(self, ids: Iterable[BrokerId]) -> int:
+        """Of these, as far as measured."""
+        return max((self._far_ms.get(id) or 0 for id in ids), default=0)
+
+    def order(self, id: BrokerId) -> bytes:
+        """What to sort by: another order for every broker, so that not all choose alike."""
+        return seat(self._ring, id)
+
+    def may_measure(self, now_ms: Millis) -> bool:
+        """Whether nobody is measured just now, and the pause is over."""
+        return self._measuring is None and now_ms >= self._next_ms
+
+    def choose(self, ids: Iterable[BrokerId], *, pause_ms: int, now_ms: Millis) -> BrokerId | None:
+        """Whom of these to measure now; the next one after the pause at the earliest."""
+        age = {id: number for number, id in enumerate(self._far_ms, start=1)}
+        self._next_ms = Millis(now_ms + pause_ms)
+        self._measuring = min(ids, key=lambda id: (age.get(id, 0), self.order(id)), default=None)
+        return self._measuring
+
+    def on_measured(self, id: BrokerId, round_trip_ms: int | None) -> None:
+        """The driver measured ``id``; what nobody asked for is ignored."""
+        if id != self._measuring:
+            return
+        self._measuring = None
+        self._far_ms.pop(id, None)
+        self._far_ms[id] = round_trip_ms
+        while len(self._far_ms) > MEASURED_MAX:
+            del self._far_ms[next(iter(self._far_ms))]
