@@ -33,12 +33,16 @@ LOCAL_PARTITIONS = 32
 HUGE_METHOD_BYTES = "8000"
 """A longer method is interpreted for ever by Java: Spark is to make several of it."""
 TABLE_WRITERS = "32"
-"""Files that a task of the staging may have open, one per table: else it sorts by table first."""
+"""Files that a task of the staging may have open, one per partial: else it sorts by these first."""
 OPEN_COST_BYTES = str(2**18)
 """What opening a segment is worth in reading; by Spark's 4 MB each small one would be a task."""
 COMPILED_KEPT = "2000"
 """Pieces of a query that stay compiled: Spark keeps 100, fewer than one refresh of the tables has,
 and so would compile each of them again every time."""
+SEGMENT_BYTES_MAX = str(2**28)
+"""Of a segment, which is held in memory some times over: agents make 8 MB."""
+HANDED_BYTES = str(2**25)
+"""Of blocks of lines that a Python worker gets at a time, if more than one are so large."""
 LOOPBACK = "127.0.0.1"
 LATE_OPTIMISED = "".join(
     f" -XX:Tier4{what}Threshold={count}"
@@ -106,7 +110,10 @@ def _config(master: str | None, *, submitted: bool, driver_memory: str) -> dict[
         "spark.sql.codegen.hugeMethodLimit": HUGE_METHOD_BYTES,
         "spark.sql.maxConcurrentOutputFileWriters": TABLE_WRITERS,
         "spark.sql.files.openCostInBytes": OPEN_COST_BYTES,
+        "spark.sql.sources.binaryFile.maxLength": SEGMENT_BYTES_MAX,
+        "spark.sql.execution.arrow.maxBytesPerBatch": HANDED_BYTES,
         "spark.sql.codegen.cache.maxEntries": COMPILED_KEPT,
+        "spark.python.sql.dataFrameDebugging.enabled": "false",  # a walk of the stack per column
     }
     if submitted and master is None:
         return chosen

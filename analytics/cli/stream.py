@@ -74,12 +74,12 @@ def command(
 
 
 def _live_lines(spark: SparkSession, broker: str, federation: str) -> DataFrame:
-    """LINES from the brokers; their position is that in the agent's own log."""
+    """BLOCKS from the brokers; their position is that in the agent's own log."""
     register(spark)
     reader = spark.readStream.format("federator_mqtt").option("broker", broker)
     read = reader.option("federation", federation).load()
     return read.select(
-        F.col("line").alias("raw"),
+        F.col("line").cast("binary").alias("content"),
         F.concat_ws("-", "broker", "spool", "batch").alias("file"),
-        F.lit(None).cast("long").alias("block"),
+        F.lit(None).cast("long").alias("line"),
     )

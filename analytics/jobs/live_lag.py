@@ -5,6 +5,10 @@ first, into the folder that a real ``stream`` watches, at a steady rate of recor
 as collectors do. Meanwhile we look at the table ``span``, which counts every record: the moment at
 which it counts a segment's last line is when the segment is visible.
 
+A stream runs for weeks and starts once, so the start is told apart: from the command until the
+first segment is visible. Then records land for a while at a tenth of the rate, so that what Java
+compiles late is compiled, and only then the rate that is measured.
+
 Source: docs/analytics.md, "Lag".
 """
 
@@ -14,7 +18,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -29,8 +33,14 @@ LOOK_S = 0.05
 CATCH_UP_S = 300.0
 """After the last landing: how long the rest may take to become visible."""
 
-WARM_S = 600.0
+START_S = 600.0
 """How long ``stream`` may take to start and count its first segment."""
+
+WARM_S = 120
+"""For how long records land at a low rate before the lag is measured."""
+
+WARM_SHARE = 10
+"""That rate is this part of the one that is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +61,9 @@ class Lag:
         behind_p50_s: Half the records were visible so soon.
         behind_p95_s: 95 % were.
         behind_max_s: All were.
-        updates: Different states of the tables that were seen.
+        updates: Different states of the tables that were seen, from the start.
+        start_s: From the command to the first records in the tables.
+        warm_records: Landed before, at a low rate.
     """
 
     records: int
@@ -60,6 +72,8 @@ class Lag:
     behind_p95_s: float
     behind_max_s: float
     updates: int
+    start_s: float = 0.0
+    warm_records: int = 0
 
     def as_dict(self) -> dict[str, float]:
         """For JSON."""
@@ -82,10 +96,12 @@ def segments_of(log: Path) -> list[Segment]:
     return segments
 
 
-def measure(log: Path, home: Path, *, rate: int, options: Sequence[str] = ()) -> Lag:
+def measure(
+    log: Path, home: Path, *, rate: int, warm_s: int = WARM_S, options: Sequence[str] = ()
+) -> Lag:
     """Land ``log`` at ``rate`` records a second below ``home``, and watch ``stream`` follow.
 
-    The first segment warms Spark up before the clock starts. ``log`` is moved, not copied.
+    ``log`` is moved, not copied; its beginning is what lands for ``warm_s`` at a low rate.
 
     Raises:
         UnavailableError: ``stream`` ended, or did not come to the end in time.
@@ -93,24 +109,48 @@ def measure(log: Path, home: Path, *, rate: int, options: Sequence[str] = ()) ->
     first, *rest = segments_of(log)
     landing, out = home / "landing", home / "out"
     landing.mkdir(parents=True)
+    warm_lines = first.lines_so_far + warm_records(rate, warm_s)
+    warm = [segment for segment in rest if segment.lines_so_far <= warm_lines]
+    begun_s = time.monotonic()
     with _stream(landing, out, options) as process:
         _land(log, landing, first.path)
         seen = _Watch(out, process)
-        seen.until(first.lines_so_far, time.monotonic() + WARM_S)
-        landed = get_context("spawn").Queue()
-        feeder = get_context("spawn").Process(
-            target=_feed, args=(log, landing, rest, first.lines_so_far, rate, landed)
-        )
-        feeder.start()
-        times: list[float] = []
-        try:
-            end_s = time.monotonic() + rest[-1].lines_so_far / rate * 3 + CATCH_UP_S
-            seen.until(rest[-1].lines_so_far, end_s)
-            times = landed.get(timeout=LOOK_S * 100)
-        finally:
-            feeder.terminate()
-            feeder.join()
-    return lag_of([first, *rest], times, seen.states)
+        seen.until(first.lines_so_far, begun_s + START_S)
+        start_s = time.monotonic() - begun_s
+        before = first
+        if warm:
+            _follow(log, landing, [first, *warm], max(1, rate // WARM_SHARE), seen)
+            before = warm[-1]
+        measured = [before, *rest[len(warm) :]]
+        times = _follow(log, landing, measured, rate, seen)
+    lag = lag_of(measured, times, seen.states)
+    told = before.lines_so_far - first.lines_so_far
+    return replace(lag, start_s=start_s, warm_records=told)
+
+
+def warm_records(rate: int, warm_s: int) -> int:
+    """About how many land before those that are measured."""
+    return rate // WARM_SHARE * warm_s
+
+
+def _follow(
+    log: Path, landing: Path, segments: Sequence[Segment], rate: int, seen: "_Watch"
+) -> list[float]:
+    """Land all segments but the first, which has; when each was, once all are visible."""
+    first, *rest = segments
+    landed = get_context("spawn").Queue()
+    feeder = get_context("spawn").Process(
+        target=_feed, args=(log, landing, rest, first.lines_so_far, rate, landed)
+    )
+    feeder.start()
+    try:
+        lines = rest[-1].lines_so_far
+        seen.until(lines, time.monotonic() + (lines - first.lines_so_far) / rate * 3 + CATCH_UP_S)
+        times: list[float] = landed.get(timeout=LOOK_S * 100)
+    finally:
+        feeder.terminate()
+        feeder.join()
+    return times
 
 
 def _feed(

@@ -3,22 +3,23 @@
     with spark_session("report") as spark:
         run(spark, ["landing"], "out")
 
-One parse, staged as Parquet; one pass over that per partial aggregate; the tables come of the
-partials.
+Each line is parsed and folded once, where it is read; the tables come of the partial aggregates.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from analytics.jobs.sizing import gathered, planned_for
-from analytics.jobs.staging import Staged, discard, duplicates, settle, stage
+from analytics.jobs.staging import discard, load, save, settle
 from analytics.jobs.tables import write
 from analytics.sources.landing import read_lines
-from analytics.sources.quarantine import counts
-from analytics.transforms.partials import WIDE, record_partials
-from analytics.transforms.report import report_tables
+from analytics.sources.quarantine import counts, each
+from analytics.transforms.packed import merged, unpack
+from analytics.transforms.partials import BESIDE, PARTIALS, WIDE
+from analytics.transforms.report import of_partials
 
 STAGING = "_staging"
 
@@ -29,7 +30,7 @@ def run(spark: SparkSession, inputs: Sequence[str], out: str) -> None:
     Args:
         spark: The session.
         inputs: Landing folders, folders of spools, or segment files.
-        out: A folder or URL that all of Spark's machines see: the parsed input is staged there.
+        out: A folder or URL that all of Spark's machines see: the partials are staged there.
 
     Raises:
         InputMissingError: An input is not there.
@@ -37,21 +38,22 @@ def run(spark: SparkSession, inputs: Sequence[str], out: str) -> None:
     home = out if "://" in out else str(Path(out).absolute())
     staging = f"{home}/{STAGING}"
     try:
-        parsed = stage(read_lines(spark, inputs), staging)
-        with planned_for(parsed, compiled=False):
-            write(report_tables(_parts(settle(parsed, staging))), home)
+        save(settle(read_lines(spark, inputs), staging), f"{staging}/folded")
+        folded = load(spark, f"{staging}/folded")
+        with planned_for(folded, compiled=False):
+            write(of_partials(_parts(folded)), home)
     finally:
         spark.catalog.clearCache()
         discard(staging)
 
 
-def _parts(staged: Staged) -> dict[str, DataFrame]:
-    how = record_partials()
-    parts = {name: one.of(staged.records).persist() for name, one in how.items() if name != WIDE}
-    parts["quarantine"] = staged.quarantined.persist()
-    parts[WIDE] = how[WIDE].pick(staged.records)
-    kept = {name: gathered(part) for name, part in parts.items()}
-    return kept | {
-        "quarantine_counts": counts(kept["quarantine"]),
-        "duplicates": gathered(duplicates(staged, kept["agents_seen"])),
+def _parts(folded: DataFrame) -> dict[str, DataFrame]:
+    small = gathered(merged(folded.where(~F.col("part").isin(WIDE, "marks")))).persist()
+    parts = {
+        name: gathered(unpack(small, name, how))
+        for name, how in (PARTIALS | BESIDE).items()
+        if name not in (WIDE, "marks")
     }
+    parts[WIDE] = gathered(unpack(folded, WIDE, PARTIALS[WIDE]))
+    parts["quarantine"] = each(parts["quarantine"])
+    return parts | {"quarantine_counts": counts(parts["quarantine"])}

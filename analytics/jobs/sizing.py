@@ -1,9 +1,9 @@
 """How many partitions a report's queries get: as many as its input is worth.
 
 A shuffle costs a task per partition, and a query of several stages a job per stage, whatever they
-hold. Below ``BYTES_PER_PARTITION`` of staged records a report is planned for one partition: partial
-aggregates are gathered in one, and from there on grouping, joining and sorting need no shuffle, so
-each table is one job of one task.
+hold. Below ``BYTES_PER_PARTITION`` of staged partial aggregates a report is planned for one
+partition: they are gathered in one, and from there on grouping, joining and sorting need no
+shuffle, so each table is one job of one task.
 """
 
 import os
@@ -14,8 +14,8 @@ from urllib.parse import unquote, urlsplit
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-BYTES_PER_PARTITION = 8 * 2**20
-"""Of staged records: some 200,000."""
+BYTES_PER_PARTITION = 2 * 2**20
+"""Of partial aggregates as they are staged: of some 400,000 records."""
 _SHUFFLES = "spark.sql.shuffle.partitions"
 _SMALL = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",  # a broadcast is a job of its own
@@ -63,6 +63,14 @@ def planned_for(files: DataFrame, *, compiled: bool = True) -> Iterator[None]:
     finally:
         for key, value in before.items():
             spark.conf.set(key, value)
+
+
+def small_session(spark: SparkSession) -> SparkSession:
+    """A session of its own that plans for one partition of few rows. It shares all else."""
+    session = spark.newSession()
+    for key, value in ({_SHUFFLES: "1"} | _SMALL | _INTERPRETED).items():
+        session.conf.set(key, value)
+    return session
 
 
 def gathered(table: DataFrame) -> DataFrame:

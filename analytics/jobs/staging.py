@@ -1,102 +1,72 @@
-"""The input, parsed once, as Parquet by table: every pass reads its own rows and columns only.
+"""The input as partial aggregates, each record once, and where they lie until they are merged.
 
-Nulls cost next to nothing there, so all tables have one schema. A pass over a table takes a small
-part of what parsing takes, and memory does not grow with the input. Lines that are no records
-have no table.
+Spark hands blocks of lines to Python workers and keeps what they fold them into
+(``transforms.folding``). A first look finds the batches that are there twice, or were there before
+(``sources.duplicates``); their records alone go through Spark, which keeps one of each, and are
+folded after the others.
 """
 
 import shutil
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from functools import partial
 
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from analytics.schemas.records import RECORD_LINE
-from analytics.schemas.reports import REPORT_TABLES
-from analytics.sources.duplicates import doubled, marks, once, single
-from analytics.sources.lines import parse
-from analytics.sources.quarantine import block_starts, quarantine
+from analytics.sources.duplicates import COUNTED_MARKS, doubles, mark, once
+from analytics.sources.lines import BLOCKS
+from analytics.transforms.folding import HELD, HELD_RECORDS, fold
+from analytics.transforms.packed import PACKED, pack, unpack
+from analytics.transforms.partials import BESIDE
 
-ROW_GROUP_BYTES = 16 * 2**20
-"""A writer holds one in memory, one writer per core and table."""
 JOBS_AT_ONCE = 4
 """Spark jobs side by side: small ones do not fill the cores alone."""
-UNREPORTED = (
-    "v",
-    "cost",
-    "frames_out",
-    "frames_in",
-    "bytes_in",
-    "deferred",
-    "links_known",
-    "local_filters",
-    "custody_gaps",
-    "broker_clients",
-    "broker_messages_in",
-    "broker_messages_out",
-    "link_count",
-    "origin_time_us",
-)
-"""Keys that are checked, and that no report table is made of."""
-RECORDS = StructType([field for field in RECORD_LINE.fields if field.name not in UNREPORTED])
-"""What is staged of a record."""
-_PLACE = [StructField(name, StringType()) for name in ("raw", "file")]
-_PLACE += [StructField(name, LongType()) for name in ("block", "ordinal")]
-_STAGED = StructType([*RECORDS.fields, *_PLACE])
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """``records``: good, each once. ``with_copies``: each as often as it was read.
+def settle(blocks: DataFrame, folder: str, seen: DataFrame | None = None) -> DataFrame:
+    """PACKED of BLOCKS: each record once, and not merged. To use it twice folds twice.
 
-    ``kept``: what is held in memory for these.
+    Args:
+        blocks: The input. It is read twice, and a third time by who uses the answer.
+        folder: Where something may be kept while the answer is used; it is replaced.
+        seen: The marks of what was read before: its records are left out.
     """
-
-    records: DataFrame
-    with_copies: DataFrame
-    quarantined: DataFrame
-    kept: tuple[DataFrame, ...] = ()
-
-
-def stage(lines: DataFrame, folder: str) -> DataFrame:
-    """Parse LINES into ``folder``, which is replaced. What ``settle`` takes."""
-    judged = parse(lines).withColumn("table", F.when(F.col("good"), F.col("table")))
-    _write(judged.select(*_STAGED.fieldNames()), f"{folder}/lines")
-    return lines.sparkSession.read.schema(_STAGED).parquet(f"{folder}/lines")
-
-
-def settle(parsed: DataFrame, folder: str) -> Staged:
-    """Part the records from bad lines and second copies."""
-    good = parsed.where(F.col("table").isNotNull()).select(*RECORDS.fieldNames())
-    doubles = doubled(marks(good)).persist()
-    records = _each_once(good, doubles, f"{folder}/once")
-    return Staged(records, good, _quarantined(parsed), kept=(doubles,))
+    twice = doubles(blocks.mapInArrow(mark, COUNTED_MARKS), seen)
+    rows = blocks.mapInArrow(partial(fold, held=twice), PACKED)
+    if not twice:
+        return rows
+    save(rows, f"{folder}/first")
+    rows = load(blocks.sparkSession, f"{folder}/first")
+    held = unpack(rows, HELD, HELD_RECORDS)
+    save(pack(HELD, HELD_RECORDS, once(held, seen)), f"{folder}/once")
+    kept = unpack(load(blocks.sparkSession, f"{folder}/once"), HELD, HELD_RECORDS)
+    again = kept.select(
+        F.col("raw").cast("binary").alias("content"),
+        F.lit(None).cast("string").alias("file"),
+        F.lit(None).cast("long").alias("line"),
+    ).select(*BLOCKS.fieldNames())
+    copies = pack("duplicates", BESIDE["duplicates"], _copies(held, kept))
+    folded = again.mapInArrow(partial(fold, held={}), PACKED)
+    return rows.where(F.col("part") != HELD).union(folded).union(copies)
 
 
-def _each_once(records: DataFrame, doubles: DataFrame, folder: str) -> DataFrame:
-    """The records without second copies; those that have one are settled in ``folder``."""
-    if doubles.isEmpty():
-        return records
-    _write(once(records, doubles), folder)
-    settled = records.sparkSession.read.schema(RECORDS).parquet(folder)
-    return single(records, doubles).unionByName(settled.select(*records.columns))
+def _copies(held: DataFrame, kept: DataFrame) -> DataFrame:
+    """(federation, records_twice): how many copies were left out."""
+    one = F.lit(1).cast("long")
+    both = held.select("federation", one.alias("n")).union(kept.select("federation", -one))
+    return both.groupBy("federation").agg(F.sum("n").alias("records_twice"))
 
 
-def _quarantined(parsed: DataFrame) -> DataFrame:
-    bad = parsed.where(F.col("table").isNull())
-    if bad.isEmpty():
-        return parsed.sparkSession.createDataFrame([], REPORT_TABLES["quarantine"])
-    return quarantine(bad, block_starts(parsed))
+def save(packed: DataFrame, folder: str) -> None:
+    """Write PACKED rows as Parquet, apart by part."""
+    packed.write.mode("overwrite").partitionBy("part").parquet(folder)
 
 
-def _write(rows: DataFrame, folder: str) -> None:
-    rows.write.mode("overwrite").option("parquet.block.size", ROW_GROUP_BYTES).partitionBy(
-        "table"
-    ).parquet(folder)
+def load(spark: SparkSession, folder: str) -> DataFrame:
+    """What ``save`` wrote there."""
+    return spark.read.schema(PACKED).parquet(folder).select(*PACKED.fieldNames())
 
 
 def side_by_side(spark: SparkSession, jobs: Iterable[Callable[[], object]]) -> None:
@@ -111,18 +81,3 @@ def discard(folder: str) -> None:
     """Remove a staging folder; one on object storage is left for the next run to replace."""
     if "://" not in folder:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def duplicates(staged: Staged, agents_seen: DataFrame) -> DataFrame:
-    """(federation, records_twice): how many copies were removed, where any were.
-
-    Args:
-        staged: The input.
-        agents_seen: The partial of this name, of ``staged.records``.
-    """
-    read = staged.with_copies.groupBy("federation").agg(F.count(F.lit(1)).alias("read"))
-    left = agents_seen.groupBy("federation").agg(F.sum("records").alias("left"))
-    return read.join(left, "federation", "left").select(
-        "federation",
-        (F.col("read") - F.coalesce("left", F.lit(0))).alias("records_twice"),
-    )

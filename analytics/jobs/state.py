@@ -5,26 +5,38 @@ not there. Parts of like length are merged eight at a time, as in a log-structur
 there are never more than seven of a level, and a record is merged once per level. A merged part
 covers what it was made of, which may then go. One machine's file system (or a shared one) is
 wanted: object storage renames nothing.
+
+Spark writes what a micro-batch gave; all else the driver does itself, in memory: the rows are few.
+Two partials are about as large as the records, and hardly any two of their rows have a key in
+common. Theirs are not merged but put together, up to ``FILE_ROWS_MAX`` in a file, in the order of
+windows: then those of a window are read without the others.
 """
 
 import os
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from analytics.jobs.sizing import as_one_file
-from analytics.transforms.packed import PACKED, merged
-from analytics.transforms.partials import WIDE
+from analytics.jobs import counted
+from analytics.transforms.folding import merged
+from analytics.transforms.packed import PACKED, slots_of
+from analytics.transforms.partials import WIDE, Partial
 
 FANOUT = 8
 _SPAN = "span="
-WIDE_FILES = 2
-"""Of the one partial that is as large as its records; of all others there is one file each."""
+_PART = "part="
+UNMERGED = frozenset((WIDE, "marks"))
+"""Partials of which hardly any two rows have a key in common."""
+FILE_ROWS_MAX = 2_000_000
+"""About so many rows are held in memory to put them together: some 150 MB."""
+GROUP_ROWS = 65_536
+"""Of a file of such rows: what is read at once of a window's."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -49,11 +61,15 @@ class Span:
 
 
 class State:
-    """The parts below ``home``. Adding and merging may be done from two threads."""
+    """The parts below ``home``. Adding and merging may be done from two threads.
 
-    def __init__(self, spark: SparkSession, home: Path) -> None:
+    Who holds ``lock`` reads: no part goes meanwhile.
+    """
+
+    def __init__(self, spark: SparkSession, home: Path, kept: Mapping[str, Partial]) -> None:
         self._spark = spark
         self._home = home
+        self._kept = kept
         self.lock = threading.RLock()
         home.mkdir(parents=True, exist_ok=True)
         self._remove_covered()
@@ -81,31 +97,106 @@ class State:
         return reader.parquet(*paths).select(*PACKED.fieldNames())
 
     def add(self, batch: int, packed: DataFrame) -> None:
-        """Keep what one micro-batch gave: PACKED rows, not merged."""
-        self._write(Span(batch, batch), packed)
+        """Keep what one micro-batch gave: PACKED rows, not merged, as its tasks give them."""
+        span = Span(batch, batch)
+        beside = self._beside(span)
+        packed.write.partitionBy("part").parquet(str(beside))
+        self._show(span, beside)
 
-    def merge_if_due(self) -> None:
-        """Make one part of the last eight, while those are of one level."""
-        while len(due := self.spans()[-FANOUT:]) == FANOUT and len({s.level for s in due}) == 1:
-            self._write(Span(due[0].first, due[-1].last), self.read(due))
+    def rows(
+        self, spans: Sequence[Span], part: str, windows_us: Sequence[int] | None = None
+    ) -> pa.Table:
+        """One partial of these parts, not merged; of some windows only, if they are told."""
+        how = self._kept[part]
+        told = [_read(path, how, windows_us) for path in self._files(spans, part)]
+        return pa.concat_tables(told) if told else counted.empty(how)
+
+    def merge_if_due(self, last: int) -> None:
+        """Make one part of each eight neighbours of one level, up to a micro-batch."""
+        while due := _due([span for span in self.spans() if span.last <= last]):
+            span = Span(due[0].first, due[-1].last)
+            beside = self._beside(span)
+            beside.mkdir()
+            for part, how in self._kept.items():
+                home = beside / f"{_PART}{part}"
+                if part in UNMERGED:
+                    self._put_together(due, part, home)
+                elif rows := merged(how, self.rows(due, part)):
+                    _write(rows, how, home / "part-0.parquet")
+            self._show(span, beside)
             self._remove_covered()
 
-    def _write(self, span: Span, packed: DataFrame) -> None:
+    def _put_together(self, spans: Sequence[Span], part: str, home: Path) -> None:
+        """All rows in large files; a file that is large already is only linked."""
+        how = self._kept[part]
+        for number, paths in enumerate(_together(self._files(spans, part))):
+            target = home / f"part-{number}.parquet"
+            if len(paths) == 1:
+                home.mkdir(parents=True, exist_ok=True)
+                os.link(paths[0], target)
+            else:
+                rows = pa.concat_tables([_read(path, how) for path in paths])
+                _write(rows.sort_by(how.keys[0]), how, target)
+
+    def _beside(self, span: Span) -> Path:
+        """Where a part is made; nothing is there."""
         beside = self._home / f".{span.name}"
         shutil.rmtree(beside, ignore_errors=True)
-        wide = F.col("part") == WIDE
-        rows = as_one_file(merged(packed.where(~wide))).union(
-            packed.where(wide).coalesce(WIDE_FILES)
-        )
-        rows.write.partitionBy("part").parquet(str(beside))
-        with self.lock:
-            os.replace(beside, self._home / span.name)
+        return beside
+
+    def _show(self, span: Span, beside: Path) -> None:
+        os.replace(beside, self._home / span.name)
+
+    def _files(self, spans: Sequence[Span], part: str) -> list[Path]:
+        homes = [self._home / span.name / f"{_PART}{part}" for span in spans]
+        return [path for home in homes for path in sorted(home.glob("*.parquet"))]
 
     def _remove_covered(self) -> None:
-        with self.lock:
+        """Now, or later if somebody reads: nothing waits for it."""
+        if not self.lock.acquire(blocking=False):
+            return
+        try:
             for span in set(self._found()) - set(self.spans()):
                 shutil.rmtree(self._home / span.name)
+        finally:
+            self.lock.release()
 
     def _found(self) -> list[Span]:
         names = [path.name for path in self._home.iterdir() if not path.name.startswith(".")]
         return [Span(*map(int, name.removeprefix(_SPAN).split("-"))) for name in names]
+
+
+def _due(spans: Sequence[Span]) -> Sequence[Span]:
+    """The oldest that are to be merged: taken in order, none is left alone between merged ones."""
+    runs = (spans[start : start + FANOUT] for start in range(len(spans) - FANOUT + 1))
+    return next((run for run in runs if len({span.level for span in run}) == 1), [])
+
+
+def _read(path: Path, how: Partial, windows_us: Sequence[int] | None = None) -> pa.Table:
+    """A file of one partial, by the names of its own columns."""
+    slots = slots_of(how)
+    wanted = None if windows_us is None else [(slots["window_us"], "in", windows_us)]
+    told = pq.read_table(path, columns=list(slots.values()), filters=wanted, partitioning=None)
+    return told.select(list(slots.values())).rename_columns(list(slots))
+
+
+def _write(rows: pa.Table, how: Partial, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    slots = slots_of(how)
+    packed = rows.rename_columns([slots[name] for name in rows.column_names])
+    pq.write_table(packed, path, row_group_size=GROUP_ROWS)
+
+
+def _together(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """The files in order, as many at a time as ``FILE_ROWS_MAX`` allows."""
+    taken: list[Path] = []
+    rows = 0
+    for path in paths:
+        more = pq.read_metadata(path).num_rows
+        if taken and rows + more > FILE_ROWS_MAX:
+            yield taken
+            taken, rows = [], 0
+        taken.append(path)
+        rows += more
+    if taken:
+        yield taken

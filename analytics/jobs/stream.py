@@ -17,34 +17,25 @@ sampled hops and quarantined lines are kept as they are.
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from analytics.errors import InputError, UsageError
-from analytics.jobs.sizing import gathered, planned_for
-from analytics.jobs.staging import Staged, discard, duplicates, settle, stage
+from analytics.jobs.folded import Folded
+from analytics.jobs.sizing import small_session
+from analytics.jobs.staging import discard, settle
 from analytics.jobs.state import State
-from analytics.jobs.tables import write
-from analytics.sources.duplicates import MARK_KEYS, MARKS, marks, unseen
-from analytics.sources.duplicates import merged as merged_marks
-from analytics.sources.quarantine import counts
-from analytics.transforms.packed import merged, together, unpack
-from analytics.transforms.partials import WIDE, Partial, record_partials
+from analytics.jobs.tables import save, write
+from analytics.sources.quarantine import counts, each
+from analytics.transforms.packed import unpack
+from analytics.transforms.partials import BESIDE, PARTIALS
 from analytics.transforms.report import report_tables
 
 REFRESH_S = 5
 TRIGGER_S = 1
 HOME = "_stream"
 """Below the output folder: checkpoint, state and staging, which belong together."""
-_ONLY_STREAMED = {
-    "marks": Partial(marks, MARK_KEYS, bits=("bits",)),
-    "quarantine": Partial(lambda rows: rows, ("file", "line", "reason", "raw"), sums=("one",)),
-    "duplicates": Partial(lambda rows: rows, ("federation",), sums=("records_twice",)),
-}
-"""What the state has beside ``record_partials``."""
 
 
 class Fold:
@@ -53,61 +44,40 @@ class Fold:
     def __init__(self, spark: SparkSession, out: Path) -> None:
         self._out = out
         self._staging = str(out / HOME / "staging")
-        self._how = record_partials()
-        self._kept = self._how | _ONLY_STREAMED
-        self.state = State(spark, out / HOME / "parts")
+        self._kept = PARTIALS | BESIDE
+        self.state = State(spark, out / HOME / "parts", self._kept)
+        self._spark = spark
+        self._folded = Folded(self._kept)
         self._shown: int | None = None
 
-    def __call__(self, lines: DataFrame, batch: int) -> None:
-        """Fold LINES, unless this micro-batch was folded before."""
+    def __call__(self, blocks: DataFrame, batch: int) -> None:
+        """Fold BLOCKS, unless this micro-batch was folded before."""
         if batch <= self.state.newest():
             return
-        parsed = stage(lines, self._staging)
-        with self.state.lock, planned_for(parsed):
-            staged = settle(parsed, self._staging)
-            fresh = self._fresh(staged)
-            rows = {name: how.pick(fresh.records) for name, how in self._how.items()}
-            rows["marks"] = marks(fresh.records)
-            rows["quarantine"] = fresh.quarantined.withColumn("one", F.lit(1))
-            seen = self._how["agents_seen"].of(fresh.records)
-            rows["duplicates"] = duplicates(fresh, seen)
-            self.state.add(batch, together(rows, self._kept))
-            for one in fresh.kept:
-                one.unpersist()
+        with self.state.lock:
+            spans = self.state.spans()
+            known = unpack(self.state.read(spans), "marks", self._kept["marks"]) if spans else None
+            self.state.add(batch, settle(blocks, self._staging, known))
         discard(self._staging)
 
     def refresh(self) -> bool:
         """Make the tables of what is folded; False if they are so already."""
-        newest = self.state.newest()
-        if newest == self._shown:
+        if self.state.newest() == self._shown:
             return False
-        with planned_for(self.state.read(self.state.spans())):
-            self.state.merge_if_due()
-            spans = self.state.spans()
-            every = self.state.read(spans)
-            small = merged(every.where(~F.col("part").isin(WIDE, "marks"))).coalesce(1).persist()
-            parts = {name: unpack(small, name, how).coalesce(1) for name, how in self._kept.items()}
-            parts[WIDE] = gathered(unpack(every, WIDE, self._kept[WIDE]))
-            parts["quarantine"] = parts["quarantine"].select(
-                "*", F.explode(F.sequence(F.lit(1).cast("long"), "one"))
-            )
-            parts["quarantine_counts"] = counts(parts["quarantine"])
-            write(report_tables(parts), str(self._out))
-            small.unpersist()
-        self._shown = spans[-1].last if spans else -1
+        session = small_session(self._spark)
+        self._folded.take(self.state, session)
+        parts, facts = self._folded.parts(session), self._folded.facts()
+        parts["quarantine"] = each(parts["quarantine"])
+        parts["quarantine_counts"] = counts(parts["quarantine"])
+        tables = report_tables(parts, facts, self._folded.quantiles(session, facts))
+        write(tables, str(self._out), self._save)
+        self._shown = self._folded.newest
+        self.state.merge_if_due(self._shown)
         return True
 
-    def _fresh(self, staged: Staged) -> Staged:
-        """Without the records that earlier micro-batches had."""
-        kept = unpack(self.state.read(self.state.spans()), "marks", self._kept["marks"])
-        new = marks(staged.records).withColumnRenamed("bits", "new_bits").drop("records")
-        both = new.join(merged_marks(kept), list(MARK_KEYS))
-        known = both.where(F.col("bits").bitwiseAND(F.col("new_bits")) != 0).persist()
-        held = (*staged.kept, known)
-        if known.isEmpty():
-            return replace(staged, kept=held)
-        records = unseen(staged.records, F.broadcast(known.select(*MARKS.fieldNames())))
-        return replace(staged, records=records, kept=held)
+    def _save(self, table: DataFrame, path: str) -> None:
+        rows = table.toArrow()
+        save(self._folded.whole(rows) if Path(path).name == "delay_over_time" else rows, path)
 
 
 def run(
@@ -123,7 +93,7 @@ def run(
 
     Args:
         spark: The session.
-        lines: A streaming DataFrame of LINES.
+        lines: A streaming DataFrame of BLOCKS.
         out: Output folder, on a file system that all of Spark's machines see.
         once: End when everything that is there now was folded.
         refresh_s: Seconds between refreshes of the tables.

@@ -7,10 +7,12 @@ where nothing can be renamed, a table is overwritten in place.
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from analytics.jobs.sizing import as_one_file
@@ -20,13 +22,24 @@ VERSIONS = "_versions"
 VERSIONS_KEPT = 2
 
 
-def write(tables: Mapping[str, DataFrame], out: str) -> None:
+def _by_spark(table: DataFrame, path: str) -> None:
+    as_one_file(table).write.mode("overwrite").parquet(path)
+
+
+def save(rows: pa.Table, path: str) -> None:
+    """Save a small table on the driver's disk: without a protocol for many writers."""
+    Path(path).mkdir(parents=True)
+    pq.write_table(rows, Path(path, "part-0.parquet"))
+
+
+Save = Callable[[DataFrame, str], None]
+
+
+def write(tables: Mapping[str, DataFrame], out: str, by: Save = _by_spark) -> None:
     """Replace the folders below ``out`` by these tables, each one file."""
     spark = next(iter(tables.values())).sparkSession
     if "://" in out and not out.startswith("file://"):
-        side_by_side(
-            spark, (partial(_save, table, f"{out}/{name}") for name, table in tables.items())
-        )
+        side_by_side(spark, (partial(by, table, f"{out}/{name}") for name, table in tables.items()))
         return
     root = Path(out.removeprefix("file://")).absolute()
     versions = root / VERSIONS
@@ -34,15 +47,11 @@ def write(tables: Mapping[str, DataFrame], out: str) -> None:
     known = sorted(int(path.name) for path in versions.iterdir() if path.name.isdigit())
     version = known[-1] + 1 if known else 1
     home = versions / str(version)
-    side_by_side(spark, (partial(_save, table, str(home / name)) for name, table in tables.items()))
+    side_by_side(spark, (partial(by, table, str(home / name)) for name, table in tables.items()))
     for name in tables:
         _point(root / name, Path(VERSIONS, str(version), name))
     for old in known[: len(known) + 1 - VERSIONS_KEPT]:
         shutil.rmtree(versions / str(old), ignore_errors=True)
-
-
-def _save(table: DataFrame, path: str) -> None:
-    as_one_file(table).write.mode("overwrite").parquet(path)
 
 
 def _point(link: Path, target: Path) -> None:

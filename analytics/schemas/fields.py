@@ -5,6 +5,7 @@ Integers are all 64 bits wide: a broker id needs 33, and one width spares every 
 
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     DataType,
     DoubleType,
     LongType,
@@ -18,6 +19,7 @@ TYPES: dict[str, DataType] = {
     "long": LongType(),
     "double": DoubleType(),
     "string": StringType(),
+    "binary": BinaryType(),
     "timestamp": TimestampType(),
     "longs": ArrayType(LongType(), containsNull=True),
     "sketch": ArrayType(ArrayType(LongType(), containsNull=True), containsNull=True),

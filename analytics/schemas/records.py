@@ -1,7 +1,7 @@
 """The metrics stream, version 1: what a record line may hold, per table (docs/metrics.md).
 
-A line is one JSON object. ``RECORD_LINE`` is the union of all tables: one parse of a line serves
-every table, and keys that a table lacks are NULL. ``FIELDS`` says of each table which keys it must
+A line is one JSON object. ``RECORD_LINE`` is the union of all tables, for Spark's own readers; keys
+that a table lacks are NULL. ``FIELDS`` says of each table which keys it must
 have, which may be missing, and in which range their values lie; a line outside of it goes to
 quarantine. Keys that version 1 does not know are ignored, so a newer agent may add some.
 """

@@ -1,8 +1,9 @@
 """Landing folders: segment files of record lines, all at once or as they come.
 
 A folder of spools is a landing folder too. Folders are searched to any depth for ``*.jsonl`` and
-``*.jsonl.gz`` (whole ones: of a cut one Spark reads nothing, and fails); names that begin with a
-dot or an underscore are still being written and are not looked at.
+``*.jsonl.gz`` (of a cut one, what can be read); names that begin with a dot or an underscore are
+still being written and are not looked at. A file is read whole, of whatever file system Spark
+knows: so each line's number is known, and a segment has at most ``session.SEGMENT_BYTES_MAX``.
 """
 
 from collections.abc import Sequence
@@ -12,22 +13,25 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from analytics.errors import InputMissingError
-from analytics.sources.lines import LINES
+from analytics.schemas.fields import struct
+from analytics.sources.lines import BLOCKS
 
 SEGMENTS = "*.{jsonl,jsonl.gz}"
 FILES_PER_TRIGGER = 1_000
 """Most files that one micro-batch takes: at 8 MB a file, what a laptop's disk holds at once."""
+_FILE = struct("path string", "modificationTime timestamp", "length long", "content binary?")
+"""As Spark's format ``binaryFile`` gives a file."""
 _READ = {"recursiveFileLookup": "true", "pathGlobFilter": SEGMENTS}
 
 
 def read_lines(spark: SparkSession, inputs: Sequence[str]) -> DataFrame:
-    """LINES of every segment below ``inputs`` (folders or files, local or on object storage).
+    """BLOCKS of every segment below ``inputs`` (folders or files, local or on object storage).
 
     Raises:
         InputMissingError: One of them is not there.
     """
     try:
-        return _with_positions(spark.read.options(**_READ).text(list(inputs)))
+        return _blocks(spark.read.format("binaryFile").options(**_READ).load(list(inputs)))
     except AnalysisException as error:
         raise _missing(error, inputs) from error
 
@@ -35,24 +39,23 @@ def read_lines(spark: SparkSession, inputs: Sequence[str]) -> DataFrame:
 def stream_lines(
     spark: SparkSession, folder: str, *, files_per_trigger: int = FILES_PER_TRIGGER
 ) -> DataFrame:
-    """LINES of every segment in ``folder``, and of those that come.
+    """BLOCKS of every segment in ``folder``, and of those that come.
 
     Raises:
         InputMissingError: The folder is not there.
     """
-    reader = spark.readStream.options(**_READ, maxFilesPerTrigger=files_per_trigger)
+    reader = spark.readStream.format("binaryFile").schema(_FILE)
+    reader = reader.options(**_READ, maxFilesPerTrigger=files_per_trigger)
     try:
-        return _with_positions(reader.text(folder))
+        return _blocks(reader.load(folder))
     except AnalysisException as error:
         raise _missing(error, [folder]) from error
 
 
-def _with_positions(read: DataFrame) -> DataFrame:
+def _blocks(read: DataFrame) -> DataFrame:
     return read.select(
-        F.col("value").alias("raw"),
-        F.col("_metadata.file_path").alias("file"),
-        F.col("_metadata.file_block_start").alias("block"),
-    ).select(*LINES.fieldNames())
+        "content", F.col("path").alias("file"), F.lit(1).cast("long").alias("line")
+    ).select(*BLOCKS.fieldNames())
 
 
 def _missing(error: AnalysisException, inputs: Sequence[str]) -> Exception:

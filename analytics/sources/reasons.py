@@ -1,8 +1,7 @@
 """Why a line is not a record: the rules of ``lines``, one by one, in words.
 
-As a column expression this is too long for a Java method, and bad lines are few: so it is plain
-Python, which also checks the other reading of the rules. The first reason in the order of the keys
-is told.
+``lines`` only says whether a line is good; bad ones are few, so this may be slow and is plain
+Python, a second reading of the rules. The first reason in the order of the keys is told.
 """
 
 import json

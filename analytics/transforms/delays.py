@@ -13,6 +13,7 @@ from analytics.transforms.quantiles import grouped_quantiles, weighted_quantiles
 
 PERCENTS = {"delay_us_p50": 50, "delay_us_p95": 95, "delay_us_p99": 99}
 FLOW = ("origin", "destination", "hops", "qos", "strategy")
+WAY = ("origin", "destination", "strategy")
 SCOPES: dict[str, tuple[str, ...]] = {
     "all": (),
     "pair": ("origin", "destination"),
@@ -21,17 +22,18 @@ SCOPES: dict[str, tuple[str, ...]] = {
     "pair_hops": FLOW,
 }
 """Scope to the columns that are not NULL in its rows."""
-_MERGING = ("all", "hops", "strategy")
+MERGING = ("all", "hops", "strategy")
+"""Scopes over several pairs."""
 _WORST = ("ok", "corrected", "flagged")
 
 
-def delay(deliveries: DataFrame, delays: DataFrame, pairs: DataFrame) -> DataFrame:
-    """DELAY from the partials of these names and PAIRS."""
+def scope_quantiles(delays: DataFrame, pairs: DataFrame) -> DataFrame:
+    """(scope, *FLOW, *PERCENTS): DELAY's quantiles, from the partial ``delays`` and PAIRS."""
     offset_us = F.coalesce("offset_us", F.lit(0))
     values = delays.join(F.broadcast(pairs), ["origin", "destination"]).select(
         *FLOW, (F.col("value_us") - offset_us).alias("value_us"), "publications", "quality"
     )
-    quantiles = grouped_quantiles(
+    return grouped_quantiles(
         values,
         members=(*FLOW, "quality"),
         groups=lambda rows: _scoped(rows, "_member", "_step", "_weight"),
@@ -40,6 +42,23 @@ def delay(deliveries: DataFrame, delays: DataFrame, pairs: DataFrame) -> DataFra
         weight="publications",
         percents=PERCENTS,
     )
+
+
+def window_quantiles(delays: DataFrame) -> DataFrame:
+    """(window_us, *WAY, publications, *PERCENTS) of the partial ``delays``, as measured."""
+    return weighted_quantiles(
+        delays,
+        keys=("window_us", *WAY),
+        value="value_us",
+        weight="publications",
+        percents=PERCENTS,
+        total="publications",
+    )
+
+
+def delay(deliveries: DataFrame, quantiles: DataFrame, pairs: DataFrame) -> DataFrame:
+    """DELAY from the partial ``deliveries``, ``scope_quantiles`` and PAIRS."""
+    offset_us = F.coalesce("offset_us", F.lit(0))
     totals = _totals(deliveries.join(pairs, ["origin", "destination"]), offset_us)
     keys = ["scope", *FLOW]
     same = [totals[key].eqNullSafe(quantiles[key]) for key in keys]
@@ -104,23 +123,14 @@ def _scoped(rows: DataFrame, *values: str, every: bool = False) -> DataFrame:
             for scope, keys in SCOPES.items()
         )
     )
-    kept = (F.col("told.quality") != "flagged") | ~F.col("scope").isin(*_MERGING)
+    kept = (F.col("told.quality") != "flagged") | ~F.col("scope").isin(*MERGING)
     spread = rows.select(F.struct(*{*values, "quality"}).alias("told"), F.inline(scopes))
     told = spread.select("scope", *FLOW, *(f"told.{name}" for name in values), kept.alias("kept"))
     return told if every else told.where("kept")
 
 
-def delay_over_time(delays: DataFrame, pairs: DataFrame) -> DataFrame:
-    """DELAY_OVER_TIME from the partial ``delays`` and PAIRS."""
-    keys = ("window_us", "origin", "destination", "strategy")
-    quantiles = weighted_quantiles(
-        delays,
-        keys=keys,
-        value="value_us",
-        weight="publications",
-        percents=PERCENTS,
-        total="publications",
-    )
+def delay_over_time(quantiles: DataFrame, pairs: DataFrame) -> DataFrame:
+    """DELAY_OVER_TIME from ``window_quantiles`` and PAIRS."""
     told = quantiles.join(F.broadcast(pairs), ["origin", "destination"])
     offset_us = F.coalesce("offset_us", F.lit(0))
     return told.select(

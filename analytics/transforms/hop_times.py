@@ -14,9 +14,12 @@ from pyspark.sql import functions as F
 
 from analytics.schemas.fields import struct
 from analytics.transforms.clocks import TOLERANCE_US
+from analytics.transforms.local import here
 from analytics.transforms.quantiles import weighted_quantiles
 
 FRAME = ("origin", "origin_epoch", "seq", "custody")
+STEP = ("origin", "destination", "hop", "sender", "receiver")
+PERCENTS = {"hop_us_p50": 50, "hop_us_p95": 95}
 HOPS_MAX = 255
 """A frame's hop limit: rows above it are not climbed."""
 STEPS = "array<struct<hop:bigint,sender:bigint,receiver:bigint,step_us:bigint>>"
@@ -24,62 +27,75 @@ RELATIVE = struct("broker long", "group long", "relative_us long", "disputed lon
 
 
 def hop_times(
-    hops: DataFrame, pairs: DataFrame, relative_us: Mapping[int, tuple[int, int]]
+    quantiles: DataFrame, pairs: DataFrame, relative_us: Mapping[int, tuple[int, int]]
 ) -> DataFrame:
     """HOP_TIMES.
 
-    Args: hops: The partial of this name. pairs: PAIRS: a broker at which frames of that origin
-    were delivered is a destination, others on the way only relay. relative_us: Brokers' clocks, as
+    Args: quantiles: ``step_quantiles``. pairs: PAIRS. relative_us: Brokers' clocks, as
     ``clocks.Clocks`` tells them.
     """
-    keys = ("origin", "destination", "hop", "sender", "receiver")
     disputed = {group for group, us in relative_us.values() if us}
-    clocks = hops.sparkSession.createDataFrame(
+    clocks = here(
+        quantiles.sparkSession,
         [(broker, *told, int(told[0] in disputed)) for broker, told in sorted(relative_us.items())],
         RELATIVE,
     )
-    steps = _corrected(_steps(hops, pairs).select(*keys, "step_us"), clocks)
-    doubtful = (F.min("step_us") < -TOLERANCE_US) | (F.max("unknown") > 0)
-    quantiles = weighted_quantiles(
-        steps.select(*keys, "step_us", F.lit(1).alias("one")),
-        keys=keys,
-        value="step_us",
-        weight="one",
-        percents={"hop_us_p50": 50, "hop_us_p95": 95},
-    )
-    counted = steps.groupBy(*keys).agg(
-        F.count(F.lit(1)).alias("samples"),
+    told = _with_clocks(_delivered(quantiles, pairs), clocks)
+    doubtful = (F.col("least_us") - F.col("shift_us") < -TOLERANCE_US) | (F.col("unknown") > 0)
+    return told.select(
+        *STEP,
+        "samples",
+        *((F.col(name) - F.col("shift_us")).alias(name) for name in PERCENTS),
         F.when(doubtful, "flagged")
-        .when(F.max("shift_us") != 0, "corrected")
+        .when(F.col("shift_us") != 0, "corrected")
         .otherwise("ok")
         .alias("quality"),
     )
-    return counted.join(quantiles, list(keys)).select(
-        *keys, "samples", "hop_us_p50", "hop_us_p95", "quality"
+
+
+def step_quantiles(taken: DataFrame) -> DataFrame:
+    """(*STEP, samples, *PERCENTS, least_us) of ``steps``, as measured."""
+    return weighted_quantiles(
+        taken.withColumn("one", F.lit(1)),
+        keys=STEP,
+        value="step_us",
+        weight="one",
+        percents=PERCENTS,
+        total="samples",
+        least="least_us",
     )
 
 
-def _steps(hops: DataFrame, pairs: DataFrame) -> DataFrame:
-    """(origin, destination, hop, sender, receiver, step_us), uncorrected, of whole ways."""
+def steps(hops: DataFrame, pairs: DataFrame | None = None) -> DataFrame:
+    """(*FRAME, destination, hop, sender, receiver, step_us), uncorrected, of whole ways.
+
+    Args:
+        hops: The partial of this name: all rows of each frame.
+        pairs: PAIRS, to leave out what ``hop_times`` will not tell.
+    """
     entry = F.struct("receiver", F.struct("hop", "sender", "at_us"))
     frames = hops.groupBy(*FRAME).agg(F.collect_list(entry).alias("entries"))
-    trees = frames.select("origin", "entries", F.map_from_entries("entries").alias("tree"))
-    ends = trees.select("origin", "tree", F.explode("entries.receiver").alias("destination"))
-    wanted = ends.join(
-        pairs.select("origin", "destination"), ["origin", "destination"], "left_semi"
-    )
+    trees = frames.select(*FRAME, "entries", F.map_from_entries("entries").alias("tree"))
+    ends = trees.select(*FRAME, "tree", F.explode("entries.receiver").alias("destination"))
+    wanted = ends if pairs is None else _delivered(ends, pairs)
     length = F.try_element_at("tree", "destination")["hop"]
-    ways = wanted.where(length.between(1, HOPS_MAX)).select(
-        "origin", "destination", length.alias("length"), _climb(length).alias("steps")
+    ways = wanted.select(*FRAME, "destination", "tree", length.alias("length"))
+    # Outer, and the empty ones left out after: else Spark climbs each way once more to filter it.
+    return (
+        ways.where(F.col("length").between(1, HOPS_MAX))
+        .select(*FRAME, "destination", F.inline_outer(_climb(F.col("length"))))
+        .where(F.col("hop").isNotNull())
     )
-    whole = F.forall("steps", lambda step: step["step_us"].isNotNull())
-    return ways.where(whole & (F.size("steps") == F.col("length"))).select(
-        "origin", "destination", F.inline("steps")
-    )
+
+
+def _delivered(rows: DataFrame, pairs: DataFrame) -> DataFrame:
+    """Where frames of that origin were delivered is a destination; others only relay."""
+    known = F.broadcast(pairs.select("origin", "destination"))
+    return rows.join(known, ["origin", "destination"], "left_semi")
 
 
 def _climb(length: Column) -> Column:
-    """The steps from ``destination`` up to the origin."""
+    """The steps from ``destination`` up to the origin; none where one is missing."""
     start = F.struct(
         F.col("destination").alias("at"),
         F.lit(None).cast(STEPS).alias("none"),
@@ -101,12 +117,16 @@ def _climb(length: Column) -> Column:
             F.concat(so_far["steps"], F.array(taken)).alias("steps"),
         )
 
-    climbed = F.aggregate(F.sequence(F.lit(1).cast("long"), length), start, step)
-    return climbed["steps"]
+    def whole(climbed: Column) -> Column:
+        steps = climbed["steps"]
+        known = F.forall(steps, lambda taken: taken["step_us"].isNotNull())
+        return F.when(known & (F.size(steps) == length), steps)
+
+    return F.aggregate(F.sequence(F.lit(1).cast("long"), length), start, step, whole)
 
 
-def _corrected(steps: DataFrame, clocks: DataFrame) -> DataFrame:
-    """The difference of the two clocks taken off, where both are of one group.
+def _with_clocks(steps: DataFrame, clocks: DataFrame) -> DataFrame:
+    """``shift_us``: the difference of the two clocks, where both are of one group.
 
     Elsewhere ``unknown`` is 1 when one of the two is of a group whose clocks differ.
     """
@@ -122,10 +142,10 @@ def _corrected(steps: DataFrame, clocks: DataFrame) -> DataFrame:
         F.col("relative_us").alias("r2"),
         F.col("disputed").alias("d2"),
     )
-    told = steps.join(of_sender, "sender", "left").join(of_receiver, "receiver", "left")
+    told = steps.join(F.broadcast(of_sender), "sender", "left").join(
+        F.broadcast(of_receiver), "receiver", "left"
+    )
     compared = F.col("g1") == F.col("g2")
     shift = F.when(compared, F.col("r2") - F.col("r1")).otherwise(0)
     unknown = F.when(compared, 0).otherwise(F.greatest("d1", "d2", F.lit(0)))
-    return told.withColumns({"shift_us": shift, "unknown": unknown}).withColumn(
-        "step_us", F.col("step_us") - F.col("shift_us")
-    )
+    return told.withColumns({"shift_us": shift, "unknown": unknown})

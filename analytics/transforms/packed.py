@@ -6,11 +6,12 @@ partial it is; its keys stand in as many numbered columns as the partial has key
 sums, its least and its greatest. Rows of one partial never meet those of another.
 """
 
-from collections.abc import Iterator, Mapping
-from functools import reduce
+from collections.abc import Iterator
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 
 from analytics.schemas.fields import struct
 from analytics.transforms.partials import Partial
@@ -19,6 +20,13 @@ TEXTS = frozenset(
     ("federation", "spool", "strategy", "filter", "kind", "direction", "detail")  # of records
 ) | {"file", "reason", "raw"}
 """Keys that are strings; all others are whole numbers."""
+
+
+def arrow_type(name: str) -> pa.DataType:
+    """The Arrow type of a column of a partial, by its name."""
+    return pa.string() if name in TEXTS else pa.int64()
+
+
 _SLOTS = {"n": 6, "t": 4, "sum": 7, "least": 3, "greatest": 6, "bits": 1}
 """Columns of each use: as many as any partial needs."""
 _NAMES = {use: tuple(f"{use}{i}" for i in range(count)) for use, count in _SLOTS.items()}
@@ -32,6 +40,26 @@ PACKED = struct(
     "part string",
 )
 """``part`` is last: files are kept by it."""
+_ARROW = pa.schema(
+    [
+        (field.name, pa.string() if field.dataType == StringType() else pa.int64())
+        for field in PACKED.fields
+    ]
+)
+
+
+def as_packed(part: str, how: Partial, rows: pa.Table) -> pa.Table:
+    """PACKED of rows in memory that have the partial's columns."""
+    slots = dict(_slots(how))
+    told = []
+    for field in _ARROW:
+        if field.name == "part":
+            told.append(pa.repeat(part, len(rows)))
+        elif field.name in slots:
+            told.append(rows[slots[field.name]])
+        else:
+            told.append(pa.nulls(len(rows), field.type))
+    return pa.table(told, schema=_ARROW)
 
 
 def pack(part: str, how: Partial, rows: DataFrame) -> DataFrame:
@@ -46,9 +74,14 @@ def pack(part: str, how: Partial, rows: DataFrame) -> DataFrame:
 
 def unpack(packed: DataFrame, part: str, how: Partial) -> DataFrame:
     """One partial, by the names of its own columns."""
-    names = {name: slot for slot, name in _slots(how)}
+    names = slots_of(how)
     rows = packed.where(F.col("part") == part)
     return rows.select(*(F.col(names[name]).alias(name) for name in how.columns))
+
+
+def slots_of(how: Partial) -> dict[str, str]:
+    """Each column of the partial to its numbered one."""
+    return {name: slot for slot, name in _slots(how)}
 
 
 def merged(packed: DataFrame) -> DataFrame:
@@ -63,11 +96,6 @@ def merged(packed: DataFrame) -> DataFrame:
         )
         .select(*PACKED.fieldNames())
     )
-
-
-def together(rows: Mapping[str, DataFrame], how: Mapping[str, Partial]) -> DataFrame:
-    """PACKED of the rows of several partials, not merged."""
-    return reduce(DataFrame.union, (pack(name, how[name], told) for name, told in rows.items()))
 
 
 def _slots(how: Partial) -> Iterator[tuple[str, str]]:

@@ -1,5 +1,6 @@
 """What is known of pairs of brokers, in the driver: floors and clocks, as a table to join."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -9,10 +10,12 @@ from analytics.schemas.fields import struct
 from analytics.schemas.reports import REPORT_TABLES
 from analytics.transforms.clocks import Clocks, OneWay, judge
 from analytics.transforms.floors import Pair, floors, half_round_trips
+from analytics.transforms.local import here
 
 PAIRS = struct(
     "origin long", "destination long", "floor_us long?", "offset_us long?", "quality string"
 )
+PairRow = tuple[int, int, int | None, int | None, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +28,20 @@ class PairFacts:
 
     def pairs(self, like: DataFrame) -> DataFrame:
         """PAIRS, one row for each (origin, destination) that had deliveries."""
-        rows = [self._row(*flow) for flow in self.flows]
-        return like.sparkSession.createDataFrame(rows, PAIRS)
+        return here(like.sparkSession, self.rows(), PAIRS)
 
-    def _row(self, origin: int, destination: int) -> tuple[int, int, int | None, int | None, str]:
+    def rows(self) -> list[PairRow]:
+        """PAIRS, in the driver."""
+        return [self._row(*flow) for flow in self.flows]
+
+    def judged(self) -> dict[Pair, tuple[int | None, str]]:
+        """(offset_us, quality) by (origin, destination)."""
+        return {
+            (origin, destination): (offset_us, quality)
+            for origin, destination, _, offset_us, quality in self.rows()
+        }
+
+    def _row(self, origin: int, destination: int) -> PairRow:
         pair = (min(origin, destination), max(origin, destination))
         offset_us = self.clocks.offset_us(origin, destination)
         verdict = self.clocks.verdicts.get(pair)
@@ -41,13 +54,13 @@ class PairFacts:
             (v.a, v.b, v.offset_us, v.least_ab_us, v.least_ba_us, v.windows, v.verdict)
             for _, v in sorted(self.clocks.verdicts.items())
         ]
-        return like.sparkSession.createDataFrame(rows, REPORT_TABLES["clocks"])
+        return here(like.sparkSession, rows, REPORT_TABLES["clocks"])
 
 
-def pair_facts(pair_windows: DataFrame, links: DataFrame) -> PairFacts:
+def facts_of(pair_windows: DataFrame, links: DataFrame) -> PairFacts:
     """From the partials of these names. Runs two small jobs: brokers are few."""
     ways = pair_windows.groupBy("origin", "destination").agg(
-        F.min("min_us").alias("least_us"), F.count_distinct("window_us").alias("windows")
+        F.min("min_us").alias("least_us"), F.count(F.lit(1)).alias("windows")
     )
     seen = {
         (row.origin, row.destination): OneWay(row.least_us, row.windows) for row in ways.collect()
@@ -56,5 +69,10 @@ def pair_facts(pair_windows: DataFrame, links: DataFrame) -> PairFacts:
         (row.broker, row.neighbour): row.round_trip_us
         for row in links.where(F.col("round_trip_us").isNotNull()).collect()
     }
-    floors_us = floors(half_round_trips(measured))
+    return pair_facts(seen, measured)
+
+
+def pair_facts(seen: Mapping[Pair, OneWay], round_trips_us: Mapping[Pair, int]) -> PairFacts:
+    """Of (origin, destination), and the least round trip of (broker, neighbour)."""
+    floors_us = floors(half_round_trips(round_trips_us))
     return PairFacts(tuple(sorted(seen)), floors_us, judge(seen, floors_us))

@@ -2,18 +2,14 @@
 
 Each is a table of keys and measures with one way to add rows: sums, least and greatest. So the
 partials of two sets of records merge into the partials of both, in any order, and a late record is
-as good as one in time. The batch report makes them once; the stream makes them of every micro-batch
-and merges. All measures are whole numbers, so merging in another order changes nothing.
+as good as one in time. ``transforms.folding`` makes them, of a block of records at a time; batch
+and stream merge them. All measures are whole numbers, so merging in another order changes nothing.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-
-from analytics.schemas.reports import WINDOW_S
-from analytics.transforms.sketch import values
 
 HIGH_BITS = 32
 """Of sums of delays, summed apart: hours between clocks overflow 64 bits at 10^9 publications."""
@@ -21,26 +17,22 @@ HIGH_BITS = 32
 WIDE = "delays"
 """The partial of which hardly any two rows have a key in common: it is not worth merging."""
 
-Pick = Callable[[DataFrame], DataFrame]
-
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """How one partial aggregate is made of records (RECORD_LINE's columns) and merged."""
+    """How one partial aggregate is merged: its keys, and of each measure how it adds up.
 
-    pick: Pick
+    Columns are keys of records, or what ``transforms.folding`` makes of them.
+    """
+
     keys: tuple[str, ...]
     sums: tuple[str, ...] = ()
     least: tuple[str, ...] = ()
     greatest: tuple[str, ...] = ()
     bits: tuple[str, ...] = ()
 
-    def of(self, records: DataFrame) -> DataFrame:
-        """The partial of these records."""
-        return self.merged(self.pick(records))
-
     def merged(self, rows: DataFrame) -> DataFrame:
-        """One row per key: of picked rows, or of any number of partials put together."""
+        """One row per key, of any number of partials put together."""
         return rows.groupBy(*self.keys).agg(*self._measures()).select(*self.columns)
 
     @property
@@ -57,34 +49,12 @@ class Partial:
         ]
 
 
-def _table(name: str, **more: Column) -> Pick:
-    """The rows of one table; ``one`` counts them."""
-
-    def pick(records: DataFrame) -> DataFrame:
-        return records.where(F.col("table") == name).withColumns({"one": F.lit(1), **more})
-
-    return pick
-
-
-_WINDOW_US = WINDOW_S * 1_000_000
-_LINK_SUMS = ("publications_out", "bytes_out", "duplicates", "duplicate_publications", "dropped")
 _FLOW = ("origin", "destination", "hops", "qos", "strategy")
+_SPAN_LEAST, _SPAN_GREATEST = ("first_us",), ("last_us",)
 
-
-def record_partials() -> dict[str, Partial]:
-    """Name to how it is made. A session must be there: columns are its."""
-    here = F.col("broker")
-    spans = {"first_us": F.col("at_us"), "last_us": F.col("at_us") + F.col("window_ms") * 1_000}
-    window = F.col("at_us") - F.col("at_us") % _WINDOW_US
-    deliveries = _table(
-        "deliveries",
-        destination=here,
-        sum_us_high=F.shiftright("sum_us", HIGH_BITS),
-        sum_us_low=F.col("sum_us").bitwiseAND(F.lit(2**HIGH_BITS - 1)),
-    )
-    return {
+OF_TABLE: dict[str, dict[str, Partial]] = {
+    "deliveries": {
         "deliveries": Partial(
-            deliveries,
             (*_FLOW, "redundancy"),
             sums=(
                 *("publications", "bytes", "frames", "out_of_order", "repaired"),
@@ -93,106 +63,97 @@ def record_partials() -> dict[str, Partial]:
             least=("min_us",),
             greatest=("max_us",),
         ),
-        "delays": Partial(
-            lambda records: values(
-                deliveries(records).withColumn("window_us", window), "window_us", *_FLOW
-            ),
-            ("window_us", *_FLOW, "value_us"),
-            sums=("publications",),
-        ),
-        "pair_windows": Partial(
-            _table("deliveries", destination=here, window_us=window),
-            ("window_us", "origin", "destination"),
-            least=("min_us",),
-        ),
+        "pair_windows": Partial(("window_us", "origin", "destination"), least=("min_us",)),
+    },
+    "offered": {
         "offered": Partial(
-            _table("offered", origin=here, **spans),
             ("filter", "origin", "qos", "strategy"),
             sums=("publications", "bytes"),
-            least=("first_us",),
-            greatest=("last_us",),
+            least=_SPAN_LEAST,
+            greatest=_SPAN_GREATEST,
         ),
+    },
+    "arrived": {
         "arrived": Partial(
-            _table("arrived", destination=here, **spans),
             ("filter", "origin", "destination", "qos", "strategy"),
             sums=("publications", "bytes"),
-            least=("first_us",),
-            greatest=("last_us",),
+            least=_SPAN_LEAST,
+            greatest=_SPAN_GREATEST,
         ),
+    },
+    "links": {
         "links": Partial(
-            _table("links", windows=F.lit(1)),
             ("broker", "neighbour"),
-            sums=("windows", "up", *_LINK_SUMS),
+            sums=(
+                *("windows", "up", "publications_out", "bytes_out"),
+                *("duplicates", "duplicate_publications", "dropped"),
+            ),
             least=("round_trip_us",),
             greatest=("queue_bytes",),
         ),
-        "round_trips": Partial(
-            _table("links", windows=F.lit(1)),
-            ("broker", "neighbour", "round_trip_us"),
-            sums=("windows",),
-        ),
+        "round_trips": Partial(("broker", "neighbour", "round_trip_us"), sums=("windows",)),
+    },
+    "control": {
         "control": Partial(
-            _table("control"),
-            ("broker", "neighbour", "kind", "direction"),
-            sums=("messages", "bytes"),
+            ("broker", "neighbour", "kind", "direction"), sums=("messages", "bytes")
         ),
-        "announcements": Partial(_table("announcements"), ("broker",), sums=("announcements",)),
+    },
+    "announcements": {"announcements": Partial(("broker",), sums=("announcements",))},
+    "agents": {
         "agents": Partial(
-            _table("agents"),
             ("broker",),
             sums=(
-                "publications_in",
-                "publications_out",
-                "delivered",
-                "no_route",
-                "dropped",
-                "cpu_us",
-                "window_ms",
+                *("publications_in", "publications_out", "delivered", "no_route", "dropped"),
+                *("cpu_us", "window_ms"),
             ),
             greatest=(
-                "clients",
-                "filters",
-                "rss_bytes",
-                "send_queue_bytes",
-                "custody_bytes",
-                "loop_lag_us",
+                *("clients", "filters", "rss_bytes", "send_queue_bytes"),
+                *("custody_bytes", "loop_lag_us"),
             ),
         ),
+    },
+    "events": {
         "events": Partial(
-            _table("events"),
             (
-                "federation",
-                "at_us",
-                "broker",
-                "kind",
-                "neighbour",
-                "filter",
-                "subject",
-                "detail",
-                "value",
+                *("federation", "at_us", "broker", "kind", "neighbour"),
+                *("filter", "subject", "detail", "value"),
             ),
             sums=("one",),
         ),
+    },
+    "hops": {
         "hops": Partial(
-            _table("hops", receiver=here),
             ("origin", "origin_epoch", "seq", "custody", "receiver"),
             least=("hop", "sender", "at_us"),
         ),
-        "clients": Partial(
-            lambda records: records.where(F.col("table") == "clients").select(
-                F.col("publisher_broker").alias("origin"),
-                "destination",
-                F.explode("delays_us").alias("value_us"),
-                F.lit(1).alias("publications"),
-            ),
-            ("origin", "destination", "value_us"),
-            sums=("publications",),
-        ),
-        "agents_seen": Partial(
-            lambda records: records.withColumns({"records": F.lit(1), **spans}),
-            ("federation", "broker", "epoch"),
-            sums=("records",),
-            least=("first_us",),
-            greatest=("last_us",),
-        ),
-    }
+    },
+    "clients": {},
+}
+"""By the table of records that they are made of, row by row."""
+
+SEEN = Partial(
+    ("federation", "broker", "epoch"),
+    sums=("records",),
+    least=_SPAN_LEAST,
+    greatest=_SPAN_GREATEST,
+)
+"""``agents_seen``, of all records."""
+DELAYS = Partial(("window_us", *_FLOW, "value_us"), sums=("publications",))
+"""A row for each bucket of a delivery's histogram."""
+CLIENTS = Partial(("origin", "destination", "value_us"), sums=("publications",))
+"""A row for each delay that a test client measured."""
+
+PARTIALS: dict[str, Partial] = {
+    **{name: how for of_table in OF_TABLE.values() for name, how in of_table.items()},
+    WIDE: DELAYS,
+    "clients": CLIENTS,
+    "agents_seen": SEEN,
+}
+"""What report tables are made of."""
+
+BESIDE: dict[str, Partial] = {
+    "marks": Partial(("broker", "spool", "batch", "word"), bits=("bits",)),
+    "quarantine": Partial(("file", "line", "reason", "raw"), sums=("one",)),
+    "duplicates": Partial(("federation",), sums=("records_twice",)),
+}
+"""Beside them: which records were folded, bad lines, and how many copies were left out."""

@@ -23,9 +23,9 @@ def weighted_quantiles(
     weight: str,
     percents: dict[str, int],
     total: str | None = None,
+    least: str | None = None,
 ) -> DataFrame:
     """Rows of keys, value and weight to one row per key with a column for each of ``percents``.
-
 
     Args:
         rows: Any number of rows per key and value. NULL is a key as any other.
@@ -34,6 +34,7 @@ def weighted_quantiles(
         weight: Column of whole numbers above 0.
         percents: Name of the column to its quantile in percent.
         total: Name of a further column: what all rows of the key weigh.
+        least: Name of a further column: the key's least value.
     """
     group = Window.partitionBy(*keys)
     so_far = group.orderBy(value).rowsBetween(*_UP_TO_HERE)
@@ -44,7 +45,8 @@ def weighted_quantiles(
         F.sum(weight).over(group).alias("_total"),
     )
     whole = [F.first("_total").alias(total)] if total else []
-    return ranked.groupBy(*keys).agg(*whole, *_picked(percents))
+    lowest = [F.min("_value").alias(least)] if least else []
+    return ranked.groupBy(*keys).agg(*whole, *_picked(percents), *lowest)
 
 
 def grouped_quantiles(

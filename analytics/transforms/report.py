@@ -1,30 +1,62 @@
 """Partial aggregates to report tables: the same for the batch report and the stream."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from analytics.schemas.reports import REPORT_TABLES
 from analytics.transforms import delays, happenings, hop_times, load, loss, overhead
-from analytics.transforms.pairs import pair_facts
+from analytics.transforms.pairs import PairFacts, facts_of
 
 
-def report_tables(parts: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+def of_partials(parts: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
     """Every table of REPORT_TABLES.
 
     Args:
         parts: Those of ``record_partials``, merged; ``quarantine`` and ``quarantine_counts`` as
             they are reported; ``duplicates``: (federation, records_twice).
     """
-    deliveries, links = parts["deliveries"], parts["links"]
-    facts = pair_facts(parts["pair_windows"], links)
-    pairs = facts.pairs(deliveries)
-    seen = parts["agents_seen"]
+    facts = facts_of(parts["pair_windows"], parts["links"])
+    pairs = facts.pairs(parts["links"])
+    found = Quantiles(
+        delays.scope_quantiles(parts["delays"], pairs),
+        delays.window_quantiles(parts["delays"]),
+        hop_times.step_quantiles(hop_times.steps(parts["hops"], pairs)),
+    )
+    return report_tables(parts, facts, found)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """What was sorted.
+
+    ``scopes``: ``delays.scope_quantiles``. ``windows``: ``delays.window_quantiles``. ``steps``:
+    ``hop_times.step_quantiles``.
+    """
+
+    scopes: DataFrame
+    windows: DataFrame
+    steps: DataFrame
+
+
+def report_tables(
+    parts: Mapping[str, DataFrame], facts: PairFacts, found: Quantiles
+) -> dict[str, DataFrame]:
+    """Every table of REPORT_TABLES.
+
+    Args:
+        parts: As of ``of_partials``, without those that the others are made of.
+        facts: Of pairs.
+        found: Of the partials ``delays`` and ``hops``.
+    """
+    deliveries, links, seen = parts["deliveries"], parts["links"], parts["agents_seen"]
+    pairs = facts.pairs(links)
     tables = {
-        "delay": delays.delay(deliveries, parts["delays"], pairs),
-        "delay_over_time": delays.delay_over_time(parts["delays"], pairs),
-        "hop_times": hop_times.hop_times(parts["hops"], pairs, facts.clocks.relative_us),
+        "delay": delays.delay(deliveries, found.scopes, pairs),
+        "delay_over_time": delays.delay_over_time(found.windows, pairs),
+        "hop_times": hop_times.hop_times(found.steps, pairs, facts.clocks.relative_us),
         "overhead": overhead.overhead(
             deliveries, parts["offered"], links, parts["control"], parts["announcements"], seen
         ),
@@ -46,4 +78,12 @@ def report_tables(parts: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
 
 def as_told(table: DataFrame, schema: StructType) -> DataFrame:
     """The columns of ``schema``, in order and of its types."""
-    return table.select(*(table[field.name].cast(field.dataType) for field in schema))
+    kinds = {field.name: field.dataType for field in table.schema}
+    return table.select(
+        *(
+            field.name
+            if kinds[field.name] == field.dataType
+            else table[field.name].cast(field.dataType)
+            for field in schema
+        )
+    )

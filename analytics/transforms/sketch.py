@@ -7,8 +7,7 @@ microseconds: so sums of weights do not depend on the order of addition, and bat
 cluster agree to the last bit.
 """
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+import numpy as np
 
 from analytics.schemas.records import BUCKET_MAX
 
@@ -20,15 +19,5 @@ def bucket_value_us(bucket: int) -> int:
     return 0 if bucket == 0 else round(2 * GAMMA**bucket / (1 + GAMMA))
 
 
-_VALUES = [bucket_value_us(bucket) for bucket in range(BUCKET_MAX + 1)]
-
-
-def values(deliveries: DataFrame, *keys: str) -> DataFrame:
-    """A row per bucket: ``keys``, ``value_us``, and ``publications``, how many it counts."""
-    told = deliveries.select(*keys, "base_us", F.explode("delay").alias("pair"))
-    above = F.get(F.lit(_VALUES).cast("array<bigint>"), F.col("pair")[0].cast("int"))
-    return told.select(
-        *keys,
-        (F.col("base_us") + above).alias("value_us"),
-        F.col("pair")[1].alias("publications"),
-    )
+VALUES = np.array([bucket_value_us(bucket) for bucket in range(BUCKET_MAX + 1)], np.int64)
+"""Of each bucket."""

@@ -5,9 +5,9 @@ files, parses every field of every record with the same schema (``spark.read.sch
 .json``), counts, and uses each field, by a checksum: for ``count()`` alone Spark would parse
 nothing. What that takes is told beside it (*lines*: ``spark.read.text(...).count()``). Each of
 them and the report get a process and a JVM of their own; time is from the session's start on, with
-what the JVM still has to load and compile. Peak memory is the JVM's resident set: heap, code and
-buffers together. Processor seconds are the JVM's own, and bear other load on the machine better
-than time does.
+what the JVM still has to load and compile. Peak memory is the resident set of the JVM (heap, code
+and buffers together) and of its Python workers, as if each had its most at once. Processor seconds
+are theirs too, and bear other load on the machine better than time does.
 """
 
 import json
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +126,7 @@ def _run(module: str, words: list[str]) -> str:
 
 def _measure(what: str, log: str, out: str, *, cores: int, memory: str) -> dict[str, float]:
     with spark_session("bench", master=f"local[{cores}]", driver_memory=memory) as spark:
-        begun, cpu = time.monotonic(), _jvm(spark)[0]
+        begun, cpu = time.monotonic(), _spark(spark)[0]
         counts: dict[str, float] = {}
         files = spark.read.option("recursiveFileLookup", "true")
         match what:
@@ -141,7 +141,7 @@ def _measure(what: str, log: str, out: str, *, cores: int, memory: str) -> dict[
             case _:
                 run(spark, [log], out)
         took = time.monotonic() - begun
-        after, peak = _jvm(spark)
+        after, peak = _spark(spark)
     return counts | {
         "seconds": round(took, 1),
         "cpu_s": round(after - cpu, 1),
@@ -149,15 +149,29 @@ def _measure(what: str, log: str, out: str, *, cores: int, memory: str) -> dict[
     }
 
 
-def _jvm(spark: SparkSession) -> tuple[float, float]:
-    """The JVM's processor seconds, and the most memory it ever had, in GB."""
+def _spark(spark: SparkSession) -> tuple[float, float]:
+    """Processor seconds of the JVM and its Python workers; the most memory each had, in GB."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None, "the session runs"
-    home = Path("/proc", str(jvm.java.lang.ProcessHandle.current().pid()))
-    fields = (home / "stat").read_text().rpartition(")")[2].split()
-    ticks = int(fields[11]) + int(fields[12])
-    peak = next(line for line in (home / "status").read_text().splitlines() if "VmHWM" in line)
-    return ticks / os.sysconf("SC_CLK_TCK"), int(peak.split()[1]) * 1024 / 1e9
+    return _used(int(jvm.java.lang.ProcessHandle.current().pid()))
+
+
+def _used(process: int) -> tuple[float, float]:
+    """Of a process, its children that have ended, and those that live, and so on."""
+    home = Path("/proc", str(process))
+    try:
+        fields = (home / "stat").read_text().rpartition(")")[2].split()
+        lines = (home / "status").read_text().splitlines()
+        children = [task.read_text().split() for task in home.glob("task/*/children")]
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0, 0.0  # it has just ended
+    ticks = sum(map(int, fields[11:15]))
+    cpu_s = ticks / os.sysconf("SC_CLK_TCK")
+    gb = next(int(line.split()[1]) for line in lines if "VmHWM" in line) * 1024 / 1e9
+    for child in chain.from_iterable(children):
+        more = _used(int(child))
+        cpu_s, gb = cpu_s + more[0], gb + more[1]
+    return cpu_s, gb
 
 
 def _line(row: dict[str, Any]) -> str:

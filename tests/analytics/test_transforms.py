@@ -2,22 +2,22 @@
 
 from collections import defaultdict
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
 from analytics.jobs.sizing import BYTES_PER_PARTITION, partitions_for
-from analytics.schemas import RECORD_LINE
-from analytics.sources.lines import LINES, parse
 from analytics.sources.reasons import reason
+from analytics.transforms.folding import fold
 from analytics.transforms.happenings import convergence
-from analytics.transforms.hop_times import hop_times
+from analytics.transforms.hop_times import hop_times, step_quantiles, steps
 from analytics.transforms.load import span
 from analytics.transforms.loss import loss
 from analytics.transforms.overhead import control_by_kind
-from analytics.transforms.packed import merged, together, unpack
-from analytics.transforms.partials import record_partials
+from analytics.transforms.packed import PACKED, merged, unpack
+from analytics.transforms.partials import PARTIALS
 from analytics.transforms.quantiles import grouped_quantiles, weighted_quantiles
 from analytics.transforms.sketch import bucket_value_us
 from tests.analytics.landing import AGENT, START_US, bucket_of, delivery, example, record, text
@@ -25,11 +25,20 @@ from tests.analytics.landing import AGENT, START_US, bucket_of, delivery, exampl
 PERCENTS = {"p50": 50, "p95": 95, "p99": 99}
 
 
+def folded(spark, records):
+    """PACKED of these records, as a worker folds them."""
+    lines = text(records).encode()
+    block = pa.record_batch(
+        {"content": [lines], "file": pa.nulls(1, pa.string()), "line": pa.nulls(1, pa.int64())}
+    )
+    rows = pa.Table.from_batches(fold([block], held={}))
+    assert "quarantine" not in rows["part"].to_pylist()
+    return spark.createDataFrame(rows, PACKED)
+
+
 def parts(spark, records):
-    names = RECORD_LINE.fieldNames()
-    rows = [tuple(told.get(name) for name in names) for told in records]
-    frame = spark.createDataFrame(rows, RECORD_LINE)
-    return {name: how.of(frame) for name, how in record_partials().items()}
+    packed = merged(folded(spark, records))
+    return {name: unpack(packed, name, how) for name, how in PARTIALS.items()}
 
 
 @given(
@@ -110,29 +119,16 @@ def test_a_buckets_value_is_within_one_percent_of_what_it_counts(us):
 
 
 def test_partials_of_two_halves_merge_into_the_partials_of_the_whole(spark):
-    told = [
-        record("deliveries", 2, batch=n, row=0, **delivery(1, [n * 10, n * 20, 7_000]))
-        for n in range(1, 30)
-    ]
-    half, other, whole = parts(spark, told[:11]), parts(spark, told[11:]), parts(spark, told)
-
-    for name, how in record_partials().items():
-        both = how.merged(half[name].unionByName(other[name]))
-        assert normal(both) == normal(whole[name]), name
-
-
-def test_partials_that_are_merged_in_one_table_come_apart_as_if_each_was_merged_alone(spark):
     told = [line for lines in example(seconds=3).values() for line in lines]
-    half, other, whole = parts(spark, told[::2]), parts(spark, told[1::2]), parts(spark, told)
-    how = record_partials()
+    half, other, whole = folded(spark, told[::2]), folded(spark, told[1::2]), folded(spark, told)
 
-    packed = merged(together(half, how).union(together(other, how))).persist()
+    both, at_once = merged(half.union(other)), merged(whole)
 
-    assert {row.part for row in packed.select("part").distinct().collect()} == set(how) - {
-        "clients"
-    }
-    for name, one in how.items():
-        assert normal(unpack(packed, name, one)) == normal(whole[name]), name
+    assert {row.part for row in at_once.select("part").distinct().collect()} == {
+        *PARTIALS,
+        "marks",
+    } - {"clients"}
+    assert normal(both) == normal(at_once)
 
 
 def normal(table):
@@ -201,19 +197,21 @@ def test_a_hop_between_clocks_that_nothing_compares_is_flagged_where_one_is_disp
     told = [
         record("hops", broker, batch=1, row=0, at_us=START_US + us, hop=hop, sender=sender)
         | {"origin": 1, "origin_epoch": 1, "seq": 1, "custody": 0}
+        | {"origin_time_us": START_US, "qos": 0}
         for broker, hop, sender, us in passed
     ]
     pairs = spark.createDataFrame([(1, 4)], "origin long, destination long")
     hops = parts(spark, told)["hops"]
 
-    rows = hop_times(hops, pairs, {1: (1, 0), 2: (1, -hour_us)}).collect()
+    found = step_quantiles(steps(hops, pairs))
+    rows = hop_times(found, pairs, {1: (1, 0), 2: (1, -hour_us)}).collect()
 
     assert {row.hop: row.quality for row in rows} == {1: "corrected", 2: "flagged", 3: "ok"}
 
 
 def test_missing_batches_are_those_that_a_reader_never_had(spark):
     told = [
-        record("agents", 1, batch=1, row=0),
+        record("agents", 1, batch=1, row=0, **AGENT),
         record("events", 1, batch=2, row=0, kind="spool_dropped", value=70),
         record("events", 1, batch=3, row=0, kind="collector_gap", value=4),
         record("events", 2, batch=4, row=0, kind="collector_skip", value=4_096),
@@ -233,14 +231,9 @@ def test_what_an_agent_does_not_know_is_null_and_no_fault(spark):
         record("control", 1, batch=1, row=0, **flood),
         record("agents", 1, batch=1, row=1, **(AGENT | {"clients": None, "rss_bytes": None})),
     ]
-    lines = spark.createDataFrame([(text([one]).strip(), "f", 0) for one in told], LINES)
+    kinds = control_by_kind(parts(spark, told)["control"]).collect()
 
-    parsed = parse(lines)
-    kinds = control_by_kind(record_partials()["control"].of(parsed)).collect()
-
-    assert [row.good for row in parsed.collect()] == [True, True]
     assert [tuple(row) for row in kinds] == [(1, None, "core_ann", 3, 90)]
-    assert [reason(text([one])) for one in told] == ["not JSON", "not JSON"]  # no rule is broken
 
 
 def test_a_bad_line_is_told_by_its_first_fault():

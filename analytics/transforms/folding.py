@@ -1,0 +1,252 @@
+"""Folding: blocks of raw lines to partial aggregates, where the lines are read.
+
+    rows = blocks.mapInArrow(partial(fold, held={}), PACKED)
+
+A worker of Spark parses its blocks (``sources.lines``), turns some ten thousand records at a time
+into columns, and groups those with Arrow's own kernels: what leaves it is a few thousand rows of
+PACKED, whatever it has read, and a row per bucket of the delay histograms. Spark only reads files,
+hands them out, and keeps the rows. Nothing of this has a plan, or code that is generated.
+
+``held`` names batches that may have been read twice (``sources.duplicates``): their records are not
+folded but passed on, in part ``HELD``, to be told apart first.
+"""
+
+import gc
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain, groupby
+from operator import attrgetter
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from analytics.schemas.records import FIELDS, HEAD
+from analytics.schemas.reports import WINDOW_S
+from analytics.sources.duplicates import marked
+from analytics.sources.lines import RECORDS, Bad, Record, encode, parse
+from analytics.transforms.packed import arrow_type, as_packed
+from analytics.transforms.partials import (
+    BESIDE,
+    CLIENTS,
+    DELAYS,
+    HIGH_BITS,
+    OF_TABLE,
+    PARTIALS,
+    SEEN,
+    WIDE,
+    Partial,
+)
+from analytics.transforms.sketch import VALUES
+
+AT_ONCE = 50_000
+"""Records that are made columns together; some 1 kB each."""
+HELD = "held"
+HELD_RECORDS = Partial(("broker", "batch", "row", "spool", "federation", "raw"))
+"""Records that were not folded: who they are, and the line."""
+_WINDOW_US = WINDOW_S * 1_000_000
+_MADE = {
+    "deliveries": {"destination": "broker"},
+    "arrived": {"destination": "broker"},
+    "offered": {"origin": "broker"},
+    "hops": {"receiver": "broker"},
+    "clients": {"origin": "publisher_broker"},
+}
+"""Columns that are another key of the record by the name of its role."""
+_ALWAYS = ("federation", "broker", "epoch", "spool", "batch", "row", "at_us", "window_ms")
+_MORE = {"deliveries": ("base_us", "sum_us"), "clients": ("publisher_broker", "destination")}
+
+Whole = npt.NDArray[np.int64]
+Columns = dict[str, pa.Array]
+Held = Mapping[str, Collection[int]]
+"""Spool to numbers of batches."""
+
+
+def _wanted(table: str) -> tuple[str, ...]:
+    """The keys of its records that are made columns."""
+    has = [field.name for field in (*HEAD, *FIELDS[table])]
+    used = {name for how in OF_TABLE[table].values() for name in how.columns}
+    used |= {*_ALWAYS, *_MORE.get(table, ())}
+    return tuple(name for name in has if name in used)
+
+
+_WANTED = {table: _wanted(table) for table in FIELDS}
+
+
+def fold(batches: Iterable[pa.RecordBatch], held: Held) -> Iterator[pa.RecordBatch]:
+    """PACKED of BLOCKS: partials, marks, quarantine, and HELD; of no key is there only one row."""
+    folding = Folding()
+    gc.disable()  # records are many and hold no cycles
+    try:
+        for batch in batches:
+            for block in zip(*(batch.column(name) for name in _BLOCK), strict=True):
+                content, file, line = (value.as_py() for value in block)
+                records, bad = parse(content, file, line)
+                yield from _batches(_quarantined(bad))
+                if held:
+                    records, passed = _parted(records, held)
+                    yield from _batches(_passed(passed))
+                for rows in folding.add(records):
+                    yield from _batches(rows)
+        for rows in folding.rest():
+            yield from _batches(rows)
+    finally:
+        gc.enable()
+
+
+_BLOCK = ("content", "file", "line")
+
+
+class Folding:
+    """Partials of all records that were added. Rows that are not worth merging come at once."""
+
+    def __init__(self) -> None:
+        self._waiting: list[list[Record]] = []
+        self._count = 0
+        self._parts: dict[str, list[pa.Table]] = {}
+
+    def add(self, records: list[Record]) -> Iterator[pa.Table]:
+        """Fold these; PACKED rows that are ready."""
+        self._waiting.append(records)
+        self._count += len(records)
+        if self._count >= AT_ONCE:
+            yield from self._fold()
+
+    def rest(self) -> Iterator[pa.Table]:
+        """All other rows."""
+        yield from self._fold()
+        for name, tables in self._parts.items():
+            yield as_packed(name, PARTIALS[name], merged(PARTIALS[name], pa.concat_tables(tables)))
+        self._parts.clear()
+
+    def _fold(self) -> Iterator[pa.Table]:
+        tables: dict[type, list[Record]] = {}
+        for kind, run in groupby(chain.from_iterable(self._waiting), type):
+            tables.setdefault(kind, []).extend(run)
+        self._waiting, self._count = [], 0
+        heads = []
+        for table, kind in RECORDS.items():
+            if records := tables.get(kind):
+                columns = _columns(table, records)
+                heads.append(_table(columns, (*SEEN.columns, "spool", "batch", "row")))
+                for name, how in OF_TABLE[table].items():
+                    self._keep(name, how, _table(columns, how.columns))
+                if table == "deliveries":
+                    yield as_packed(WIDE, DELAYS, _delays(columns, records))
+                if table == "clients":
+                    self._keep("clients", CLIENTS, _measured(columns, records))
+        if heads:
+            every = pa.concat_tables(heads)
+            self._keep("agents_seen", SEEN, every.select(list(SEEN.columns)))
+            yield as_packed("marks", BESIDE["marks"], marked(every))
+
+    def _keep(self, name: str, how: Partial, rows: pa.Table) -> None:
+        self._parts.setdefault(name, []).append(merged(how, rows))
+
+
+def merged(how: Partial, rows: pa.Table) -> pa.Table:
+    """One row per key, as ``Partial.merged``."""
+    assert not how.bits, "no columns in memory are joined by OR"
+    ways = {"sum": how.sums, "min": how.least, "max": how.greatest}
+    told = [(name, way) for way, names in ways.items() for name in names]
+    groups = rows.group_by(list(how.keys), use_threads=False).aggregate(told)
+    names = [*how.keys, *(f"{name}_{way}" for name, way in told)]
+    return groups.select(names).rename_columns(list(how.columns))
+
+
+def _columns(table: str, records: list[Record]) -> Columns:
+    """Of each record's wanted keys, and what is made of them, an array."""
+    made: Columns = {}
+    for name in _WANTED[table]:
+        made[name] = _of_each(records, name)
+    for name, of in _MADE.get(table, {}).items():
+        made[name] = made[of]
+    at_us = whole(made["at_us"])
+    ones = pa.array(np.ones(len(records), np.int64))
+    made |= {"one": ones, "windows": ones, "records": ones}
+    made["first_us"] = made["at_us"]
+    made["last_us"] = pa.array(at_us + whole(made["window_ms"]) * 1_000)
+    made["window_us"] = pa.array(at_us - at_us % _WINDOW_US)
+    if table == "deliveries":
+        sum_us = whole(made["sum_us"])
+        made["sum_us_high"] = pa.array(sum_us >> HIGH_BITS)
+        made["sum_us_low"] = pa.array(sum_us & (2**HIGH_BITS - 1))
+    return made
+
+
+def _table(columns: Columns, names: Iterable[str]) -> pa.Table:
+    return pa.table({name: columns[name] for name in names})
+
+
+def _delays(columns: Columns, records: list[Record]) -> pa.Table:
+    """DELAYS of deliveries: each bucket of a row becomes its value above the row's base."""
+    sketches = [record.delay for record in records]
+    row, pairs = _spread([list(chain.from_iterable(sketch)) for sketch in sketches], width=2)
+    of_row = pa.array(row)
+    told = {name: columns[name].take(of_row) for name in DELAYS.keys[:-1]}
+    told["value_us"] = pa.array(whole(columns["base_us"])[row] + VALUES[pairs[:, 0]])
+    told["publications"] = pa.array(pairs[:, 1].copy())
+    return pa.table(told)
+
+
+def _measured(columns: Columns, records: list[Record]) -> pa.Table:
+    """CLIENTS of ``clients``."""
+    row, delays = _spread([record.delays_us for record in records], width=1)
+    of_row = pa.array(row)
+    told = {name: columns[name].take(of_row) for name in ("origin", "destination")}
+    told["value_us"] = pa.array(delays[:, 0].copy())
+    told["publications"] = pa.array(np.ones(len(row), np.int64))
+    return pa.table(told)
+
+
+def _spread(lists: list[list[int]], *, width: int) -> tuple[Whole, Whole]:
+    """Of each ``width`` items of the lists: which list they are of, and the items."""
+    counts = np.fromiter(map(len, lists), np.int64, len(lists)) // width
+    items = np.fromiter(chain.from_iterable(lists), np.int64)
+    return np.repeat(np.arange(len(lists)), counts), items.reshape(-1, width)
+
+
+def _parted(records: list[Record], held: Held) -> tuple[list[Record], list[Record]]:
+    """Records to fold, and those of held batches."""
+    passed = [record for record in records if record.batch in held.get(record.spool, ())]
+    if not passed:
+        return records, passed
+    rest = [record for record in records if record.batch not in held.get(record.spool, ())]
+    return rest, passed
+
+
+def _passed(records: list[Record]) -> pa.Table | None:
+    if not records:
+        return None
+    columns: Columns = {}
+    for name in HELD_RECORDS.keys[:-1]:
+        columns[name] = _of_each(records, name)
+    columns["raw"] = pa.array([encode(record).decode() for record in records], pa.string())
+    return as_packed(HELD, HELD_RECORDS, pa.table(columns))
+
+
+def _quarantined(bad: list[Bad]) -> pa.Table | None:
+    if not bad:
+        return None
+    how = BESIDE["quarantine"]
+    told = {
+        "file": pa.array([one.file for one in bad], pa.string()),
+        "line": pa.array([one.line for one in bad], pa.int64()),
+        "reason": pa.array([one.reason for one in bad], pa.string()),
+        "raw": pa.array([one.raw for one in bad], pa.string()),
+        "one": pa.array([1] * len(bad), pa.int64()),
+    }
+    return as_packed("quarantine", how, pa.table(told))
+
+
+def _batches(rows: pa.Table | None) -> list[pa.RecordBatch]:
+    return [] if rows is None else rows.combine_chunks().to_batches()
+
+
+def _of_each(records: list[Record], name: str) -> pa.Array:
+    """One key of all records."""
+    return pa.array(list(map(attrgetter(name), records)), arrow_type(name))
+
+
+def whole(array: pa.Array | pa.ChunkedArray) -> Whole:
+    """Whole numbers without NULL."""
+    return np.asarray(array.to_numpy(), dtype=np.int64)

@@ -1,0 +1,108 @@
+"""What the stream holds in memory and on disk, without Spark."""
+
+from collections import defaultdict
+from fractions import Fraction
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analytics.jobs import counted, state
+from analytics.jobs.state import State
+from analytics.transforms.clocks import OneWay
+from analytics.transforms.folding import merged
+from analytics.transforms.pairs import pair_facts
+from analytics.transforms.partials import WIDE, Partial
+
+BROKERS = st.integers(1, 3)
+DELAYS = st.lists(
+    st.tuples(
+        BROKERS, BROKERS, st.integers(1, 2), st.sampled_from(["mesh", "shortest-path"]),
+        st.one_of(st.integers(-50, 50), st.integers(-(10**12), 10**12)), st.integers(1, 9),
+    ),
+    max_size=60,
+)  # fmt: skip
+WINDOWED = Partial(("window_us", "origin", "value_us"), sums=("publications",))
+
+
+def quantile(values, percent):
+    """The least value whose share of all is at least the percent."""
+    values = sorted(values)
+    return next(v for i, v in enumerate(values, 1) if Fraction(i, len(values)) * 100 >= percent)
+
+
+@given(DELAYS)
+def test_quantiles_over_scopes_are_those_of_each_scopes_own_list(rows):
+    delays = [
+        {"origin": o, "destination": d, "hops": h, "qos": 0, "strategy": s}
+        | {"value_us": us, "publications": n}
+        for o, d, h, s, us, n in rows
+    ]
+    told = pa.Table.from_pylist(delays, counted.empty(counted.DELAYS).schema)
+    seen = {(o, d): OneWay(min(us for a, b, *_, us, _ in rows if (a, b) == (o, d)), 1)
+            for o, d, *_ in rows}  # fmt: skip
+    facts = pair_facts(seen, {})
+
+    found = counted.over_scopes(merged(counted.DELAYS, told), facts).to_pylist()
+
+    lists = defaultdict(list)
+    judged = {(row[0], row[1]): row[3:] for row in facts.rows()}
+    for o, d, h, s, us, n in rows:
+        offset_us, quality = judged[o, d]
+        values = [us - (offset_us or 0)] * n
+        lists["pair", o, d, None, None, None] += values
+        lists["pair_hops", o, d, h, 0, s] += values
+        if quality != "flagged":
+            lists["all", None, None, None, None, None] += values
+            lists["hops", None, None, h, None, None] += values
+            lists["strategy", None, None, None, None, s] += values
+    assert {tuple(row.values()) for row in found} == {
+        (*key, *(quantile(values, percent) for percent in (50, 95, 99)))
+        for key, values in lists.items()
+    }
+
+
+def test_eight_parts_become_one_that_holds_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(state, "FILE_ROWS_MAX", 50)
+    kept = {WIDE: WINDOWED, "agents": Partial(("broker",), sums=("cpu_us",))}
+    parts = State(None, tmp_path, kept)
+    for batch in range(9):
+        delays = [(batch % 3, origin, batch, 1) for origin in range(10 + 40 * (batch == 4))]
+        write(tmp_path, batch, WIDE, delays, ("n0", "n1", "n2", "sum0"))
+        write(tmp_path, batch, "agents", [(batch % 2, 5), (7, batch)], ("n0", "sum0"))
+    before = rows_of(parts, WIDE)
+
+    parts.merge_if_due(6)
+    assert len(parts.spans()) == 9
+    parts.merge_if_due(8)
+
+    assert [(span.first, span.last) for span in parts.spans()] == [(0, 7), (8, 8)]
+    assert rows_of(parts, WIDE) == before
+    assert rows_of(parts, WIDE, [1]) == [row for row in before if row[0] == 1]
+    assert rows_of(parts, "agents") == [(0, 5), (0, 20), (1, 20), (7, 8), (7, 28)]
+    files = sorted((tmp_path / "span=0-7" / f"part={WIDE}").glob("*.parquet"))
+    assert [pq.read_metadata(path).num_rows for path in files] == [40, 50, 30]
+
+
+def write(home, batch, part, rows, slots):
+    folder = home / f"span={batch}-{batch}" / f"part={part}"
+    folder.mkdir(parents=True)
+    columns = dict(zip(slots, map(list, zip(*rows, strict=True)), strict=True))
+    pq.write_table(pa.table(columns), folder / "part-0.parquet")
+
+
+def rows_of(parts, part, windows_us=None):
+    told = parts.rows(parts.spans(), part, windows_us)
+    return sorted(tuple(row.values()) for row in told.to_pylist())
+
+
+@pytest.mark.parametrize("values", [[], [0], [-(2**61), 2**61]])
+def test_an_order_is_by_group_then_value_however_far_values_are_apart(values):
+    groups = counted.np.array([n % 2 for n in range(len(values))], counted.np.int64)
+    told = counted.np.array(values, counted.np.int64)
+
+    order = counted._order(groups, told)
+
+    assert [(groups[i], told[i]) for i in order] == sorted(zip(groups, told, strict=True))
