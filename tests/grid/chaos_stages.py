@@ -44,8 +44,8 @@ class Story:
         for name in subscribers:
             self.ledger.subscribed(name, self.now_s)
 
-    def hang(self, broker, seconds):
-        self.ledger.hangs_now(broker, self.now_s)
+    def interrupt(self, broker, seconds):
+        self.ledger.interrupted(broker, self.now_s)
         self.wait(seconds)
         self.ledger.goes_on(broker, self.now_s)
 

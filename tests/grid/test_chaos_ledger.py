@@ -191,17 +191,17 @@ def test_a_killed_origin_may_double_what_is_published_before_its_agent_is_back(
     assert (story.total("twice"), story.total("spared_twice")) == (4 - spared, spared)
 
 
-def test_a_broker_that_hung_may_be_sent_again_what_was_in_flight_and_no_more(story):
+def test_what_was_in_flight_at_an_interruption_may_be_handed_over_again_and_no_more(story):
     before = story.send()
     story.come(before)
     story.wait(2)
     numbers = [story.send() for _ in range(21)]
-    story.hang(2, seconds=6)
+    story.interrupt(2, seconds=6)
     for number in numbers:
         story.come(number)
     story.come(before, NEAR)
     story.come(numbers[0], FAR)
-    assert story.total("twice") == 2, "one too old, one at a broker that did not hang"
+    assert story.total("twice") == 2, "one too old, one where nothing was interrupted"
 
     for number in numbers:
         story.come(number, NEAR)

@@ -23,11 +23,11 @@ class Subscriber(Handler):
         at_s: Monotonic time of each arrival.
     """
 
-    def __init__(self, port, topic_filter, *, client_id, qos=0):
+    def __init__(self, port, topic_filter, *, client_id, qos=0, login=()):
         self.came = Counter()
         self.at_s = []
         self.order = []
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=client_id)
+        self.link = MqttLink(Endpoint("127.0.0.1", port, *login), self, client_id=client_id)
         self.link.subscribe([mqtt5.TopicFilter(topic_filter, max_qos=mqtt5.QoS(qos))])
 
     @property
@@ -55,9 +55,9 @@ class Publisher(Handler):
         sent: How many.
     """
 
-    def __init__(self, port, topic, *, client_id, rate_hz=100, qos=0):
+    def __init__(self, port, topic, *, client_id, rate_hz=100, qos=0, login=()):
         self.sent = 0
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=client_id)
+        self.link = MqttLink(Endpoint("127.0.0.1", port, *login), self, client_id=client_id)
         self._topic = topic
         self._gap_s = 1 / rate_hz
         self._qos = qos

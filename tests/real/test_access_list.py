@@ -36,25 +36,22 @@ NOT_ALWAYS_SAID = {
 }
 
 
+def login(user):
+    return user, SECRET.encode()
+
+
 class Reader(Handler):
     """One user's connection that keeps what comes."""
 
     def __init__(self, port, user, *filters):
         self.came = []
-        self.link = MqttLink(endpoint(port, user), self, client_id=f"client-{user}-{port}")
+        self.link = MqttLink(
+            Endpoint("127.0.0.1", port, *login(user)), self, client_id=f"client-{user}-{port}"
+        )
         self.link.subscribe([mqtt5.TopicFilter(each) for each in filters])
 
     def on_publishes(self, link, chunk, publishes):
         self.came += [packet for packet, _, _ in publishes]
-
-
-def endpoint(port, user):
-    return Endpoint("127.0.0.1", port, username=user, password=SECRET.encode())
-
-
-def as_user(client, user):
-    client.link.endpoint = endpoint(client.link.endpoint.port, user)
-    return client
 
 
 @pytest.fixture
@@ -160,8 +157,8 @@ def role(client):
 async def exercise(plain, brokers, folder, secret_file):
     """Everything that agents and gateways say to each other in the ordinary course of things."""
     one, _, three = brokers
-    subscriber = as_user(Subscriber(three.port, "a/#", client_id="s", qos=1), "alice")
-    publisher = as_user(Publisher(one.port, "a/b", client_id="p", rate_hz=50, qos=1), "alice")
+    subscriber = Subscriber(three.port, "a/#", client_id="s", qos=1, login=login("alice"))
+    publisher = Publisher(one.port, "a/b", client_id="p", rate_hz=50, qos=1, login=login("alice"))
     keeper = Reader(one.port, "alice")
     async with (
         gateway_at(folder, one, secret_file) as gateway,
@@ -180,8 +177,10 @@ async def exercise(plain, brokers, folder, secret_file):
             (mqtt5.PublishPacket("kept/value", b"42", retain=True).write(),), 1
         )
         late = Reader(three.port, "alice", "kept/#")
-        guest = as_user(Subscriber(gateway.port, "a/#", client_id="g", qos=1), "alice")
-        writer = as_user(Publisher(gateway.port, "b", client_id="w", rate_hz=20, qos=1), "alice")
+        guest = Subscriber(gateway.port, "a/#", client_id="g", qos=1, login=login("alice"))
+        writer = Publisher(
+            gateway.port, "b", client_id="w", rate_hz=20, qos=1, login=login("alice")
+        )
         marks = Reader(one.port, "federator-gateway", f"{FED}taken/+")
         async with running(late, guest, writer, marks):
             await until(lambda: marks.came != [], "custody is told", deadline_s=DEADLINE_S)

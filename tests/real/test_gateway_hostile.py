@@ -261,8 +261,10 @@ async def test_one_who_publishes_and_never_releases_is_sent_away(gateway):
             writer.write(
                 wire.write_publish("hoard", payload, version=V5, qos=2, packet_id=packet_id)
             )
-            with contextlib.suppress(ConnectionError):
+            try:
                 await writer.drain()
+            except ConnectionError:
+                break
 
     # Its own flood may have torn the connection before it could read DISCONNECT.
     assert "receive_maximum_exceeded" in gateway.log_tail()

@@ -129,13 +129,14 @@ async def federation(folder, strategy):
             assert "Traceback" not in gateway.log_path.read_text()
 
 
-def lost(readers, writers, since):
-    """What of a writer's acknowledged publications, from ``since`` on, a reader lacks."""
+def lost(readers, writers, since, end=None):
+    """What of a writer's acknowledged publications, from ``since`` to ``end``, a reader lacks."""
+    end = end or acknowledged(writers)
     return [
         (reader.client_id, payload)
         for reader in readers
         for writer in writers
-        for payload in writer.acknowledged[since[writer.client_id] :]
+        for payload in writer.acknowledged[since[writer.client_id] : end[writer.client_id]]
         if payload not in reader.came
     ]
 
@@ -151,7 +152,8 @@ async def all_comes(readers, writers, what):
         lambda: all(len(w.acknowledged) >= since[w.client_id] + 5 for w in writers),
         f"{what}: publications are acknowledged",
     )
-    await until(lambda: not lost(readers, writers, since), f"{what}: they come")
+    end = acknowledged(writers)
+    await until(lambda: not lost(readers, writers, since, end), f"{what}: they come")
 
 
 @contextlib.asynccontextmanager

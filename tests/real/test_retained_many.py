@@ -20,7 +20,8 @@ TOPICS = 10_000
 VALUE = bytes(64)
 LIVE_HZ = 200
 SYNCHRONISED_S = 10.0
-LATER_MS = 50.0
+LATER_MS = 500.0
+"""Well below what a queue of ten thousand values would take."""
 BEFORE_S = 3.0
 
 

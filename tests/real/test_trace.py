@@ -82,7 +82,8 @@ async def test_a_trace_goes_the_way_of_data_and_disturbs_nobody(plain, security)
 
 
 async def test_two_ways_meet_and_a_hop_that_is_silent_is_told(plain):
-    brokers, agents = await joined(plain, {1: [], 2: [1], 3: [1], 4: [2, 3]})
+    patient = {"hello_timeout_ms": 60_000}  # the link to a silent one stays until the trace is sent
+    brokers, agents = await joined(plain, {1: [], 2: [1], 3: [1], 4: [2, 3]}, links=patient)
     subscribers = [
         Subscriber(brokers[id].port, "a/#", client_id=f"sub-{id}") for id in (1, 2, 3, 4)
     ]

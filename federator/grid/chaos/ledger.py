@@ -16,7 +16,8 @@ those two.
 Further copies, and a changed order, are spared when the origin's or destination's broker ended in
 between, and when the publisher itself sent the publication twice because its connection broke.
 When the destination's broker hung and went on, its agent may have lost patience and sent again what
-the broker had taken after all: of ``IN_FLIGHT_MAX`` messages at most, as MQTT allows. When the
+the broker had taken after all, and an agent that was killed while it handed over begins again
+behind its last marker: of ``IN_FLIGHT_MAX`` messages at most, as MQTT allows. When the
 origin's broker was killed, it comes back with the sessions that it saved last, and may give its
 agent twice what is published before the agent is back and sets that right.
 
@@ -50,8 +51,8 @@ AFTERMATH_S: Final = 60.0
 IN_FLIGHT_MAX: Final = 20
 """Mosquitto's Receive Maximum."""
 
-HANG_AFTERMATH_S: Final = 10.0
-"""So long after a broker goes on, copies may be of what was in flight when it hung."""
+INTERRUPTION_AFTERMATH_S: Final = 10.0
+"""So long after a hand-over goes on, copies may be of what was in flight when it broke off."""
 
 RESTORED_S: Final = 6.0
 """So long after a killed broker's return, its agent may still be away: it dials every 5 s."""
@@ -96,8 +97,8 @@ class Death:
 
 
 @dataclass(slots=True)
-class Hang:
-    """A broker that did nothing for a while.
+class Interruption:
+    """A time without hand-over to a broker: it hung, or its agent was dead.
 
     Attributes:
         copies: How many each of its subscribers got since.
@@ -188,7 +189,7 @@ class Ledger:
         self.streams = {topic: Stream(topic, origin) for topic, origin in layout.topics.items()}
         self.receipts = {(s.name, t): Receipt(s, self.streams[t]) for s, t in layout.pairs()}
         self.deaths: list[Death] = []
-        self.hangs: list[Hang] = []
+        self.interruptions: list[Interruption] = []
         self.violations: list[Violation] = []
         self._phases: list[tuple[float, str]] = [(0.0, CALM)]
         self._arrival_counts: dict[str, Counter[str]] = {}
@@ -235,15 +236,15 @@ class Ledger:
             if death.broker == broker and death.up_s == float("inf"):
                 death.up_s = now_s
 
-    def hangs_now(self, broker: BrokerId, now_s: float) -> None:
-        """``broker`` is about to do nothing."""
-        self.hangs.append(Hang(broker, now_s))
+    def interrupted(self, broker: BrokerId, now_s: float) -> None:
+        """``broker`` is about to do nothing, or to lose its agent."""
+        self.interruptions.append(Interruption(broker, now_s))
 
     def goes_on(self, broker: BrokerId, now_s: float) -> None:
-        """``broker`` is about to go on."""
-        for hang in self.hangs:
-            if hang.broker == broker and hang.to_s == float("inf"):
-                hang.to_s = now_s
+        """``broker`` or its agent is about to go on."""
+        for each in self.interruptions:
+            if each.broker == broker and each.to_s == float("inf"):
+                each.to_s = now_s
 
     def subscribed(self, subscriber: str, now_s: float) -> None:
         """Its broker has its subscription."""
@@ -308,12 +309,12 @@ class Ledger:
         return False
 
     def _was_in_flight(self, subscriber: Subscriber, first_s: float, now_s: float) -> bool:
-        """Whether a copy is of what a hung broker's agent sent it again."""
-        for hang in self.hangs:
-            lately = hang.to_s <= now_s <= hang.to_s + HANG_AFTERMATH_S
-            if hang.broker == subscriber.broker and lately and first_s >= hang.from_s - BUFFERED_S:
-                hang.copies[subscriber.name] += 1
-                return hang.copies[subscriber.name] <= IN_FLIGHT_MAX
+        """Whether a copy is of what an agent handed over again, after an interruption."""
+        for each in self.interruptions:
+            lately = each.to_s <= now_s <= each.to_s + INTERRUPTION_AFTERMATH_S
+            if each.broker == subscriber.broker and lately and first_s >= each.from_s - BUFFERED_S:
+                each.copies[subscriber.name] += 1
+                return each.copies[subscriber.name] <= IN_FLIGHT_MAX
         return False
 
     def _met_an_old_session(self, stream: Stream, number: int) -> bool:

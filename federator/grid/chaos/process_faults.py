@@ -85,9 +85,11 @@ def _kill_agent(role: str) -> Draw:
         here, hold_s = rng.choice(ROLES[role](stage.layout)), stage.span_s(rng, AGENT_AWAY_S)
 
         async def inflict() -> None:
+            stage.ledger.interrupted(here, stage.now_s())
             stage.kill_agent(here)
 
         async def heal() -> None:
+            stage.ledger.goes_on(here, stage.now_s())
             await stage.start_agent(here)
 
         async def felt() -> bool:
@@ -111,7 +113,7 @@ def _draw_broker_pause(stage: Stage, rng: random.Random) -> Injury:
     pause, resume = injury.inflict, injury.heal
 
     async def inflict() -> None:
-        stage.ledger.hangs_now(here, stage.now_s())
+        stage.ledger.interrupted(here, stage.now_s())
         await pause()
 
     async def heal() -> None:
