@@ -23,6 +23,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from federator.cli.bench_lossy import command as lossy_command
+from federator.cli.bench_lossy_study import command as lossy_study_command
+from federator.cli.numbers import numbers
+from federator.cli.report_console import report_console
+from federator.cli.stopping import until_stopped
 from federator.errors import LinkError
 
 FAULTY = 1
@@ -43,18 +47,6 @@ _FILTER_ROWS = (
 _QUICK = {"repetitions": 1, "seconds": 1.0, "warm_up_s": 0.3, "climb_s": 0.3, "climbs": 1}
 
 
-def _numbers(
-    context: click.Context, option: click.Parameter, text: str | None
-) -> tuple[int, ...] | None:
-    """``1,3``."""
-    if text is None:
-        return None
-    try:
-        return tuple(int(each) for each in text.split(","))
-    except ValueError:
-        raise click.BadParameter(f"{text!r}: numbers like 1,3 wanted", context, option) from None
-
-
 def _names(
     context: click.Context, option: click.Parameter, text: str | None
 ) -> tuple[str, ...] | None:
@@ -73,10 +65,10 @@ def _names(
 @click.option("--repetitions", type=click.IntRange(1, 100), help="Of every run. [3]")
 @click.option("--systems", callback=_names, metavar="NAME[,NAME]", help=f"Of {', '.join(SYSTEMS)}.")
 @click.option("--clients", type=click.IntRange(2, CLIENTS_MAX), help="Half publish. [2]")
-@click.option("--hops", callback=_numbers, metavar="N[,N]", help="Links to cross. [1,3]")
-@click.option("--qos", callback=_numbers, metavar="N[,N]", help="0, 1 or both. [0,1]")
-@click.option("--rates", callback=_numbers, metavar="N[,N]", help="For delays. [1000,10000]")
-@click.option("--windows", callback=_numbers, metavar="N[,N]", help="To try. [100,300 ... 8000]")
+@click.option("--hops", callback=numbers, metavar="N[,N]", help="Links to cross. [1,3]")
+@click.option("--qos", callback=numbers, metavar="N[,N]", help="0, 1 or both. [0,1]")
+@click.option("--rates", callback=numbers, metavar="N[,N]", help="For delays. [1000,10000]")
+@click.option("--windows", callback=numbers, metavar="N[,N]", help="To try. [100,300 ... 8000]")
 @click.option("--seconds", type=click.FloatRange(0.1, 600), help="Of every run. [3]")
 @click.option(
     "--link-delay-ms", type=click.FloatRange(0, 1000), help="Of every link, each way. [0]"
@@ -120,9 +112,9 @@ def command(
     if not all(1 <= hops <= 20 for hops in changes.get("hops", ())):
         raise click.UsageError("--hops: 1 to 20 wanted")
     with _folder(keep_logs) as folder:
-        return asyncio.run(
-            _until_stopped(folder, {**(_QUICK if quick else {}), **changes}, json_file)
-        )
+        work = _measure(folder, {**(_QUICK if quick else {}), **changes}, json_file)
+        ended = asyncio.run(until_stopped(work, name="bench"))
+    return 128 + ended if isinstance(ended, signal.Signals) else ended
 
 
 @contextlib.contextmanager
@@ -133,20 +125,6 @@ def _folder(kept: Path | None) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="federator-bench-") as folder:
         yield Path(folder)
-
-
-async def _until_stopped(folder: Path, changes: dict[str, Any], json_file: Path | None) -> int:
-    """Run the bench; SIGTERM ends it in order, as Ctrl-C does."""
-    work = asyncio.current_task()
-    assert work is not None
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, work.cancel)
-    try:
-        return await _measure(folder, changes, json_file)
-    except asyncio.CancelledError:
-        if work.uncancel():
-            raise
-        return 128 + signal.SIGTERM
 
 
 async def _measure(folder: Path, changes: dict[str, Any], json_file: Path | None) -> int:
@@ -166,9 +144,7 @@ async def _measure(folder: Path, changes: dict[str, Any], json_file: Path | None
             results = await experiment.run()
     if json_file is not None:
         _write(json_file, [json.dumps(asdict(record)) for record in results.records()])
-    console = Console()
-    if not console.is_terminal:
-        console.width = REPORT_COLUMNS
+    console = report_console(REPORT_COLUMNS)
     console.print(render(plan, results, experiment.faults))
     return FAULTY if experiment.faults else 0
 
@@ -219,6 +195,7 @@ def filters_command(count: int | None, json_file: Path | None) -> int:
 
 
 command.add_command(lossy_command)
+command.add_command(lossy_study_command)
 
 
 def _progress(console: Console) -> Progress:

@@ -15,6 +15,7 @@ import uvloop
 from rich.console import Console
 from rich.status import Status
 
+from federator.cli.report_console import report_console
 from federator.cli.stopping import until_stopped
 from federator.grid.chaos.faults import KINDS, MIXED
 from federator.grid.chaos.run import ChaosRun, Outcome, Plan
@@ -131,9 +132,7 @@ def command(
         return 128 + signal.SIGINT
     if json_file is not None:
         json_file.write_text(json.dumps(as_json(outcome), indent=1) + "\n", encoding="utf-8")
-    console = Console()
-    if not console.is_terminal:
-        console.width = REPORT_COLUMNS
+    console = report_console(REPORT_COLUMNS)
     console.print(render(outcome))
     if outcome.held:
         if keep is None:

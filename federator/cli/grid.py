@@ -21,8 +21,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from federator.cli import grid_strategies as strategies
 from federator.cli.grid_auto import run_auto
-from federator.cli.grid_plan import CHEN2020_NAME, Plan, Trial, numbers, scenario_of, span, trial_of
+from federator.cli.grid_plan import CHEN2020_NAME, Plan, Trial, scenario_of, span, trial_of
 from federator.cli.grid_report import AGENT_OPTIONS, Records
+from federator.cli.numbers import numbers
 from federator.cli.stopping import until_stopped
 from federator.grid.measure import Measurement
 from federator.grid.report import as_json, render

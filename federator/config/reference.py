@@ -1,6 +1,10 @@
 """The configuration reference, written from the settings themselves so that it cannot be wrong."""
 
-from pydantic import BaseModel
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -62,6 +66,7 @@ This page is written by `federator check-config --reference > docs/configuration
 """
 
 _NOT_IN_TABLE = "|"
+_NAMES = {Path: "path", SecretStr: "text", bool: "true or false", int: "integer", str: "text"}
 
 
 _GATEWAY_HEAD = """\
@@ -152,29 +157,31 @@ def _table(title: str, about: str, fields: dict[str, FieldInfo]) -> str:
 
 
 def _type(info: FieldInfo) -> str:
-    spelled = str(info.annotation)
-    names = {
-        "Literal": "one of a few",
-        "tuple": "list of text",
-        "Path": "path",
-        "SecretStr": "text",
-        "bool": "true or false",
-        "int": "integer",
-        "str": "text",
-    }
-    if spelled.startswith("tuple[federator."):
-        return "list of tables"
-    kind = next(word for key, word in names.items() if key in spelled)
-    if kind == "one of a few":
-        literals = spelled.partition("[")[2].rstrip("]").replace("'", "")
-        return ", ".join(f'`"{text.strip()}"`' for text in literals.split(","))
+    kinds = [kind for kind in _options(info.annotation) if kind is not NoneType]
+    if get_origin(kinds[0]) is tuple:
+        item = get_args(kinds[0])[0]
+        tables = isinstance(item, type) and issubclass(item, BaseModel)
+        return f"list of {'tables' if tables else 'text'}"
+    literals = [text for kind in kinds if get_origin(kind) is Literal for text in get_args(kind)]
+    if literals:
+        return ", ".join(f'`"{text}"`' for text in literals)
+    name = _NAMES[kinds[0]]
     low = high = None
     for rule in _rules(info):
         low = getattr(rule, "ge", low)
         high = getattr(rule, "le", high)
         below = getattr(rule, "lt", None)
         high = high if below is None else below - 1
-    return kind if low is None or high is None else f"{kind}, {low} to {high}"
+    return name if low is None or high is None else f"{name}, {low} to {high}"
+
+
+def _options(kind: object) -> list[Any]:
+    """The plain types of an annotation: those of ``A | B``, without what is said about them."""
+    if get_origin(kind) is Annotated:
+        return _options(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return [plain for option in get_args(kind) for plain in _options(option)]
+    return [kind]
 
 
 def _rules(info: FieldInfo) -> list[object]:
