@@ -2,7 +2,13 @@
 
 Sans I/O: parsed packets go in, bytes to send are appended to ``out``. It outlives connections.
 
-Source: OASIS MQTT 5.0, section 4.1 (session state).
+What the broker sent is completed in the order in which it came: the PUBACK of a QoS 1 publication
+waits for the release of every QoS 2 publication before it. Mosquitto 2.0 makes room in its window
+by the place of what was completed, and when that is not near the front, lets one publication past
+those that wait (``db__message_delete_outgoing`` in database.c). Order breaks, and with it the pairs
+that ``copies`` looks for.
+
+Source: OASIS MQTT 5.0, sections 4.1 (session state) and 4.6 (order).
 """
 
 from dataclasses import dataclass
@@ -70,6 +76,8 @@ class Session:
         self._acknowledge = acknowledge
         self._known = False  # we were connected before
         self._received: set[int] = set()  # QoS 2 publications acknowledged, not released yet
+        self._incomplete: dict[int, list[int]] = {}
+        """The same of this connection, in order; and the QoS 1 publications that wait for each."""
 
     def resume(self, ack: ConnAckPacket, out: Out) -> BrokerLimits:
         """The broker accepted the connection."""
@@ -100,6 +108,7 @@ class Session:
 
     def suspend(self) -> None:
         """The connection is gone."""
+        self._incomplete.clear()  # without their PUBACK, they come again
         self.window.suspend()
         self.subscriptions.suspend()
 
@@ -122,10 +131,15 @@ class Session:
         return admitted
 
     def acknowledge(self, packet_id: int, qos: int, out: Out) -> None:
-        """Tell the broker that its publication is ours."""
+        """Tell the broker that its publication is ours, at QoS 1 after it released those before."""
         if qos == 2:
             self._received.add(packet_id)
-        out.append(acknowledgement(PUBACK if qos == 1 else PUBREC, packet_id))
+            self._incomplete.setdefault(packet_id, [])
+            out.append(acknowledgement(PUBREC, packet_id))
+        elif self._incomplete:
+            self._incomplete[next(reversed(self._incomplete))].append(packet_id)
+        else:
+            out.append(acknowledgement(PUBACK, packet_id))
 
     def on_packet(self, packet: Packet, out: Out) -> dict[str, int]:
         """Take any packet but PUBLISH, CONNACK, PINGRESP and DISCONNECT.
@@ -146,6 +160,8 @@ class Session:
             case PubRelPacket():
                 self._received.discard(packet.packet_id)
                 out.append(acknowledgement(PUBCOMP, packet.packet_id))
+                for packet_id in self._incomplete.pop(packet.packet_id, ()):
+                    out.append(acknowledgement(PUBACK, packet_id))
             case SubAckPacket():
                 return self.subscriptions.on_suback(packet, out)
             case UnsubAckPacket():

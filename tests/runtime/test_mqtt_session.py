@@ -35,7 +35,36 @@ def test_one_read_is_answered_in_its_order():
     admitted = session.admit([publish(3, 1), publish(0, 0), publish(2, 2), publish(1, 1)], out)
 
     assert len(admitted) == 4
-    assert packets(out) == [("PUBACK", 3), ("PUBREC", 2), ("PUBACK", 1)]
+    assert packets(out) == [("PUBACK", 3), ("PUBREC", 2)]
+
+
+def test_a_qos_1_publication_is_acknowledged_after_those_of_qos_2_before_it_are_complete():
+    session = started()
+    out: Out = []
+
+    session.admit([publish(1, 2), publish(2, 1), publish(3, 2), publish(4, 1), publish(5, 1)], out)
+    session.on_packet(mqtt5.PubRelPacket(1), out)
+    session.on_packet(mqtt5.PubRelPacket(3), out)
+    session.admit([publish(6, 1)], out)
+
+    assert packets(out) == [
+        *[("PUBREC", 1), ("PUBREC", 3)],
+        *[("PUBCOMP", 1), ("PUBACK", 2)],
+        *[("PUBCOMP", 3), ("PUBACK", 4), ("PUBACK", 5)],
+        ("PUBACK", 6),
+    ]
+
+
+def test_a_release_that_a_lost_connection_leaves_owing_holds_nothing_back():
+    session = started()
+    session.admit([publish(1, 2), publish(2, 1)], [])
+    session.suspend()
+    session.resume(KEPT, [])
+    out: Out = []
+
+    session.admit([publish(2, 1)], out)
+
+    assert packets(out) == [("PUBACK", 2)]
 
 
 def test_qos_0_publications_pass_without_a_copy():
@@ -103,7 +132,9 @@ def test_an_owner_that_acknowledges_itself_still_sees_qos_2_once():
     session.acknowledge(2, 1, out)
     assert session.admit([publish(1, 2)], out) == []
 
-    assert packets(out) == [("PUBREC", 1), ("PUBACK", 2), ("PUBREC", 1)]
+    session.on_packet(mqtt5.PubRelPacket(1), out)
+    expected = [("PUBREC", 1), ("PUBREC", 1), ("PUBCOMP", 1), ("PUBACK", 2)]
+    assert packets(out) == expected
 
 
 def test_packets_only_a_client_sends_end_the_connection():
