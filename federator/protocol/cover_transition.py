@@ -18,6 +18,10 @@ same queue of the broker, behind everything it had for us before:
 Changes that overlap nothing that leaves, nearly all, are made at once. The others wait while a
 transition runs.
 
+A session that outlives its connection queues meanwhile, for the subscriptions that stood when it
+broke: copies in pairs, if that was in a transition, and perhaps one of a process that was killed.
+So a connection that finds its session first sends a mark, and until that comes expects anything.
+
 Source: design section 3.4; OASIS MQTT 5.0, sections 3.3.4 and 3.8.4.
 """
 
@@ -61,6 +65,7 @@ class Stage(Enum):
     """Where a transition stands."""
 
     STEADY = auto()
+    RESUMING = auto()
     ARRIVING = auto()
     RETIRING = auto()
     PLAIN = auto()
@@ -76,9 +81,12 @@ class CoverTransition:
         identifier: What ``arriving`` carry while they overlap ``retiring``.
         marked: Publications with an identifier may still come.
         given_up: Stages that ended without their mark.
+
+    Args:
+        marks_after: No earlier process has sent a mark of a greater number.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, marks_after: int = 0) -> None:
         self.stage = Stage.STEADY
         self.retiring: tuple[str, ...] = ()
         self.arriving: tuple[str, ...] = ()
@@ -89,7 +97,7 @@ class CoverTransition:
         self._to_add: set[str] = set()
         self._to_remove: set[str] = set()
         self._leaving = FilterTrie()  # what retires, and what is to be removed
-        self._mark_number = 0
+        self._mark_number = marks_after
         self._first_mark = 0  # of this stage
         self._marks = 0  # of this stage
 
@@ -115,9 +123,19 @@ class CoverTransition:
             return self._begin()
         return _plain(self._free(added), ())
 
-    def on_up(self, *, identifiers: bool) -> None:
-        """Connected; ``identifiers``: the broker knows Subscription Identifiers."""
+    def on_up(self, *, identifiers: bool, session_present: bool) -> list[Order]:
+        """Connected, and all that is wanted is being subscribed plainly.
+
+        Args:
+            identifiers: The broker knows Subscription Identifiers.
+            session_present: It has kept our session.
+        """
         self._identifiers = identifiers
+        if not (identifiers and session_present):
+            return []
+        self.stage = Stage.RESUMING
+        self.marked = True
+        return [self._first_of_stage()]
 
     def on_down(self) -> list[Order]:
         """The connection is gone, and with it identifiers and copies: what is wanted, plainly."""

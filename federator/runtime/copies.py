@@ -6,6 +6,10 @@ order, and only one carries the identifier. So a copy is a second one when it fo
 directly; a copy whose other half was never sent, because one subscription did not stand yet or any
 more, or was dropped by a full queue, is let through. Two publications with one content stay two.
 
+What a session queued while nobody was connected may hold copies for subscriptions of another
+process, of unknown filters. There, a copy is a second one when it follows its first one directly
+and only one of both has an identifier.
+
 Brokers that send one copy for all matching subscriptions never send a second one. There, and when
 a full queue drops one copy of two, a publication equal to the one right before it may be taken for
 its copy.
@@ -41,9 +45,15 @@ class Copies:
         for filter in arriving:
             self._arriving.add(filter)
         self._identifier = identifier
+        self._any = False
         self._leads: dict[str, bool | None] = {}
         # The latest of QoS 0 and of QoS 1 and 2, if it may be the first of two.
         self._first: list[PublishPacket | None] = [None, None]
+
+    def expect_any(self) -> None:
+        """From now on copies come for filters that nobody remembers."""
+        self.expect((), (), 0)
+        self._any = True
 
     def separate(self) -> None:
         """What comes now is no copy of what came before."""
@@ -53,6 +63,11 @@ class Copies:
         """Whether ``packet`` is a second copy. To be asked about each that comes, in order."""
         queue = 0 if packet.packet_id is None else 1
         first, self._first[queue] = self._first[queue], None
+        if self._any:
+            if first is not None and _one_has_identifier(first, packet) and _same(first, packet):
+                return True
+            self._first[queue] = packet
+            return False
         identified_leads = self._identified_leads(packet.topic)
         if identified_leads is None:
             return False
@@ -80,6 +95,10 @@ def without_identifiers(packet: PublishPacket) -> bytes:
     return remade(
         packet, topic=packet.topic, response_topic=packet.response_topic, subscription_ids=[]
     ).write()
+
+
+def _one_has_identifier(a: PublishPacket, b: PublishPacket) -> bool:
+    return bool(a.subscription_ids) is not bool(b.subscription_ids)
 
 
 def _same(a: PublishPacket, b: PublishPacket) -> bool:

@@ -24,6 +24,7 @@ from federator.protocol.cover_transition import (
 )
 from federator.protocol.filters import CoverChange
 from federator.protocol.own_topics import cover_topic
+from federator.runtime.clocks import wall_clock_us
 from federator.runtime.copies import Copies, without_identifiers
 from federator.runtime.mqtt_link import Inbound, MqttLink
 from federator.runtime.mqtt_wire import joined
@@ -57,9 +58,9 @@ class CoverSubscriber:
         self._link = link
         self._session = session
         self._topic = cover_topic(federation)
-        self._transition = CoverTransition()
+        self._transition = CoverTransition(marks_after=wall_clock_us())
         self._copies = Copies()
-        self._expected: tuple[tuple[str, ...], tuple[str, ...], int] = ((), (), 0)
+        self._expected: tuple[tuple[str, ...], tuple[str, ...], int] | None = ((), (), 0)
         self._timer: asyncio.Handle | None = None
 
     def start(self) -> None:
@@ -85,7 +86,8 @@ class CoverSubscriber:
             self._session.clear(but=self._link.wanted_filters)
         limits = self._link.limits
         known = limits is not None and limits.subscription_ids_available
-        self._transition.on_up(identifiers=known)
+        orders = self._transition.on_up(identifiers=known, session_present=session_present)
+        self._perform(orders)
 
     def on_down(self) -> None:
         """The connection is gone."""
@@ -115,7 +117,10 @@ class CoverSubscriber:
         if len(payload) != _NUMBER_BYTES:
             return
         transition = self._transition
-        answered = self._link.answered((*transition.arriving, *transition.retiring))
+        altered = (*transition.arriving, *transition.retiring)
+        if transition.stage is Stage.RESUMING:
+            altered = tuple(self._link.wanted_filters)
+        answered = self._link.answered(altered)
         number = int.from_bytes(payload, "big")
         self._perform(transition.on_mark(number, answered=answered))
 
@@ -147,10 +152,15 @@ class CoverSubscriber:
         """Expect the copies of the stage the transition is in, and no silence when it is steady."""
         transition = self._transition
         self.sorting = transition.marked
-        expected = transition.retiring, transition.arriving, transition.identifier
+        expected = None
+        if transition.stage is not Stage.RESUMING:
+            expected = transition.retiring, transition.arriving, transition.identifier
         if self._expected != expected:
             self._expected = expected
-            self._copies.expect(*expected)
+            if expected is None:
+                self._copies.expect_any()
+            else:
+                self._copies.expect(*expected)
         if transition.stage is Stage.STEADY and self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -14,7 +14,7 @@ from federator.protocol.filters import CoverChange
 
 def connected():
     transition = CoverTransition()
-    transition.on_up(identifiers=True)
+    transition.on_up(identifiers=True, session_present=False)
     return transition
 
 
@@ -79,6 +79,18 @@ def test_a_mark_that_overtook_what_it_should_follow_is_sent_again():
 
     assert transition.on_mark(1, answered=False) == [Mark(2)]
     assert transition.stage is Stage.ARRIVING
+
+
+def test_a_connection_that_finds_its_session_waits_for_what_was_queued():
+    transition = CoverTransition(marks_after=7)
+
+    resuming = transition.on_up(identifiers=True, session_present=True)
+
+    assert (resuming, transition.stage, transition.marked) == ([Mark(8)], Stage.RESUMING, True)
+    assert change(transition, ["a/b"]) == [Subscribe(("a/b",))]
+    assert change(transition, ["a/#"], ["a/b"]) == []
+    assert transition.on_mark(7, answered=True) == []  # of a process before us
+    assert transition.on_mark(8, answered=True) == [Subscribe(("a/#",), 1), Mark(9)]
 
 
 def test_without_marks_every_stage_ends_but_identifiers_are_expected_on():

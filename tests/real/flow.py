@@ -67,6 +67,10 @@ class Publisher(Handler):
         """Publish no more."""
         self._paused = True
 
+    def resume(self):
+        """Publish again."""
+        self._paused = False
+
     def payload(self, number):
         """What is published as ``number``."""
         return b"%d" % number

@@ -10,12 +10,15 @@ import asyncio
 import contextlib
 
 import aiomqtt
+import mqtt5
 import pytest
 
 from federator.grid.running import RunningGrid
 from federator.grid.topology import Grid
+from federator.runtime.filter_file import SUBSCRIBED, FilterFile
 from federator.runtime.mqtt_link import Endpoint, MqttLink
-from tests.real.flow import Subscriber, running
+from federator.runtime.session_filters import SessionFilters
+from tests.real.flow import Publisher, Subscriber, running
 from tests.real.handler import Handler
 from tests.real.polling import until
 
@@ -106,3 +109,49 @@ async def test_publications_arrive_once_while_overlapping_filters_come_and_go(pa
         twice = [n for n, times in constant.came.items() if times > 1]
         assert (len(lost), len(twice)) == (0, 0), f"lost and twice, of {len(sent)}"
         assert copies or qos == 0, "no change met a copy, and QoS 1 and 2 make copies for sure"
+
+
+class Arriving(Handler):
+    """Stands for an agent that is killed in a transition: its session keeps what it subscribed."""
+
+    def __init__(self, id, port):
+        self.link = MqttLink(
+            Endpoint("127.0.0.1", port),
+            self,
+            client_id=f"federator-{id}-data",
+            session_expiry_s=60,
+            acknowledge=False,
+        )
+        self.link.subscribe([mqtt5.TopicFilter("a/#", max_qos=mqtt5.QoS(2))], identifier=7)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_publications_arrive_once_that_a_session_queued_after_a_kill_in_a_transition(
+    pair, qos
+):
+    here, there = pair.brokers.values()
+    constant = Subscriber(there.port, TOPIC, client_id="constant", qos=qos)
+    source = Publisher(here.port, TOPIC, client_id="source", rate_hz=100, qos=qos)
+    async with running(constant, source):
+        await until(lambda: len(constant.came) > 20, "traffic flows")
+        source.pause()
+        await until(lambda: len(constant.came) == source.sent, "all have come")
+
+        id, agent = next(iter(pair.agents.items()))
+        agent.kill9()
+        listed = FilterFile(agent.state_dir / "custody", SUBSCRIBED)
+        SessionFilters(listed).on_subscribe(["a/#"])
+        listed.close()
+        arriving = Arriving(id, here.port)
+        async with running(arriving):
+            await until(lambda: arriving.link.subscribed, "both filters stand")
+        first = source.sent
+        source.resume()
+        await until(lambda: source.sent > first + 100, "publications are queued, twice")
+        await agent.start()
+        await until(lambda: source.sent > first + 400, "more come while it begins")
+        source.pause()
+        with contextlib.suppress(AssertionError):
+            await until(lambda: len(constant.came) == source.sent, "all have come", deadline_s=10)
+
+    assert constant.came == dict.fromkeys(range(source.sent), 1)
