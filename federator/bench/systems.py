@@ -4,7 +4,7 @@ Each takes publications in at one end and hands them out at the other, ``hops`` 
 says which processes belong to its brokers and which to its agents. Brokers keep Mosquitto's
 default limits everywhere. A bridge chain gets what a user would write for the same job in one
 direction, ``topic # out 1``, which is also the least work a bridge can have; our brokers get the
-log topics that our agents need.
+log topics that our agents need, and a Unix socket each for the agent beside it.
 """
 
 import asyncio
@@ -206,7 +206,11 @@ class AgentLine:
         self._folder = folder
         self._links = Links(folder, delay_ms=link_delay_ms)
         ids = [BrokerId(number) for number in range(1, hops + 2)]
-        self._brokers = {i: BrokerProcess(folder / f"broker-{i}") for i in ids}
+        self._sockets = {i: str(folder.resolve() / f"{i}.sock") for i in ids}
+        self._brokers = {
+            i: BrokerProcess(folder / f"broker-{i}", extra_config=(f"listener 0 {socket}",))
+            for i, socket in self._sockets.items()
+        }
         self._agents: dict[BrokerId, AgentProcess] = {}
 
     async def start(self) -> Ends:
@@ -218,7 +222,7 @@ class AgentLine:
                 if there in self._brokers:
                     port = await self._links.to(self._brokers[there], name=f"{here}>{there}")
                     urls[there] = f"mqtt://127.0.0.1:{port}"
-            more: dict[str, dict[str, Any]] = {}
+            more: dict[str, dict[str, Any]] = {"broker": {"socket": self._sockets[here]}}
             if self.name == "metrics":
                 more["metrics"] = {"enabled": True}
             if self._keys is not None:

@@ -25,6 +25,7 @@ from federator.protocol.types import BROKER_ID_MAX
 
 PASSWORD_BYTES_MAX = 65_535  # MQTT's own bound
 USERNAME_CHARACTERS_MAX = 1_024
+SOCKET_PATH_BYTES_MAX = 107  # what a socket's address has room for
 
 Transport = Literal["tcp", "udp-fec"]
 
@@ -32,6 +33,21 @@ _Id = Annotated[int, Strict(), Field(ge=0, le=BROKER_ID_MAX)]
 
 
 Url = Annotated[str, readable_by(Address.parse)]
+
+
+def _check_socket(path: str) -> None:
+    """Raises ValueError unless it can be the path of a broker's Unix socket.
+
+    Brokers name it in their logs, where white space ends it.
+    """
+    shown = repr(path[:60])
+    if not Path(path).is_absolute() or not path.isprintable() or " " in path:
+        raise ValueError(f"{shown} is no path of a socket: write one like /run/mosquitto/a.sock")
+    if len(path.encode()) > SOCKET_PATH_BYTES_MAX:
+        raise ValueError(f"{shown} is too long: at most {SOCKET_PATH_BYTES_MAX} bytes")
+
+
+SocketPath = Annotated[str, readable_by(_check_socket)]
 
 
 class Credentials(Section):
@@ -127,6 +143,10 @@ class BrokerSettings(Connection):
     advertise: Url | None = Field(
         default=None,
         description="How other agents reach this broker, when url only works from here.",
+    )
+    socket: SocketPath | None = Field(
+        default=None,
+        description="Its Unix socket, by which this agent talks to it; others still use url.",
     )
     priority: WholeNumber = Field(
         default=0,

@@ -46,7 +46,7 @@ class DropReports:
                 _log.warning(
                     "connection.dropped",
                     client_id=link.client_id,
-                    broker=f"{link.endpoint.host}:{link.endpoint.port}",
+                    broker=link.endpoint.place,
                     dropped=so_far - told.dropped,
                     so_far=so_far,
                     queued_bytes=link.queued_bytes,

@@ -2,22 +2,24 @@
 
 from datetime import UTC, datetime
 
-from federator.config import Connection
-from federator.runtime.mqtt_link import Endpoint
+from federator.config import BrokerSettings, Connection
+from federator.runtime.mqtt_endpoint import Endpoint
 
 
 def endpoint_of(connection: Connection) -> Endpoint:
-    """Address, credentials and TLS context; files are read now.
+    """Address, credentials and TLS context; files are read now. Our own broker's socket if it has.
 
     Raises:
         ValueError: A certificate or key is not usable.
         OSError: A file cannot be read.
     """
     address = connection.address
+    socket = connection.socket if isinstance(connection, BrokerSettings) else None
     return Endpoint(
         address.host,
         address.port,
         username=connection.username,
         password=connection.secret(),
-        tls=connection.tls_context(datetime.now(UTC)),
+        tls=None if socket else connection.tls_context(datetime.now(UTC)),
+        socket=socket,
     )

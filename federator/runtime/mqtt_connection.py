@@ -9,12 +9,12 @@ Source: OASIS MQTT 5.0, sections 3.1.2.10 (Keep Alive), 3.2.2.3.14 (Server Keep 
 
 import asyncio
 import math
-import ssl
 from collections.abc import Callable
 
 from mqtt5 import ConnAckPacket, DisconnectPacket, DisconnectReasonCode
 
 from federator.errors import LinkError
+from federator.runtime.mqtt_endpoint import Endpoint
 from federator.runtime.mqtt_introduction import Introduction
 from federator.runtime.mqtt_transport import PacketTransport
 from federator.runtime.mqtt_wire import PINGREQ
@@ -48,12 +48,12 @@ class Connection:
         self._accepted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._answer_in_s = introduction.keep_alive_s / 2
 
-    async def open(self, host: str, port: int, *, tls: ssl.SSLContext | None) -> None:
+    async def open(self, endpoint: Endpoint) -> None:
         """Connect, introduce ourselves, and wait until the broker accepts or the connection ends.
 
         Raises:
             OSError: Nobody there.
-            UnicodeError: ``host`` is no name of a host.
+            UnicodeError: Its host is no name of a host.
             LinkError: No answer in time.
         """
         pipe, introduction = self._pipe, self._introduction
@@ -62,10 +62,9 @@ class Connection:
             async with asyncio.timeout(self._open_timeout_s):
                 if introduction.must_wipe:
                     connect = introduction.connect_to_wipe()
-                    wiped = await wipe_session(host, port, tls=tls, connect=connect)
+                    wiped = await wipe_session(endpoint, connect)
                     introduction.must_wipe = not wiped
-                loop = asyncio.get_running_loop()
-                await loop.create_connection(lambda: pipe, host, port, ssl=tls)
+                await endpoint.connect(lambda: pipe)
                 pipe.send(introduction.connect(), urgent=True, refusable=False)
                 await asyncio.wait({self._accepted, pipe.lost}, return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError as error:

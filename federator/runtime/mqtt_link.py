@@ -12,7 +12,6 @@ import contextlib
 import logging
 import math
 import random
-import ssl
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +33,7 @@ from mqtt5 import (
 from federator.errors import LinkError
 from federator.runtime.backoff import Backoff
 from federator.runtime.mqtt_connection import Connection
+from federator.runtime.mqtt_endpoint import Endpoint
 from federator.runtime.mqtt_failures import (
     TakenOverError,
     check_greeting,
@@ -64,20 +64,6 @@ __all__ = ["Endpoint", "Inbound", "LinkCounters", "LinkHandler", "MqttLink"]
 _EXPECTED = (OSError, UnicodeError, LinkError)  # UnicodeError: of an impossible host name
 
 _log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where a broker is and who we are there."""
-
-    host: str
-    port: int
-    username: str | None = None
-    password: bytes | None = None
-    tls: ssl.SSLContext | None = None
-
-    def __repr__(self) -> str:  # never the password
-        return f"Endpoint({self.host}:{self.port}{' tls' if self.tls else ''})"
 
 
 @dataclass(slots=True)
@@ -203,7 +189,7 @@ class MqttLink:
         self._stopping = asyncio.Event()
         self._logged_error: str | None = None
         self._rejection_logged = False
-        self._log = _log.bind(client_id=client_id, broker=f"{endpoint.host}:{endpoint.port}")
+        self._log = _log.bind(client_id=client_id, broker=endpoint.place)
 
     # State
 
@@ -540,7 +526,7 @@ class MqttLink:
         self._counters.attempts += 1
         up_since_s = loop.time()
         try:
-            await connection.open(self.endpoint.host, self.endpoint.port, tls=self.endpoint.tls)
+            await connection.open(self.endpoint)
             up_since_s = loop.time()
             await connection.keep_alive()
         except asyncio.CancelledError:

@@ -1,4 +1,4 @@
-"""One TCP or TLS connection to a broker: whole reads in, bounded queues out.
+"""One connection to a broker, by TCP, TLS or a Unix socket: whole reads in, bounded queues out.
 
 In: the socket fills one reusable buffer; everything in it is offered at once, and the incomplete
 packet at its end moves to the front. The buffer grows for a packet that needs it and shrinks again.
@@ -70,6 +70,7 @@ class PacketTransport(asyncio.BufferedProtocol):
         self._needed = 0  # bytes that complete the first packet, as far as known
         self._transport: asyncio.Transport | None = None
         self._socket: socket.socket | None = None
+        self._tcp: socket.socket | None = None  # the same, where it is one of TCP
         self._direct: socket.socket | None = None  # the same, where no TLS stands in between
         self._paused = False
         self._resting = False
@@ -106,8 +107,8 @@ class PacketTransport(asyncio.BufferedProtocol):
             self.abort(error)
         except Exception as error:  # a bug of ours: `MqttLink.run` raises it
             self.abort(error)
-        if self._socket is not None and _QUICKACK is not None and not self._closing:
-            self._socket.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
+        if self._tcp is not None and _QUICKACK is not None and not self._closing:
+            self._tcp.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
 
     def _keep(self, used: int, filled: int) -> None:
         """Move the unused bytes to the front of a buffer in which their packet fits."""
@@ -247,9 +248,11 @@ class PacketTransport(asyncio.BufferedProtocol):
         if borrowed is not None:
             # A socket of our own: the event loop's makes a new one for each option it sets.
             self._socket = socket.socket(fileno=os.dup(borrowed.fileno()))
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if _NOTSENT_LOWAT is not None:
-                self._socket.setsockopt(socket.IPPROTO_TCP, _NOTSENT_LOWAT, UNSENT_BYTES_MAX)
+            if self._socket.family in (socket.AF_INET, socket.AF_INET6):
+                self._tcp = self._socket
+                self._tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if _NOTSENT_LOWAT is not None:
+                    self._tcp.setsockopt(socket.IPPROTO_TCP, _NOTSENT_LOWAT, UNSENT_BYTES_MAX)
             if transport.get_extra_info("sslcontext") is None:
                 self._direct = self._socket
         if self._closing:  # given up meanwhile
@@ -277,7 +280,7 @@ class PacketTransport(asyncio.BufferedProtocol):
     def _return_socket(self) -> None:
         if self._socket is not None:
             self._socket.close()
-            self._socket = self._direct = None
+            self._socket = self._tcp = self._direct = None
 
     def close(self, last: bytes) -> None:
         """Send ``last`` after what the transport holds, then close."""

@@ -16,7 +16,7 @@ from federator.protocol.filters import without_share
 from federator.protocol.repeats import Repeats
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.clocks import monotonic_ms, wall_clock_us
-from federator.runtime.mqtt_link import Endpoint
+from federator.runtime.mqtt_endpoint import Endpoint
 from federator.runtime.session_packets import end_session, prepare_session
 
 AT_ONCE_MAX = 16

@@ -26,7 +26,7 @@ from mqtt5 import (
 )
 
 from federator.errors import LinkError
-from federator.runtime.mqtt_link import Endpoint
+from federator.runtime.mqtt_endpoint import Endpoint
 from federator.runtime.mqtt_wire import read_packets
 
 READ_BYTES = 65_536
@@ -93,8 +93,7 @@ class _Conversation:
 
     @classmethod
     async def begin(cls, endpoint: Endpoint) -> "_Conversation":
-        host, port, tls = endpoint.host, endpoint.port, endpoint.tls
-        return cls(endpoint, *await asyncio.open_connection(host, port, ssl=tls))
+        return cls(endpoint, *await endpoint.streams())
 
     async def connect(self, client_id: str, *, clean: bool, expiry_s: int) -> bool:
         """Come as ``client_id``; whether the broker knew it."""

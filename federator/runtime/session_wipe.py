@@ -8,17 +8,17 @@ Source: measured on Mosquitto 2.0.11; OASIS MQTT 5.0, section 3.1.2.4.
 
 import asyncio
 import contextlib
-import ssl
 
 from mqtt5 import ConnAckPacket, ConnAckReasonCode, DisconnectPacket, Packet
 
+from federator.runtime.mqtt_endpoint import Endpoint
 from federator.runtime.mqtt_wire import read_packets
 
 READ_BYTES = 4_096
 ANSWER_BYTES_MAX = 65_536
 
 
-async def wipe_session(host: str, port: int, *, tls: ssl.SSLContext | None, connect: bytes) -> bool:
+async def wipe_session(endpoint: Endpoint, connect: bytes) -> bool:
     """Connect with ``connect``, a CONNECT packet with a clean start, and leave.
 
     Returns:
@@ -28,7 +28,7 @@ async def wipe_session(host: str, port: int, *, tls: ssl.SSLContext | None, conn
         OSError: Nobody there.
         LinkError: No MQTT broker.
     """
-    reader, writer = await asyncio.open_connection(host, port, ssl=tls)
+    reader, writer = await endpoint.streams()
     try:
         writer.write(connect)
         answer = await _first_packet(reader)

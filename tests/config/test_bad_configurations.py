@@ -39,6 +39,18 @@ SPOILT = {
     "a port beyond 16 bits": (("0.1:1883", "0.1:70000"), 78, 4, "has a bad host or port"),
     "port zero": (("0.1:1883", "0.1:0"), 78, 4, "has port 0"),
     "a path in the URL": (("0.1:1883", "0.1:1883/x"), 78, 4, "host and port only"),
+    "a relative socket": (
+        ("id = 1\n", 'id = 1\nsocket = "m.sock"\n'),
+        78,
+        4,
+        "broker.socket = 'm.sock' is no path of a socket: write one like /run/mosquitto/a.sock",
+    ),
+    "a socket with a long path": (
+        ("id = 1\n", f'id = 1\nsocket = "/run/{"m" * 103}"\n'),
+        78,
+        4,
+        "is too long: at most 107 bytes",
+    ),
     "a bad neighbour URL": (
         ("0.1:2883", "0.1:x"),
         78,

@@ -9,6 +9,7 @@ import pytest
 
 from federator.errors import LinkError
 from federator.runtime.mqtt_connection import Connection
+from federator.runtime.mqtt_endpoint import Endpoint
 from federator.runtime.mqtt_introduction import Introduction
 from federator.runtime.mqtt_transport import PacketTransport
 from federator.runtime.mqtt_wire import PINGREQ, read_packets
@@ -165,7 +166,7 @@ async def test_a_broker_that_accepts_and_says_nothing_is_left_in_time():
 
     async with broker_that_answers([b""], heard) as port:
         with pytest.raises(LinkError, match=r"no answer within 0\.2 s"):
-            await slow.open("127.0.0.1", port, tls=None)
+            await slow.open(Endpoint("127.0.0.1", port))
         await slow.leave(with_will=False)
 
     assert promises == [0.2]
@@ -179,7 +180,7 @@ async def test_a_session_is_wiped_until_the_broker_lets_us_in_and_then_no_more()
     async with broker_that_answers(answers, heard) as port:
         for said in (2, 4, 5):
             attempt = connection(us=us)
-            opening = asyncio.create_task(attempt.open("127.0.0.1", port, tls=None))
+            opening = asyncio.create_task(attempt.open(Endpoint("127.0.0.1", port)))
             await until(lambda said=said: len(heard) == said, "the last CONNECT of this attempt")
             attempt.on_accepted(ACCEPTED)
             await opening
