@@ -25,6 +25,7 @@ IDLE_CLIENTS: Final = 1_000
 BESIDE: Final = {
     "federator": "bridge",
     "gateway": "broker",
+    "polling": "bridge",
     "metrics": "federator",
     "signed": "federator",
     "sealed": "federator",

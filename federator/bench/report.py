@@ -42,6 +42,8 @@ BARS: Final = (
     Bar("throughput, 1 hop, QoS 1", r.THROUGHPUT, 1, 1, 0.6, True),
     Bar("p50 at 1,000 msg/s, 1 hop, QoS 0", "delay_p50_at_1000", 1, 0, 2.0, False),
     Bar("p50 at 1,000 msg/s, 1 hop, QoS 1", "delay_p50_at_1000", 1, 1, 2.0, False),
+    Bar("polling: p50 at 1,000/s, 1 hop, QoS 0", "delay_p50_at_1000", 1, 0, 2.0, False, "polling"),
+    Bar("polling: p50 at 1,000/s, 1 hop, QoS 1", "delay_p50_at_1000", 1, 1, 2.0, False, "polling"),
     *(
         Bar(f"metrics: throughput, {hops} hops, QoS {qos}", r.THROUGHPUT, hops, qos, 0.95, True, _M)
         for hops, qos in ((1, 0), (3, 0), (1, 1), (3, 1))

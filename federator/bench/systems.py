@@ -24,8 +24,11 @@ from federator.protocol.types import BrokerId
 
 FEDERATION: Final = "bench"
 SECURED: Final = ("signed", "sealed")
-AGENTS: Final = ("federator", "metrics", *SECURED)
+AGENTS: Final = ("federator", "polling", "metrics", *SECURED)
 """Names of ``AgentLine``s."""
+
+POLLING_US: Final = 2_000
+"""Twice the time between publications where the bench measures delays."""
 
 STAND_TIMEOUT_S: Final = 60.0
 POLL_S: Final = 0.1
@@ -193,8 +196,8 @@ class AgentLine:
         folder: For configurations, state and logs.
         hops: Links from end to end.
         link_delay_ms: Of each, each way.
-        name: ``federator``; ``metrics``: with the whole metrics stream on; ``signed``, ``sealed``:
-            with such security.
+        name: ``federator``; ``polling``: polls while data flows; ``metrics``: with the whole
+            metrics stream on; ``signed``, ``sealed``: with such security.
     """
 
     def __init__(
@@ -223,6 +226,8 @@ class AgentLine:
                     port = await self._links.to(self._brokers[there], name=f"{here}>{there}")
                     urls[there] = f"mqtt://127.0.0.1:{port}"
             more: dict[str, dict[str, Any]] = {"broker": {"socket": self._sockets[here]}}
+            if self.name == "polling":
+                more["data"] = {"busy_poll_us": POLLING_US}
             if self.name == "metrics":
                 more["metrics"] = {"enabled": True}
             if self._keys is not None:

@@ -34,7 +34,8 @@ REPORT_COLUMNS = 140
 WINDOW_MAX = 60_000  # below the number of packet identifiers
 RATE_MAX = 100_000
 CLIENTS_MAX = 400
-SYSTEMS = ("echo", "broker", "gateway", "bridge", "federator", "metrics", "signed", "sealed")
+_AGENTS = ("federator", "polling", "metrics", "signed", "sealed")
+SYSTEMS = ("echo", "broker", "gateway", "bridge", *_AGENTS)
 _FILTER_ROWS = (
     ("cached_us", "lookup, topic known", "us", 2),
     ("uncached_us", "lookup, new topic", "us", 50),

@@ -256,6 +256,13 @@ class DataSettings(Section):
     topic_cache_max: WholeNumber = Field(
         default=65_536, ge=1, le=2**24, description="Topics whose route is cached."
     )
+    busy_poll_us: WholeNumber = Field(
+        default=0,
+        ge=0,
+        le=1_000_000,
+        description="After data, poll for so long instead of sleeping: less delay, for a processor "
+        "that is kept busy while data flows. 0: never.",
+    )
 
 
 class DiscoverySettings(Section):

@@ -34,6 +34,7 @@ from federator.protocol.renames import Renames
 from federator.protocol.rules import Denied, EdgeRules
 from federator.protocol.types import BrokerId, ConnId, Epoch
 from federator.runtime.arranging import AddressWarrant, Arranger, known_brokers
+from federator.runtime.busy_poll import BusyPoll
 from federator.runtime.clocks import monotonic_ms
 from federator.runtime.cohabitants import Agent as Cohabitant
 from federator.runtime.cohabitants import Cohabitants
@@ -103,6 +104,7 @@ class Agent:
             settings.federation, whose=self.neighbour_at, trust=self.trust
         )
         data = settings.data
+        self._busy_poll = BusyPoll(data.busy_poll_us)
         self.border = _border(settings)
         renames = self.border.renames
         self.forwarder = Forwarder(
@@ -418,6 +420,7 @@ class Agent:
 
     def on_data(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
         """Publications of our clients, and frames of other agents."""
+        self._busy_poll.on_data()
         if self.cover.sorting:
             chunk, publishes = self.cover.once(chunk, publishes)
         if self.loops.watching:

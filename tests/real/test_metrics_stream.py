@@ -181,6 +181,7 @@ async def test_a_killed_agent_goes_on_with_its_spool_and_writes_no_record_twice(
             for _ in range(2):
                 seen = reader.head.last
                 await until(lambda n=seen: reader.head.last >= n + 3, "batches")
+                await until(lambda: any(folder.glob(".*.open")), "a segment is being written")
                 victim.kill9()
                 told = set(reader.lines("deliveries", "agents"))
                 with next(folder.glob(".*.open"), folder / "none").open("ab") as torn:

@@ -1,0 +1,39 @@
+"""Awake between publications: while data flows, the loop polls its sockets instead of sleeping.
+
+Waking a process takes tens of microseconds, and a process that slept finds its caches cold: at
+1,000 publications a second that is most of what an agent adds to their way. Whoever would rather
+spend a processor on it says for how long after each publication the loop stays awake. Linux offers
+the same bargain for network cards as ``SO_BUSY_POLL``.
+"""
+
+import asyncio
+import time
+
+
+class BusyPoll:
+    """Keeps the running loop awake.
+
+    Args:
+        for_us: So long after data, in microseconds; 0 for never.
+    """
+
+    def __init__(self, for_us: int) -> None:
+        self._for_s = for_us / 1e6
+        self._until_s = 0.0
+        self._awake = False
+        self._loop = asyncio.get_running_loop()
+
+    def on_data(self) -> None:
+        """Data came."""
+        if not self._for_s:
+            return
+        self._until_s = time.monotonic() + self._for_s
+        if not self._awake:
+            self._awake = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """With something to be called soon, the loop's next turn does not sleep."""
+        self._awake = time.monotonic() < self._until_s
+        if self._awake:
+            self._loop.call_soon(self._turn)
