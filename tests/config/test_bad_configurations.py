@@ -22,7 +22,7 @@ SPOILT = {
     "a key twice": (("id = 1", "id = 1\nid = 2"), 78, 4, "TOML syntax"),
     "an unknown key": (("id = 1", "idd = 1"), 78, 3, "unknown key 'broker.idd': did you mean id"),
     "an unknown section": (("", "[meshes]\n"), 78, 7, "'meshes': did you mean mesh"),
-    "an unknown key far off": (("", "[data]\nqqqq = 1\n"), 78, 8, "keys here: duplicate_window"),
+    "an unknown key far off": (("", "[data]\nqqqq = 1\n"), 78, 8, "keys here: busy_poll_us"),
     "no broker": ((GOOD, 'federation = "fed"\n'), 78, None, "broker is missing: add [broker]"),
     "no id": (("id = 1\n", ""), 78, 2, "broker.id is missing: add"),
     "text for a number": (("id = 1", 'id = "one"'), 78, 3, "broker.id = 'one': it should be a wh"),
