@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from analytics.jobs import counted
-from analytics.jobs.state import UNMERGED, Span, State
+from analytics.jobs.state import FILE_ROWS_MAX, UNMERGED, Span, State
 from analytics.transforms import hop_times
 from analytics.transforms.clocks import OneWay
 from analytics.transforms.folding import merged
@@ -102,16 +102,19 @@ class Folded:
 
     def _take_delays(self, state: State, spans: list[Span], new: list[Span]) -> None:
         touched: set[int] = set()
+        waiting: list[pa.Table] = []
         for span in new:
             rows = state.rows([span], WIDE)
             touched |= set(rows["window_us"].unique().to_pylist())
-            both = [self._delays, rows.select(self._delays.column_names)]
-            self._delays = merged(counted.DELAYS, pa.concat_tables(both))
+            waiting.append(rows.select(self._delays.column_names))
+            if span is new[-1] or sum(map(len, waiting)) > FILE_ROWS_MAX:
+                self._delays = merged(counted.DELAYS, pa.concat_tables([self._delays, *waiting]))
+                waiting.clear()
         tables = [self._windows.filter(pc.invert(_among(self._windows["window_us"], touched)))]
         found = sorted(touched)
         for start in range(0, len(found), WINDOWS_AT_ONCE):
             some = found[start : start + WINDOWS_AT_ONCE]
-            tables.append(counted.over_windows(state.rows(spans, WIDE, some)))
+            tables.append(counted.over_windows(state.rows(spans, WIDE, {"window_us": some})))
         self._windows = pa.concat_tables(tables)
         self._fresh |= touched
 

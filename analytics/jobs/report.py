@@ -41,7 +41,7 @@ def run(spark: SparkSession, inputs: Sequence[str], out: str) -> None:
         save(settle(read_lines(spark, inputs), staging), f"{staging}/folded")
         folded = load(spark, f"{staging}/folded")
         with planned_for(folded, compiled=False):
-            write(of_partials(_parts(folded)), home)
+            write(spark, of_partials(_parts(folded)), home)
     finally:
         spark.catalog.clearCache()
         discard(staging)

@@ -1,7 +1,7 @@
 """The input as partial aggregates, each record once, and where they lie until they are merged.
 
 Spark hands blocks of lines to Python workers and keeps what they fold them into
-(``transforms.folding``). A first look finds the batches that are there twice, or were there before
+(``transforms.folding``). A first look finds the batches that are there twice
 (``sources.duplicates``); their records alone go through Spark, which keeps one of each, and are
 folded after the others.
 """
@@ -25,22 +25,21 @@ JOBS_AT_ONCE = 4
 """Spark jobs side by side: small ones do not fill the cores alone."""
 
 
-def settle(blocks: DataFrame, folder: str, seen: DataFrame | None = None) -> DataFrame:
+def settle(blocks: DataFrame, folder: str) -> DataFrame:
     """PACKED of BLOCKS: each record once, and not merged. To use it twice folds twice.
 
     Args:
         blocks: The input. It is read twice, and a third time by who uses the answer.
         folder: Where something may be kept while the answer is used; it is replaced.
-        seen: The marks of what was read before: its records are left out.
     """
-    twice = doubles(blocks.mapInArrow(mark, COUNTED_MARKS), seen)
+    twice = doubles(blocks.mapInArrow(mark, COUNTED_MARKS))
     rows = blocks.mapInArrow(partial(fold, held=twice), PACKED)
     if not twice:
         return rows
     save(rows, f"{folder}/first")
     rows = load(blocks.sparkSession, f"{folder}/first")
     held = unpack(rows, HELD, HELD_RECORDS)
-    save(pack(HELD, HELD_RECORDS, once(held, seen)), f"{folder}/once")
+    save(pack(HELD, HELD_RECORDS, once(held)), f"{folder}/once")
     kept = unpack(load(blocks.sparkSession, f"{folder}/once"), HELD, HELD_RECORDS)
     again = kept.select(
         F.col("raw").cast("binary").alias("content"),

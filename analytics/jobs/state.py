@@ -15,17 +15,17 @@ windows: then those of a window are read without the others.
 import os
 import shutil
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from analytics.jobs import counted
 from analytics.transforms.folding import merged
-from analytics.transforms.packed import PACKED, slots_of
+from analytics.transforms.packed import slots_of
 from analytics.transforms.partials import WIDE, Partial
 
 FANOUT = 8
@@ -37,6 +37,10 @@ FILE_ROWS_MAX = 2_000_000
 """About so many rows are held in memory to put them together: some 150 MB."""
 GROUP_ROWS = 65_536
 """Of a file of such rows: what is read at once of a window's."""
+
+
+Among = Mapping[str, Sequence[object]]
+"""Some columns' names, and of each the values that are wanted."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -66,8 +70,7 @@ class State:
     Who holds ``lock`` reads: no part goes meanwhile.
     """
 
-    def __init__(self, spark: SparkSession, home: Path, kept: Mapping[str, Partial]) -> None:
-        self._spark = spark
+    def __init__(self, home: Path, kept: Mapping[str, Partial]) -> None:
         self._home = home
         self._kept = kept
         self.lock = threading.RLock()
@@ -88,27 +91,24 @@ class State:
         spans = self.spans()
         return spans[-1].last if spans else -1
 
-    def read(self, spans: Sequence[Span]) -> DataFrame:
-        """PACKED: all rows of these parts, not merged."""
-        paths = [str(self._home / span.name) for span in spans]
-        if not paths:
-            return self._spark.createDataFrame([], PACKED)
-        reader = self._spark.read.schema(PACKED).option("basePath", str(self._home))
-        return reader.parquet(*paths).select(*PACKED.fieldNames())
+    def add(self, batch: int, packed: DataFrame, finish: Callable[[Path], None]) -> None:
+        """Keep what one micro-batch gave: PACKED rows, not merged, as its tasks give them.
 
-    def add(self, batch: int, packed: DataFrame) -> None:
-        """Keep what one micro-batch gave: PACKED rows, not merged, as its tasks give them."""
+        Args:
+            batch: Its number.
+            packed: The rows.
+            finish: Does what is left to do, in the part's folder, before the part counts.
+        """
         span = Span(batch, batch)
         beside = self._beside(span)
         packed.write.partitionBy("part").parquet(str(beside))
+        finish(beside)
         self._show(span, beside)
 
-    def rows(
-        self, spans: Sequence[Span], part: str, windows_us: Sequence[int] | None = None
-    ) -> pa.Table:
-        """One partial of these parts, not merged; of some windows only, if they are told."""
+    def rows(self, spans: Sequence[Span], part: str, among: Among | None = None) -> pa.Table:
+        """One partial of these parts, not merged; of ``among`` only, if that is told."""
         how = self._kept[part]
-        told = [_read(path, how, windows_us) for path in self._files(spans, part)]
+        told = [_read(path, how, among) for path in self._files(spans, part)]
         return pa.concat_tables(told) if told else counted.empty(how)
 
     def merge_if_due(self, last: int) -> None:
@@ -172,10 +172,10 @@ def _due(spans: Sequence[Span]) -> Sequence[Span]:
     return next((run for run in runs if len({span.level for span in run}) == 1), [])
 
 
-def _read(path: Path, how: Partial, windows_us: Sequence[int] | None = None) -> pa.Table:
+def _read(path: Path, how: Partial, among: Among | None = None) -> pa.Table:
     """A file of one partial, by the names of its own columns."""
     slots = slots_of(how)
-    wanted = None if windows_us is None else [(slots["window_us"], "in", windows_us)]
+    wanted = [(slots[name], "in", values) for name, values in (among or {}).items()] or None
     told = pq.read_table(path, columns=list(slots.values()), filters=wanted, partitioning=None)
     return told.select(list(slots.values())).rename_columns(list(slots))
 

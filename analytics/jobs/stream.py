@@ -16,7 +16,11 @@ sampled hops and quarantined lines are kept as they are.
 """
 
 import contextlib
+import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -24,18 +28,22 @@ from pyspark.sql import DataFrame, SparkSession
 from analytics.errors import InputError, UsageError
 from analytics.jobs.folded import Folded
 from analytics.jobs.sizing import small_session
-from analytics.jobs.staging import discard, settle
-from analytics.jobs.state import State
+from analytics.jobs.state import Among, State
 from analytics.jobs.tables import save, write
+from analytics.jobs.told_apart import Highest, tell_apart
+from analytics.sources.duplicates import COUNTED_MARKS, mark
 from analytics.sources.quarantine import counts, each
-from analytics.transforms.packed import unpack
+from analytics.transforms.folding import Held, fold
+from analytics.transforms.packed import PACKED
 from analytics.transforms.partials import BESIDE, PARTIALS
 from analytics.transforms.report import report_tables
 
 REFRESH_S = 5
+REST_S = 0.1
+"""Between two refreshes, at least."""
 TRIGGER_S = 1
 HOME = "_stream"
-"""Below the output folder: checkpoint, state and staging, which belong together."""
+"""Below the output folder: checkpoint and state, which belong together."""
 
 
 class Fold:
@@ -43,37 +51,50 @@ class Fold:
 
     def __init__(self, spark: SparkSession, out: Path) -> None:
         self._out = out
-        self._staging = str(out / HOME / "staging")
         self._kept = PARTIALS | BESIDE
-        self.state = State(spark, out / HOME / "parts", self._kept)
+        self.state = State(out / HOME / "parts", self._kept)
         self._spark = spark
         self._folded = Folded(self._kept)
+        self._highest = Highest(self.state.rows(self.state.spans(), "marks"))
         self._shown: int | None = None
 
     def __call__(self, blocks: DataFrame, batch: int) -> None:
         """Fold BLOCKS, unless this micro-batch was folded before."""
         if batch <= self.state.newest():
             return
-        with self.state.lock:
-            spans = self.state.spans()
-            known = unpack(self.state.read(spans), "marks", self._kept["marks"]) if spans else None
-            self.state.add(batch, settle(blocks, self._staging, known))
-        discard(self._staging)
+        counted = blocks.mapInArrow(mark, COUNTED_MARKS).toArrow()
+        held = self._highest.doubtful(counted)
+        rows = blocks.mapInArrow(partial(fold, held=held), PACKED)
+        self.state.add(batch, rows, lambda folder: self._tell_apart(folder, held))
+        self._highest.note(counted)
+
+    def _tell_apart(self, folder: Path, held: Held) -> None:
+        if held:
+            batches = sorted(set(chain.from_iterable(held.values())))
+            among: Among = {"spool": sorted(held), "batch": batches}
+            with self.state.lock:
+                known = self.state.rows(self.state.spans(), "marks", among)
+            tell_apart(folder, known)
 
     def refresh(self) -> bool:
         """Make the tables of what is folded; False if they are so already."""
         if self.state.newest() == self._shown:
             return False
         session = small_session(self._spark)
-        self._folded.take(self.state, session)
+        with self.state.lock:
+            self._folded.take(self.state, session)
         parts, facts = self._folded.parts(session), self._folded.facts()
         parts["quarantine"] = each(parts["quarantine"])
         parts["quarantine_counts"] = counts(parts["quarantine"])
         tables = report_tables(parts, facts, self._folded.quantiles(session, facts))
-        write(tables, str(self._out), self._save)
+        write(session, tables, str(self._out), self._save)
         self._shown = self._folded.newest
-        self.state.merge_if_due(self._shown)
         return True
+
+    def merge(self) -> None:
+        """Merge parts of the state that the tables hold."""
+        if self._shown is not None:
+            self.state.merge_if_due(self._shown)
 
     def _save(self, table: DataFrame, path: str) -> None:
         rows = table.toArrow()
@@ -111,16 +132,32 @@ def run(
     writer = lines.writeStream.foreachBatch(fold).queryName("federator")
     writer = writer.option("checkpointLocation", str(home / HOME / "checkpoint"))
     query = writer.trigger(**trigger).start()
-    try:
-        _check_is_same(home / HOME / "query", str(query.id))
-        while not query.awaitTermination(refresh_s):
-            if fold.refresh():
-                on_refresh(fold.state.newest())
-    finally:
-        with contextlib.suppress(Exception):  # what ended it is being raised already
-            query.stop()
+    with ThreadPoolExecutor(1, thread_name_prefix="merge") as aside:
+        merging: Future[None] | None = None
+        rest_s = float(refresh_s)
+        try:
+            _check_is_same(home / HOME / "query", str(query.id))
+            while not query.awaitTermination(rest_s):  # type: ignore[arg-type]  # takes parts too
+                begun_s = time.monotonic()
+                if fold.refresh():
+                    on_refresh(fold.state.newest())
+                if merging is None or merging.done():
+                    _raise_of(merging)
+                    merging = aside.submit(fold.merge)
+                rest_s = max(REST_S, refresh_s - (time.monotonic() - begun_s))
+        finally:
+            with contextlib.suppress(Exception):  # what ended it is being raised already
+                query.stop()
+        _raise_of(merging)
     if fold.refresh():
         on_refresh(fold.state.newest())
+    fold.merge()
+
+
+def _raise_of(ended: "Future[None] | None") -> None:
+    """What went wrong aside, here."""
+    if ended is not None:
+        ended.result()
 
 
 def _check_is_same(told: Path, query: str) -> None:

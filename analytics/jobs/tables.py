@@ -7,16 +7,17 @@ where nothing can be renamed, a table is overwritten in place.
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from analytics.jobs.sizing import as_one_file
 from analytics.jobs.staging import side_by_side
+from analytics.transforms.report import Planned
 
 VERSIONS = "_versions"
 VERSIONS_KEPT = 2
@@ -35,11 +36,17 @@ def save(rows: pa.Table, path: str) -> None:
 Save = Callable[[DataFrame, str], None]
 
 
-def write(tables: Mapping[str, DataFrame], out: str, by: Save = _by_spark) -> None:
+def write(spark: SparkSession, tables: Planned, out: str, by: Save = _by_spark) -> None:
     """Replace the folders below ``out`` by these tables, each one file."""
-    spark = next(iter(tables.values())).sparkSession
+
+    def save_below(home: str) -> None:
+        def save_one(name: str) -> None:
+            by(tables[name](), f"{home}/{name}")
+
+        side_by_side(spark, (partial(save_one, name) for name in tables))
+
     if "://" in out and not out.startswith("file://"):
-        side_by_side(spark, (partial(by, table, f"{out}/{name}") for name, table in tables.items()))
+        save_below(out)
         return
     root = Path(out.removeprefix("file://")).absolute()
     versions = root / VERSIONS
@@ -47,7 +54,7 @@ def write(tables: Mapping[str, DataFrame], out: str, by: Save = _by_spark) -> No
     known = sorted(int(path.name) for path in versions.iterdir() if path.name.isdigit())
     version = known[-1] + 1 if known else 1
     home = versions / str(version)
-    side_by_side(spark, (partial(by, table, str(home / name)) for name, table in tables.items()))
+    save_below(str(home))
     for name in tables:
         _point(root / name, Path(VERSIONS, str(version), name))
     for old in known[: len(known) + 1 - VERSIONS_KEPT]:

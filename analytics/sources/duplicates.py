@@ -3,8 +3,8 @@
 (broker, spool, batch, row) identifies a record. A row's bit in a word of 62 says that it was seen,
 so one mark stands for up to 62 records, marks of two readings join by OR, and a mark that counts
 more records than it has bits has duplicates. So a first look at a set of blocks reads nothing of
-their lines but this identity; the batches in which it, or what was read before, holds a record
-twice are passed on unfolded, and their records told apart one by one.
+their lines but this identity; the batches that hold a record twice, or in the stream may have been
+read before, are passed on unfolded, and their records told apart one by one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,62 +39,47 @@ def mark(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def marked(records: pa.Table) -> pa.Table:
     """COUNTED_MARKS of a table that has IDENTITY's columns; one row a key."""
-    spool = records["spool"].combine_chunks().dictionary_encode()
     row = records["row"].to_numpy()
-    columns = [
-        records["broker"].to_numpy(),
-        spool.indices.to_numpy(),
-        records["batch"].to_numpy(),
-        row // WORD_BITS,
-    ]
+    marks = {
+        "broker": records["broker"],
+        "spool": records["spool"],
+        "batch": records["batch"],
+        "word": pa.array(row // WORD_BITS),
+        "bits": pa.array(np.left_shift(np.int64(1), row % WORD_BITS)),
+        "records": pa.array(np.ones(len(row), np.int64)),
+    }
+    return merged_marks(pa.table(marks))
+
+
+def merged_marks(marks: pa.Table) -> pa.Table:
+    """COUNTED_MARKS with one row a key."""
+    spool = marks["spool"].combine_chunks().dictionary_encode()
+    columns = [marks[name].to_numpy() for name in MARK_KEYS if name != "spool"]
+    columns.insert(1, spool.indices.to_numpy())
     order = np.lexsort(columns[::-1])
     keys = [column[order] for column in columns]
     new = np.any([key[1:] != key[:-1] for key in keys], axis=0)
-    first = np.flatnonzero(np.append(True, new)[: len(row)])
-    bits = np.left_shift(np.int64(1), row % WORD_BITS)[order]
+    first = np.flatnonzero(np.append(True, new)[: len(order)])
     told = [pa.array(key[first]) for key in keys]
     told[1] = spool.dictionary.take(told[1])
-    told.append(pa.array(np.bitwise_or.reduceat(bits, first)))
-    told.append(pa.array(np.diff(np.append(first, len(row)))))
+    for name, way in (("bits", np.bitwise_or), ("records", np.add)):
+        values = marks[name].to_numpy()[order]
+        told.append(pa.array(way.reduceat(values, first) if len(first) else values))
     return pa.table(told, names=COUNTED_MARKS.fieldNames())
 
 
-def doubles(counted: DataFrame, seen: DataFrame | None) -> dict[str, frozenset[int]]:
-    """Spool to the batches of it that hold a record twice, or one that was seen before.
-
-    Args:
-        counted: COUNTED_MARKS of what is read now.
-        seen: The partial ``marks`` of what was read before, not merged.
-    """
+def doubles(counted: DataFrame) -> dict[str, frozenset[int]]:
+    """Spool to the batches of it that hold a record twice. ``counted``: COUNTED_MARKS."""
     new = counted.groupBy(*MARK_KEYS).agg(
         F.bit_or("bits").alias("bits"), F.sum("records").alias("records")
     )
-    if seen is None:
-        twice = new.where(F.bit_count("bits") < F.col("records"))
-    else:
-        both = new.join(_merged(seen), list(MARK_KEYS), "left")
-        known = F.coalesce(F.col("seen_bits"), F.lit(0))
-        again = F.col("bits").bitwiseAND(known) != 0
-        twice = both.where((F.bit_count("bits") < F.col("records")) | again)
+    twice = new.where(F.bit_count("bits") < F.col("records"))
     found: dict[str, set[int]] = {}
     for spool, batch in twice.select("spool", "batch").distinct().collect():
         found.setdefault(spool, set()).add(batch)
     return {spool: frozenset(batches) for spool, batches in found.items()}
 
 
-def once(records: DataFrame, seen: DataFrame | None) -> DataFrame:
-    """Each record once, and none that ``seen`` (as above) has. IDENTITY are among its columns."""
-    kept = records.dropDuplicates(list(IDENTITY))
-    if seen is None:
-        return kept
-    told = kept.withColumn("word", F.floor(F.col("row") / WORD_BITS))
-    bit = F.call_function(
-        "shiftleft", F.lit(1).cast("long"), (F.col("row") % WORD_BITS).cast("int")
-    )
-    known = F.coalesce(F.col("seen_bits"), F.lit(0))
-    both = told.join(_merged(seen), list(MARK_KEYS), "left")
-    return both.where(known.bitwiseAND(bit) == 0).select(*records.columns)
-
-
-def _merged(seen: DataFrame) -> DataFrame:
-    return seen.groupBy(*MARK_KEYS).agg(F.bit_or("bits").alias("seen_bits"))
+def once(records: DataFrame) -> DataFrame:
+    """Each record once. IDENTITY are among its columns."""
+    return records.dropDuplicates(list(IDENTITY))

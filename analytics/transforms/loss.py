@@ -58,24 +58,22 @@ def loss(
 def _notes(rows: DataFrame, events: DataFrame) -> DataFrame:
     """The first event within each row's span that makes it less than complete."""
     keys = ["filter", "origin", "destination", "qos"]
-    of_mesh = F.when(F.col("kind").startswith("mesh_"), F.col("filter"))
-    happened = events.where(F.col("kind").isin(*_NOTES)).select(
-        "broker", "kind", "at_us", of_mesh.alias("of_filter")
+    told = [*keys, "kind", "at_us"]
+    happened = events.where(F.col("kind").isin(*_NOTES))
+    of_mesh = F.col("kind").startswith("mesh_")
+    # Joined apart: of events of a mesh there are many, and most are of other filters.
+    joined = happened.where(of_mesh).withColumnRenamed("broker", "destination")
+    theirs = rows.join(
+        joined.select("destination", "filter", "kind", "at_us"), ["filter", "destination"]
     )
     ends = F.array_distinct(F.array("origin", "destination"))
     watched = rows.select("*", F.explode(ends).alias("broker"))
-    of_filter = F.col("of_filter")
-    ours = of_filter.isNull() | (
-        (of_filter == F.col("filter")) & (F.col("broker") == F.col("destination"))
-    )
+    ours = watched.join(happened.where(~of_mesh).select("broker", "kind", "at_us"), "broker")
     within = (F.col("at_us") > F.col("first_us")) & (F.col("at_us") < F.col("last_us"))
+    both = theirs.where(within).select(*told).union(ours.where(within).select(*told))
     notes = F.create_map(*(F.lit(word) for pair in _NOTES.items() for word in pair))
-    return (
-        watched.join(happened, "broker")
-        .where(ours & within)
-        .groupBy(*keys)
-        .agg(F.min_by(notes[F.col("kind")], F.struct("at_us", "kind")).alias("note"))
-    )
+    first = F.min_by(notes[F.col("kind")], F.struct("at_us", "kind"))
+    return both.groupBy(*keys).agg(first.alias("note"))
 
 
 def traffic_matrix(arrived: DataFrame, agents_seen: DataFrame) -> DataFrame:

@@ -1,7 +1,8 @@
 """Partial aggregates to report tables: the same for the batch report and the stream."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -10,8 +11,11 @@ from analytics.schemas.reports import REPORT_TABLES
 from analytics.transforms import delays, happenings, hop_times, load, loss, overhead
 from analytics.transforms.pairs import PairFacts, facts_of
 
+Planned = Mapping[str, Callable[[], DataFrame]]
+"""What makes each table. Of a small one, that takes as long as computing it: it is done aside."""
 
-def of_partials(parts: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+
+def of_partials(parts: Mapping[str, DataFrame]) -> Planned:
     """Every table of REPORT_TABLES.
 
     Args:
@@ -41,9 +45,7 @@ class Quantiles:
     steps: DataFrame
 
 
-def report_tables(
-    parts: Mapping[str, DataFrame], facts: PairFacts, found: Quantiles
-) -> dict[str, DataFrame]:
+def report_tables(parts: Mapping[str, DataFrame], facts: PairFacts, found: Quantiles) -> Planned:
     """Every table of REPORT_TABLES.
 
     Args:
@@ -53,27 +55,31 @@ def report_tables(
     """
     deliveries, links, seen = parts["deliveries"], parts["links"], parts["agents_seen"]
     pairs = facts.pairs(links)
-    tables = {
-        "delay": delays.delay(deliveries, found.scopes, pairs),
-        "delay_over_time": delays.delay_over_time(found.windows, pairs),
-        "hop_times": hop_times.hop_times(found.steps, pairs, facts.clocks.relative_us),
-        "overhead": overhead.overhead(
+    tables: dict[str, Callable[[], DataFrame]] = {
+        "delay": lambda: delays.delay(deliveries, found.scopes, pairs),
+        "delay_over_time": lambda: delays.delay_over_time(found.windows, pairs),
+        "hop_times": lambda: hop_times.hop_times(found.steps, pairs, facts.clocks.relative_us),
+        "overhead": lambda: overhead.overhead(
             deliveries, parts["offered"], links, parts["control"], parts["announcements"], seen
         ),
-        "control_by_kind": overhead.control_by_kind(parts["control"]),
-        "loss": loss.loss(parts["offered"], parts["arrived"], deliveries, parts["events"]),
-        "events": happenings.events(parts["events"]),
-        "convergence": happenings.convergence(parts["events"]),
-        "brokers": load.brokers(parts["agents"], seen),
-        "links": load.links(links, parts["round_trips"]),
-        "traffic_matrix": loss.traffic_matrix(parts["arrived"], seen),
-        "clocks": facts.clock_table(deliveries),
-        "clients": delays.client_delays(parts["clients"]),
-        "quarantine": parts["quarantine"],
-        "quarantine_counts": parts["quarantine_counts"],
-        "span": load.span(seen, parts["events"], parts["duplicates"]),
+        "control_by_kind": lambda: overhead.control_by_kind(parts["control"]),
+        "loss": lambda: loss.loss(parts["offered"], parts["arrived"], deliveries, parts["events"]),
+        "events": lambda: happenings.events(parts["events"]),
+        "convergence": lambda: happenings.convergence(parts["events"]),
+        "brokers": lambda: load.brokers(parts["agents"], seen),
+        "links": lambda: load.links(links, parts["round_trips"]),
+        "traffic_matrix": lambda: loss.traffic_matrix(parts["arrived"], seen),
+        "clocks": lambda: facts.clock_table(deliveries),
+        "clients": lambda: delays.client_delays(parts["clients"]),
+        "quarantine": lambda: parts["quarantine"],
+        "quarantine_counts": lambda: parts["quarantine_counts"],
+        "span": lambda: load.span(seen, parts["events"], parts["duplicates"]),
     }
-    return {name: as_told(tables[name], schema) for name, schema in REPORT_TABLES.items()}
+    return {name: partial(_planned, tables[name], schema) for name, schema in REPORT_TABLES.items()}
+
+
+def _planned(table: Callable[[], DataFrame], schema: StructType) -> DataFrame:
+    return as_told(table(), schema)
 
 
 def as_told(table: DataFrame, schema: StructType) -> DataFrame:

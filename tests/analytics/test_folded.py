@@ -67,7 +67,7 @@ def test_quantiles_over_scopes_are_those_of_each_scopes_own_list(rows):
 def test_eight_parts_become_one_that_holds_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(state, "FILE_ROWS_MAX", 50)
     kept = {WIDE: WINDOWED, "agents": Partial(("broker",), sums=("cpu_us",))}
-    parts = State(None, tmp_path, kept)
+    parts = State(tmp_path, kept)
     for batch in range(9):
         delays = [(batch % 3, origin, batch, 1) for origin in range(10 + 40 * (batch == 4))]
         write(tmp_path, batch, WIDE, delays, ("n0", "n1", "n2", "sum0"))
@@ -80,7 +80,7 @@ def test_eight_parts_become_one_that_holds_the_same(tmp_path, monkeypatch):
 
     assert [(span.first, span.last) for span in parts.spans()] == [(0, 7), (8, 8)]
     assert rows_of(parts, WIDE) == before
-    assert rows_of(parts, WIDE, [1]) == [row for row in before if row[0] == 1]
+    assert rows_of(parts, WIDE, {"window_us": [1]}) == [row for row in before if row[0] == 1]
     assert rows_of(parts, "agents") == [(0, 5), (0, 20), (1, 20), (7, 8), (7, 28)]
     files = sorted((tmp_path / "span=0-7" / f"part={WIDE}").glob("*.parquet"))
     assert [pq.read_metadata(path).num_rows for path in files] == [40, 50, 30]
@@ -93,8 +93,8 @@ def write(home, batch, part, rows, slots):
     pq.write_table(pa.table(columns), folder / "part-0.parquet")
 
 
-def rows_of(parts, part, windows_us=None):
-    told = parts.rows(parts.spans(), part, windows_us)
+def rows_of(parts, part, among=None):
+    told = parts.rows(parts.spans(), part, among)
     return sorted(tuple(row.values()) for row in told.to_pylist())
 
 

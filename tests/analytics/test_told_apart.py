@@ -1,0 +1,85 @@
+"""Records that were read before, or twice, counted in the driver as one by one."""
+
+import tempfile
+from collections import Counter
+from itertools import chain
+from pathlib import Path
+from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analytics.jobs import told_apart
+from analytics.jobs.state import State
+from analytics.jobs.told_apart import Highest, tell_apart
+from analytics.sources.duplicates import mark
+from analytics.transforms.folding import fold
+from analytics.transforms.partials import BESIDE, PARTIALS
+from tests.analytics.landing import AGENT, record, text
+
+RECORDS = st.tuples(
+    st.sampled_from(["s1", "s2"]), st.integers(1, 4), st.sampled_from([0, 1, 61, 62, 200])
+)
+"""(spool, batch, row)."""
+
+
+def block(records):
+    lines = [
+        record("agents", 7, spool=spool, batch=batch, row=row, **AGENT)
+        for spool, batch, row in records
+    ]
+    columns = [pa.array([text(lines).encode()]), pa.array(["f"]), pa.array([1], pa.int64())]
+    return pa.record_batch(columns, names=["content", "file", "line"])
+
+
+def keep(folder, rows):
+    """Do what Spark does: write rows apart by part."""
+    for number, batch in enumerate(rows):
+        for part in set(batch["part"].to_pylist()):
+            home = folder / f"part={part}"
+            home.mkdir(parents=True, exist_ok=True)
+            some = pa.table(batch).filter(pa.compute.equal(batch["part"], part))
+            pq.write_table(some.drop_columns("part"), home / f"{number}.parquet")
+
+
+@given(st.lists(st.lists(RECORDS, max_size=12), max_size=5), st.integers(1, 3))
+def test_each_record_counts_once_over_all_micro_batches(batches, at_once):
+    with tempfile.TemporaryDirectory() as name, patch.object(told_apart, "AT_ONCE", at_once):
+        state = State(Path(name), PARTIALS | BESIDE)
+        highest = Highest(state.rows([], "marks"))
+        for number, records in enumerate(batches):
+            if not records:
+                continue
+            counted = pa.Table.from_batches(mark([block(records)]))
+            held = highest.doubtful(counted)
+            folder = Path(name, f".{number}")
+            keep(folder, fold([block(records)], held=held))
+            tell_apart(folder, state.rows(state.spans(), "marks"))
+            folder.rename(Path(name, f"span={number}-{number}"))
+            highest.note(counted)
+            if number % 2:  # as a process that begins anew
+                highest = Highest(state.rows(state.spans(), "marks"))
+
+        every = Counter(chain.from_iterable(batches))
+        assert total(state, "agents_seen", "records") == len(every)
+        assert total(state, "agents", "cpu_us") == len(every) * AGENT["cpu_us"]
+        copies = every.total() - len(every)
+        assert total(state, "duplicates", "records_twice") == copies
+
+
+def total(state, part, column):
+    return sum(state.rows(state.spans(), part)[column].to_pylist())
+
+
+def test_only_batches_that_may_have_been_read_are_looked_at_again():
+    def counted(*records):
+        return pa.Table.from_batches(mark([block(records)]))
+
+    highest = Highest(counted(("s1", 3, 0), ("s1", 2, 0), ("s2", 1, 0)))
+
+    new = counted(("s1", 4, 0), ("s2", 2, 5), ("s3", 1, 0))
+    again = counted(("s1", 3, 1), ("s2", 2, 5), ("s2", 4, 7), ("s2", 4, 7))
+    assert highest.doubtful(new) == {}
+    assert highest.doubtful(again) == {"s1": {3}, "s2": {4}}
