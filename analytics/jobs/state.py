@@ -107,8 +107,15 @@ class State:
 
     def rows(self, spans: Sequence[Span], part: str, among: Among | None = None) -> pa.Table:
         """One partial of these parts, not merged; of ``among`` only, if that is told."""
+        return self._rows(self._files(spans, part), part, among)
+
+    def rows_made(self, folder: Path, part: str) -> pa.Table:
+        """One partial of the part that is being made in a folder, not merged."""
+        return self._rows(_files_in(folder, part), part)
+
+    def _rows(self, files: Sequence[Path], part: str, among: Among | None = None) -> pa.Table:
         how = self._kept[part]
-        told = [_read(path, how, among) for path in self._files(spans, part)]
+        told = [_read(path, how, among) for path in files]
         return pa.concat_tables(told) if told else counted.empty(how)
 
     def merge_if_due(self, last: int) -> None:
@@ -148,8 +155,7 @@ class State:
         os.replace(beside, self._home / span.name)
 
     def _files(self, spans: Sequence[Span], part: str) -> list[Path]:
-        homes = [self._home / span.name / f"{_PART}{part}" for span in spans]
-        return [path for home in homes for path in sorted(home.glob("*.parquet"))]
+        return [path for span in spans for path in _files_in(self._home / span.name, part)]
 
     def _remove_covered(self) -> None:
         """Now, or later if somebody reads: nothing waits for it."""
@@ -164,6 +170,10 @@ class State:
     def _found(self) -> list[Span]:
         names = [path.name for path in self._home.iterdir() if not path.name.startswith(".")]
         return [Span(*map(int, name.removeprefix(_SPAN).split("-"))) for name in names]
+
+
+def _files_in(folder: Path, part: str) -> list[Path]:
+    return sorted((folder / f"{_PART}{part}").glob("*.parquet"))
 
 
 def _due(spans: Sequence[Span]) -> Sequence[Span]:

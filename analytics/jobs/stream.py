@@ -65,16 +65,17 @@ class Fold:
         counted = blocks.mapInArrow(mark, COUNTED_MARKS).toArrow()
         held = self._highest.doubtful(counted)
         rows = blocks.mapInArrow(partial(fold, held=held), PACKED)
-        self.state.add(batch, rows, lambda folder: self._tell_apart(folder, held))
-        self._highest.note(counted)
+        self.state.add(batch, rows, lambda folder: self._finish(folder, held))
 
-    def _tell_apart(self, folder: Path, held: Held) -> None:
+    def _finish(self, folder: Path, held: Held) -> None:
+        """Tell apart what was held; note what is folded, which bad lines are not."""
         if held:
             batches = sorted(set(chain.from_iterable(held.values())))
             among: Among = {"spool": sorted(held), "batch": batches}
             with self.state.lock:
                 known = self.state.rows(self.state.spans(), "marks", among)
             tell_apart(folder, known)
+        self._highest.note(self.state.rows_made(folder, "marks"))
 
     def refresh(self) -> bool:
         """Make the tables of what is folded; False if they are so already."""

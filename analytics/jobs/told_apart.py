@@ -29,14 +29,14 @@ Doubtful = dict[str, frozenset[int]]
 
 
 class Highest:
-    """Of each spool the highest batch that was read. ``marks``: of all that was read so far."""
+    """Of each spool the highest batch that was folded. ``marks``: of all that was so far."""
 
     def __init__(self, marks: pa.Table) -> None:
         self._of: dict[str, int] = {}
         self.note(marks)
 
     def note(self, marks: pa.Table) -> None:
-        """These were read."""
+        """These were folded."""
         told = marks.group_by("spool", use_threads=False).aggregate([("batch", "max")]).to_pylist()
         for row in told:
             spool, batch = row["spool"], row["batch_max"]

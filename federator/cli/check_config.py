@@ -24,6 +24,7 @@ def command(config: Path | None, show_reference: bool) -> None:
         click.echo(f"federator: {notice.level}: {notice.name} {details}", err=True)
     neighbours = len(settings.neighbours)
     click.echo(
-        f"broker {settings.broker.id} at {settings.broker.url}, federation {settings.federation}, "
+        f"broker {settings.broker.id} at {settings.broker.reached_at}, "
+        f"federation {settings.federation}, "
         f"{neighbours} neighbour{'' if neighbours == 1 else 's'}: the configuration can be used"
     )

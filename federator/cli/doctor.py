@@ -116,7 +116,7 @@ def _as_json(report: Report) -> str:
 
 
 def _as_text(report: Report, settings: Settings) -> list[str]:
-    lines = [f"broker {settings.broker.id} at {settings.broker.url}", ""]
+    lines = [f"broker {settings.broker.id} at {settings.broker.reached_at}", ""]
     rows = [
         (_MARKS[f.outcome], f.name, f.found, f.mend and f"-> {f.mend}") for f in report.findings
     ]

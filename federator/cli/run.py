@@ -46,7 +46,7 @@ async def _check_broker(settings: Settings) -> None:
     Raises:
         ConfigError: 69, 77 or 78, with what to mend.
     """
-    url = settings.broker.url
+    place = settings.broker.reached_at
     try:
         facts = await examine(settings, system_seconds_max=0)
     except RefusedError as error:
@@ -54,11 +54,10 @@ async def _check_broker(settings: Settings) -> None:
             f"{error}: check broker.username and password", exit_code=error.exit_code
         ) from error
     except LinkError as error:
-        raise ConfigError(
-            f"{error}: start it, or correct broker.url", exit_code=UNAVAILABLE
-        ) from error
+        key = "broker.socket" if settings.broker.socket else "broker.url"
+        raise ConfigError(f"{error}: start it, or correct {key}", exit_code=UNAVAILABLE) from error
     report = judge(facts, settings)
     if failed := [finding for finding in report.findings if finding.outcome == "fail"]:
         lines = "; ".join((*report.config_lines, *report.acl_lines))
-        what = f"{url}: {failed[0].name}: {failed[0].found}"
+        what = f"{place}: {failed[0].name}: {failed[0].found}"
         raise ConfigError(f"{what}: add to mosquitto.conf: {lines}", exit_code=CONFIG)

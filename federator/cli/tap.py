@@ -48,11 +48,12 @@ async def _tap(
 ) -> None:
     root = f"$fed/{settings.federation}"
     client_id = f"federator-{settings.broker.id}-tap-{getpid()}"
+    place = settings.broker.reached_at
     async with BrokerProbe(settings.broker, client_id=client_id) as probe:
         answers = await probe.subscribe(*(f"{root}/{kind}" for kind in kinds))
         if refused := [k for k, a in zip(kinds, answers, strict=True) if int(a) >= 0x80]:
-            raise LinkError(f"{settings.broker.url}: may not read {root}/{refused[0]}: see doctor")
-        click.echo(f"listening to {root} on {settings.broker.url}; Ctrl-C ends", err=True)
+            raise LinkError(f"{place}: may not read {root}/{refused[0]}: see doctor")
+        click.echo(f"listening to {root} on {place}; Ctrl-C ends", err=True)
         shown = dropped = 0
         while count is None or shown < count:
             record = read(await probe.next_message(), datetime.now(UTC))

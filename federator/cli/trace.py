@@ -95,14 +95,14 @@ async def follow(settings: Settings, topic: str, *, wait_s: float) -> Journey:
     async with BrokerProbe(settings.broker, client_id=client_id) as probe:
         answers = traced_topic(settings.federation, token)
         if any(int(code) >= 0x80 for code in await probe.subscribe(answers)):
-            raise LinkError(f"{settings.broker.url}: may not read {answers}: see doctor")
+            raise LinkError(f"{settings.broker.reached_at}: may not read {answers}: see doctor")
         await probe.publish(trace_topic(settings.federation), encode(Trace(token, topic)))
         try:
             async with asyncio.timeout(OWN_ANSWER_S):
                 journey.take(await _next(probe))
         except TimeoutError:
             text = "its agent does not answer: is `federator run` up?"
-            raise LinkError(f"{settings.broker.url}: {text}") from None
+            raise LinkError(f"{settings.broker.reached_at}: {text}") from None
         try:
             async with asyncio.timeout(wait_s):
                 while journey.waited_for:

@@ -121,6 +121,11 @@ class Connection(Credentials):
         """The parsed ``url``."""
         return Address.parse(self.url)
 
+    @property
+    def reached_at(self) -> str:
+        """For people: where we connect to it."""
+        return self.url
+
     def tls_context(self, now: datetime) -> ssl.SSLContext | None:
         """A verifying context for ``mqtts://``, ``None`` for ``mqtt://``. Raises as above."""
         return self.verifying_context(now) if self.address.tls else None
@@ -154,6 +159,11 @@ class BrokerSettings(Connection):
         lt=2**31,
         description="Smaller is preferred as core, before the id is looked at.",
     )
+
+    @property
+    def reached_at(self) -> str:
+        """As of any connection; of our own broker perhaps its socket."""
+        return self.socket or self.url
 
     @property
     def advertised(self) -> str:

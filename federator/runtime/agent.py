@@ -226,7 +226,7 @@ class Agent:
         self.datagrams = self._datagram_desk(tasks)
         self.presence = Presence(
             broker=settings.broker.id,
-            url=settings.broker.url,
+            url=settings.broker.reached_at,
             control=self.control_link,
             data=self.data_link,
             others=self._looks_links,

@@ -44,12 +44,12 @@ class LiveView:
         """Whether publications flow, and otherwise why not."""
         agent = self._agent
         if agent.presence.taken_over:
-            url, id_ = agent.settings.broker.url, agent.settings.broker.id
-            return False, f"broker {url}: session taken over (0x8e): another agent has id {id_}"
+            place, id_ = agent.settings.broker.reached_at, agent.settings.broker.id
+            return False, f"broker {place}: session taken over (0x8e): another agent has id {id_}"
         for link in (agent.control_link, agent.data_link):
             if not link.connected:
-                url = agent.settings.broker.url
-                return False, f"broker {url}: {link.last_error or 'not connected yet'}"
+                place = agent.settings.broker.reached_at
+                return False, f"broker {place}: {link.last_error or 'not connected yet'}"
         if not agent.presence.up:
             return False, "subscribing on our broker"
         if agent.node.id_conflict_until_ms is not None:

@@ -8,7 +8,6 @@ Source: OASIS MQTT 5.0.
 """
 
 import asyncio
-from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,6 +15,7 @@ import mqtt5
 
 from federator.config import Connection
 from federator.errors import LinkError
+from federator.runtime.endpoints import endpoint_of
 from federator.runtime.mqtt_failures import dismissal, explain, refusal
 from federator.runtime.mqtt_wire import PINGREQ, Inbound, read_packets
 
@@ -34,8 +34,8 @@ Answer = mqtt5.SubAckPacket | mqtt5.UnsubAckPacket | mqtt5.PubAckPacket
 class RefusedError(LinkError):
     """The broker answered CONNECT with a refusal; ``code`` is its reason."""
 
-    def __init__(self, url: str, connack: mqtt5.ConnAckPacket) -> None:
-        super().__init__(f"{url}: {refusal(connack)}")
+    def __init__(self, place: str, connack: mqtt5.ConnAckPacket) -> None:
+        super().__init__(f"{place}: {refusal(connack)}")
         self.code = connack.reason_code
 
     @property
@@ -87,6 +87,7 @@ class BrokerProbe:
         self, connection: Connection, *, client_id: str, seconds_max: float = ANSWER_SECONDS_MAX
     ) -> None:
         self._connection = connection
+        self._place = connection.reached_at
         self._client_id = client_id
         self._seconds_max = seconds_max
         self.connack = mqtt5.ConnAckPacket()
@@ -98,12 +99,10 @@ class BrokerProbe:
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def __aenter__(self) -> Self:
-        url, address = self._connection.url, self._connection.address
+        host = self._connection.address.host
         try:
             async with asyncio.timeout(self._seconds_max):
-                self._reader, self._writer = await asyncio.open_connection(
-                    address.host, address.port, ssl=self._connection.tls_context(datetime.now(UTC))
-                )
+                self._reader, self._writer = await endpoint_of(self._connection).streams()
                 try:
                     await self._connect()
                 except BaseException:
@@ -112,11 +111,11 @@ class BrokerProbe:
         except RefusedError:
             raise
         except LinkError as error:
-            raise LinkError(f"{url}: {error}") from error
+            raise LinkError(f"{self._place}: {error}") from error
         except TimeoutError as error:
-            raise LinkError(f"{url}: no answer within {self._seconds_max:g} s") from error
+            raise LinkError(f"{self._place}: no answer within {self._seconds_max:g} s") from error
         except OSError as error:
-            raise LinkError(f"{url}: {explain(error, host=address.host)}") from error
+            raise LinkError(f"{self._place}: {explain(error, host=host)}") from error
         self._tasks = [
             asyncio.create_task(self._receive(), name="probe receive"),
             asyncio.create_task(self._ping(), name="probe ping"),
@@ -160,7 +159,7 @@ class BrokerProbe:
                 raise LinkError("did not answer CONNECT with CONNACK: is it an MQTT 5 broker?")
             self.connack = others[0]
             if self.connack.reason_code != mqtt5.ConnAckReasonCode.SUCCESS:
-                raise RefusedError(self._connection.url, self.connack)
+                raise RefusedError(self._place, self.connack)
             return
 
     async def _receive(self) -> None:
@@ -180,7 +179,7 @@ class BrokerProbe:
             reason = str(error)
         except OSError as error:
             reason = explain(error, host=self._connection.address.host)
-        self._lose(LinkError(f"{self._connection.url}: {reason}"))
+        self._lose(LinkError(f"{self._place}: {reason}"))
 
     def _on_packet(self, packet: mqtt5.Packet) -> None:
         match packet:
@@ -189,7 +188,7 @@ class BrokerProbe:
                 if answer is not None and not answer.done():
                     answer.set_result(packet)
             case mqtt5.DisconnectPacket():
-                self._lose(LinkError(f"{self._connection.url}: {dismissal(packet)}"))
+                self._lose(LinkError(f"{self._place}: {dismissal(packet)}"))
             case _:
                 pass
 
@@ -271,6 +270,4 @@ class BrokerProbe:
                 return await answer
         except TimeoutError as error:
             self._answers.pop(packet_id, None)
-            raise LinkError(
-                f"{self._connection.url}: no answer within {self._seconds_max:g} s"
-            ) from error
+            raise LinkError(f"{self._place}: no answer within {self._seconds_max:g} s") from error

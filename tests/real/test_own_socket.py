@@ -2,6 +2,7 @@
 
 import asyncio
 
+from federator.grid.children import python
 from federator.runtime.mqtt_endpoint import Endpoint
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import DEEP, QUICK, Plain, eventually, linked
@@ -32,6 +33,34 @@ async def test_publications_pass_agents_on_sockets_also_after_a_broker_has_died(
             await brokers[0].start()
             here = max(subscriber.came)
             await until(lambda: max(subscriber.came) > here + 100, "they come again")
+
+
+async def test_a_socket_that_is_not_there_is_named(tmp_path):
+    async with Plain(tmp_path) as plain:
+        broker = await plain.broker()
+        agent = await plain.agent(1, broker, broker={"socket": str(tmp_path / "none.sock")})
+
+        status = await eventually(
+            agent, lambda s: "not connected yet" not in s["ready_reason"], "it has tried"
+        )
+
+        wanted = f"broker {tmp_path}/none.sock: No such file or directory"
+        assert status["ready_reason"] == wanted
+
+
+async def test_the_doctor_comes_by_the_socket_too(tmp_path):
+    socket = str(tmp_path / "m.sock")
+    async with Plain(tmp_path) as plain:
+        broker = await plain.broker(extra_config=(*QUICK, *DEEP, f"listener 0 {socket}"))
+        agent = await plain.agent(1, broker, broker={"socket": socket})
+        command = python("federator", "doctor", "-c", str(agent.config_path))
+
+        asked = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        said, _ = await asked.communicate()
+
+        assert said.decode().startswith(f"broker 1 at {socket}\n")
+        assert asked.returncode == 0, said.decode()
+        assert f"{socket}:0 as federator-1-doctor" in broker.log_path.read_text()
 
 
 def test_a_socket_is_what_logs_and_reasons_name():
