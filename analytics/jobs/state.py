@@ -111,7 +111,7 @@ class State:
 
     def rows_made(self, folder: Path, part: str) -> pa.Table:
         """One partial of the part that is being made in a folder, not merged."""
-        return self._rows(_files_in(folder, part), part)
+        return self._rows(files_of(part, folder), part)
 
     def _rows(self, files: Sequence[Path], part: str, among: Among | None = None) -> pa.Table:
         how = self._kept[part]
@@ -125,7 +125,7 @@ class State:
             beside = self._beside(span)
             beside.mkdir()
             for part, how in self._kept.items():
-                home = beside / f"{_PART}{part}"
+                home = home_of(part, beside)
                 if part in UNMERGED:
                     self._put_together(due, part, home)
                 elif rows := merged(how, self.rows(due, part)):
@@ -155,7 +155,7 @@ class State:
         os.replace(beside, self._home / span.name)
 
     def _files(self, spans: Sequence[Span], part: str) -> list[Path]:
-        return [path for span in spans for path in _files_in(self._home / span.name, part)]
+        return [path for span in spans for path in files_of(part, self._home / span.name)]
 
     def _remove_covered(self) -> None:
         """Now, or later if somebody reads: nothing waits for it."""
@@ -172,8 +172,14 @@ class State:
         return [Span(*map(int, name.removeprefix(_SPAN).split("-"))) for name in names]
 
 
-def _files_in(folder: Path, part: str) -> list[Path]:
-    return sorted((folder / f"{_PART}{part}").glob("*.parquet"))
+def home_of(part: str, folder: Path) -> Path:
+    """Where the rows of one partial are, in a part of the state."""
+    return folder / f"{_PART}{part}"
+
+
+def files_of(part: str, folder: Path) -> list[Path]:
+    """The files there, in order."""
+    return sorted(home_of(part, folder).glob("*.parquet"))
 
 
 def _due(spans: Sequence[Span]) -> Sequence[Span]:

@@ -15,17 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analytics.sources.duplicates import MARK_KEYS, WORD_BITS, merged_marks
+from analytics.jobs.state import files_of, home_of
+from analytics.sources.duplicates import MARK_KEYS, WORD_BITS, by_spool, merged_marks
 from analytics.sources.lines import parse
-from analytics.transforms.folding import HELD, HELD_RECORDS, Folding
+from analytics.transforms.folding import HELD, HELD_RECORDS, Folding, Held
 from analytics.transforms.packed import as_packed, slots_of
 from analytics.transforms.partials import BESIDE
 
 AT_ONCE = 50_000
 """Held records that are in memory together."""
-
-Doubtful = dict[str, frozenset[int]]
-"""Spool to numbers of batches."""
 
 
 class Highest:
@@ -42,16 +40,16 @@ class Highest:
             spool, batch = row["spool"], row["batch_max"]
             self._of[spool] = max(batch, self._of.get(spool, 0))
 
-    def doubtful(self, counted: pa.Table) -> Doubtful:
+    def doubtful(self, counted: pa.Table) -> Held:
         """The batches of COUNTED_MARKS with a record twice, or perhaps one that was read before."""
         marks = merged_marks(counted)
         twice = np.bitwise_count(marks["bits"].to_numpy()) < marks["records"].to_numpy()
         spools, batches = marks["spool"].to_pylist(), marks["batch"].to_pylist()
-        found: dict[str, set[int]] = {}
-        for spool, batch, is_twice in zip(spools, batches, twice, strict=True):
-            if is_twice or batch <= self._of.get(spool, 0):
-                found.setdefault(spool, set()).add(batch)
-        return {spool: frozenset(numbers) for spool, numbers in found.items()}
+        return by_spool(
+            (spool, batch)
+            for spool, batch, is_twice in zip(spools, batches, twice, strict=True)
+            if is_twice or batch <= self._of.get(spool, 0)
+        )
 
 
 def tell_apart(folder: Path, known: pa.Table) -> None:
@@ -61,12 +59,12 @@ def tell_apart(folder: Path, known: pa.Table) -> None:
         folder: A part of the state that is being made, in which they are.
         known: The partial ``marks`` of their batches, not merged.
     """
-    home = folder / f"part={HELD}"
-    if not home.exists():
+    held = files_of(HELD, folder)
+    if not held:
         return
     folding, copies = Folding(), Counter[str]()
     made: list[pa.Table] = []
-    for lines in _first_ones(_held(home), _bits(known), copies):
+    for lines in _first_ones(_rows(held), _bits(known), copies):
         records, bad = parse(lines)
         assert not bad, "they were parsed before"
         made += folding.add(records)
@@ -75,15 +73,15 @@ def tell_apart(folder: Path, known: pa.Table) -> None:
         told = {"federation": list(copies), "records_twice": list(copies.values())}
         made.append(as_packed("duplicates", BESIDE["duplicates"], pa.table(told)))
     for number, rows in enumerate(made):
-        part = folder / f"part={rows['part'][0]}"
-        part.mkdir(exist_ok=True)
-        pq.write_table(rows.drop_columns("part"), part / f"held-{number}.parquet")
-    shutil.rmtree(home)
+        home = home_of(rows["part"][0].as_py(), folder)
+        home.mkdir(exist_ok=True)
+        pq.write_table(rows.drop_columns("part"), home / f"held-{number}.parquet")
+    shutil.rmtree(home_of(HELD, folder))
 
 
-def _held(home: Path) -> Iterator[pa.RecordBatch]:
+def _rows(held: list[Path]) -> Iterator[pa.RecordBatch]:
     slots = [slots_of(HELD_RECORDS)[name] for name in HELD_RECORDS.keys]
-    for path in sorted(home.glob("*.parquet")):
+    for path in held:
         for rows in pq.ParquetFile(path).iter_batches(AT_ONCE, columns=slots):
             yield rows.select(slots).rename_columns(list(HELD_RECORDS.keys))
 

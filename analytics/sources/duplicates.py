@@ -74,10 +74,15 @@ def doubles(counted: DataFrame) -> dict[str, frozenset[int]]:
         F.bit_or("bits").alias("bits"), F.sum("records").alias("records")
     )
     twice = new.where(F.bit_count("bits") < F.col("records"))
+    return by_spool(map(tuple, twice.select("spool", "batch").distinct().collect()))
+
+
+def by_spool(batches: Iterable[tuple[str, int]]) -> dict[str, frozenset[int]]:
+    """Of each spool its batches."""
     found: dict[str, set[int]] = {}
-    for spool, batch in twice.select("spool", "batch").distinct().collect():
+    for spool, batch in batches:
         found.setdefault(spool, set()).add(batch)
-    return {spool: frozenset(batches) for spool, batches in found.items()}
+    return {spool: frozenset(numbers) for spool, numbers in found.items()}
 
 
 def once(records: DataFrame) -> DataFrame:
