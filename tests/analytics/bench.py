@@ -167,7 +167,8 @@ def _used(process: int) -> tuple[float, float]:
         return 0.0, 0.0  # it has just ended
     ticks = sum(map(int, fields[11:15]))
     cpu_s = ticks / os.sysconf("SC_CLK_TCK")
-    gb = next(int(line.split()[1]) for line in lines if "VmHWM" in line) * 1024 / 1e9
+    peaks_kb = (int(line.split()[1]) for line in lines if "VmHWM" in line)
+    gb = next(peaks_kb, 0) * 1024 / 1e9  # none: it has ended, and nobody asked for its code yet
     for child in chain.from_iterable(children):
         more = _used(int(child))
         cpu_s, gb = cpu_s + more[0], gb + more[1]
