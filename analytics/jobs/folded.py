@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from analytics.jobs import counted
 from analytics.jobs.state import FILE_ROWS_MAX, UNMERGED, Span, State
-from analytics.transforms import hop_times
+from analytics.transforms import counted, hop_times
 from analytics.transforms.clocks import OneWay
 from analytics.transforms.folding import merged
 from analytics.transforms.pairs import PairFacts, pair_facts
@@ -87,7 +86,7 @@ class Folded:
         if self._shown is not None:
             windows = windows.filter(_among(windows["window_us"], self._fresh))
         return Quantiles(
-            _one(spark, counted.over_scopes(self._delays, facts)),
+            _one(spark, counted.over_scopes(self._delays, judged)),
             _one(spark, windows),
             _one(spark, counted.over_steps(self._steps)),
         )

@@ -12,14 +12,17 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from analytics.jobs.delay_quantiles import sorted_delays
 from analytics.jobs.sizing import gathered, planned_for
-from analytics.jobs.staging import discard, load, save, settle
+from analytics.jobs.staging import discard, settle
 from analytics.jobs.tables import write
-from analytics.sources.landing import read_lines
 from analytics.sources.quarantine import counts, each
+from analytics.transforms import hop_times
+from analytics.transforms.chunks import FILES
 from analytics.transforms.packed import merged, unpack
+from analytics.transforms.pairs import facts_of
 from analytics.transforms.partials import BESIDE, PARTIALS, WIDE
-from analytics.transforms.report import of_partials
+from analytics.transforms.report import Quantiles, report_tables
 
 STAGING = "_staging"
 
@@ -38,22 +41,25 @@ def run(spark: SparkSession, inputs: Sequence[str], out: str) -> None:
     home = out if "://" in out else str(Path(out).absolute())
     staging = f"{home}/{STAGING}"
     try:
-        save(settle(read_lines(spark, inputs), staging), f"{staging}/folded")
-        folded = load(spark, f"{staging}/folded")
-        with planned_for(folded, compiled=False):
-            write(spark, of_partials(_parts(folded)), home)
+        chunks = settle(spark, inputs, staging)
+        with planned_for(chunks, compiled=False):
+            parts = _parts(chunks)
+            facts = facts_of(parts["pair_windows"], parts["links"])
+            pairs = facts.pairs(chunks)
+            scopes, windows = sorted_delays(chunks, pairs, f"{staging}/delays")
+            steps = hop_times.step_quantiles(hop_times.steps(parts["hops"], pairs))
+            write(spark, report_tables(parts, facts, Quantiles(scopes, windows, steps)), home)
     finally:
         spark.catalog.clearCache()
         discard(staging)
 
 
-def _parts(folded: DataFrame) -> dict[str, DataFrame]:
-    small = gathered(merged(folded.where(~F.col("part").isin(WIDE, "marks")))).persist()
+def _parts(chunks: DataFrame) -> dict[str, DataFrame]:
+    small = gathered(merged(chunks.where(~F.col("part").isin(WIDE, "marks", FILES)))).persist()
     parts = {
         name: gathered(unpack(small, name, how))
         for name, how in (PARTIALS | BESIDE).items()
         if name not in (WIDE, "marks")
     }
-    parts[WIDE] = gathered(unpack(folded, WIDE, PARTIALS[WIDE]))
     parts["quarantine"] = each(parts["quarantine"])
     return parts | {"quarantine_counts": counts(parts["quarantine"])}

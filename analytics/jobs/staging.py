@@ -1,54 +1,83 @@
 """The input as partial aggregates, each record once, and where they lie until they are merged.
 
-Spark hands blocks of lines to Python workers and keeps what they fold them into
-(``transforms.folding``). A first look finds the batches that are there twice
-(``sources.duplicates``); their records alone go through Spark, which keeps one of each, and are
-folded after the others.
+Spark hands blocks of lines to Python workers and keeps what they fold them into, in chunks
+(``transforms.chunks``). Then the marks among it tell which batches hold a record twice
+(``sources.duplicates``). The chunks that have such batches are left out and their files read again:
+the records of these batches alone go through Spark, which keeps one of each, and are folded after
+the others. So lines that are there once, nearly all, are read once.
 """
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
-from analytics.sources.duplicates import COUNTED_MARKS, doubles, mark, once
+from analytics.schemas.fields import struct
+from analytics.sources.duplicates import doubles, once
+from analytics.sources.landing import literal, read_lines
 from analytics.sources.lines import BLOCKS
-from analytics.transforms.folding import HELD, HELD_RECORDS, fold
+from analytics.transforms.chunks import CHUNKS, FILE, FILES, fold_in_chunks
+from analytics.transforms.folding import HELD, HELD_RECORDS, Held
+from analytics.transforms.local import here
 from analytics.transforms.packed import PACKED, pack, unpack
-from analytics.transforms.partials import BESIDE
+from analytics.transforms.partials import BESIDE, COUNTED
 
 JOBS_AT_ONCE = 4
 """Spark jobs side by side: small ones do not fill the cores alone."""
 
 
-def settle(blocks: DataFrame, folder: str) -> DataFrame:
-    """PACKED of BLOCKS: each record once, and not merged. To use it twice folds twice.
+def settle(spark: SparkSession, inputs: Sequence[str], folder: str) -> DataFrame:
+    """CHUNKS of each record below ``inputs`` once, not merged.
 
     Args:
-        blocks: The input. It is read twice, and a third time by who uses the answer.
-        folder: Where something may be kept while the answer is used; it is replaced.
+        spark: The session.
+        inputs: As of ``read_lines``.
+        folder: Where it is kept while it is used; replaced.
+
+    Raises:
+        InputMissingError: An input is not there.
     """
-    twice = doubles(blocks.mapInArrow(mark, COUNTED_MARKS))
-    rows = blocks.mapInArrow(partial(fold, held=twice), PACKED)
+    first = _folded(read_lines(spark, inputs), {}, f"{folder}/first")
+    marks = unpack(first, "marks", COUNTED, "chunk")
+    twice = doubles(marks)
     if not twice:
-        return rows
-    save(rows, f"{folder}/first")
-    rows = load(blocks.sparkSession, f"{folder}/first")
-    held = unpack(rows, HELD, HELD_RECORDS)
+        return first
+    chunks = _holding(twice, marks)
+    doubtful = F.col("chunk").isin(chunks)
+    files = unpack(first.where(doubtful), FILES, FILE).collect()
+    again = _folded(
+        read_lines(spark, [literal(row.file) for row in files]), twice, f"{folder}/again"
+    )
+    held = unpack(again, HELD, HELD_RECORDS)
     save(pack(HELD, HELD_RECORDS, once(held)), f"{folder}/once")
-    kept = unpack(load(blocks.sparkSession, f"{folder}/once"), HELD, HELD_RECORDS)
-    again = kept.select(
+    kept = unpack(load(spark, f"{folder}/once", PACKED), HELD, HELD_RECORDS)
+    lines = kept.select(
         F.col("raw").cast("binary").alias("content"),
         F.lit(None).cast("string").alias("file"),
         F.lit(None).cast("long").alias("line"),
     ).select(*BLOCKS.fieldNames())
-    copies = pack("duplicates", BESIDE["duplicates"], _copies(held, kept))
-    folded = again.mapInArrow(partial(fold, held={}), PACKED)
-    return rows.where(F.col("part") != HELD).union(folded).union(copies)
+    save(pack("duplicates", BESIDE["duplicates"], _copies(held, kept)), f"{folder}/copies")
+    copies = load(spark, f"{folder}/copies")
+    sound = first.where(~doubtful).union(again.where(F.col("part") != HELD))
+    return sound.union(_folded(lines, {}, f"{folder}/apart")).union(copies)
+
+
+def _folded(blocks: DataFrame, held: Held, folder: str) -> DataFrame:
+    save(blocks.mapInArrow(partial(fold_in_chunks, held=held), CHUNKS), folder)
+    return load(blocks.sparkSession, folder)
+
+
+def _holding(batches: Held, marks: DataFrame) -> list[str]:
+    """The chunks with records of these batches."""
+    told = [(spool, number) for spool, numbers in batches.items() for number in numbers]
+    named = here(marks.sparkSession, told, struct("spool string", "batch long"))
+    found = marks.join(F.broadcast(named), ["spool", "batch"]).select("chunk").distinct().collect()
+    return [row.chunk for row in found]
 
 
 def _copies(held: DataFrame, kept: DataFrame) -> DataFrame:
@@ -59,13 +88,13 @@ def _copies(held: DataFrame, kept: DataFrame) -> DataFrame:
 
 
 def save(packed: DataFrame, folder: str) -> None:
-    """Write PACKED rows as Parquet, apart by part."""
+    """Write rows of CHUNKS or PACKED as Parquet, apart by part."""
     packed.write.mode("overwrite").partitionBy("part").parquet(folder)
 
 
-def load(spark: SparkSession, folder: str) -> DataFrame:
-    """What ``save`` wrote there."""
-    return spark.read.schema(PACKED).parquet(folder).select(*PACKED.fieldNames())
+def load(spark: SparkSession, folder: str, schema: StructType = CHUNKS) -> DataFrame:
+    """What ``save`` wrote there; columns that it had not are NULL."""
+    return spark.read.schema(schema).parquet(folder).select(*schema.fieldNames())
 
 
 def side_by_side(spark: SparkSession, jobs: Iterable[Callable[[], object]]) -> None:

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from analytics.jobs import counted
+from analytics.transforms import counted
 from analytics.transforms.folding import merged
 from analytics.transforms.packed import slots_of
 from analytics.transforms.partials import WIDE, Partial

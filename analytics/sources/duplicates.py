@@ -2,9 +2,10 @@
 
 (broker, spool, batch, row) identifies a record. A row's bit in a word of 62 says that it was seen,
 so one mark stands for up to 62 records, marks of two readings join by OR, and a mark that counts
-more records than it has bits has duplicates. So a first look at a set of blocks reads nothing of
-their lines but this identity; the batches that hold a record twice, or in the stream may have been
-read before, are passed on unfolded, and their records told apart one by one.
+more records than it has bits has duplicates. The report looks at the marks of what it has folded.
+The stream takes a first look, which reads nothing of lines but this identity. The batches that hold
+a record twice, or in the stream may have been read before, are passed on unfolded, and their
+records told apart one by one.
 """
 
 from collections.abc import Iterable, Iterator

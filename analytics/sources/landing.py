@@ -6,6 +6,7 @@ still being written and are not looked at. A file is read whole, of whatever fil
 knows: so each line's number is known, and a segment has at most ``session.SEGMENT_BYTES_MAX``.
 """
 
+import re
 from collections.abc import Sequence
 
 from pyspark.errors import AnalysisException
@@ -50,6 +51,11 @@ def stream_lines(
         return _blocks(reader.load(folder))
     except AnalysisException as error:
         raise _missing(error, [folder]) from error
+
+
+def literal(path: str) -> str:
+    """``path`` as an input that names this one file, whatever characters are in its name."""
+    return re.sub(r"([][{}*?\\])", r"\\\1", path)
 
 
 def _blocks(read: DataFrame) -> DataFrame:

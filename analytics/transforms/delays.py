@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from analytics.schemas.reports import REPORT_TABLES
 from analytics.transforms.partials import HIGH_BITS
-from analytics.transforms.quantiles import grouped_quantiles, weighted_quantiles
+from analytics.transforms.quantiles import weighted_quantiles
 
 PERCENTS = {"delay_us_p50": 50, "delay_us_p95": 95, "delay_us_p99": 99}
 FLOW = ("origin", "destination", "hops", "qos", "strategy")
@@ -27,37 +27,8 @@ MERGING = ("all", "hops", "strategy")
 _WORST = ("ok", "corrected", "flagged")
 
 
-def scope_quantiles(delays: DataFrame, pairs: DataFrame) -> DataFrame:
-    """(scope, *FLOW, *PERCENTS): DELAY's quantiles, from the partial ``delays`` and PAIRS."""
-    offset_us = F.coalesce("offset_us", F.lit(0))
-    values = delays.join(F.broadcast(pairs), ["origin", "destination"]).select(
-        *FLOW, (F.col("value_us") - offset_us).alias("value_us"), "publications", "quality"
-    )
-    return grouped_quantiles(
-        values,
-        members=(*FLOW, "quality"),
-        groups=lambda rows: _scoped(rows, "_member", "_step", "_weight"),
-        keys=("scope", *FLOW),
-        value="value_us",
-        weight="publications",
-        percents=PERCENTS,
-    )
-
-
-def window_quantiles(delays: DataFrame) -> DataFrame:
-    """(window_us, *WAY, publications, *PERCENTS) of the partial ``delays``, as measured."""
-    return weighted_quantiles(
-        delays,
-        keys=("window_us", *WAY),
-        value="value_us",
-        weight="publications",
-        percents=PERCENTS,
-        total="publications",
-    )
-
-
 def delay(deliveries: DataFrame, quantiles: DataFrame, pairs: DataFrame) -> DataFrame:
-    """DELAY from the partial ``deliveries``, ``scope_quantiles`` and PAIRS."""
+    """DELAY from the partial ``deliveries``, the scopes' quantiles and PAIRS."""
     offset_us = F.coalesce("offset_us", F.lit(0))
     totals = _totals(deliveries.join(pairs, ["origin", "destination"]), offset_us)
     keys = ["scope", *FLOW]
@@ -130,7 +101,7 @@ def _scoped(rows: DataFrame, *values: str, every: bool = False) -> DataFrame:
 
 
 def delay_over_time(quantiles: DataFrame, pairs: DataFrame) -> DataFrame:
-    """DELAY_OVER_TIME from ``window_quantiles`` and PAIRS."""
+    """DELAY_OVER_TIME from the windows' quantiles and PAIRS."""
     told = quantiles.join(F.broadcast(pairs), ["origin", "destination"])
     offset_us = F.coalesce("offset_us", F.lit(0))
     return told.select(

@@ -12,7 +12,8 @@ folded but passed on, in part ``HELD``, to be told apart first.
 """
 
 import gc
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import chain, groupby
 from operator import attrgetter
 
@@ -28,6 +29,7 @@ from analytics.transforms.packed import arrow_type, as_packed
 from analytics.transforms.partials import (
     BESIDE,
     CLIENTS,
+    COUNTED,
     DELAYS,
     HIGH_BITS,
     OF_TABLE,
@@ -38,8 +40,8 @@ from analytics.transforms.partials import (
 )
 from analytics.transforms.sketch import VALUES
 
-AT_ONCE = 50_000
-"""Records that are made columns together; some 1 kB each."""
+AT_ONCE = 16_000
+"""Records that are made columns together; some 1 kB each, which processors' caches still hold."""
 HELD = "held"
 HELD_RECORDS = Partial(("broker", "batch", "row", "spool", "federation", "raw"))
 """Records that were not folded: who they are, and the line."""
@@ -59,6 +61,7 @@ Whole = npt.NDArray[np.int64]
 Columns = dict[str, pa.Array]
 Held = Mapping[str, Collection[int]]
 """Spool to numbers of batches."""
+Wide = Callable[[Columns, list[Record]], pa.Table]
 
 
 def _wanted(table: str) -> tuple[str, ...]:
@@ -75,39 +78,71 @@ _WANTED = {table: _wanted(table) for table in FIELDS}
 def fold(batches: Iterable[pa.RecordBatch], held: Held) -> Iterator[pa.RecordBatch]:
     """PACKED of BLOCKS: partials, marks, quarantine, and HELD; of no key is there only one row."""
     folding = Folding()
-    gc.disable()  # records are many and hold no cycles
-    try:
-        for batch in batches:
-            for block in zip(*(batch.column(name) for name in _BLOCK), strict=True):
-                content, file, line = (value.as_py() for value in block)
-                records, bad = parse(content, file, line)
-                yield from _batches(_quarantined(bad))
-                if held:
-                    records, passed = _parted(records, held)
-                    yield from _batches(_passed(passed))
-                for rows in folding.add(records):
-                    yield from _batches(rows)
+    with uncollected():
+        for block in blocks_of(batches):
+            for rows in folding.read(*block, held):
+                yield from rows.combine_chunks().to_batches()
         for rows in folding.rest():
-            yield from _batches(rows)
+            yield from rows.combine_chunks().to_batches()
+
+
+_BLOCK = ("content", "file", "line")
+Block = tuple[bytes, str | None, int | None]
+
+
+def blocks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Block]:
+    """The rows of BLOCKS."""
+    for batch in batches:
+        for block in zip(*(batch.column(name) for name in _BLOCK), strict=True):
+            content, file, line = (value.as_py() for value in block)
+            yield content, file, line
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without Python's search for cycles: records are many and hold none."""
+    gc.disable()
+    try:
+        yield
     finally:
         gc.enable()
 
 
-_BLOCK = ("content", "file", "line")
-
-
 class Folding:
-    """Partials of all records that were added. Rows that are not worth merging come at once."""
+    """Partials of all records that were added. Rows that are not worth merging come at once.
 
-    def __init__(self) -> None:
+    Args:
+        wide: PACKED rows of the partial ``WIDE``, of deliveries as columns and as records.
+
+    Attributes:
+        records: How many were added.
+    """
+
+    def __init__(self, wide: Wide | None = None) -> None:
+        self._wide = wide or _packed_delays
+        self.records = 0
         self._waiting: list[list[Record]] = []
         self._count = 0
         self._parts: dict[str, list[pa.Table]] = {}
+
+    def read(
+        self, content: bytes, file: str | None, line: int | None, held: Held
+    ) -> Iterator[pa.Table]:
+        """Fold a row of BLOCKS; PACKED rows that are ready, those of ``held`` among them."""
+        records, bad = parse(content, file, line)
+        if bad:
+            yield _quarantined(bad)
+        if held:
+            records, passed = _parted(records, held)
+            if passed:
+                yield _passed(passed)
+        yield from self.add(records)
 
     def add(self, records: list[Record]) -> Iterator[pa.Table]:
         """Fold these; PACKED rows that are ready."""
         self._waiting.append(records)
         self._count += len(records)
+        self.records += len(records)
         if self._count >= AT_ONCE:
             yield from self._fold()
 
@@ -131,13 +166,13 @@ class Folding:
                 for name, how in OF_TABLE[table].items():
                     self._keep(name, how, _table(columns, how.columns))
                 if table == "deliveries":
-                    yield as_packed(WIDE, DELAYS, _delays(columns, records))
+                    yield self._wide(columns, records)
                 if table == "clients":
                     self._keep("clients", CLIENTS, _measured(columns, records))
         if heads:
             every = pa.concat_tables(heads)
             self._keep("agents_seen", SEEN, every.select(list(SEEN.columns)))
-            yield as_packed("marks", BESIDE["marks"], marked(every))
+            yield as_packed("marks", COUNTED, marked(every))
 
     def _keep(self, name: str, how: Partial, rows: pa.Table) -> None:
         self._parts.setdefault(name, []).append(merged(how, rows))
@@ -155,9 +190,7 @@ def merged(how: Partial, rows: pa.Table) -> pa.Table:
 
 def _columns(table: str, records: list[Record]) -> Columns:
     """Of each record's wanted keys, and what is made of them, an array."""
-    made: Columns = {}
-    for name in _WANTED[table]:
-        made[name] = _of_each(records, name)
+    made = _of_each(records, _WANTED[table])
     for name, of in _MADE.get(table, {}).items():
         made[name] = made[of]
     at_us = whole(made["at_us"])
@@ -177,15 +210,19 @@ def _table(columns: Columns, names: Iterable[str]) -> pa.Table:
     return pa.table({name: columns[name] for name in names})
 
 
-def _delays(columns: Columns, records: list[Record]) -> pa.Table:
-    """DELAYS of deliveries: each bucket of a row becomes its value above the row's base."""
-    sketches = [record.delay for record in records]
-    row, pairs = _spread([list(chain.from_iterable(sketch)) for sketch in sketches], width=2)
+def _packed_delays(columns: Columns, records: list[Record]) -> pa.Table:
+    row, value_us, publications = buckets(columns, records)
     of_row = pa.array(row)
     told = {name: columns[name].take(of_row) for name in DELAYS.keys[:-1]}
-    told["value_us"] = pa.array(whole(columns["base_us"])[row] + VALUES[pairs[:, 0]])
-    told["publications"] = pa.array(pairs[:, 1].copy())
-    return pa.table(told)
+    told |= {"value_us": pa.array(value_us), "publications": pa.array(publications)}
+    return as_packed(WIDE, DELAYS, pa.table(told))
+
+
+def buckets(columns: Columns, records: list[Record]) -> tuple[Whole, Whole, Whole]:
+    """Of each bucket of these deliveries: the row it is of, its value, and its count."""
+    sketches = [record.delay for record in records]
+    row, pairs = _spread([list(chain.from_iterable(sketch)) for sketch in sketches], width=2)
+    return row, whole(columns["base_us"])[row] + VALUES[pairs[:, 0]], pairs[:, 1].copy()
 
 
 def _measured(columns: Columns, records: list[Record]) -> pa.Table:
@@ -214,19 +251,13 @@ def _parted(records: list[Record], held: Held) -> tuple[list[Record], list[Recor
     return rest, passed
 
 
-def _passed(records: list[Record]) -> pa.Table | None:
-    if not records:
-        return None
-    columns: Columns = {}
-    for name in HELD_RECORDS.keys[:-1]:
-        columns[name] = _of_each(records, name)
+def _passed(records: list[Record]) -> pa.Table:
+    columns = _of_each(records, HELD_RECORDS.keys[:-1])
     columns["raw"] = pa.array([encode(record).decode() for record in records], pa.string())
     return as_packed(HELD, HELD_RECORDS, pa.table(columns))
 
 
-def _quarantined(bad: list[Bad]) -> pa.Table | None:
-    if not bad:
-        return None
+def _quarantined(bad: list[Bad]) -> pa.Table:
     how = BESIDE["quarantine"]
     told = {
         "file": pa.array([one.file for one in bad], pa.string()),
@@ -238,13 +269,10 @@ def _quarantined(bad: list[Bad]) -> pa.Table | None:
     return as_packed("quarantine", how, pa.table(told))
 
 
-def _batches(rows: pa.Table | None) -> list[pa.RecordBatch]:
-    return [] if rows is None else rows.combine_chunks().to_batches()
-
-
-def _of_each(records: list[Record], name: str) -> pa.Array:
-    """One key of all records."""
-    return pa.array(list(map(attrgetter(name), records)), arrow_type(name))
+def _of_each(records: list[Record], names: tuple[str, ...]) -> Columns:
+    """These keys (two at least) of all records; each record is touched once."""
+    values = zip(*map(attrgetter(*names), records), strict=True)
+    return {name: pa.array(of, arrow_type(name)) for name, of in zip(names, values, strict=True)}
 
 
 def whole(array: pa.Array | pa.ChunkedArray) -> Whole:

@@ -72,11 +72,11 @@ def pack(part: str, how: Partial, rows: DataFrame) -> DataFrame:
     return rows.select(*told, F.lit(part).alias("part"))
 
 
-def unpack(packed: DataFrame, part: str, how: Partial) -> DataFrame:
-    """One partial, by the names of its own columns."""
+def unpack(packed: DataFrame, part: str, how: Partial, *more: str) -> DataFrame:
+    """One partial, by the names of its own columns, and ``more`` columns as they are named."""
     names = slots_of(how)
     rows = packed.where(F.col("part") == part)
-    return rows.select(*(F.col(names[name]).alias(name) for name in how.columns))
+    return rows.select(*(F.col(names[name]).alias(name) for name in how.columns), *more)
 
 
 def slots_of(how: Partial) -> dict[str, str]:

@@ -16,6 +16,8 @@ PAIRS = struct(
     "origin long", "destination long", "floor_us long?", "offset_us long?", "quality string"
 )
 PairRow = tuple[int, int, int | None, int | None, str]
+Judged = tuple[int | None, str]
+"""(offset_us, quality) of a pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +36,8 @@ class PairFacts:
         """PAIRS, in the driver."""
         return [self._row(*flow) for flow in self.flows]
 
-    def judged(self) -> dict[Pair, tuple[int | None, str]]:
-        """(offset_us, quality) by (origin, destination)."""
+    def judged(self) -> dict[Pair, Judged]:
+        """Of each (origin, destination)."""
         return {
             (origin, destination): (offset_us, quality)
             for origin, destination, _, offset_us, quality in self.rows()

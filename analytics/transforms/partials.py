@@ -151,8 +151,11 @@ PARTIALS: dict[str, Partial] = {
 }
 """What report tables are made of."""
 
+COUNTED = Partial(("broker", "spool", "batch", "word"), sums=("records",), bits=("bits",))
+"""``marks``, and how many records each counts, before any was told apart."""
+
 BESIDE: dict[str, Partial] = {
-    "marks": Partial(("broker", "spool", "batch", "word"), bits=("bits",)),
+    "marks": Partial(COUNTED.keys, bits=COUNTED.bits),
     "quarantine": Partial(("file", "line", "reason", "raw"), sums=("one",)),
     "duplicates": Partial(("federation",), sums=("records_twice",)),
 }

@@ -9,35 +9,20 @@ from pyspark.sql.types import StructType
 
 from analytics.schemas.reports import REPORT_TABLES
 from analytics.transforms import delays, happenings, hop_times, load, loss, overhead
-from analytics.transforms.pairs import PairFacts, facts_of
+from analytics.transforms.pairs import PairFacts
 
 Planned = Mapping[str, Callable[[], DataFrame]]
 """What makes each table. Of a small one, that takes as long as computing it: it is done aside."""
-
-
-def of_partials(parts: Mapping[str, DataFrame]) -> Planned:
-    """Every table of REPORT_TABLES.
-
-    Args:
-        parts: Those of ``record_partials``, merged; ``quarantine`` and ``quarantine_counts`` as
-            they are reported; ``duplicates``: (federation, records_twice).
-    """
-    facts = facts_of(parts["pair_windows"], parts["links"])
-    pairs = facts.pairs(parts["links"])
-    found = Quantiles(
-        delays.scope_quantiles(parts["delays"], pairs),
-        delays.window_quantiles(parts["delays"]),
-        hop_times.step_quantiles(hop_times.steps(parts["hops"], pairs)),
-    )
-    return report_tables(parts, facts, found)
 
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
     """What was sorted.
 
-    ``scopes``: ``delays.scope_quantiles``. ``windows``: ``delays.window_quantiles``. ``steps``:
-    ``hop_times.step_quantiles``.
+    Attributes:
+        scopes: (scope, *FLOW, *PERCENTS), of ``transforms.delays``: corrected delays.
+        windows: (window_us, *WAY, publications, *PERCENTS): delays as measured.
+        steps: ``hop_times.step_quantiles``.
     """
 
     scopes: DataFrame
@@ -49,7 +34,9 @@ def report_tables(parts: Mapping[str, DataFrame], facts: PairFacts, found: Quant
     """Every table of REPORT_TABLES.
 
     Args:
-        parts: As of ``of_partials``, without those that the others are made of.
+        parts: Those of ``partials.PARTIALS``, merged, but for those that the quantiles are of;
+            ``quarantine`` and ``quarantine_counts`` as they are reported; ``duplicates``:
+            (federation, records_twice).
         facts: Of pairs.
         found: Of the partials ``delays`` and ``hops``.
     """

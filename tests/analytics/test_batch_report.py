@@ -8,6 +8,7 @@ import pytest
 from analytics.errors import InputMissingError
 from analytics.jobs.report import run
 from analytics.schemas import REPORT_TABLES
+from analytics.sources.landing import literal
 from tests.analytics.landing import example, land, record, text
 
 pytestmark = pytest.mark.timeout(900)  # some hundred small Spark jobs, on cores that are shared
@@ -90,6 +91,28 @@ def test_bad_lines_cost_themselves_and_nothing_else(spark, tmp_path):
     assert span[-1] == clean["span"][0][3]  # each record was also in the other folder
     assert span[:-1] == clean.pop("span")[0][:-1]
     del clean["quarantine"], clean["quarantine_counts"]
+    assert found == clean
+
+
+def test_records_that_are_twice_count_once_whatever_their_files_are_called(spark, tmp_path):
+    """Within a file, in two files, and in files that are read again by odd names."""
+    whole = land(tmp_path / "whole", example(seconds=12))
+    odd = tmp_path / "o [d]{d,e}*?"
+    for number, path in enumerate(whole):
+        lines = path.read_text().splitlines()
+        (odd / f"{number}").mkdir(parents=True)
+        (odd / f"{number}" / f"[{number}] a%20 b\\.jsonl").write_text("\n".join(lines) + "\n")
+        (odd / f"{number}" / f"{{{number}}}.jsonl").write_text("\n".join(lines[-9:]) + "\n")
+    first = next((odd / "0").glob("*a%20*"))
+    first.write_text(first.read_text() + first.read_text().splitlines()[0] + "\n")
+
+    run(spark, [str(tmp_path / "whole")], str(tmp_path / "a"))
+    run(spark, [literal(str(odd))], str(tmp_path / "b"))
+
+    clean, found = all_rows(spark, tmp_path / "a"), all_rows(spark, tmp_path / "b")
+    (span,), (alone,) = found.pop("span"), clean.pop("span")
+    assert span[-1] == 9 * len(whole) + 1
+    assert span[:-1] == alone[:-1]
     assert found == clean
 
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.jobs import counted, state
+from analytics.jobs import state
 from analytics.jobs.state import State
+from analytics.transforms import counted
 from analytics.transforms.clocks import OneWay
 from analytics.transforms.folding import merged
 from analytics.transforms.pairs import pair_facts
@@ -45,7 +46,7 @@ def test_quantiles_over_scopes_are_those_of_each_scopes_own_list(rows):
             for o, d, *_ in rows}  # fmt: skip
     facts = pair_facts(seen, {})
 
-    found = counted.over_scopes(merged(counted.DELAYS, told), facts).to_pylist()
+    found = counted.over_scopes(merged(counted.DELAYS, told), facts.judged()).to_pylist()
 
     lists = defaultdict(list)
     judged = {(row[0], row[1]): row[3:] for row in facts.rows()}

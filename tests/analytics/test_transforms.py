@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import functions as F
 
 from analytics.jobs.sizing import BYTES_PER_PARTITION, partitions_for
 from analytics.sources.reasons import reason
@@ -18,7 +17,7 @@ from analytics.transforms.loss import loss
 from analytics.transforms.overhead import control_by_kind
 from analytics.transforms.packed import PACKED, merged, unpack
 from analytics.transforms.partials import PARTIALS
-from analytics.transforms.quantiles import grouped_quantiles, weighted_quantiles
+from analytics.transforms.quantiles import weighted_quantiles
 from analytics.transforms.sketch import bucket_value_us
 from tests.analytics.landing import AGENT, START_US, bucket_of, delivery, example, record, text
 
@@ -67,50 +66,6 @@ def test_quantiles_are_those_of_the_list_with_each_value_as_often_as_it_weighs(s
         picked = [values[-(-len(values) * q // 100) - 1] for q in PERCENTS.values()]
         expected.add((key, *picked))
     assert {tuple(row) for row in found} == expected
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from("abc"),
-            st.sampled_from("xy"),
-            st.integers(-(10**5), 10**5),
-            st.integers(1, 9),
-        ),
-        min_size=1,
-        max_size=60,
-    )
-)
-@settings(
-    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-def test_quantiles_of_groups_that_overlap_are_those_of_each_group_alone(spark, rows):
-    """Each row is in the group of its first member, of its second, and of all (NULL, NULL)."""
-    frame = spark.createDataFrame(rows, "one string, other string, value long, weight long")
-    keys = F.array(
-        F.struct(F.col("one").alias("k1"), F.lit(None).alias("k2")),
-        F.struct(F.lit(None).alias("k1"), F.col("other").alias("k2")),
-        F.struct(F.lit(None).alias("k1"), F.lit(None).alias("k2")),
-    )
-
-    found = grouped_quantiles(
-        frame,
-        members=("one", "other"),
-        groups=lambda told: told.select(F.inline(keys), "_member", "_step", "_weight"),
-        keys=("k1", "k2"),
-        value="value",
-        weight="weight",
-        percents=PERCENTS,
-    ).collect()
-
-    lists = defaultdict(list)
-    for one, other, value, weight in rows:
-        for group in ((one, None), (None, other), (None, None)):
-            lists[group] += [value] * weight
-    assert {tuple(row) for row in found} == {
-        (*group, *(sorted(told)[-(-len(told) * p // 100) - 1] for p in PERCENTS.values()))
-        for group, told in lists.items()
-    }
 
 
 @given(st.integers(0, 10**11))

@@ -7,7 +7,7 @@ of one key become one, and the q-quantile is the least value whose cumulative we
 times the total, decided in whole numbers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from analytics.transforms import hop_times
 from analytics.transforms.delays import FLOW, MERGING, PERCENTS, SCOPES, WAY
+from analytics.transforms.floors import Pair
 from analytics.transforms.folding import Whole, whole
 from analytics.transforms.packed import arrow_type
-from analytics.transforms.pairs import PairFacts
+from analytics.transforms.pairs import Judged
 from analytics.transforms.partials import Partial
 
 KEY_BITS = 63
@@ -36,27 +37,34 @@ def empty(how: Partial) -> pa.Table:
 
 
 def over_windows(delays: pa.Table) -> pa.Table:
-    """What ``transforms.delays.window_quantiles`` gives."""
-    ids, ways = _numbered(delays, ("window_us", *WAY))
+    """(window_us, *WAY, publications, *PERCENTS) of the partial ``delays``, as measured."""
+    ids, ways = numbered(delays, ("window_us", *WAY))
     values, weights = whole(delays["value_us"]), whole(delays["publications"])
-    total, _, found = _quantiles(ids, values, weights, PERCENTS)
+    total, _, found = quantiles(ids, values, weights, PERCENTS)
     told = {name: ways[name] for name in ("window_us", *WAY)}
     return pa.table(told | {"publications": total} | found)
 
 
 def over_steps(steps: pa.Table) -> pa.Table:
     """What ``transforms.hop_times.step_quantiles`` gives. ``steps``: STEPS."""
-    ids, keys = _numbered(steps, hop_times.STEP)
+    ids, keys = numbered(steps, hop_times.STEP)
     values = whole(steps["step_us"])
-    samples, least, found = _quantiles(ids, values, np.ones_like(values), hop_times.PERCENTS)
+    samples, least, found = quantiles(ids, values, np.ones_like(values), hop_times.PERCENTS)
     told = {name: keys[name] for name in hop_times.STEP}
     return pa.table(told | {"samples": samples} | found | {"least_us": least})
 
 
-def over_scopes(delays: pa.Table, facts: PairFacts) -> pa.Table:
-    """What ``transforms.delays.scope_quantiles`` gives. ``delays``: DELAYS."""
-    ids, flows = _numbered(delays, FLOW)
-    judged = facts.judged()
+def over_scopes(
+    delays: pa.Table, judged: Mapping[Pair, Judged], scopes: Iterable[str] = tuple(SCOPES)
+) -> pa.Table:
+    """(scope, *FLOW, *PERCENTS): the quantiles of table ``delay``.
+
+    Args:
+        delays: DELAYS, of all flows that are in one of the scopes' groups.
+        judged: Of each of their pairs, as of ``PairFacts.judged``.
+        scopes: Those to tell of.
+    """
+    ids, flows = numbered(delays, FLOW)
     of_flow = [
         judged[way] for way in zip(*(flows[key].to_pylist() for key in FLOW[:2]), strict=True)
     ]
@@ -64,12 +72,13 @@ def over_scopes(delays: pa.Table, facts: PairFacts) -> pa.Table:
     believed = np.array([quality != "flagged" for _, quality in of_flow], bool)
     value_us, weight = whole(delays["value_us"]) - offset_us[ids], whole(delays["publications"])
     tables = []
-    for scope, keys in SCOPES.items():
-        groups, named = _numbered(flows, keys)
+    for scope in scopes:
+        keys = SCOPES[scope]
+        groups, named = numbered(flows, keys)
         kept = believed if scope in MERGING else np.full(len(flows), True)
         present, groups[kept] = np.unique(groups[kept], return_inverse=True)
         rows = kept[ids]
-        _, _, found = _quantiles(groups[ids[rows]], value_us[rows], weight[rows], PERCENTS)
+        _, _, found = quantiles(groups[ids[rows]], value_us[rows], weight[rows], PERCENTS)
         columns = {"scope": pa.array([scope] * len(present), pa.string())}
         for key in FLOW:
             none = pa.nulls(len(present), flows[key].type)
@@ -78,7 +87,7 @@ def over_scopes(delays: pa.Table, facts: PairFacts) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _quantiles(
+def quantiles(
     groups: Whole, values: Whole, weights: Whole, percents: Mapping[str, int]
 ) -> tuple[Whole, Whole, dict[str, Whole]]:
     """Of each group in order: its weight, its least value, its quantiles. Groups: 0 to n - 1."""
@@ -107,7 +116,7 @@ def _order(groups: Whole, values: Whole) -> npt.NDArray[np.intp]:
     return np.lexsort((values, groups))
 
 
-def _numbered(rows: pa.Table, keys: Sequence[str]) -> tuple[Whole, pa.Table]:
+def numbered(rows: pa.Table, keys: Sequence[str]) -> tuple[Whole, pa.Table]:
     """Of each row the number of its key, and the keys in the order of their numbers."""
     code = np.zeros(len(rows), np.int64)
     for key in keys:

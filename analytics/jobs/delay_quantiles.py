@@ -1,0 +1,150 @@
+"""The quantiles of the delays of a log of any size, exactly.
+
+Every bucket of every histogram counts, and they are many; so they stay in arrays
+(``transforms.chunks``), and Spark only brings those of a pair together, for the pair's own
+quantiles. To gather all pairs' would be to sort everything: so groups over many pairs take two
+looks. The first counts in steps of about a millisecond, which tells in which step each quantile
+lies. The second counts the single values of those steps alone: however long the log is, there are
+only so many.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from analytics.jobs.staging import load, save
+from analytics.schemas.fields import struct
+from analytics.transforms import counted
+from analytics.transforms.chunks import ARRAYS, FLOWS, delays_of
+from analytics.transforms.delays import FLOW, MERGING, PERCENTS, SCOPES, WAY
+from analytics.transforms.folding import merged
+from analytics.transforms.packed import unpack
+from analytics.transforms.partials import WIDE, Partial
+
+STEP_BITS = 10
+"""Steps are of 2 ** 10: of microseconds, about a millisecond."""
+FLOWS_AT_ONCE = 256
+"""Of chunks, whose delays are in a worker's memory together: some hundreds each."""
+FOUND = struct(
+    *("window_us long?", "origin long?", "destination long?", "hops long?", "qos long?"),
+    *("strategy string?", "step long?", "publications long?"),
+    *(f"{name} long?" for name in PERCENTS),
+    "part string",
+)
+"""Of one pair. ``part``: a scope, ``WINDOWS`` or ``STEPS``."""
+WINDOWS, STEPS = "windows", "steps"
+_OF_PAIR = tuple(scope for scope in SCOPES if scope not in MERGING)
+_MEMBER = ("hops", "strategy")
+"""What decides in which groups over many pairs a delay is."""
+_STEP = Partial((*_MEMBER, "step"), sums=("publications",))
+_VALUE = Partial((*_MEMBER, "value_us"), sums=("publications",))
+_VALUES = struct("hops long", "strategy string", "value_us long", "publications long")
+"""Of _VALUE."""
+
+
+def sorted_delays(chunks: DataFrame, pairs: DataFrame, folder: str) -> tuple[DataFrame, DataFrame]:
+    """(scope, *FLOW, *PERCENTS), corrected; and (window_us, *WAY, publications, *PERCENTS), not.
+
+    Args:
+        chunks: CHUNKS.
+        pairs: PAIRS.
+        folder: Where something may be kept while the answer is used; it is replaced.
+    """
+    flows = unpack(chunks, WIDE, FLOWS, *ARRAYS)
+    judged = flows.join(F.broadcast(pairs), ["origin", "destination"]).drop("floor_us")
+    save(judged.groupBy("origin", "destination").applyInArrow(_of_pair, FOUND), folder)
+    found = load(chunks.sparkSession, folder, FOUND)
+    counts = found.where(F.col("part") == STEPS).groupBy(*_STEP.keys)
+    steps = counts.agg(F.sum("publications").alias("publications")).toArrow()
+    sought = _sought(steps)
+    near = judged.mapInArrow(partial(_values_near, sought=sought), _VALUES)
+    values = _VALUE.merged(near).toArrow()
+    over_pairs = chunks.sparkSession.createDataFrame(_over_pairs(steps, sought, values))
+    scopes = found.where(F.col("part").isin(*_OF_PAIR)).withColumnRenamed("part", "scope")
+    told = ("scope", *FLOW, *PERCENTS)
+    windows = found.where(F.col("part") == WINDOWS)
+    return (
+        scopes.select(*told).union(over_pairs.select(*told)),
+        windows.select("window_us", *WAY, "publications", *PERCENTS),
+    )
+
+
+def _of_pair(flows: pa.Table) -> pa.Table:
+    """FOUND of all flows of a pair, with ``offset_us`` and ``quality``."""
+    delays = delays_of(flows)
+    (pair,) = flows.select(["origin", "destination"]).slice(0, 1).to_pylist()
+    (verdict,) = flows.select(["offset_us", "quality"]).slice(0, 1).to_pylist()
+    judged = {tuple(pair.values()): tuple(verdict.values())}
+    scopes = counted.over_scopes(delays, judged, _OF_PAIR)
+    tables = {WINDOWS: counted.over_windows(delays), STEPS: merged(_STEP, _stepped(delays))}
+    told = [scopes.rename_columns({"scope": "part"})]
+    told += [
+        table.append_column("part", pa.repeat(part, len(table))) for part, table in tables.items()
+    ]
+    kinds = to_arrow_schema(FOUND)
+    return pa.concat_tables([kinds.empty_table(), *told], promote_options="default").select(
+        kinds.names
+    )
+
+
+def _stepped(delays: pa.Table) -> pa.Table:
+    """Corrected, with each one's step; without those that no merging group has."""
+    believed = delays.filter(pc.not_equal(delays["quality"], "flagged"))
+    offset_us = pc.fill_null(believed["offset_us"], 0)
+    value_us = pc.subtract(believed["value_us"], offset_us)
+    step = pc.shift_right(value_us, STEP_BITS)
+    told = believed.drop_columns(["value_us"]).append_column("value_us", value_us)
+    return told.append_column("step", step)
+
+
+def _sought(steps: pa.Table) -> pa.Table:
+    """(*_MEMBER, step): those that hold a quantile of a group that the member is in."""
+    groups = _over_members(steps, steps["step"])
+    members = steps.group_by(list(_MEMBER)).aggregate([]).to_pylist()
+    rows = {
+        (*member.values(), group[percent])
+        for group in groups.to_pylist()
+        for member in members
+        if all(group[key] in (None, member[key]) for key in _MEMBER)
+        for percent in PERCENTS
+    }
+    columns = list(zip(*sorted(rows), strict=True)) or [(), (), ()]
+    names = _STEP.keys
+    return pa.table(
+        {
+            name: pa.array(column, counted.empty(_STEP)[name].type)
+            for name, column in zip(names, columns, strict=True)
+        }
+    )
+
+
+def _values_near(batches: Iterable[pa.RecordBatch], sought: pa.Table) -> Iterator[pa.RecordBatch]:
+    """_VALUES of flows, of those steps alone."""
+    for batch in batches:
+        for start in range(0, len(batch), FLOWS_AT_ONCE):
+            delays = _stepped(delays_of(pa.table(batch.slice(start, FLOWS_AT_ONCE))))
+            of_steps = delays.select([*_STEP.columns, "value_us"])
+            near = of_steps.join(sought, list(_STEP.keys), join_type="left semi")
+            yield from merged(_VALUE, near).combine_chunks().to_batches()
+
+
+def _over_pairs(steps: pa.Table, sought: pa.Table, values: pa.Table) -> pa.Table:
+    """Quantiles of the groups over pairs. Where none lies, all of a step stands for its first."""
+    far = steps.join(sought, list(_STEP.keys), join_type="left anti")
+    firsts = far.append_column("value_us", pc.shift_left(far["step"], STEP_BITS))
+    both = [rows.select(list(_VALUE.columns)) for rows in (firsts, values)]
+    rows = pa.concat_tables(both, promote_options="default")
+    return _over_members(rows, rows["value_us"])
+
+
+def _over_members(rows: pa.Table, values: pa.ChunkedArray) -> pa.Table:
+    """``counted.over_scopes`` of the merging scopes; nobody asks of which pair a row is."""
+    none = pa.array([0] * len(rows), pa.int64())
+    beside = {"origin": none, "destination": none, "qos": none, "value_us": values}
+    told = {name: rows[name] for name in (*_MEMBER, "publications")}
+    return counted.over_scopes(pa.table(told | beside), {(0, 0): (None, "ok")}, MERGING)
