@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from analytics.jobs.delay_quantiles import sorted_delays
 from analytics.jobs.sizing import gathered, planned_for
-from analytics.jobs.staging import discard, settle
+from analytics.jobs.staging import discard, folder_of, settle
 from analytics.jobs.tables import write
 from analytics.sources.quarantine import counts, each
 from analytics.transforms import hop_times
@@ -42,7 +42,7 @@ def run(spark: SparkSession, inputs: Sequence[str], out: str) -> None:
     staging = f"{home}/{STAGING}"
     try:
         chunks = settle(spark, inputs, staging)
-        with planned_for(chunks, compiled=False):
+        with planned_for(chunks, but=folder_of(WIDE), compiled=False):
             parts = _parts(chunks)
             facts = facts_of(parts["pair_windows"], parts["links"])
             pairs = facts.pairs(chunks)

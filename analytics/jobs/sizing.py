@@ -14,8 +14,8 @@ from urllib.parse import unquote, urlsplit
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-BYTES_PER_PARTITION = 2 * 2**20
-"""Of partial aggregates as they are staged: of some 400,000 records."""
+BYTES_PER_PARTITION = 4 * 2**20
+"""Of partial aggregates as they are staged: of a million records, and later of two."""
 _SHUFFLES = "spark.sql.shuffle.partitions"
 _SMALL = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",  # a broadcast is a job of its own
@@ -29,13 +29,21 @@ _INTERPRETED = {
 """For few records and once, compiling a query takes longer than running it."""
 
 
-def partitions_for(files: DataFrame) -> int:
-    """How many partitions what these files hold is worth: at most what the session is set to."""
-    size = _bytes(files.sparkSession, files.inputFiles())
+def partitions_for(files: DataFrame, but: str | None = None) -> int:
+    """How many partitions what these files hold is worth: at most what the session is set to.
+
+    Args:
+        files: A table as it is read from files.
+        but: A folder's name: files in such folders count nothing.
+    """
+    urls = [url for url in files.inputFiles() if but is None or f"/{but}/" not in url]
+    size = _bytes(files.sparkSession, urls)
     return max(1, min(_count(files.sparkSession), -(-size // BYTES_PER_PARTITION)))
 
 
 def _bytes(spark: SparkSession, urls: list[str]) -> int:
+    if not urls:
+        return 0
     places = [urlsplit(url) for url in urls]
     if all(place.scheme == "file" for place in places):
         return sum(os.stat(unquote(place.path)).st_size for place in places)
@@ -44,14 +52,17 @@ def _bytes(spark: SparkSession, urls: list[str]) -> int:
 
 
 @contextmanager
-def planned_for(files: DataFrame, *, compiled: bool = True) -> Iterator[None]:
+def planned_for(
+    files: DataFrame, but: str | None = None, *, compiled: bool = True
+) -> Iterator[None]:
     """Plan queries inside for what ``files`` hold.
 
     Args:
-        files: A table as it is read from files.
+        files: As of ``partitions_for``.
+        but: Likewise.
         compiled: Whether to make Java of queries even if the records are few: like ones will come.
     """
-    spark, count = files.sparkSession, partitions_for(files)
+    spark, count = files.sparkSession, partitions_for(files, but)
     chosen = {_SHUFFLES: str(count)}
     if count == 1:
         chosen |= _SMALL if compiled else _SMALL | _INTERPRETED

@@ -87,6 +87,11 @@ def _copies(held: DataFrame, kept: DataFrame) -> DataFrame:
     return both.groupBy("federation").agg(F.sum("n").alias("records_twice"))
 
 
+def folder_of(part: str) -> str:
+    """The name of the folder in which ``save`` keeps a part's files."""
+    return f"part={part}"
+
+
 def save(packed: DataFrame, folder: str) -> None:
     """Write rows of CHUNKS or PACKED as Parquet, apart by part."""
     packed.write.mode("overwrite").partitionBy("part").parquet(folder)

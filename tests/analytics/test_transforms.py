@@ -93,14 +93,19 @@ def normal(table):
 
 @pytest.mark.parametrize(("size", "partitions"), [(0, 1), (BYTES_PER_PARTITION + 1, 2)])
 def test_a_report_is_planned_for_the_bytes_of_its_files(spark, tmp_path, size, partitions):
-    (tmp_path / "a b.txt").write_bytes(b"x" * size)
+    (tmp_path / "part=some").mkdir()
+    (tmp_path / "part=some" / "a b.txt").write_bytes(b"x" * size)
+    (tmp_path / "part=more").mkdir()
+    (tmp_path / "part=more" / "c.txt").write_bytes(b"x" * 3 * BYTES_PER_PARTITION)
     limit = spark.conf.get("spark.sql.shuffle.partitions")
     spark.conf.set("spark.sql.shuffle.partitions", "8")
 
-    found = partitions_for(spark.read.text(str(tmp_path)))
+    files = spark.read.text(str(tmp_path))
+    found, of_all = partitions_for(files, but="part=more"), partitions_for(files)
 
     spark.conf.set("spark.sql.shuffle.partitions", limit)
     assert found == partitions
+    assert of_all == (5 if size else 3)
 
 
 def test_loss_is_complete_only_where_the_destination_took_part_all_the_time(spark):
