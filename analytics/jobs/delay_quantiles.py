@@ -77,19 +77,20 @@ def sorted_delays(chunks: DataFrame, pairs: DataFrame, folder: str) -> tuple[Dat
 def _of_pair(flows: pa.Table) -> pa.Table:
     """FOUND of all flows of a pair, with ``offset_us`` and ``quality``."""
     delays = delays_of(flows)
-    (pair,) = flows.select(["origin", "destination"]).slice(0, 1).to_pylist()
-    (verdict,) = flows.select(["offset_us", "quality"]).slice(0, 1).to_pylist()
-    judged = {tuple(pair.values()): tuple(verdict.values())}
-    scopes = counted.over_scopes(delays, judged, _OF_PAIR)
-    tables = {WINDOWS: counted.over_windows(delays), STEPS: merged(_STEP, _stepped(delays))}
-    told = [scopes.rename_columns({"scope": "part"})]
-    told += [
-        table.append_column("part", pa.repeat(part, len(table))) for part, table in tables.items()
-    ]
-    kinds = to_arrow_schema(FOUND)
-    return pa.concat_tables([kinds.empty_table(), *told], promote_options="default").select(
-        kinds.names
+    (told,) = flows.slice(0, 1).to_pylist()
+    judged = {(told["origin"], told["destination"]): (told["offset_us"], told["quality"])}
+    scopes = counted.over_scopes(delays, judged, _OF_PAIR).rename_columns({"scope": "part"})
+    windows, steps = counted.over_windows(delays), merged(_STEP, _stepped(delays))
+    every = pa.concat_tables(
+        [
+            to_arrow_schema(FOUND).empty_table(),
+            scopes,
+            windows.append_column("part", pa.repeat(WINDOWS, len(windows))),
+            steps.append_column("part", pa.repeat(STEPS, len(steps))),
+        ],
+        promote_options="default",
     )
+    return every.select(FOUND.fieldNames())
 
 
 def _stepped(delays: pa.Table) -> pa.Table:
