@@ -7,14 +7,14 @@ its own window. What is held grows as the module ``stream`` says, but for the de
 row for each value that a flow has had, whenever it was.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from analytics.jobs import counted
-from analytics.jobs.state import FILE_ROWS_MAX, UNMERGED, Span, State
+from analytics.jobs.state import UNMERGED, Span, State
 from analytics.transforms import hop_times
 from analytics.transforms.clocks import OneWay
 from analytics.transforms.folding import merged
@@ -23,7 +23,9 @@ from analytics.transforms.partials import WIDE, Partial
 from analytics.transforms.report import Quantiles
 
 WINDOWS_AT_ONCE = 16
-"""Whose delays are in memory together: at 50,000 records/s some 100,000 rows each."""
+"""Whose delays are looked at together: at 50,000 records/s some 100,000 rows each."""
+WINDOWS_HELD = 16
+"""Whose delays stay in memory: those of others are read again if some come late."""
 _SORTED = frozenset(("hops", "pair_windows"))
 """Partials of which tables are made here, not in Spark."""
 _FRAME = list(hop_times.FRAME)
@@ -36,8 +38,10 @@ class Folded:
         self.newest = -1
         self._kept = {name: how for name, how in kept.items() if name not in UNMERGED}
         self._parts = {name: counted.empty(how) for name, how in self._kept.items()}
-        self._delays = counted.empty(counted.DELAYS)
-        self._windows = counted.over_windows(counted.empty(kept[WIDE]))
+        self._delays, self._held = counted.of_flows(), counted.of_windows()
+        self._recent: dict[int, None] = {}
+        self._no_window = counted.over_windows(self._held)
+        self._windows: dict[int, pa.Table] = {}
         self._steps = counted.empty(counted.STEPS)
         self._fresh: set[int] = set()
         self._shown: pa.Table | None = None
@@ -53,7 +57,8 @@ class Folded:
                 self._parts[name] = merged(how, pa.concat_tables([self._parts[name], rows]))
                 if name == "hops":
                     self._take_frames(rows, spark)
-        self._take_delays(state, spans, new)
+        for some in _at_once(new):
+            self._take_delays(state, [span for span in spans if span < some[0]], some)
         self.newest = spans[-1].last if spans else -1
 
     def parts(self, spark: SparkSession) -> dict[str, DataFrame]:
@@ -83,9 +88,8 @@ class Folded:
         if any(judged[pair] != told for pair, told in self._shown_for.items()):
             self._shown = None  # other offsets: all delays are others
         self._shown_for = judged
-        windows = self._windows
-        if self._shown is not None:
-            windows = windows.filter(_among(windows["window_us"], self._fresh))
+        wanted = sorted(self._windows if self._shown is None else self._fresh)
+        windows = pa.concat_tables([self._no_window, *(self._windows[one] for one in wanted)])
         return Quantiles(
             _one(spark, counted.over_scopes(self._delays, facts)),
             _one(spark, windows),
@@ -100,23 +104,32 @@ class Folded:
         self._shown, self._fresh = over_time, set()
         return over_time
 
-    def _take_delays(self, state: State, spans: list[Span], new: list[Span]) -> None:
-        touched: set[int] = set()
-        waiting: list[pa.Table] = []
-        for span in new:
-            rows = state.rows([span], WIDE)
-            touched |= set(rows["window_us"].unique().to_pylist())
-            waiting.append(rows.select(self._delays.column_names))
-            if span is new[-1] or sum(map(len, waiting)) > FILE_ROWS_MAX:
-                self._delays = merged(counted.DELAYS, pa.concat_tables([self._delays, *waiting]))
-                waiting.clear()
-        tables = [self._windows.filter(pc.invert(_among(self._windows["window_us"], touched)))]
-        found = sorted(touched)
-        for start in range(0, len(found), WINDOWS_AT_ONCE):
-            some = found[start : start + WINDOWS_AT_ONCE]
-            tables.append(counted.over_windows(state.rows(spans, WIDE, {"window_us": some})))
-        self._windows = pa.concat_tables(tables)
-        self._fresh |= touched
+    def _take_delays(self, state: State, before: Sequence[Span], new: Sequence[Span]) -> None:
+        rows = state.rows(new, WIDE)
+        self._delays.add(rows)
+        touched = sorted(rows["window_us"].unique().to_pylist())
+        for start in range(0, len(touched), WINDOWS_AT_ONCE):
+            some = touched[start : start + WINDOWS_AT_ONCE]
+            self._held.add(rows.filter(_among(rows["window_us"], some)))
+            if late := [window for window in some if self._was_let_go(window)]:
+                self._held.add(state.rows(before, WIDE, {"window_us": late}))
+            self._note_windows(some)
+
+    def _was_let_go(self, window_us: int) -> bool:
+        return window_us in self._windows and window_us not in self._recent
+
+    def _note_windows(self, touched: Sequence[int]) -> None:
+        """What was found of these; delays are held of the windows that were touched last."""
+        found = counted.over_windows(self._held)
+        for window_us in touched:
+            self._recent.pop(window_us, None)
+            self._recent[window_us] = None
+            self._windows[window_us] = found.filter(_among(found["window_us"], [window_us]))
+        if gone := list(self._recent)[:-WINDOWS_HELD]:
+            self._held.drop("window_us", gone)
+            for window_us in gone:
+                del self._recent[window_us]
+        self._fresh.update(touched)
 
     def _take_frames(self, rows: pa.Table, spark: SparkSession) -> None:
         """The ways of the frames that these rows are of, which may be known in part."""
@@ -125,6 +138,12 @@ class Folded:
         found = hop_times.steps(_one(spark, of_frames)).toArrow().select(counted.STEPS.columns)
         kept = self._steps.join(frames, _FRAME, join_type="left anti")
         self._steps = pa.concat_tables([kept, found])
+
+
+def _at_once(spans: Sequence[Span]) -> list[list[Span]]:
+    """Whose delays are in memory together: of a stream that starts there are large parts."""
+    small = [span for span in spans if span.level == 0]
+    return [*([span] for span in spans if span.level), *([small] if small else [])]
 
 
 def _among(column: pa.ChunkedArray, values: Iterable[int]) -> pa.ChunkedArray:
