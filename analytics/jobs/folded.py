@@ -7,20 +7,23 @@ its own window. What is held grows as the module ``stream`` says, but for the de
 row for each value that a flow has had, whenever it was.
 """
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from analytics.jobs import counted
 from analytics.jobs.state import UNMERGED, Span, State
-from analytics.transforms import hop_times
+from analytics.sources.quarantine import counts, each
+from analytics.transforms import happenings, hop_times
 from analytics.transforms.clocks import OneWay
-from analytics.transforms.folding import merged
+from analytics.transforms.folding import Whole, merged, whole
 from analytics.transforms.pairs import PairFacts, pair_facts
 from analytics.transforms.partials import WIDE, Partial
-from analytics.transforms.report import Quantiles
+from analytics.transforms.report import EVENTS_READ, GROWING, OF_PARTS, Quantiles
 
 WINDOWS_AT_ONCE = 16
 """Whose delays are looked at together: at 50,000 records/s some 100,000 rows each."""
@@ -28,6 +31,10 @@ WINDOWS_HELD = 16
 """Whose delays stay in memory: those of others are read again if some come late."""
 _SORTED = frozenset(("hops", "pair_windows"))
 """Partials of which tables are made here, not in Spark."""
+_PART_OF = {"happened": "events", "unsettled": "events", "quarantine_counts": "quarantine"}
+"""Parts of tables that are made of a partial of another name."""
+_LISTED = frozenset(GROWING)
+"""Partials whose rows are put one after the other, as few are alike."""
 _FRAME = list(hop_times.FRAME)
 
 
@@ -37,6 +44,7 @@ class Folded:
     def __init__(self, kept: Mapping[str, Partial]) -> None:
         self.newest = -1
         self._kept = {name: how for name, how in kept.items() if name not in UNMERGED}
+        self._new: dict[str, pa.Table] = {}
         self._parts = {name: counted.empty(how) for name, how in self._kept.items()}
         self._delays, self._held = counted.of_flows(), counted.of_windows()
         self._recent: dict[int, None] = {}
@@ -45,6 +53,8 @@ class Folded:
         self._steps = counted.empty(counted.STEPS)
         self._fresh: set[int] = set()
         self._shown: pa.Table | None = None
+        self._stories: pa.Table | None = None
+        self._unsettled_us = 0
         self._shown_for: dict[tuple[int, int], tuple[int | None, str]] = {}
 
     def take(self, state: State, spark: SparkSession) -> None:
@@ -52,20 +62,37 @@ class Folded:
         spans = state.spans()
         new = [span for span in spans if span.last > self.newest]
         assert all(span.first > self.newest for span in new), "merged before it was taken"
-        for name, how in self._kept.items():
-            if rows := state.rows(new, name):
-                self._parts[name] = merged(how, pa.concat_tables([self._parts[name], rows]))
-                if name == "hops":
-                    self._take_frames(rows, spark)
+        self._new = {name: rows for name in self._kept if (rows := state.rows(new, name))}
+        for name, rows in self._new.items():
+            every = pa.concat_tables([self._parts[name], rows])
+            listed = name in _LISTED
+            self._parts[name] = (
+                every.combine_chunks() if listed else merged(self._kept[name], every)
+            )
+            if name == "hops":
+                self._take_frames(rows, spark)
         for some in _at_once(new):
             self._take_delays(state, [span for span in spans if span < some[0]], some)
         self.newest = spans[-1].last if spans else -1
 
+    def unchanged(self) -> list[str]:
+        """Tables that what was taken last leaves as they were."""
+        of_new = {*self._new, *(part for part, of in _PART_OF.items() if of in self._new)}
+        return [name for name, (_, of) in OF_PARTS.items() if of_new.isdisjoint(of)]
+
     def parts(self, spark: SparkSession) -> dict[str, DataFrame]:
-        """What ``report.report_tables`` takes, each as one partition."""
-        return {
-            name: _one(spark, rows) for name, rows in self._parts.items() if name not in _SORTED
-        }
+        """What ``report.report_tables`` takes, each as one partition.
+
+        Of tables that GROWING or ``whole`` complete, what is new.
+        """
+        rows = {name: rows for name, rows in self._parts.items() if name not in _SORTED}
+        rows["happened"] = self._of_new("events")
+        rows["unsettled"] = self._unsettled()
+        rows["events"] = rows["events"].filter(_among(rows["events"]["kind"], EVENTS_READ))
+        parts = {name: _one(spark, told) for name, told in rows.items()}
+        parts["quarantine_counts"] = counts(each(parts["quarantine"]))
+        parts["quarantine"] = each(_one(spark, self._of_new("quarantine")))
+        return parts
 
     def facts(self) -> PairFacts:
         """As ``pairs.facts_of``."""
@@ -96,13 +123,41 @@ class Folded:
             _one(spark, counted.over_steps(self._steps)),
         )
 
-    def whole(self, over_time: pa.Table) -> pa.Table:
-        """DELAY_OVER_TIME, of that of the windows that ``quantiles`` gave."""
+    def whole(self, name: str, rows: pa.Table) -> pa.Table:
+        """A table, of that of what was given of it."""
+        match name:
+            case "delay_over_time":
+                return self._whole_over_time(rows)
+            case "convergence":
+                return self._whole_convergence(rows)
+            case _:
+                return rows
+
+    def _whole_over_time(self, over_time: pa.Table) -> pa.Table:
         if self._shown is not None:
             kept = pc.invert(_among(self._shown["window_start"].cast(pa.int64()), self._fresh))
             over_time = pa.concat_tables([self._shown.filter(kept), over_time])
         self._shown, self._fresh = over_time, set()
         return over_time
+
+    def _whole_convergence(self, told: pa.Table) -> pa.Table:
+        if self._stories is not None:
+            settled = pc.less(self._stories["started"].cast(pa.int64()), self._unsettled_us)
+            told = pa.concat_tables([self._stories.filter(settled), told])
+        self._stories = told
+        return told
+
+    def _of_new(self, name: str) -> pa.Table:
+        return self._new.get(name, self._parts[name].slice(0, 0))
+
+    def _unsettled(self) -> pa.Table:
+        """Events of the first disturbance that a new one takes part in, and of all later ones."""
+        every, new = (
+            rows.filter(_among(rows["kind"], happenings.STRUCTURAL))
+            for rows in (self._parts["events"], self._of_new("events"))
+        )
+        self._unsettled_us = unsettled_since(whole(every["at_us"]), whole(new["at_us"]))
+        return every.filter(pc.greater_equal(every["at_us"], self._unsettled_us))
 
     def _take_delays(self, state: State, before: Sequence[Span], new: Sequence[Span]) -> None:
         rows = state.rows(new, WIDE)
@@ -146,8 +201,17 @@ def _at_once(spans: Sequence[Span]) -> list[list[Span]]:
     return [*([span] for span in spans if span.level), *([small] if small else [])]
 
 
-def _among(column: pa.ChunkedArray, values: Iterable[int]) -> pa.ChunkedArray:
-    return pc.is_in(column, pa.array(sorted(values), pa.int64()))
+def unsettled_since(times_us: Whole, new_us: Whole) -> int:
+    """When the first disturbance began that a new event takes part in; ``times_us``: of all."""
+    if len(new_us) == 0:
+        return sys.maxsize
+    before = np.sort(times_us[times_us <= new_us.min()])
+    breaks = np.flatnonzero(np.diff(before) > happenings.QUIET_US)
+    return int(before[breaks[-1] + 1] if len(breaks) else before[0])
+
+
+def _among(column: pa.ChunkedArray, values: Iterable[int] | Iterable[str]) -> pa.ChunkedArray:
+    return pc.is_in(column, pa.array(list(values), column.type))
 
 
 def _one(spark: SparkSession, rows: pa.Table) -> DataFrame:

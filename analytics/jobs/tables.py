@@ -7,7 +7,7 @@ where nothing can be renamed, a table is overwritten in place.
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
@@ -17,10 +17,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from analytics.jobs.sizing import as_one_file
 from analytics.jobs.staging import side_by_side
+from analytics.schemas.reports import REPORT_TABLES
 from analytics.transforms.report import Planned
 
 VERSIONS = "_versions"
 VERSIONS_KEPT = 2
+GROWN_ROWS_MAX = 100_000
+"""Of a file that rows are added to: it is written again each time."""
+_FILE = "part-{:06d}.parquet"
 
 
 def _by_spark(table: DataFrame, path: str) -> None:
@@ -30,14 +34,36 @@ def _by_spark(table: DataFrame, path: str) -> None:
 def save(rows: pa.Table, path: str) -> None:
     """Save a small table on the driver's disk: without a protocol for many writers."""
     Path(path).mkdir(parents=True)
-    pq.write_table(rows, Path(path, "part-0.parquet"))
+    pq.write_table(rows, Path(path, _FILE.format(0)))
 
 
 Save = Callable[[DataFrame, str], None]
 
 
-def write(spark: SparkSession, tables: Planned, out: str, by: Save = _by_spark) -> None:
-    """Replace the folders below ``out`` by these tables, each one file."""
+def append(rows: pa.Table, former: Path, path: str) -> None:
+    """Save a table that has what ``former`` has, and these rows: finished files are only linked."""
+    Path(path).mkdir(parents=True)
+    *finished, last = sorted(former.glob("*.parquet"))
+    if pq.read_metadata(last).num_rows + len(rows) > GROWN_ROWS_MAX:
+        finished.append(last)
+    else:
+        rows = pa.concat_tables([pq.read_table(last, schema=rows.schema), rows])
+    for file in finished:
+        os.link(file, Path(path, file.name))
+    pq.write_table(rows, Path(path, _FILE.format(len(finished))))
+
+
+def write(
+    spark: SparkSession,
+    tables: Planned,
+    out: str,
+    by: Save = _by_spark,
+    kept: Collection[str] = (),
+) -> None:
+    """Replace the folders below ``out`` by these tables; those of ``kept`` are linked as they were.
+
+    Who looks may rely on ``span`` being the last that is replaced.
+    """
 
     def save_below(home: str) -> None:
         def save_one(name: str) -> None:
@@ -54,11 +80,20 @@ def write(spark: SparkSession, tables: Planned, out: str, by: Save = _by_spark) 
     known = sorted(int(path.name) for path in versions.iterdir() if path.name.isdigit())
     version = known[-1] + 1 if known else 1
     home = versions / str(version)
+    for name in kept:
+        _link(versions / str(known[-1]) / name, home / name)
     save_below(str(home))
-    for name in tables:
+    for name in REPORT_TABLES:
         _point(root / name, Path(VERSIONS, str(version), name))
     for old in known[: len(known) + 1 - VERSIONS_KEPT]:
         shutil.rmtree(versions / str(old), ignore_errors=True)
+
+
+def _link(former: Path, folder: Path) -> None:
+    """The same files in another folder."""
+    folder.mkdir(parents=True)
+    for file in former.iterdir():
+        os.link(file, folder / file.name)
 
 
 def _point(link: Path, target: Path) -> None:

@@ -4,6 +4,7 @@ from collections import defaultdict
 from fractions import Fraction
 from itertools import chain
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import given
@@ -13,6 +14,7 @@ from analytics.jobs import counted, folded, state
 from analytics.jobs.state import State
 from analytics.transforms.clocks import OneWay
 from analytics.transforms.delays import FLOW
+from analytics.transforms.happenings import QUIET_US
 from analytics.transforms.pairs import pair_facts
 from analytics.transforms.partials import BESIDE, PARTIALS, WIDE, Partial
 
@@ -121,3 +123,27 @@ def test_windows_of_which_delays_come_late_are_those_of_all_delays(spark, tmp_pa
         (row["window_us"], row["publications"], row["delay_us_p50"], row["delay_us_p95"])
         for row in shown.to_pylist()
     } == {(w, len(us), quantile(us, 50), quantile(us, 95)) for w, us in lists.items()}
+
+
+def stories_of(times_us):
+    """(first, last) of each disturbance."""
+    told = []
+    for time_us in sorted(times_us):
+        if told and time_us - told[-1][1] <= QUIET_US:
+            told[-1][1] = time_us
+        else:
+            told.append([time_us, time_us])
+    return told
+
+
+@given(st.lists(st.lists(st.integers(0, 40).map(lambda s: s * 1_000_000), max_size=4), max_size=8))
+def test_disturbances_before_the_first_that_a_new_event_is_of_stay_as_they_were(batches):
+    times_us, told = [], []
+    for new_us in batches:
+        times_us += new_us
+
+        since_us = folded.unsettled_since(np.array(times_us, np.int64), np.array(new_us, np.int64))
+
+        settled = [story for story in told if story[0] < since_us]
+        told = settled + stories_of(time_us for time_us in times_us if time_us >= since_us)
+        assert told == stories_of(times_us)
