@@ -8,7 +8,9 @@ row for each value that a flow has had, whenever it was.
 """
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from threading import Lock
 
 import numpy as np
 import pyarrow as pa
@@ -57,7 +59,7 @@ class Folded:
         self._unsettled_us = 0
         self._shown_for: dict[tuple[int, int], tuple[int | None, str]] = {}
 
-    def take(self, state: State, spark: SparkSession) -> None:
+    def take(self, state: State) -> None:
         """Take what the state has beyond ``newest``."""
         spans = state.spans()
         new = [span for span in spans if span.last > self.newest]
@@ -69,8 +71,6 @@ class Folded:
             self._parts[name] = (
                 every.combine_chunks() if listed else merged(self._kept[name], every)
             )
-            if name == "hops":
-                self._take_frames(rows, spark)
         for some in _at_once(new):
             self._take_delays(state, [span for span in spans if span < some[0]], some)
         self.newest = spans[-1].last if spans else -1
@@ -80,19 +80,26 @@ class Folded:
         of_new = {*self._new, *(part for part, of in _PART_OF.items() if of in self._new)}
         return [name for name, (_, of) in OF_PARTS.items() if of_new.isdisjoint(of)]
 
-    def parts(self, spark: SparkSession) -> dict[str, DataFrame]:
+    def parts(self, spark: SparkSession) -> Mapping[str, DataFrame]:
         """What ``report.report_tables`` takes, each as one partition.
 
         Of tables that GROWING or ``whole`` complete, what is new.
         """
-        rows = {name: rows for name, rows in self._parts.items() if name not in _SORTED}
-        rows["happened"] = self._of_new("events")
-        rows["unsettled"] = self._unsettled()
-        rows["events"] = rows["events"].filter(_among(rows["events"]["kind"], EVENTS_READ))
-        parts = {name: _one(spark, told) for name, told in rows.items()}
-        parts["quarantine_counts"] = counts(each(parts["quarantine"]))
-        parts["quarantine"] = each(_one(spark, self._of_new("quarantine")))
-        return parts
+        made: dict[str, Callable[[], DataFrame]] = {
+            name: partial(_one, spark, rows)
+            for name, rows in self._parts.items()
+            if name not in _SORTED
+        }
+        events, quarantine = self._parts["events"], self._parts["quarantine"]
+        told = events.filter(_among(events["kind"], EVENTS_READ))
+        made |= {
+            "events": lambda: _one(spark, told),
+            "happened": lambda: _one(spark, self._of_new("events")),
+            "unsettled": lambda: _one(spark, self._unsettled()),
+            "quarantine": lambda: each(_one(spark, self._of_new("quarantine"))),
+            "quarantine_counts": lambda: counts(each(_one(spark, quarantine))),
+        }
+        return _Parts(made)
 
     def facts(self) -> PairFacts:
         """As ``pairs.facts_of``."""
@@ -118,9 +125,9 @@ class Folded:
         wanted = sorted(self._windows if self._shown is None else self._fresh)
         windows = pa.concat_tables([self._no_window, *(self._windows[one] for one in wanted)])
         return Quantiles(
-            _one(spark, counted.over_scopes(self._delays, facts)),
-            _one(spark, windows),
-            _one(spark, counted.over_steps(self._steps)),
+            lambda: _one(spark, counted.over_scopes(self._delays, facts)),
+            lambda: _one(spark, windows),
+            lambda: _one(spark, counted.over_steps(self._whole_steps(spark))),
         )
 
     def whole(self, name: str, rows: pa.Table) -> pa.Table:
@@ -186,13 +193,36 @@ class Folded:
                 del self._recent[window_us]
         self._fresh.update(touched)
 
-    def _take_frames(self, rows: pa.Table, spark: SparkSession) -> None:
-        """The ways of the frames that these rows are of, which may be known in part."""
-        frames = rows.group_by(_FRAME, use_threads=False).aggregate([])
-        of_frames = self._parts["hops"].join(frames, _FRAME, join_type="left semi")
-        found = hop_times.steps(_one(spark, of_frames)).toArrow().select(counted.STEPS.columns)
-        kept = self._steps.join(frames, _FRAME, join_type="left anti")
-        self._steps = pa.concat_tables([kept, found])
+    def _whole_steps(self, spark: SparkSession) -> pa.Table:
+        """STEPS, climbed again of the frames that new rows are of, which may be known in part."""
+        frames = self._of_new("hops").group_by(_FRAME, use_threads=False).aggregate([])
+        if frames:
+            of_frames = self._parts["hops"].join(frames, _FRAME, join_type="left semi")
+            found = hop_times.steps(_one(spark, of_frames)).toArrow().select(counted.STEPS.columns)
+            kept = self._steps.join(frames, _FRAME, join_type="left anti")
+            self._steps = pa.concat_tables([kept, found])
+        return self._steps
+
+
+class _Parts(Mapping[str, DataFrame]):
+    """Each is given to Spark when a table first wants it, from whichever thread."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], DataFrame]]) -> None:
+        self._makers = makers
+        self._made: dict[str, DataFrame] = {}
+        self._lock = Lock()
+
+    def __getitem__(self, name: str) -> DataFrame:
+        with self._lock:
+            if name not in self._made:
+                self._made[name] = self._makers[name]()
+            return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
 
 
 def _at_once(spans: Sequence[Span]) -> list[list[Span]]:

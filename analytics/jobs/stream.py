@@ -82,7 +82,7 @@ class Fold:
             return False
         session = small_session(self._spark)
         with self.state.lock:
-            self._folded.take(self.state, session)
+            self._folded.take(self.state)
         parts, facts = self._folded.parts(session), self._folded.facts()
         tables = dict(report_tables(parts, facts, self._folded.quantiles(session, facts)))
         kept = [] if self._shown is None else self._folded.unchanged()

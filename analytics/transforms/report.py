@@ -25,9 +25,9 @@ def of_partials(parts: Mapping[str, DataFrame]) -> Planned:
     facts = facts_of(parts["pair_windows"], parts["links"])
     pairs = facts.pairs(parts["links"])
     found = Quantiles(
-        delays.scope_quantiles(parts["delays"], pairs),
-        delays.window_quantiles(parts["delays"]),
-        hop_times.step_quantiles(hop_times.steps(parts["hops"], pairs)),
+        lambda: delays.scope_quantiles(parts["delays"], pairs),
+        lambda: delays.window_quantiles(parts["delays"]),
+        lambda: hop_times.step_quantiles(hop_times.steps(parts["hops"], pairs)),
     )
     told = {"happened": parts["events"], "unsettled": parts["events"]}
     return report_tables({**parts, **told}, facts, found)
@@ -35,15 +35,15 @@ def of_partials(parts: Mapping[str, DataFrame]) -> Planned:
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """What was sorted.
+    """What is sorted, each by the table that wants it.
 
     ``scopes``: ``delays.scope_quantiles``. ``windows``: ``delays.window_quantiles``. ``steps``:
     ``hop_times.step_quantiles``.
     """
 
-    scopes: DataFrame
-    windows: DataFrame
-    steps: DataFrame
+    scopes: Callable[[], DataFrame]
+    windows: Callable[[], DataFrame]
+    steps: Callable[[], DataFrame]
 
 
 def report_tables(parts: Mapping[str, DataFrame], facts: PairFacts, found: Quantiles) -> Planned:
@@ -57,15 +57,21 @@ def report_tables(parts: Mapping[str, DataFrame], facts: PairFacts, found: Quant
     deliveries, links = parts["deliveries"], parts["links"]
     pairs = facts.pairs(links)
     tables: dict[str, Callable[[], DataFrame]] = {
-        name: partial(table, *(parts[one] for one in of)) for name, (table, of) in OF_PARTS.items()
+        name: partial(_of_parts, parts, table, of) for name, (table, of) in OF_PARTS.items()
     }
     tables |= {
-        "delay": lambda: delays.delay(deliveries, found.scopes, pairs),
-        "delay_over_time": lambda: delays.delay_over_time(found.windows, pairs),
-        "hop_times": lambda: hop_times.hop_times(found.steps, pairs, facts.clocks.relative_us),
+        "delay": lambda: delays.delay(deliveries, found.scopes(), pairs),
+        "delay_over_time": lambda: delays.delay_over_time(found.windows(), pairs),
+        "hop_times": lambda: hop_times.hop_times(found.steps(), pairs, facts.clocks.relative_us),
         "clocks": lambda: facts.clock_table(deliveries),
     }
     return {name: partial(_planned, tables[name], schema) for name, schema in REPORT_TABLES.items()}
+
+
+def _of_parts(
+    parts: Mapping[str, DataFrame], table: Callable[..., DataFrame], of: tuple[str, ...]
+) -> DataFrame:
+    return table(*(parts[name] for name in of))
 
 
 def _as_it_is(part: DataFrame) -> DataFrame:

@@ -112,9 +112,9 @@ def test_windows_of_which_delays_come_late_are_those_of_all_delays(spark, tmp_pa
     for batch, rows in enumerate(batches):
         delays = [(window, 1, 2, 1, 0, us, "mesh", 1) for window, us in rows]
         write(tmp_path, batch, WIDE, delays, ("n0", "n1", "n2", "n3", "n4", "n5", "t0", "sum0"))
-        taken.take(parts, spark)
+        taken.take(parts)
 
-    shown = taken.quantiles(spark, pair_facts({(1, 2): OneWay(1, 1)}, {})).windows.toArrow()
+    shown = taken.quantiles(spark, pair_facts({(1, 2): OneWay(1, 1)}, {})).windows().toArrow()
 
     lists = defaultdict(list)
     for window, us in chain.from_iterable(batches):

@@ -12,11 +12,11 @@ import pytest
 from analytics.jobs import report, stream
 from analytics.schemas import REPORT_TABLES
 from analytics.sources.landing import read_lines, stream_lines
-from tests.analytics.landing import START_US, example, land, record, text
+from tests.analytics.landing import LINE, START_US, example, land, record, text
 from tests.real.polling import until
 
 PATIENCE_S = 600
-HOP = {"origin": 9, "origin_epoch": 1, "seq": 1, "custody": 1, "qos": 1, "hop": 0}
+HOP: LINE = {"origin": 9, "origin_epoch": 1, "seq": 1, "custody": 1, "qos": 1, "hop": 0}
 HOP |= {"origin_time_us": START_US, "sender": None}
 pytestmark = pytest.mark.timeout(3_600)  # hundreds of small Spark jobs, on shared cores
 
