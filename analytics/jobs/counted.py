@@ -9,17 +9,24 @@ from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from analytics.jobs.ranked import Ranked, numbered
 from analytics.transforms import hop_times
+from analytics.transforms.clocks import OneWay
 from analytics.transforms.delays import FLOW, MERGING, PERCENTS, SCOPES, WAY
+from analytics.transforms.floors import Pair
 from analytics.transforms.folding import Whole
+from analytics.transforms.load import MEDIAN
 from analytics.transforms.packed import arrow_type
 from analytics.transforms.pairs import PairFacts
 from analytics.transforms.partials import Partial
 
 STEPS = Partial((*hop_times.FRAME, "destination", "hop", "sender", "receiver", "step_us"))
 """Rows of ``hop_times.steps``."""
+
+LEAST = Partial(("origin", "destination"), least=("min_us",))
+"""The partial ``pair_windows`` whenever it was."""
 
 
 def empty(how: Partial) -> pa.Table:
@@ -43,6 +50,43 @@ def over_windows(delays: Ranked) -> pa.Table:
     told = {"publications": delays.totals()}
     told |= {name: delays.quantiles(percent) for name, percent in PERCENTS.items()}
     return _beside(delays.groups, told)
+
+
+def of_links() -> Ranked:
+    """For round trips over links, whichever end measured them."""
+    return Ranked(("a", "b"), "round_trip_us", "windows")
+
+
+def by_link(round_trips: pa.Table) -> pa.Table:
+    """What ``of_links`` takes, of the partial ``round_trips``."""
+    known = round_trips.filter(pc.is_valid(round_trips["round_trip_us"]))
+    ends = known["broker"], known["neighbour"]
+    told = {"a": pc.min_element_wise(*ends), "b": pc.max_element_wise(*ends)}
+    return pa.table(told | {name: known[name] for name in ("round_trip_us", "windows")})
+
+
+def over_links(round_trips: Ranked) -> pa.Table:
+    """What ``transforms.load.median_round_trips`` gives. ``round_trips``: as ``of_links``."""
+    told = {name: round_trips.quantiles(percent) for name, percent in MEDIAN.items()}
+    return _beside(round_trips.groups, told)
+
+
+def of_pairs() -> Ranked:
+    """For the windows in which a pair had deliveries."""
+    return Ranked(("origin", "destination"), "window_us", "one")
+
+
+def by_pair(pair_windows: pa.Table) -> pa.Table:
+    """What ``of_pairs`` takes, of the partial ``pair_windows``."""
+    return pair_windows.append_column("one", pa.array(np.ones(len(pair_windows), np.int64)))
+
+
+def seen(windows: Ranked, least: pa.Table) -> dict[Pair, OneWay]:
+    """Of each pair what ``pairs.pair_facts`` takes. ``least``: LEAST."""
+    pairs = zip(*(windows.groups[key].to_pylist() for key in LEAST.keys), strict=True)
+    count = dict(zip(pairs, windows.lengths().tolist(), strict=True))
+    rows = zip(*(least[name].to_pylist() for name in LEAST.columns), strict=True)
+    return {(a, b): OneWay(least_us, count[a, b]) for a, b, least_us in rows}
 
 
 def over_steps(steps: pa.Table) -> pa.Table:

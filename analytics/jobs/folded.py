@@ -21,7 +21,6 @@ from analytics.jobs import counted
 from analytics.jobs.state import UNMERGED, Span, State
 from analytics.sources.quarantine import counts, each
 from analytics.transforms import happenings, hop_times
-from analytics.transforms.clocks import OneWay
 from analytics.transforms.folding import Whole, merged, whole
 from analytics.transforms.pairs import PairFacts, pair_facts
 from analytics.transforms.partials import WIDE, Partial
@@ -31,9 +30,12 @@ WINDOWS_AT_ONCE = 16
 """Whose delays are looked at together: at 50,000 records/s some 100,000 rows each."""
 WINDOWS_HELD = 16
 """Whose delays stay in memory: those of others are read again if some come late."""
-_SORTED = frozenset(("hops", "pair_windows"))
-"""Partials of which tables are made here, not in Spark."""
-_PART_OF = {"happened": "events", "unsettled": "events", "quarantine_counts": "quarantine"}
+_RANKED = frozenset(("pair_windows", "round_trips"))
+"""Partials of which only what is found in them is kept, and their values in order."""
+_PART_OF = {
+    **{"happened": "events", "unsettled": "events", "quarantine_counts": "quarantine"},
+    "median_round_trips": "round_trips",
+}
 """Parts of tables that are made of a partial of another name."""
 _LISTED = frozenset(GROWING)
 """Partials whose rows are put one after the other, as few are alike."""
@@ -47,7 +49,11 @@ class Folded:
         self.newest = -1
         self._kept = {name: how for name, how in kept.items() if name not in UNMERGED}
         self._new: dict[str, pa.Table] = {}
-        self._parts = {name: counted.empty(how) for name, how in self._kept.items()}
+        self._parts = {
+            name: counted.empty(how) for name, how in self._kept.items() if name not in _RANKED
+        }
+        self._round_trips, self._pairs = counted.of_links(), counted.of_pairs()
+        self._least = counted.empty(counted.LEAST)
         self._delays, self._held = counted.of_flows(), counted.of_windows()
         self._recent: dict[int, None] = {}
         self._no_window = counted.over_windows(self._held)
@@ -65,12 +71,17 @@ class Folded:
         new = [span for span in spans if span.last > self.newest]
         assert all(span.first > self.newest for span in new), "merged before it was taken"
         self._new = {name: rows for name in self._kept if (rows := state.rows(new, name))}
-        for name, rows in self._new.items():
-            every = pa.concat_tables([self._parts[name], rows])
+        for name in self._new.keys() & self._parts.keys():
+            every = pa.concat_tables([self._parts[name], self._new[name]])
             listed = name in _LISTED
             self._parts[name] = (
                 every.combine_chunks() if listed else merged(self._kept[name], every)
             )
+        self._round_trips.add(counted.by_link(self._of_new("round_trips")))
+        pairs = self._of_new("pair_windows")
+        self._pairs.add(counted.by_pair(pairs))
+        least = pa.concat_tables([self._least, pairs.select(self._least.column_names)])
+        self._least = merged(counted.LEAST, least)
         for some in _at_once(new):
             self._take_delays(state, [span for span in spans if span < some[0]], some)
         self.newest = spans[-1].last if spans else -1
@@ -86,9 +97,7 @@ class Folded:
         Of tables that GROWING or ``whole`` complete, what is new.
         """
         made: dict[str, Callable[[], DataFrame]] = {
-            name: partial(_one, spark, rows)
-            for name, rows in self._parts.items()
-            if name not in _SORTED
+            name: partial(_one, spark, rows) for name, rows in self._parts.items() if name != "hops"
         }
         events, quarantine = self._parts["events"], self._parts["quarantine"]
         told = events.filter(_among(events["kind"], EVENTS_READ))
@@ -96,6 +105,7 @@ class Folded:
             "events": lambda: _one(spark, told),
             "happened": lambda: _one(spark, self._of_new("events")),
             "unsettled": lambda: _one(spark, self._unsettled()),
+            "median_round_trips": lambda: _one(spark, counted.over_links(self._round_trips)),
             "quarantine": lambda: each(_one(spark, self._of_new("quarantine"))),
             "quarantine_counts": lambda: counts(each(_one(spark, quarantine))),
         }
@@ -103,18 +113,12 @@ class Folded:
 
     def facts(self) -> PairFacts:
         """As ``pairs.facts_of``."""
-        ways = self._parts["pair_windows"].group_by(["origin", "destination"], use_threads=False)
-        told = ways.aggregate([("min_us", "min"), ("window_us", "count")]).to_pylist()
-        seen = {
-            (row["origin"], row["destination"]): OneWay(row["min_us_min"], row["window_us_count"])
-            for row in told
-        }
         measured = {
             (row["broker"], row["neighbour"]): row["round_trip_us"]
             for row in self._parts["links"].to_pylist()
             if row["round_trip_us"] is not None
         }
-        return pair_facts(seen, measured)
+        return pair_facts(counted.seen(self._pairs, self._least), measured)
 
     def quantiles(self, spark: SparkSession, facts: PairFacts) -> Quantiles:
         """Of windows only those that ``whole`` wants anew."""
@@ -155,7 +159,7 @@ class Folded:
         return told
 
     def _of_new(self, name: str) -> pa.Table:
-        return self._new.get(name, self._parts[name].slice(0, 0))
+        return self._new.get(name, counted.empty(self._kept[name]))
 
     def _unsettled(self) -> pa.Table:
         """Events of the first disturbance that a new one takes part in, and of all later ones."""

@@ -58,13 +58,17 @@ class Ranked:
         """Forget the groups whose ``key`` is one of these."""
         left = ~np.isin(whole(self.groups[key]), gone)
         rows = left[self._of_row()]
-        lengths = np.diff(self._ends, prepend=0)[left]
+        lengths = self.lengths()[left]
         self.groups = self.groups.filter(pa.array(left))
         names = (named for named, stays in zip(self._number, left, strict=True) if stays)
         self._number = {named: number for number, named in enumerate(names)}
         self._values, self._weights = self._values[rows], self._weights[rows]
         self._ends = np.cumsum(lengths)
         self._so_far = np.append(0, np.cumsum(self._weights))
+
+    def lengths(self) -> Whole:
+        """How many values each group has."""
+        return np.diff(self._ends, prepend=0)
 
     def totals(self) -> Whole:
         """What each group weighs."""
@@ -139,7 +143,7 @@ class Ranked:
         return np.append(0, self._ends[:-1])[: len(self._ends)]
 
     def _of_row(self) -> Whole:
-        return np.repeat(np.arange(len(self._ends)), np.diff(self._ends, prepend=0))
+        return np.repeat(np.arange(len(self._ends)), self.lengths())
 
 
 def numbered(rows: pa.Table, keys: Sequence[str]) -> tuple[Whole, pa.Table]:

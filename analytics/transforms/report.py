@@ -30,6 +30,7 @@ def of_partials(parts: Mapping[str, DataFrame]) -> Planned:
         lambda: hop_times.step_quantiles(hop_times.steps(parts["hops"], pairs)),
     )
     told = {"happened": parts["events"], "unsettled": parts["events"]}
+    told["median_round_trips"] = load.median_round_trips(parts["round_trips"])
     return report_tables({**parts, **told}, facts, found)
 
 
@@ -88,7 +89,7 @@ OF_PARTS: dict[str, tuple[Callable[..., DataFrame], tuple[str, ...]]] = {
     "events": (happenings.events, ("happened",)),
     "convergence": (happenings.convergence, ("unsettled",)),
     "brokers": (load.brokers, ("agents", "agents_seen")),
-    "links": (load.links, ("links", "round_trips")),
+    "links": (load.links, ("links", "median_round_trips")),
     "traffic_matrix": (loss.traffic_matrix, ("arrived", "agents_seen")),
     "clients": (delays.client_delays, ("clients",)),
     "quarantine": (_as_it_is, ("quarantine",)),
@@ -99,6 +100,7 @@ OF_PARTS: dict[str, tuple[Callable[..., DataFrame], tuple[str, ...]]] = {
 
 ``happened`` and ``unsettled`` are the partial ``events``, or of it what the tables on disk lack:
 what is not in ``events`` yet, and what takes part in disturbances that are to be told anew.
+``median_round_trips`` is of the partial ``round_trips``.
 """
 GROWING = ("events", "quarantine")
 """Tables of which each row is of one row of their partial: those of new records are added."""
