@@ -19,8 +19,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from analytics.jobs import counted
 from analytics.jobs.state import UNMERGED, Span, State
+from analytics.jobs.tables import Windows
 from analytics.sources.quarantine import counts, each
 from analytics.transforms import happenings, hop_times
+from analytics.transforms.floors import Pair
 from analytics.transforms.folding import Whole, merged, whole
 from analytics.transforms.pairs import PairFacts, pair_facts
 from analytics.transforms.partials import WIDE, Partial
@@ -60,10 +62,11 @@ class Folded:
         self._windows: dict[int, pa.Table] = {}
         self._steps = counted.empty(counted.STEPS)
         self._fresh: set[int] = set()
-        self._shown: pa.Table | None = None
+        self._late: set[int] = set()
         self._stories: pa.Table | None = None
         self._unsettled_us = 0
-        self._shown_for: dict[tuple[int, int], tuple[int | None, str]] = {}
+        self._judged: dict[Pair, tuple[int | None, str]] | None = None
+        self._anew = True
 
     def take(self, state: State) -> None:
         """Take what the state has beyond ``newest``."""
@@ -82,6 +85,7 @@ class Folded:
         self._pairs.add(counted.by_pair(pairs))
         least = pa.concat_tables([self._least, pairs.select(self._least.column_names)])
         self._least = merged(counted.LEAST, least)
+        self._fresh, self._late = set(), set()
         for some in _at_once(new):
             self._take_delays(state, [span for span in spans if span < some[0]], some)
         self.newest = spans[-1].last if spans else -1
@@ -94,7 +98,7 @@ class Folded:
     def parts(self, spark: SparkSession) -> Mapping[str, DataFrame]:
         """What ``report.report_tables`` takes, each as one partition.
 
-        Of tables that GROWING or ``whole`` complete, what is new.
+        Of ``happened``, ``unsettled`` and ``quarantine`` what the tables on disk lack.
         """
         made: dict[str, Callable[[], DataFrame]] = {
             name: partial(_one, spark, rows) for name, rows in self._parts.items() if name != "hops"
@@ -121,12 +125,12 @@ class Folded:
         return pair_facts(counted.seen(self._pairs, self._least), measured)
 
     def quantiles(self, spark: SparkSession, facts: PairFacts) -> Quantiles:
-        """Of windows only those that ``whole`` wants anew."""
-        judged = facts.judged()
-        if any(judged[pair] != told for pair, told in self._shown_for.items()):
-            self._shown = None  # other offsets: all delays are others
-        self._shown_for = judged
-        wanted = sorted(self._windows if self._shown is None else self._fresh)
+        """Of windows only those of ``windows``, if it tells any."""
+        judged, known = facts.judged(), self._judged
+        # With other offsets all delays are others.
+        self._anew = known is None or any(judged[pair] != told for pair, told in known.items())
+        self._judged = judged
+        wanted = sorted(self._windows if self._anew else self._fresh)
         windows = pa.concat_tables([self._no_window, *(self._windows[one] for one in wanted)])
         return Quantiles(
             lambda: _one(spark, counted.over_scopes(self._delays, facts)),
@@ -134,24 +138,12 @@ class Folded:
             lambda: _one(spark, counted.over_steps(self._whole_steps(spark))),
         )
 
-    def whole(self, name: str, rows: pa.Table) -> pa.Table:
-        """A table, of that of what was given of it."""
-        match name:
-            case "delay_over_time":
-                return self._whole_over_time(rows)
-            case "convergence":
-                return self._whole_convergence(rows)
-            case _:
-                return rows
+    def windows(self) -> Windows | None:
+        """Of which of them ``delay_over_time`` is to be told anew; None for all."""
+        return None if self._anew else Windows(self._fresh, self._recent.keys(), self._late)
 
-    def _whole_over_time(self, over_time: pa.Table) -> pa.Table:
-        if self._shown is not None:
-            kept = pc.invert(_among(self._shown["window_start"].cast(pa.int64()), self._fresh))
-            over_time = pa.concat_tables([self._shown.filter(kept), over_time])
-        self._shown, self._fresh = over_time, set()
-        return over_time
-
-    def _whole_convergence(self, told: pa.Table) -> pa.Table:
+    def convergence(self, told: pa.Table) -> pa.Table:
+        """All of the table, of that of the part ``unsettled``."""
         if self._stories is not None:
             settled = pc.less(self._stories["started"].cast(pa.int64()), self._unsettled_us)
             told = pa.concat_tables([self._stories.filter(settled), told])
@@ -179,6 +171,7 @@ class Folded:
             self._held.add(rows.filter(_among(rows["window_us"], some)))
             if late := [window for window in some if self._was_let_go(window)]:
                 self._held.add(state.rows(before, WIDE, {"window_us": late}))
+                self._late.update(late)
             self._note_windows(some)
 
     def _was_let_go(self, window_us: int) -> bool:

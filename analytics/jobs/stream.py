@@ -29,7 +29,7 @@ from analytics.errors import InputError, UsageError
 from analytics.jobs.folded import Folded
 from analytics.jobs.sizing import small_session
 from analytics.jobs.state import Among, State
-from analytics.jobs.tables import append, save, write
+from analytics.jobs.tables import append, append_windows, files_of, save, write
 from analytics.jobs.told_apart import Highest, tell_apart
 from analytics.sources.duplicates import COUNTED_MARKS, mark
 from analytics.transforms.folding import Held, fold
@@ -100,10 +100,20 @@ class Fold:
     def _save(self, table: DataFrame, path: str) -> None:
         rows = table.toArrow()
         name = Path(path).name
-        if name in GROWING and self._shown is not None:
-            append(rows, self._out / name, path)
-        else:
-            save(self._folded.whole(name, rows), path)
+        before = [] if self._shown is None else files_of(self._out / name)
+        match name:
+            case "delay_over_time":
+                windows = self._folded.windows()
+                if windows is None:
+                    save(rows, path)
+                else:
+                    append_windows(rows, windows, before, path)
+            case "convergence":
+                save(self._folded.convergence(rows), path)
+            case _ if name in GROWING:
+                append(rows, before, path)
+            case _:
+                save(rows, path)
 
 
 def run(

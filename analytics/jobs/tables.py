@@ -7,11 +7,13 @@ where nothing can be renamed, a table is overwritten in place.
 
 import os
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
@@ -24,7 +26,8 @@ VERSIONS = "_versions"
 VERSIONS_KEPT = 2
 GROWN_ROWS_MAX = 100_000
 """Of a file that rows are added to: it is written again each time."""
-_FILE = "part-{:06d}.parquet"
+_FILE, _MOVING = "part-{:06d}.parquet", "part-moving.parquet"
+"""In the order of their names."""
 
 
 def _by_spark(table: DataFrame, path: str) -> None:
@@ -40,17 +43,57 @@ def save(rows: pa.Table, path: str) -> None:
 Save = Callable[[DataFrame, str], None]
 
 
-def append(rows: pa.Table, former: Path, path: str) -> None:
-    """Save a table that has what ``former`` has, and these rows: finished files are only linked."""
+def append(rows: pa.Table, files: Sequence[Path], path: str) -> None:
+    """Save a table that has what these files have, and these rows; finished files are linked."""
     Path(path).mkdir(parents=True)
-    *finished, last = sorted(former.glob("*.parquet"))
-    if pq.read_metadata(last).num_rows + len(rows) > GROWN_ROWS_MAX:
-        finished.append(last)
-    else:
-        rows = pa.concat_tables([pq.read_table(last, schema=rows.schema), rows])
+    finished = list(files)
+    if finished and len(rows) and _has_room(finished[-1], len(rows)):
+        rows = pa.concat_tables([pq.read_table(finished.pop(), schema=rows.schema), rows])
     for file in finished:
         os.link(file, Path(path, file.name))
-    pq.write_table(rows, Path(path, _FILE.format(len(finished))))
+    if len(rows) or not finished:
+        pq.write_table(rows, Path(path, _FILE.format(len(finished))))
+
+
+def _has_room(file: Path, rows: int) -> bool:
+    return int(pq.read_metadata(file).num_rows) + rows <= GROWN_ROWS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Which windows a table is told anew of, by when they began, in microseconds.
+
+    ``fresh``: of these; the others are as in the former table. ``moving``: they may soon be told
+    again. ``late``: fresh ones that moved no more.
+    """
+
+    fresh: Collection[int]
+    moving: Collection[int]
+    late: Collection[int]
+
+
+def append_windows(rows: pa.Table, told: Windows, files: Sequence[Path], path: str) -> None:
+    """Save a table by windows that has these rows, and of other windows what these files have.
+
+    Windows that may soon be told again are in the last file; the others are finished.
+    """
+    kept, finished = (files, []) if told.late else (files[-1:], files[:-1])
+    if kept:
+        before = pa.concat_tables(pq.read_table(file, schema=rows.schema) for file in kept)
+        rows = pa.concat_tables([before.filter(pc.invert(_is_of(before, told.fresh))), rows])
+    moving = _is_of(rows, told.moving)
+    append(rows.filter(pc.invert(moving)), finished, path)
+    pq.write_table(rows.filter(moving), Path(path, _MOVING))
+
+
+def _is_of(rows: pa.Table, windows: Collection[int]) -> pa.ChunkedArray:
+    wanted = pa.array(list(windows), pa.int64())
+    return pc.is_in(rows["window_start"].cast(pa.int64()), wanted)
+
+
+def files_of(table: Path) -> list[Path]:
+    """The files of a table, in order."""
+    return sorted(table.glob("*.parquet"))
 
 
 def write(

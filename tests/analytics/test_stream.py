@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from analytics.jobs import report, stream
+from analytics.jobs import folded, report, stream
+from analytics.jobs import tables as on_disk
 from analytics.schemas import REPORT_TABLES
 from analytics.sources.landing import read_lines, stream_lines
 from tests.analytics.landing import LINE, START_US, example, land, record, text
@@ -54,7 +55,9 @@ def test_late_and_doubled_and_damaged_lines_give_the_tables_of_the_batch_report(
     assert "reason='truncated'" in batch["quarantine"][0]
 
 
-def test_tables_made_again_after_each_micro_batch_are_those_of_all_of_them(spark, tmp_path):
+def test_tables_made_again_after_each_micro_batch_are_those_of_all(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(folded, "WINDOWS_HELD", 1)
+    monkeypatch.setattr(on_disk, "GROWN_ROWS_MAX", 5)
     late = example(seconds=25, clocks_us={3: 3_600_000_000})[1]
     told = example(seconds=25)
     pieces = [
