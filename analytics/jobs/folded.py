@@ -35,7 +35,9 @@ WINDOWS_HELD = 16
 _RANKED = frozenset(("pair_windows", "round_trips"))
 """Partials of which only what is found in them is kept, and their values in order."""
 _PART_OF = {
-    **{"happened": "events", "unsettled": "events", "quarantine_counts": "quarantine"},
+    "happened": "events",
+    "unsettled": "events",
+    "quarantine_counts": "quarantine",
     "median_round_trips": "round_trips",
 }
 """Parts of tables that are made of a partial of another name."""
