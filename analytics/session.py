@@ -57,6 +57,7 @@ LATE_OPTIMISED = "".join(
 runs long enough to be worth it, and what parses and sorts is soon past these counts too."""
 QUIET = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 """For the driver's Java: errors only."""
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 @contextlib.contextmanager
@@ -120,7 +121,7 @@ def _config(master: str | None, *, submitted: bool, driver_memory: str) -> dict[
     chosen["spark.master"] = master = master or "local[*]"
     if not submitted:
         chosen["spark.driver.memory"] = driver_memory
-        chosen["spark.driver.extraJavaOptions"] = QUIET + LATE_OPTIMISED
+        chosen[JAVA_OPTIONS] = QUIET + LATE_OPTIMISED
     if master.startswith("local"):
         chosen["spark.sql.shuffle.partitions"] = str(LOCAL_PARTITIONS)
     if is_on_this_machine(master):

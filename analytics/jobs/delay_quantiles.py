@@ -79,8 +79,11 @@ def _of_pair(flows: pa.Table) -> pa.Table:
     delays = delays_of(flows)
     (told,) = flows.slice(0, 1).to_pylist()
     judged = {(told["origin"], told["destination"]): (told["offset_us"], told["quality"])}
-    scopes = counted.over_scopes(delays, judged, _OF_PAIR).rename_columns({"scope": "part"})
-    windows, steps = counted.over_windows(delays), merged(_STEP, _stepped(delays))
+    of_flows, of_windows = counted.of_flows(), counted.of_windows()
+    of_flows.add(delays)
+    of_windows.add(delays)
+    scopes = counted.over_scopes(of_flows, judged, _OF_PAIR).rename_columns({"scope": "part"})
+    windows, steps = counted.over_windows(of_windows), merged(_STEP, _stepped(delays))
     every = pa.concat_tables(
         [
             to_arrow_schema(FOUND).empty_table(),
@@ -148,4 +151,6 @@ def _over_members(rows: pa.Table, values: pa.ChunkedArray) -> pa.Table:
     none = pa.array([0] * len(rows), pa.int64())
     beside = {"origin": none, "destination": none, "qos": none, "value_us": values}
     told = {name: rows[name] for name in (*_MEMBER, "publications")}
-    return counted.over_scopes(pa.table(told | beside), {(0, 0): (None, "ok")}, MERGING)
+    ranked = counted.of_flows()
+    ranked.add(pa.table(told | beside))
+    return counted.over_scopes(ranked, {(0, 0): (None, "ok")}, MERGING)

@@ -7,24 +7,41 @@ its own window. What is held grows as the module ``stream`` says, but for the de
 row for each value that a flow has had, whenever it was.
 """
 
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from threading import Lock
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from analytics.jobs.state import FILE_ROWS_MAX, UNMERGED, Span, State
-from analytics.transforms import counted, hop_times
-from analytics.transforms.clocks import OneWay
-from analytics.transforms.folding import merged
+from analytics.jobs.state import UNMERGED, Span, State
+from analytics.jobs.tables import Windows
+from analytics.sources.quarantine import counts, each
+from analytics.transforms import counted, happenings, hop_times
+from analytics.transforms.floors import Pair
+from analytics.transforms.folding import Whole, merged, whole
 from analytics.transforms.pairs import PairFacts, pair_facts
 from analytics.transforms.partials import WIDE, Partial
-from analytics.transforms.report import Quantiles
+from analytics.transforms.report import EVENTS_READ, GROWING, OF_PARTS, Quantiles
 
 WINDOWS_AT_ONCE = 16
-"""Whose delays are in memory together: at 50,000 records/s some 100,000 rows each."""
-_SORTED = frozenset(("hops", "pair_windows"))
-"""Partials of which tables are made here, not in Spark."""
+"""Whose delays are looked at together: at 50,000 records/s some 100,000 rows each."""
+WINDOWS_HELD = 16
+"""Whose delays stay in memory: those of others are read again if some come late."""
+_RANKED = frozenset(("pair_windows", "round_trips"))
+"""Partials of which only what is found in them is kept, and their values in order."""
+_PART_OF = {
+    "happened": "events",
+    "unsettled": "events",
+    "quarantine_counts": "quarantine",
+    "median_round_trips": "round_trips",
+}
+"""Parts of tables that are made of a partial of another name."""
+_LISTED = frozenset(GROWING)
+"""Partials whose rows are put one after the other, as few are alike."""
 _FRAME = list(hop_times.FRAME)
 
 
@@ -34,100 +51,195 @@ class Folded:
     def __init__(self, kept: Mapping[str, Partial]) -> None:
         self.newest = -1
         self._kept = {name: how for name, how in kept.items() if name not in UNMERGED}
-        self._parts = {name: counted.empty(how) for name, how in self._kept.items()}
-        self._delays = counted.empty(counted.DELAYS)
-        self._windows = counted.over_windows(counted.empty(kept[WIDE]))
+        self._new: dict[str, pa.Table] = {}
+        self._parts = {
+            name: counted.empty(how) for name, how in self._kept.items() if name not in _RANKED
+        }
+        self._round_trips, self._pairs = counted.of_links(), counted.of_pairs()
+        self._least = counted.empty(counted.LEAST)
+        self._delays, self._held = counted.of_flows(), counted.of_windows()
+        self._recent: dict[int, None] = {}
+        self._no_window = counted.over_windows(self._held)
+        self._windows: dict[int, pa.Table] = {}
         self._steps = counted.empty(counted.STEPS)
         self._fresh: set[int] = set()
-        self._shown: pa.Table | None = None
-        self._shown_for: dict[tuple[int, int], tuple[int | None, str]] = {}
+        self._late: set[int] = set()
+        self._stories: pa.Table | None = None
+        self._unsettled_us = 0
+        self._judged: dict[Pair, tuple[int | None, str]] | None = None
+        self._anew = True
 
-    def take(self, state: State, spark: SparkSession) -> None:
+    def take(self, state: State) -> None:
         """Take what the state has beyond ``newest``."""
         spans = state.spans()
         new = [span for span in spans if span.last > self.newest]
         assert all(span.first > self.newest for span in new), "merged before it was taken"
-        for name, how in self._kept.items():
-            if rows := state.rows(new, name):
-                self._parts[name] = merged(how, pa.concat_tables([self._parts[name], rows]))
-                if name == "hops":
-                    self._take_frames(rows, spark)
-        self._take_delays(state, spans, new)
+        self._new = {name: rows for name in self._kept if (rows := state.rows(new, name))}
+        for name in self._new.keys() & self._parts.keys():
+            every = pa.concat_tables([self._parts[name], self._new[name]])
+            listed = name in _LISTED
+            self._parts[name] = (
+                every.combine_chunks() if listed else merged(self._kept[name], every)
+            )
+        self._round_trips.add(counted.by_link(self._of_new("round_trips")))
+        pairs = self._of_new("pair_windows")
+        self._pairs.add(counted.by_pair(pairs))
+        least = pa.concat_tables([self._least, pairs.select(self._least.column_names)])
+        self._least = merged(counted.LEAST, least)
+        self._fresh, self._late = set(), set()
+        for some in _at_once(new):
+            self._take_delays(state, [span for span in spans if span < some[0]], some)
         self.newest = spans[-1].last if spans else -1
 
-    def parts(self, spark: SparkSession) -> dict[str, DataFrame]:
-        """What ``report.report_tables`` takes, each as one partition."""
-        return {
-            name: _one(spark, rows) for name, rows in self._parts.items() if name not in _SORTED
+    def unchanged(self) -> list[str]:
+        """Tables that what was taken last leaves as they were."""
+        of_new = {*self._new, *(part for part, of in _PART_OF.items() if of in self._new)}
+        return [name for name, (_, of) in OF_PARTS.items() if of_new.isdisjoint(of)]
+
+    def parts(self, spark: SparkSession) -> Mapping[str, DataFrame]:
+        """What ``report.report_tables`` takes, each as one partition.
+
+        Of ``happened``, ``unsettled`` and ``quarantine`` what the tables on disk lack.
+        """
+        made: dict[str, Callable[[], DataFrame]] = {
+            name: partial(_one, spark, rows) for name, rows in self._parts.items() if name != "hops"
         }
+        events, quarantine = self._parts["events"], self._parts["quarantine"]
+        told = events.filter(_among(events["kind"], EVENTS_READ))
+        made |= {
+            "events": lambda: _one(spark, told),
+            "happened": lambda: _one(spark, self._of_new("events")),
+            "unsettled": lambda: _one(spark, self._unsettled()),
+            "median_round_trips": lambda: _one(spark, counted.over_links(self._round_trips)),
+            "quarantine": lambda: each(_one(spark, self._of_new("quarantine"))),
+            "quarantine_counts": lambda: counts(each(_one(spark, quarantine))),
+        }
+        return _Parts(made)
 
     def facts(self) -> PairFacts:
         """As ``pairs.facts_of``."""
-        ways = self._parts["pair_windows"].group_by(["origin", "destination"], use_threads=False)
-        told = ways.aggregate([("min_us", "min"), ("window_us", "count")]).to_pylist()
-        seen = {
-            (row["origin"], row["destination"]): OneWay(row["min_us_min"], row["window_us_count"])
-            for row in told
-        }
         measured = {
             (row["broker"], row["neighbour"]): row["round_trip_us"]
             for row in self._parts["links"].to_pylist()
             if row["round_trip_us"] is not None
         }
-        return pair_facts(seen, measured)
+        return pair_facts(counted.seen(self._pairs, self._least), measured)
 
     def quantiles(self, spark: SparkSession, facts: PairFacts) -> Quantiles:
-        """Of windows only those that ``whole`` wants anew."""
-        judged = facts.judged()
-        if any(judged[pair] != told for pair, told in self._shown_for.items()):
-            self._shown = None  # other offsets: all delays are others
-        self._shown_for = judged
-        windows = self._windows
-        if self._shown is not None:
-            windows = windows.filter(_among(windows["window_us"], self._fresh))
+        """Of windows only those of ``windows``, if it tells any."""
+        judged, known = facts.judged(), self._judged
+        # With other offsets all delays are others.
+        self._anew = known is None or any(judged[pair] != told for pair, told in known.items())
+        self._judged = judged
+        wanted = sorted(self._windows if self._anew else self._fresh)
+        windows = pa.concat_tables([self._no_window, *(self._windows[one] for one in wanted)])
         return Quantiles(
-            _one(spark, counted.over_scopes(self._delays, judged)),
-            _one(spark, windows),
-            _one(spark, counted.over_steps(self._steps)),
+            lambda: _one(spark, counted.over_scopes(self._delays, judged)),
+            lambda: _one(spark, windows),
+            lambda: _one(spark, counted.over_steps(self._whole_steps(spark))),
         )
 
-    def whole(self, over_time: pa.Table) -> pa.Table:
-        """DELAY_OVER_TIME, of that of the windows that ``quantiles`` gave."""
-        if self._shown is not None:
-            kept = pc.invert(_among(self._shown["window_start"].cast(pa.int64()), self._fresh))
-            over_time = pa.concat_tables([self._shown.filter(kept), over_time])
-        self._shown, self._fresh = over_time, set()
-        return over_time
+    def windows(self) -> Windows | None:
+        """Of which of them ``delay_over_time`` is to be told anew; None for all."""
+        return None if self._anew else Windows(self._fresh, self._recent.keys(), self._late)
 
-    def _take_delays(self, state: State, spans: list[Span], new: list[Span]) -> None:
-        touched: set[int] = set()
-        waiting: list[pa.Table] = []
-        for span in new:
-            rows = state.rows([span], WIDE)
-            touched |= set(rows["window_us"].unique().to_pylist())
-            waiting.append(rows.select(self._delays.column_names))
-            if span is new[-1] or sum(map(len, waiting)) > FILE_ROWS_MAX:
-                self._delays = merged(counted.DELAYS, pa.concat_tables([self._delays, *waiting]))
-                waiting.clear()
-        tables = [self._windows.filter(pc.invert(_among(self._windows["window_us"], touched)))]
-        found = sorted(touched)
-        for start in range(0, len(found), WINDOWS_AT_ONCE):
-            some = found[start : start + WINDOWS_AT_ONCE]
-            tables.append(counted.over_windows(state.rows(spans, WIDE, {"window_us": some})))
-        self._windows = pa.concat_tables(tables)
-        self._fresh |= touched
+    def convergence(self, told: pa.Table) -> pa.Table:
+        """All of the table, of that of the part ``unsettled``."""
+        if self._stories is not None:
+            settled = pc.less(self._stories["started"].cast(pa.int64()), self._unsettled_us)
+            told = pa.concat_tables([self._stories.filter(settled), told])
+        self._stories = told
+        return told
 
-    def _take_frames(self, rows: pa.Table, spark: SparkSession) -> None:
-        """The ways of the frames that these rows are of, which may be known in part."""
-        frames = rows.group_by(_FRAME, use_threads=False).aggregate([])
-        of_frames = self._parts["hops"].join(frames, _FRAME, join_type="left semi")
-        found = hop_times.steps(_one(spark, of_frames)).toArrow().select(counted.STEPS.columns)
-        kept = self._steps.join(frames, _FRAME, join_type="left anti")
-        self._steps = pa.concat_tables([kept, found])
+    def _of_new(self, name: str) -> pa.Table:
+        return self._new.get(name, counted.empty(self._kept[name]))
+
+    def _unsettled(self) -> pa.Table:
+        """Events of the first disturbance that a new one takes part in, and of all later ones."""
+        every, new = (
+            rows.filter(_among(rows["kind"], happenings.STRUCTURAL))
+            for rows in (self._parts["events"], self._of_new("events"))
+        )
+        self._unsettled_us = unsettled_since(whole(every["at_us"]), whole(new["at_us"]))
+        return every.filter(pc.greater_equal(every["at_us"], self._unsettled_us))
+
+    def _take_delays(self, state: State, before: Sequence[Span], new: Sequence[Span]) -> None:
+        rows = state.rows(new, WIDE)
+        self._delays.add(rows)
+        touched = sorted(rows["window_us"].unique().to_pylist())
+        for start in range(0, len(touched), WINDOWS_AT_ONCE):
+            some = touched[start : start + WINDOWS_AT_ONCE]
+            self._held.add(rows.filter(_among(rows["window_us"], some)))
+            if late := [window for window in some if self._was_let_go(window)]:
+                self._held.add(state.rows(before, WIDE, {"window_us": late}))
+                self._late.update(late)
+            self._note_windows(some)
+
+    def _was_let_go(self, window_us: int) -> bool:
+        return window_us in self._windows and window_us not in self._recent
+
+    def _note_windows(self, touched: Sequence[int]) -> None:
+        """What was found of these; delays are held of the windows that were touched last."""
+        found = counted.over_windows(self._held)
+        for window_us in touched:
+            self._recent.pop(window_us, None)
+            self._recent[window_us] = None
+            self._windows[window_us] = found.filter(_among(found["window_us"], [window_us]))
+        if gone := list(self._recent)[:-WINDOWS_HELD]:
+            self._held.drop("window_us", gone)
+            for window_us in gone:
+                del self._recent[window_us]
+        self._fresh.update(touched)
+
+    def _whole_steps(self, spark: SparkSession) -> pa.Table:
+        """STEPS, climbed again of the frames that new rows are of, which may be known in part."""
+        frames = self._of_new("hops").group_by(_FRAME, use_threads=False).aggregate([])
+        if frames:
+            of_frames = self._parts["hops"].join(frames, _FRAME, join_type="left semi")
+            found = hop_times.steps(_one(spark, of_frames)).toArrow().select(counted.STEPS.columns)
+            kept = self._steps.join(frames, _FRAME, join_type="left anti")
+            self._steps = pa.concat_tables([kept, found])
+        return self._steps
 
 
-def _among(column: pa.ChunkedArray, values: Iterable[int]) -> pa.ChunkedArray:
-    return pc.is_in(column, pa.array(sorted(values), pa.int64()))
+class _Parts(Mapping[str, DataFrame]):
+    """Each is given to Spark when a table first wants it, from whichever thread."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], DataFrame]]) -> None:
+        self._makers = makers
+        self._made: dict[str, DataFrame] = {}
+        self._lock = Lock()
+
+    def __getitem__(self, name: str) -> DataFrame:
+        with self._lock:
+            if name not in self._made:
+                self._made[name] = self._makers[name]()
+            return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+
+def _at_once(spans: Sequence[Span]) -> list[list[Span]]:
+    """Whose delays are in memory together: of a stream that starts there are large parts."""
+    small = [span for span in spans if span.level == 0]
+    return [*([span] for span in spans if span.level), *([small] if small else [])]
+
+
+def unsettled_since(times_us: Whole, new_us: Whole) -> int:
+    """When the first disturbance began that a new event takes part in; ``times_us``: of all."""
+    if len(new_us) == 0:
+        return sys.maxsize
+    before = np.sort(times_us[times_us <= new_us.min()])
+    breaks = np.flatnonzero(np.diff(before) > happenings.QUIET_US)
+    return int(before[breaks[-1] + 1] if len(breaks) else before[0])
+
+
+def _among(column: pa.ChunkedArray, values: Iterable[int] | Iterable[str]) -> pa.ChunkedArray:
+    return pc.is_in(column, pa.array(list(values), column.type))
 
 
 def _one(spark: SparkSession, rows: pa.Table) -> DataFrame:

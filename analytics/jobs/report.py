@@ -19,6 +19,7 @@ from analytics.jobs.tables import write
 from analytics.sources.quarantine import counts, each
 from analytics.transforms import hop_times
 from analytics.transforms.chunks import FILES
+from analytics.transforms.load import median_round_trips
 from analytics.transforms.packed import merged, unpack
 from analytics.transforms.pairs import facts_of
 from analytics.transforms.partials import BESIDE, PARTIALS, WIDE
@@ -47,8 +48,11 @@ def run(spark: SparkSession, inputs: Sequence[str], out: str) -> None:
             facts = facts_of(parts["pair_windows"], parts["links"])
             pairs = facts.pairs(chunks)
             scopes, windows = sorted_delays(chunks, pairs, f"{staging}/delays")
-            steps = hop_times.step_quantiles(hop_times.steps(parts["hops"], pairs))
-            write(spark, report_tables(parts, facts, Quantiles(scopes, windows, steps)), home)
+            steps = hop_times.steps(parts["hops"], pairs)
+            found = Quantiles(
+                lambda: scopes, lambda: windows, lambda: hop_times.step_quantiles(steps)
+            )
+            write(spark, report_tables(parts, facts, found), home)
     finally:
         spark.catalog.clearCache()
         discard(staging)
@@ -62,4 +66,9 @@ def _parts(chunks: DataFrame) -> dict[str, DataFrame]:
         if name not in (WIDE, "marks")
     }
     parts["quarantine"] = each(parts["quarantine"])
-    return parts | {"quarantine_counts": counts(parts["quarantine"])}
+    return parts | {
+        "quarantine_counts": counts(parts["quarantine"]),
+        "happened": parts["events"],
+        "unsettled": parts["events"],
+        "median_round_trips": median_round_trips(parts["round_trips"]),
+    }

@@ -115,8 +115,7 @@ class State:
 
     def _rows(self, files: Sequence[Path], part: str, among: Among | None = None) -> pa.Table:
         how = self._kept[part]
-        told = [_read(path, how, among) for path in files]
-        return pa.concat_tables(told) if told else counted.empty(how)
+        return _read(files, how, among) if files else counted.empty(how)
 
     def merge_if_due(self, last: int) -> None:
         """Make one part of each eight neighbours of one level, up to a micro-batch."""
@@ -142,7 +141,7 @@ class State:
                 home.mkdir(parents=True, exist_ok=True)
                 os.link(paths[0], target)
             else:
-                rows = pa.concat_tables([_read(path, how) for path in paths])
+                rows = _read(paths, how)
                 _write(rows.sort_by(how.keys[0]), how, target)
 
     def _beside(self, span: Span) -> Path:
@@ -188,11 +187,12 @@ def _due(spans: Sequence[Span]) -> Sequence[Span]:
     return next((run for run in runs if len({span.level for span in run}) == 1), [])
 
 
-def _read(path: Path, how: Partial, among: Among | None = None) -> pa.Table:
-    """A file of one partial, by the names of its own columns."""
+def _read(paths: Sequence[Path], how: Partial, among: Among | None = None) -> pa.Table:
+    """Files of one partial, by the names of its own columns."""
     slots = slots_of(how)
     wanted = [(slots[name], "in", values) for name, values in (among or {}).items()] or None
-    told = pq.read_table(path, columns=list(slots.values()), filters=wanted, partitioning=None)
+    files = list(map(str, paths))
+    told = pq.read_table(files, columns=list(slots.values()), filters=wanted, partitioning=None)
     return told.select(list(slots.values())).rename_columns(list(slots))
 
 

@@ -29,14 +29,13 @@ from analytics.errors import InputError, UsageError
 from analytics.jobs.folded import Folded
 from analytics.jobs.sizing import small_session
 from analytics.jobs.state import Among, State
-from analytics.jobs.tables import save, write
+from analytics.jobs.tables import append, append_windows, files_of, save, write
 from analytics.jobs.told_apart import Highest, tell_apart
 from analytics.sources.duplicates import COUNTED_MARKS, mark
-from analytics.sources.quarantine import counts, each
 from analytics.transforms.folding import Held, fold
 from analytics.transforms.packed import PACKED
 from analytics.transforms.partials import BESIDE, PARTIALS
-from analytics.transforms.report import report_tables
+from analytics.transforms.report import GROWING, report_tables
 
 REFRESH_S = 5
 REST_S = 0.1
@@ -83,12 +82,13 @@ class Fold:
             return False
         session = small_session(self._spark)
         with self.state.lock:
-            self._folded.take(self.state, session)
+            self._folded.take(self.state)
         parts, facts = self._folded.parts(session), self._folded.facts()
-        parts["quarantine"] = each(parts["quarantine"])
-        parts["quarantine_counts"] = counts(parts["quarantine"])
-        tables = report_tables(parts, facts, self._folded.quantiles(session, facts))
-        write(session, tables, str(self._out), self._save)
+        tables = dict(report_tables(parts, facts, self._folded.quantiles(session, facts)))
+        kept = [] if self._shown is None else self._folded.unchanged()
+        for name in kept:
+            del tables[name]
+        write(session, tables, str(self._out), self._save, kept)
         self._shown = self._folded.newest
         return True
 
@@ -99,7 +99,21 @@ class Fold:
 
     def _save(self, table: DataFrame, path: str) -> None:
         rows = table.toArrow()
-        save(self._folded.whole(rows) if Path(path).name == "delay_over_time" else rows, path)
+        name = Path(path).name
+        before = [] if self._shown is None else files_of(self._out / name)
+        match name:
+            case "delay_over_time":
+                windows = self._folded.windows()
+                if windows is None:
+                    save(rows, path)
+                else:
+                    append_windows(rows, windows, before, path)
+            case "convergence":
+                save(self._folded.convergence(rows), path)
+            case _ if name in GROWING:
+                append(rows, before, path)
+            case _:
+                save(rows, path)
 
 
 def run(

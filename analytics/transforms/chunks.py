@@ -17,7 +17,6 @@ from pyspark.sql.types import StructType
 
 from analytics.schemas.fields import struct
 from analytics.sources.lines import Record
-from analytics.transforms.counted import numbered
 from analytics.transforms.delays import FLOW
 from analytics.transforms.folding import (
     Columns,
@@ -31,6 +30,7 @@ from analytics.transforms.folding import (
 )
 from analytics.transforms.packed import PACKED, as_packed
 from analytics.transforms.partials import WIDE, Partial
+from analytics.transforms.ranked import numbered
 
 RECORDS_MIN = 50_000
 """Of a chunk, unless it is the last of its worker's."""

@@ -1,33 +1,32 @@
-"""Partial aggregates in the driver's memory: merged, and the quantiles of delays found in them.
+"""The quantiles of delays, found in memory.
 
-What ``transforms.partials`` and ``transforms.quantiles`` do with tables of any size by plans, jobs
-and generated code, done here with columns in memory: for the few rows that a micro-batch leaves,
-an array's sort takes milliseconds from the first on. The rules are those of there: a partial's rows
-of one key become one, and the q-quantile is the least value whose cumulative weight is at least q
-times the total, decided in whole numbers.
+What ``transforms.quantiles`` does with tables of any size by plans, jobs and generated code, done
+here with columns in memory (``transforms.ranked``): for the rows that a micro-batch leaves, or for
+those of one pair, that takes milliseconds from the first on.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from analytics.transforms import hop_times
+from analytics.transforms.clocks import OneWay
 from analytics.transforms.delays import FLOW, MERGING, PERCENTS, SCOPES, WAY
 from analytics.transforms.floors import Pair
-from analytics.transforms.folding import Whole, whole
+from analytics.transforms.folding import Whole
+from analytics.transforms.load import MEDIAN
 from analytics.transforms.packed import arrow_type
 from analytics.transforms.pairs import Judged
 from analytics.transforms.partials import Partial
+from analytics.transforms.ranked import Ranked, numbered
 
-KEY_BITS = 63
-"""Of a sort key that is one whole number; other rows are sorted by two, which takes longer."""
-
-DELAYS = Partial((*FLOW, "value_us"), sums=("publications",))
-"""The partial ``delays`` whenever it was: bounded, for in time a flow's delays come again."""
 STEPS = Partial((*hop_times.FRAME, "destination", "hop", "sender", "receiver", "step_us"))
 """Rows of ``hop_times.steps``."""
+
+LEAST = Partial(("origin", "destination"), least=("min_us",))
+"""The partial ``pair_windows`` whenever it was."""
 
 
 def empty(how: Partial) -> pa.Table:
@@ -36,91 +35,100 @@ def empty(how: Partial) -> pa.Table:
     return pa.schema(list(kinds.items())).empty_table()
 
 
-def over_windows(delays: pa.Table) -> pa.Table:
-    """(window_us, *WAY, publications, *PERCENTS) of the partial ``delays``, as measured."""
-    ids, ways = numbered(delays, ("window_us", *WAY))
-    values, weights = whole(delays["value_us"]), whole(delays["publications"])
-    total, _, found = quantiles(ids, values, weights, PERCENTS)
-    told = {name: ways[name] for name in ("window_us", *WAY)}
-    return pa.table(told | {"publications": total} | found)
+def of_flows() -> Ranked:
+    """For delays whenever they were: bounded, for in time a flow's delays come again."""
+    return Ranked(FLOW, "value_us", "publications")
+
+
+def of_windows() -> Ranked:
+    """For delays of windows."""
+    return Ranked(("window_us", *WAY), "value_us", "publications")
+
+
+def over_windows(delays: Ranked) -> pa.Table:
+    """(window_us, *WAY, publications, *PERCENTS), as measured. ``delays``: as ``of_windows``."""
+    told = {"publications": delays.totals()}
+    told |= {name: delays.quantiles(percent) for name, percent in PERCENTS.items()}
+    return _beside(delays.groups, told)
+
+
+def of_links() -> Ranked:
+    """For round trips over links, whichever end measured them."""
+    return Ranked(("a", "b"), "round_trip_us", "windows")
+
+
+def by_link(round_trips: pa.Table) -> pa.Table:
+    """What ``of_links`` takes, of the partial ``round_trips``."""
+    known = round_trips.filter(pc.is_valid(round_trips["round_trip_us"]))
+    ends = known["broker"], known["neighbour"]
+    told = {"a": pc.min_element_wise(*ends), "b": pc.max_element_wise(*ends)}
+    return pa.table(told | {name: known[name] for name in ("round_trip_us", "windows")})
+
+
+def over_links(round_trips: Ranked) -> pa.Table:
+    """What ``transforms.load.median_round_trips`` gives. ``round_trips``: as ``of_links``."""
+    told = {name: round_trips.quantiles(percent) for name, percent in MEDIAN.items()}
+    return _beside(round_trips.groups, told)
+
+
+def of_pairs() -> Ranked:
+    """For the windows in which a pair had deliveries."""
+    return Ranked(("origin", "destination"), "window_us", "one")
+
+
+def by_pair(pair_windows: pa.Table) -> pa.Table:
+    """What ``of_pairs`` takes, of the partial ``pair_windows``."""
+    return pair_windows.append_column("one", pa.array(np.ones(len(pair_windows), np.int64)))
+
+
+def seen(windows: Ranked, least: pa.Table) -> dict[Pair, OneWay]:
+    """Of each pair what ``pairs.pair_facts`` takes. ``least``: LEAST."""
+    pairs = zip(*(windows.groups[key].to_pylist() for key in LEAST.keys), strict=True)
+    count = dict(zip(pairs, windows.lengths().tolist(), strict=True))
+    rows = zip(*(least[name].to_pylist() for name in LEAST.columns), strict=True)
+    return {(a, b): OneWay(least_us, count[a, b]) for a, b, least_us in rows}
 
 
 def over_steps(steps: pa.Table) -> pa.Table:
     """What ``transforms.hop_times.step_quantiles`` gives. ``steps``: STEPS."""
-    ids, keys = numbered(steps, hop_times.STEP)
-    values = whole(steps["step_us"])
-    samples, least, found = quantiles(ids, values, np.ones_like(values), hop_times.PERCENTS)
-    told = {name: keys[name] for name in hop_times.STEP}
-    return pa.table(told | {"samples": samples} | found | {"least_us": least})
+    ranked = Ranked(hop_times.STEP, "step_us", "one")
+    ranked.add(steps.append_column("one", pa.array(np.ones(len(steps), np.int64))))
+    told = {"samples": ranked.totals()}
+    told |= {name: ranked.quantiles(percent) for name, percent in hop_times.PERCENTS.items()}
+    return _beside(ranked.groups, told | {"least_us": ranked.least()})
 
 
 def over_scopes(
-    delays: pa.Table, judged: Mapping[Pair, Judged], scopes: Iterable[str] = tuple(SCOPES)
+    delays: Ranked, judged: Mapping[Pair, Judged], scopes: Iterable[str] = tuple(SCOPES)
 ) -> pa.Table:
-    """(scope, *FLOW, *PERCENTS): the quantiles of table ``delay``.
+    """(scope, *FLOW, *PERCENTS): the quantiles of corrected delays that table ``delay`` tells.
 
     Args:
-        delays: DELAYS, of all flows that are in one of the scopes' groups.
+        delays: As ``of_flows``: of all flows that are in one of the scopes' groups.
         judged: Of each of their pairs, as of ``PairFacts.judged``.
         scopes: Those to tell of.
     """
-    ids, flows = numbered(delays, FLOW)
+    flows = delays.groups
     of_flow = [
         judged[way] for way in zip(*(flows[key].to_pylist() for key in FLOW[:2]), strict=True)
     ]
     offset_us = np.array([offset or 0 for offset, _ in of_flow], np.int64)
     believed = np.array([quality != "flagged" for _, quality in of_flow], bool)
-    value_us, weight = whole(delays["value_us"]) - offset_us[ids], whole(delays["publications"])
     tables = []
     for scope in scopes:
         keys = SCOPES[scope]
-        groups, named = numbered(flows, keys)
-        kept = believed if scope in MERGING else np.full(len(flows), True)
-        present, groups[kept] = np.unique(groups[kept], return_inverse=True)
-        rows = kept[ids]
-        _, _, found = quantiles(groups[ids[rows]], value_us[rows], weight[rows], PERCENTS)
-        columns = {"scope": pa.array([scope] * len(present), pa.string())}
+        chosen = np.flatnonzero(believed | (scope not in MERGING))
+        members = flows.take(pa.array(chosen))
+        several, named = numbered(members, keys)
+        count = int(several.max(initial=-1)) + 1
+        columns = {"scope": pa.array([scope] * count, pa.string())}
         for key in FLOW:
-            none = pa.nulls(len(present), flows[key].type)
-            columns[key] = named[key].take(pa.array(present)) if key in keys else none
-        tables.append(pa.table(columns | found))
+            columns[key] = named[key] if key in keys else pa.nulls(count, flows[key].type)
+        for name, percent in PERCENTS.items():
+            columns[name] = delays.over(several, offset_us, chosen, percent)
+        tables.append(pa.table(columns))
     return pa.concat_tables(tables)
 
 
-def quantiles(
-    groups: Whole, values: Whole, weights: Whole, percents: Mapping[str, int]
-) -> tuple[Whole, Whole, dict[str, Whole]]:
-    """Of each group in order: its weight, its least value, its quantiles. Groups: 0 to n - 1."""
-    order = _order(groups, values)
-    groups, values, so_far = groups[order], values[order], np.cumsum(weights[order])
-    changes = np.flatnonzero(groups[1:] != groups[:-1]) + 1
-    some = groups[:1] * 0  # a zero, if there is a row
-    first, last = np.append(some, changes), np.append(changes, some + len(groups)) - 1
-    before = np.append(some, so_far[changes - 1])
-    total = so_far[last] - before
-    found = {}
-    for name, percent in percents.items():
-        wanted = before - -total * percent // 100  # at least so much: rounded up
-        found[name] = values[np.searchsorted(so_far, wanted)]
-    return total, values[first], found
-
-
-def _order(groups: Whole, values: Whole) -> npt.NDArray[np.intp]:
-    """The order by group, then value."""
-    if len(values) == 0:
-        return np.zeros(0, np.intp)
-    least = int(values.min())
-    bits = (int(values.max()) - least).bit_length()
-    if int(groups.max()).bit_length() + bits < KEY_BITS:
-        return np.argsort((groups << bits) | (values - least))
-    return np.lexsort((values, groups))
-
-
-def numbered(rows: pa.Table, keys: Sequence[str]) -> tuple[Whole, pa.Table]:
-    """Of each row the number of its key, and the keys in the order of their numbers."""
-    code = np.zeros(len(rows), np.int64)
-    for key in keys:
-        told = rows[key].combine_chunks().dictionary_encode(null_encoding="encode")
-        code = code * len(told.dictionary) + told.indices.to_numpy(zero_copy_only=False)
-    _, first, ids = np.unique(code, return_index=True, return_inverse=True)
-    return ids.astype(np.int64), rows.select(list(keys)).take(pa.array(first))
+def _beside(keys: pa.Table, told: Mapping[str, Whole]) -> pa.Table:
+    return pa.table({name: keys[name] for name in keys.column_names} | dict(told))

@@ -1,11 +1,12 @@
 """Load of brokers and of the links between them."""
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from analytics.schemas.reports import REPORT_TABLES
 from analytics.transforms.quantiles import weighted_quantiles
 
+MEDIAN = {"round_trip_us_p50": 50}
 MISSING = ("collector_gap", "batches_missed")
 """What a collector, or the live source, says of batches that it could not have."""
 
@@ -32,11 +33,10 @@ def brokers(agents: DataFrame, agents_seen: DataFrame) -> DataFrame:
     )
 
 
-def links(told: DataFrame, round_trips: DataFrame) -> DataFrame:
-    """LINKS from the partials ``links`` and ``round_trips``: both ends' words as one row."""
-    a, b = F.least("broker", "neighbour").alias("a"), F.greatest("broker", "neighbour").alias("b")
+def links(told: DataFrame, medians: DataFrame) -> DataFrame:
+    """LINKS from the partial ``links`` and ``median_round_trips``: both ends' words as one row."""
     forth = F.col("broker") < F.col("neighbour")
-    half = told.select("*", a, b)
+    half = told.select("*", *_ends())
 
     rows = half.groupBy("a", "b").agg(
         (F.sum("up").cast("double") / F.sum("windows")).alias("up_share"),
@@ -48,14 +48,22 @@ def links(told: DataFrame, round_trips: DataFrame) -> DataFrame:
         F.sum("duplicates").alias("duplicates"),
         F.max("queue_bytes").alias("queue_bytes_max"),
     )
-    medians = weighted_quantiles(
-        round_trips.where(F.col("round_trip_us").isNotNull()).select("*", a, b),
+    return rows.join(medians, ["a", "b"], "left").select(*REPORT_TABLES["links"].fieldNames())
+
+
+def median_round_trips(round_trips: DataFrame) -> DataFrame:
+    """(a, b, *MEDIAN) from the partial ``round_trips``, of both ends together."""
+    return weighted_quantiles(
+        round_trips.where(F.col("round_trip_us").isNotNull()).select("*", *_ends()),
         keys=("a", "b"),
         value="round_trip_us",
         weight="windows",
-        percents={"round_trip_us_p50": 50},
+        percents=MEDIAN,
     )
-    return rows.join(medians, ["a", "b"], "left").select(*REPORT_TABLES["links"].fieldNames())
+
+
+def _ends() -> tuple[Column, Column]:
+    return F.least("broker", "neighbour").alias("a"), F.greatest("broker", "neighbour").alias("b")
 
 
 def span(agents_seen: DataFrame, events: DataFrame, duplicates: DataFrame) -> DataFrame:

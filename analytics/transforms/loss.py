@@ -6,18 +6,19 @@ mesh after the first publication was offered, left it before the last, or an age
 started or lost part of its spool in between, so that some of the counts are missing.
 """
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from analytics.schemas.reports import REPORT_TABLES
 
 _KEYS = ("filter", "origin", "qos")
-_NOTES = {
+NOTES = {
     "mesh_joined": "joined later",
     "mesh_left": "left earlier",
     "agent_started": "an agent started",
     "spool_dropped": "records lost",
 }
+"""What to say of a row after the first event of one of these kinds."""
 
 
 def loss(
@@ -29,16 +30,14 @@ def loss(
         F.min("first_us").alias("first_us"),
         F.max("last_us").alias("last_us"),
     )
-    came = arrived.groupBy(*_KEYS, "destination").agg(
-        F.sum("publications").alias("arrived"), F.min("first_us").alias("came_us")
-    )
+    came = arrived.groupBy(*_KEYS, "destination").agg(F.sum("publications").alias("arrived"))
     order = deliveries.groupBy("origin", "destination", "qos").agg(
         F.sum("out_of_order").alias("out_of_order")
     )
     rows = came.join(sent, list(_KEYS), "left").join(
         order, ["origin", "destination", "qos"], "left"
     )
-    told = rows.join(_notes(rows, events), ["filter", "origin", "destination", "qos"], "left")
+    told = _with_events(rows, events)
     offered_count = F.coalesce("offered", F.lit(0))
     return told.select(
         "filter",
@@ -50,30 +49,36 @@ def loss(
         (offered_count - F.col("arrived")).alias("missing"),
         F.coalesce("out_of_order", F.lit(0)).alias("out_of_order"),
         F.when(F.col("offered").isNull(), "offers not told")
-        .otherwise(F.coalesce("note", F.lit("complete")))
+        .otherwise(F.coalesce(_note(), F.lit("complete")))
         .alias("note"),
     ).select(*REPORT_TABLES["loss"].fieldNames())
 
 
-def _notes(rows: DataFrame, events: DataFrame) -> DataFrame:
-    """The first event within each row's span that makes it less than complete."""
-    keys = ["filter", "origin", "destination", "qos"]
-    told = [*keys, "kind", "at_us"]
-    happened = events.where(F.col("kind").isin(*_NOTES))
-    of_mesh = F.col("kind").startswith("mesh_")
-    # Joined apart: of events of a mesh there are many, and most are of other filters.
-    joined = happened.where(of_mesh).withColumnRenamed("broker", "destination")
-    theirs = rows.join(
-        joined.select("destination", "filter", "kind", "at_us"), ["filter", "destination"]
+def _with_events(rows: DataFrame, events: DataFrame) -> DataFrame:
+    """Beside each row what happened in its destination's mesh, and at the two agents."""
+    entry = F.struct("at_us", "kind")
+    noted = events.where(F.col("kind").isin(*NOTES))
+    is_of_mesh = F.col("kind").startswith("mesh_")
+    of_mesh = noted.where(is_of_mesh).withColumnRenamed("broker", "destination")
+    meshes = of_mesh.groupBy("filter", "destination").agg(F.collect_list(entry).alias("of_mesh"))
+    agents = noted.where(~is_of_mesh).groupBy("broker").agg(F.collect_list(entry).alias("of_agent"))
+    for end in ("origin", "destination"):
+        of_end = agents.select(F.col("broker").alias(end), F.col("of_agent").alias(f"at_{end}"))
+        rows = rows.join(of_end, end, "left")
+    return rows.join(meshes, ["filter", "destination"], "left")
+
+
+def _note() -> Column:
+    """The first event within the row's span that makes it less than complete."""
+    none = F.array().cast("array<struct<at_us:bigint,kind:string>>")
+    lists = ("of_mesh", "at_origin", "at_destination")
+    happened = F.concat(*(F.coalesce(name, none) for name in lists))
+    within = F.filter(
+        happened,
+        lambda one: (one["at_us"] > F.col("first_us")) & (one["at_us"] < F.col("last_us")),
     )
-    ends = F.array_distinct(F.array("origin", "destination"))
-    watched = rows.select("*", F.explode(ends).alias("broker"))
-    ours = watched.join(happened.where(~of_mesh).select("broker", "kind", "at_us"), "broker")
-    within = (F.col("at_us") > F.col("first_us")) & (F.col("at_us") < F.col("last_us"))
-    both = theirs.where(within).select(*told).union(ours.where(within).select(*told))
-    notes = F.create_map(*(F.lit(word) for pair in _NOTES.items() for word in pair))
-    first = F.min_by(notes[F.col("kind")], F.struct("at_us", "kind"))
-    return both.groupBy(*keys).agg(first.alias("note"))
+    notes = F.create_map(*(F.lit(word) for pair in NOTES.items() for word in pair))
+    return notes[F.array_min(within)["kind"]]
 
 
 def traffic_matrix(arrived: DataFrame, agents_seen: DataFrame) -> DataFrame:

@@ -17,7 +17,7 @@ Planned = Mapping[str, Callable[[], DataFrame]]
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """What was sorted.
+    """What is sorted, each by the table that wants it.
 
     Attributes:
         scopes: (scope, *FLOW, *PERCENTS), of ``transforms.delays``: corrected delays.
@@ -25,44 +25,70 @@ class Quantiles:
         steps: ``hop_times.step_quantiles``.
     """
 
-    scopes: DataFrame
-    windows: DataFrame
-    steps: DataFrame
+    scopes: Callable[[], DataFrame]
+    windows: Callable[[], DataFrame]
+    steps: Callable[[], DataFrame]
 
 
 def report_tables(parts: Mapping[str, DataFrame], facts: PairFacts, found: Quantiles) -> Planned:
     """Every table of REPORT_TABLES.
 
     Args:
-        parts: Those of ``partials.PARTIALS``, merged, but for those that the quantiles are of;
-            ``quarantine`` and ``quarantine_counts`` as they are reported; ``duplicates``:
-            (federation, records_twice).
+        parts: What OF_PARTS is made of, and ``deliveries``.
         facts: Of pairs.
         found: Of the partials ``delays`` and ``hops``.
     """
-    deliveries, links, seen = parts["deliveries"], parts["links"], parts["agents_seen"]
+    deliveries, links = parts["deliveries"], parts["links"]
     pairs = facts.pairs(links)
     tables: dict[str, Callable[[], DataFrame]] = {
-        "delay": lambda: delays.delay(deliveries, found.scopes, pairs),
-        "delay_over_time": lambda: delays.delay_over_time(found.windows, pairs),
-        "hop_times": lambda: hop_times.hop_times(found.steps, pairs, facts.clocks.relative_us),
-        "overhead": lambda: overhead.overhead(
-            deliveries, parts["offered"], links, parts["control"], parts["announcements"], seen
-        ),
-        "control_by_kind": lambda: overhead.control_by_kind(parts["control"]),
-        "loss": lambda: loss.loss(parts["offered"], parts["arrived"], deliveries, parts["events"]),
-        "events": lambda: happenings.events(parts["events"]),
-        "convergence": lambda: happenings.convergence(parts["events"]),
-        "brokers": lambda: load.brokers(parts["agents"], seen),
-        "links": lambda: load.links(links, parts["round_trips"]),
-        "traffic_matrix": lambda: loss.traffic_matrix(parts["arrived"], seen),
+        name: partial(_of_parts, parts, table, of) for name, (table, of) in OF_PARTS.items()
+    }
+    tables |= {
+        "delay": lambda: delays.delay(deliveries, found.scopes(), pairs),
+        "delay_over_time": lambda: delays.delay_over_time(found.windows(), pairs),
+        "hop_times": lambda: hop_times.hop_times(found.steps(), pairs, facts.clocks.relative_us),
         "clocks": lambda: facts.clock_table(deliveries),
-        "clients": lambda: delays.client_delays(parts["clients"]),
-        "quarantine": lambda: parts["quarantine"],
-        "quarantine_counts": lambda: parts["quarantine_counts"],
-        "span": lambda: load.span(seen, parts["events"], parts["duplicates"]),
     }
     return {name: partial(_planned, tables[name], schema) for name, schema in REPORT_TABLES.items()}
+
+
+def _of_parts(
+    parts: Mapping[str, DataFrame], table: Callable[..., DataFrame], of: tuple[str, ...]
+) -> DataFrame:
+    return table(*(parts[name] for name in of))
+
+
+def _as_it_is(part: DataFrame) -> DataFrame:
+    return part
+
+
+OF_PARTS: dict[str, tuple[Callable[..., DataFrame], tuple[str, ...]]] = {
+    "overhead": (
+        overhead.overhead,
+        ("deliveries", "offered", "links", "control", "announcements", "agents_seen"),
+    ),
+    "control_by_kind": (overhead.control_by_kind, ("control",)),
+    "loss": (loss.loss, ("offered", "arrived", "deliveries", "events")),
+    "events": (happenings.events, ("happened",)),
+    "convergence": (happenings.convergence, ("unsettled",)),
+    "brokers": (load.brokers, ("agents", "agents_seen")),
+    "links": (load.links, ("links", "median_round_trips")),
+    "traffic_matrix": (loss.traffic_matrix, ("arrived", "agents_seen")),
+    "clients": (delays.client_delays, ("clients",)),
+    "quarantine": (_as_it_is, ("quarantine",)),
+    "quarantine_counts": (_as_it_is, ("quarantine_counts",)),
+    "span": (load.span, ("agents_seen", "events", "duplicates")),
+}
+"""Tables that are made of partials alone, and of which: while these stay as they are, so do they.
+
+``happened`` and ``unsettled`` are the partial ``events``, or of it what the tables on disk lack:
+what is not in ``events`` yet, and what takes part in disturbances that are to be told anew.
+``median_round_trips`` is of the partial ``round_trips``.
+"""
+GROWING = ("events", "quarantine")
+"""Tables of which each row is of one row of their partial: those of new records are added."""
+EVENTS_READ = (*loss.NOTES, *load.MISSING)
+"""Kinds of events that tables other than ``events`` and ``convergence`` are made of."""
 
 
 def _planned(table: Callable[[], DataFrame], schema: StructType) -> DataFrame:

@@ -97,7 +97,10 @@ def test_two_looks_find_what_one_sort_of_everything_finds(first, second):
         for name in (delay_quantiles.WINDOWS, delay_quantiles.STEPS)
     }
     windows = ("window_us", *FLOW[:2], "strategy", "publications", *PERCENTS)
-    assert as_set(parts["windows"], windows) == as_set(counted.over_windows(delays), windows)
+    of_windows, of_flows = counted.of_windows(), counted.of_flows()
+    of_windows.add(delays)
+    of_flows.add(delays)
+    assert as_set(parts["windows"], windows) == as_set(counted.over_windows(of_windows), windows)
     steps = merged(delay_quantiles._STEP, parts["steps"])
     sought = delay_quantiles._sought(steps)
     near = list(delay_quantiles._values_near(judged.combine_chunks().to_batches(), sought))
@@ -106,7 +109,7 @@ def test_two_looks_find_what_one_sort_of_everything_finds(first, second):
     values = merged(how, pa.Table.from_batches(near, empty))
     over_pairs = delay_quantiles._over_pairs(steps, sought, values)
     scopes = ("scope", *FLOW, *PERCENTS)
-    expected = as_set(counted.over_scopes(delays, JUDGED), scopes)
+    expected = as_set(counted.over_scopes(of_flows, JUDGED), scopes)
     assert as_set(over_pairs, scopes) == {row for row in expected if row[0] in MERGING}
     of_pairs = every.filter(pc.is_in(every["part"], pa.array(["pair", "pair_hops"])))
     told = of_pairs.rename_columns({"part": "scope"})

@@ -2,20 +2,22 @@
 
 from collections import defaultdict
 from fractions import Fraction
+from itertools import chain
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.jobs import state
+from analytics.jobs import folded, state
 from analytics.jobs.state import State
 from analytics.transforms import counted
 from analytics.transforms.clocks import OneWay
-from analytics.transforms.folding import merged
+from analytics.transforms.delays import FLOW
+from analytics.transforms.happenings import QUIET_US
 from analytics.transforms.pairs import pair_facts
-from analytics.transforms.partials import WIDE, Partial
+from analytics.transforms.partials import BESIDE, PARTIALS, WIDE, Partial
 
 BROKERS = st.integers(1, 3)
 DELAYS = st.lists(
@@ -25,6 +27,7 @@ DELAYS = st.lists(
     ),
     max_size=60,
 )  # fmt: skip
+FLOWS = counted.empty(Partial((*FLOW, "value_us"), sums=("publications",))).schema
 WINDOWED = Partial(("window_us", "origin", "value_us"), sums=("publications",))
 
 
@@ -41,12 +44,15 @@ def test_quantiles_over_scopes_are_those_of_each_scopes_own_list(rows):
         | {"value_us": us, "publications": n}
         for o, d, h, s, us, n in rows
     ]
-    told = pa.Table.from_pylist(delays, counted.empty(counted.DELAYS).schema)
+    told = pa.Table.from_pylist(delays, FLOWS)
+    ranked = counted.of_flows()
     seen = {(o, d): OneWay(min(us for a, b, *_, us, _ in rows if (a, b) == (o, d)), 1)
             for o, d, *_ in rows}  # fmt: skip
     facts = pair_facts(seen, {})
 
-    found = counted.over_scopes(merged(counted.DELAYS, told), facts.judged()).to_pylist()
+    for piece in (told[: len(told) // 2], told[len(told) // 2 :]):
+        ranked.add(piece)
+    found = counted.over_scopes(ranked, facts.judged()).to_pylist()
 
     lists = defaultdict(list)
     judged = {(row[0], row[1]): row[3:] for row in facts.rows()}
@@ -99,11 +105,46 @@ def rows_of(parts, part, among=None):
     return sorted(tuple(row.values()) for row in told.to_pylist())
 
 
-@pytest.mark.parametrize("values", [[], [0], [-(2**61), 2**61]])
-def test_an_order_is_by_group_then_value_however_far_values_are_apart(values):
-    groups = counted.np.array([n % 2 for n in range(len(values))], counted.np.int64)
-    told = counted.np.array(values, counted.np.int64)
+def test_windows_of_which_delays_come_late_are_those_of_all_delays(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(folded, "WINDOWS_HELD", 1)
+    kept = PARTIALS | BESIDE
+    parts, taken = State(tmp_path, kept), folded.Folded(kept)
+    batches = [[(0, 5), (0, 9)], [(10, 1), (20, 2)], [(0, 7), (20, 4)], [(10, 3), (0, 6)]]
+    for batch, rows in enumerate(batches):
+        delays = [(window, 1, 2, 1, 0, us, "mesh", 1) for window, us in rows]
+        write(tmp_path, batch, WIDE, delays, ("n0", "n1", "n2", "n3", "n4", "n5", "t0", "sum0"))
+        taken.take(parts)
 
-    order = counted._order(groups, told)
+    shown = taken.quantiles(spark, pair_facts({(1, 2): OneWay(1, 1)}, {})).windows().toArrow()
 
-    assert [(groups[i], told[i]) for i in order] == sorted(zip(groups, told, strict=True))
+    lists = defaultdict(list)
+    for window, us in chain.from_iterable(batches):
+        lists[window].append(us)
+    assert {
+        (row["window_us"], row["publications"], row["delay_us_p50"], row["delay_us_p95"])
+        for row in shown.to_pylist()
+    } == {(w, len(us), quantile(us, 50), quantile(us, 95)) for w, us in lists.items()}
+
+
+def stories_of(times_us):
+    """(first, last) of each disturbance."""
+    told = []
+    for time_us in sorted(times_us):
+        if told and time_us - told[-1][1] <= QUIET_US:
+            told[-1][1] = time_us
+        else:
+            told.append([time_us, time_us])
+    return told
+
+
+@given(st.lists(st.lists(st.integers(0, 40).map(lambda s: s * 1_000_000), max_size=4), max_size=8))
+def test_disturbances_before_the_first_that_a_new_event_is_of_stay_as_they_were(batches):
+    times_us, told = [], []
+    for new_us in batches:
+        times_us += new_us
+
+        since_us = folded.unsettled_since(np.array(times_us, np.int64), np.array(new_us, np.int64))
+
+        settled = [story for story in told if story[0] < since_us]
+        told = settled + stories_of(time_us for time_us in times_us if time_us >= since_us)
+        assert told == stories_of(times_us)

@@ -9,13 +9,16 @@ import sys
 
 import pytest
 
-from analytics.jobs import report, stream
+from analytics.jobs import folded, report, stream
+from analytics.jobs import tables as on_disk
 from analytics.schemas import REPORT_TABLES
-from analytics.sources.landing import stream_lines
-from tests.analytics.landing import example, land
+from analytics.sources.landing import read_lines, stream_lines
+from tests.analytics.landing import LINE, START_US, example, land, record, text
 from tests.real.polling import until
 
 PATIENCE_S = 600
+HOP: LINE = {"origin": 9, "origin_epoch": 1, "seq": 1, "custody": 1, "qos": 1, "hop": 0}
+HOP |= {"origin_time_us": START_US, "sender": None}
 pytestmark = pytest.mark.timeout(3_600)  # hundreds of small Spark jobs, on shared cores
 
 
@@ -50,6 +53,33 @@ def test_late_and_doubled_and_damaged_lines_give_the_tables_of_the_batch_report(
     assert "duplicates_removed=0" not in batch["span"][0]
     assert "verdict='corrected'" in batch["clocks"][0]
     assert "reason='truncated'" in batch["quarantine"][0]
+
+
+def test_tables_made_again_after_each_micro_batch_are_those_of_all(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(folded, "WINDOWS_HELD", 1)
+    monkeypatch.setattr(on_disk, "GROWN_ROWS_MAX", 5)
+    late = example(seconds=25, clocks_us={3: 3_600_000_000})[1]
+    told = example(seconds=25)
+    pieces = [
+        text(told[1] + told[2]),
+        text(told[3][:40]) + "no record\n",
+        text(told[3][40:]),
+        "no record\nno record\n",
+        text(late[:90]),
+        text(record("hops", 9, batch=1, row=0, **HOP) for _ in range(2)),
+    ]
+    fold = stream.Fold(spark, tmp_path / "stream")
+    landing = tmp_path / "in"
+    landing.mkdir()
+
+    for batch, piece in enumerate(pieces):
+        path = landing / f"{batch}.jsonl"
+        path.write_text(piece)
+        fold(read_lines(spark, [str(path)]), batch)
+        assert fold.refresh()
+        if batch % 2:
+            report.run(spark, [str(landing)], str(tmp_path / "batch"))
+            assert tables(spark, tmp_path / "stream") == tables(spark, tmp_path / "batch")
 
 
 @pytest.mark.slow

@@ -1,0 +1,73 @@
+"""Tables on disk, of which a new version shares files with the former, without Spark."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from analytics.jobs import tables
+from analytics.jobs.tables import Windows, append, append_windows, files_of, save, write
+
+
+def rows(*values):
+    return pa.table({"x": pa.array(values, pa.int64())})
+
+
+def test_rows_are_added_to_the_last_file_and_finished_files_stay_as_they_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "GROWN_ROWS_MAX", 3)
+    save(rows(1, 2), str(tmp_path / "1"))
+
+    for version, new in enumerate([rows(3), rows(4), rows(), rows(5, 6), rows(7)], 2):
+        append(new, files_of(tmp_path / str(version - 1)), str(tmp_path / str(version)))
+
+    files = files_of(tmp_path / "6")
+    assert [pq.read_table(file)["x"].to_pylist() for file in files] == [[1, 2, 3], [4, 5, 6], [7]]
+    assert pq.read_table(tmp_path / "3")["x"].to_pylist() == [1, 2, 3, 4]
+    assert files[0].samefile(files_of(tmp_path / "2")[0])
+
+
+def windows(*values):
+    """(window, x) of each."""
+    told = [{"window_start": window, "x": x} for window, x in values]
+    kinds = {"window_start": pa.timestamp("us", "UTC"), "x": pa.int64()}
+    return pa.Table.from_pylist(told, pa.schema(kinds.items()))
+
+
+def test_windows_that_move_are_in_the_last_file_and_late_ones_are_replaced_in_any(tmp_path):
+    save(windows((1, 10), (2, 20)), str(tmp_path / "0"))
+    steps = [
+        (windows((2, 21), (3, 30)), Windows({2, 3}, {2, 3}, ())),
+        (windows((3, 31), (4, 40)), Windows({3, 4}, {3, 4}, ())),
+        (windows((4, 41)), Windows({4}, {3, 4}, ())),
+        (windows((1, 11)), Windows({1}, {4, 1}, {1})),
+    ]
+
+    found = []
+    for number, (rows, told) in enumerate(steps, 1):
+        before = files_of(tmp_path / str(number - 1))
+        append_windows(rows, told, before, str(tmp_path / str(number)))
+        files = files_of(tmp_path / str(number))
+        found.append([pq.read_table(file)["x"].to_pylist() for file in files])
+
+    assert found == [
+        [[10], [21, 30]],
+        [[10, 21], [31, 40]],
+        [[10, 21], [31, 41]],
+        [[21, 31], [41, 11]],
+    ]
+    assert files_of(tmp_path / "2")[0].samefile(files_of(tmp_path / "3")[0])
+
+
+def test_a_table_that_is_kept_is_the_same_file_in_the_new_version(tmp_path, spark):
+    def by(table, path):
+        save(table.toArrow(), path)
+
+    def made(value):
+        return lambda: spark.createDataFrame(rows(value))
+
+    write(spark, {"events": made(1), "span": made(1)}, str(tmp_path), by)
+    write(spark, {"span": made(2)}, str(tmp_path), by, kept=["events"])
+
+    kept, first = (tmp_path / home / "events" / "part-000000.parquet"
+                   for home in (".", "_versions/1"))  # fmt: skip
+    assert kept.samefile(first)
+    assert (tmp_path / "events").resolve() == tmp_path / "_versions" / "2" / "events"
+    assert pq.read_table(tmp_path / "span")["x"].to_pylist() == [2]
