@@ -76,10 +76,16 @@ def planned_for(
             spark.conf.set(key, value)
 
 
-def small_session(spark: SparkSession) -> SparkSession:
-    """A session of its own that plans for one partition of few rows. It shares all else."""
+def small_session(spark: SparkSession, *, compiled: bool) -> SparkSession:
+    """A session of its own that plans for one partition of few rows. It shares all else.
+
+    Args:
+        spark: Another session.
+        compiled: As of ``planned_for``: Java that was made of a query is kept for the next like it.
+    """
     session = spark.newSession()
-    for key, value in ({_SHUFFLES: "1"} | _SMALL | _INTERPRETED).items():
+    how = _SMALL if compiled else _SMALL | _INTERPRETED
+    for key, value in ({_SHUFFLES: "1"} | how).items():
         session.conf.set(key, value)
     return session
 

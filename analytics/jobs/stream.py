@@ -46,10 +46,17 @@ HOME = "_stream"
 
 
 class Fold:
-    """Folds micro-batches into the state, and makes tables of it."""
+    """Folds micro-batches into the state, and makes tables of it.
 
-    def __init__(self, spark: SparkSession, out: Path) -> None:
+    Args:
+        spark: The session.
+        out: Output folder.
+        compiled: Whether to make Java of the tables' queries: they will come again and again.
+    """
+
+    def __init__(self, spark: SparkSession, out: Path, *, compiled: bool) -> None:
         self._out = out
+        self._compiled = compiled
         self._kept = PARTIALS | BESIDE
         self.state = State(out / HOME / "parts", self._kept)
         self._spark = spark
@@ -80,7 +87,7 @@ class Fold:
         """Make the tables of what is folded; False if they are so already."""
         if self.state.newest() == self._shown:
             return False
-        session = small_session(self._spark)
+        session = small_session(self._spark, compiled=self._compiled)
         with self.state.lock:
             self._folded.take(self.state)
         parts, facts = self._folded.parts(session), self._folded.facts()
@@ -142,7 +149,7 @@ def run(
     if "://" in out and not out.startswith("file://"):
         raise UsageError(f"{out}: the stream's state wants a file system that can rename folders")
     home = Path(out.removeprefix("file://")).absolute()
-    fold = Fold(spark, home)
+    fold = Fold(spark, home, compiled=not once)
     trigger = {"availableNow": True} if once else {"processingTime": f"{TRIGGER_S} seconds"}
     writer = lines.writeStream.foreachBatch(fold).queryName("federator")
     writer = writer.option("checkpointLocation", str(home / HOME / "checkpoint"))

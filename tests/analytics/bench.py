@@ -43,7 +43,7 @@ DIFFERENT = 1
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--gzip", "compress", is_flag=True, help="Compressed segments: a tenth of the disk.")
 @click.option("--cores", type=int, default=os.cpu_count(), show_default=True)
-@click.option("--driver-memory", default="5g", show_default=True, help="The JVM's heap.")
+@click.option("--driver-memory", default="4g", show_default=True, help="The JVM's heap.")
 @click.option("--check", is_flag=True, help="Only compare all tables with the yardstick's.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
