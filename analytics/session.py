@@ -57,7 +57,6 @@ LATE_OPTIMISED = "".join(
 runs long enough to be worth it, and what parses and sorts is soon past these counts too."""
 QUIET = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 """For the driver's Java: errors only."""
-JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 @contextlib.contextmanager
@@ -66,6 +65,7 @@ def spark_session(
     *,
     master: str | None = None,
     driver_memory: str = DRIVER_MEMORY,
+    java_options: str = "",
     config: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
     """A session that is stopped at the end.
@@ -75,6 +75,7 @@ def spark_session(
         master: ``local[N]``, ``spark://HOST:PORT`` and so on. ``None``: what spark-submit said,
             else all cores of this machine.
         driver_memory: As Java writes it; has no effect inside spark-submit, which sets it itself.
+        java_options: Further options of Java; likewise.
         config: Further Spark configuration; stronger than ours.
 
     Raises:
@@ -83,7 +84,9 @@ def spark_session(
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started the JVM
     if not submitted:
         find_java()
-    chosen = _config(master, submitted=submitted, driver_memory=driver_memory)
+    chosen = _config(
+        master, submitted=submitted, driver_memory=driver_memory, java_options=java_options
+    )
     if (told := chosen.get("spark.master", "")).startswith("spark://"):
         knock(told)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take any python3
@@ -103,7 +106,9 @@ def spark_session(
         session.stop()
 
 
-def _config(master: str | None, *, submitted: bool, driver_memory: str) -> dict[str, str]:
+def _config(
+    master: str | None, *, submitted: bool, driver_memory: str, java_options: str
+) -> dict[str, str]:
     chosen = {
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.enabled": "false",
@@ -121,7 +126,7 @@ def _config(master: str | None, *, submitted: bool, driver_memory: str) -> dict[
     chosen["spark.master"] = master = master or "local[*]"
     if not submitted:
         chosen["spark.driver.memory"] = driver_memory
-        chosen[JAVA_OPTIONS] = QUIET + LATE_OPTIMISED
+        chosen["spark.driver.extraJavaOptions"] = QUIET + LATE_OPTIMISED + java_options
     if master.startswith("local"):
         chosen["spark.sql.shuffle.partitions"] = str(LOCAL_PARTITIONS)
     if is_on_this_machine(master):

@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 
 from analytics.errors import UsageError
 from analytics.jobs import stream
-from analytics.session import JAVA_OPTIONS, LATE_OPTIMISED, QUIET, spark_session
+from analytics.session import spark_session
 from analytics.sources.federator_mqtt import register
 from analytics.sources.landing import FILES_PER_TRIGGER, stream_lines
 
@@ -62,9 +62,10 @@ def command(
     few = {
         "spark.sql.shuffle.partitions": SHUFFLE_PARTITIONS,
         "spark.sql.sources.parallelPartitionDiscovery.threshold": LISTED_HERE,
-        JAVA_OPTIONS: QUIET + LATE_OPTIMISED + PLAIN_COLLECTOR,
     }
-    with spark_session("federator stream", master=master, config=few) as spark:
+    with spark_session(
+        "federator stream", master=master, java_options=PLAIN_COLLECTOR, config=few
+    ) as spark:
         if live:
             lines = _live_lines(spark, source, federation or "")
         else:

@@ -1,7 +1,7 @@
 """All that the stream has folded, merged, in the driver's memory: what its tables are made of.
 
-A part is read once, when it is new. Sums are added; what has to be sorted is sorted again only
-where the new part has rows: the delays of its windows, the ways of its sampled frames. So a refresh
+A part is read once, when it is new. Sums are added; delays stay in order, and new ones slide in
+(``transforms.ranked``); only the ways of new sampled frames are climbed again. So a refresh
 costs what is new, and what it costs to make a table of all; however late a record is, it lands in
 its own window. What is held grows as the module ``stream`` says, but for the delays: of them one
 row for each value that a flow has had, whenever it was.

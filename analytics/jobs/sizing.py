@@ -42,8 +42,6 @@ def partitions_for(files: DataFrame, but: str | None = None) -> int:
 
 
 def _bytes(spark: SparkSession, urls: list[str]) -> int:
-    if not urls:
-        return 0
     places = [urlsplit(url) for url in urls]
     if all(place.scheme == "file" for place in places):
         return sum(os.stat(unquote(place.path)).st_size for place in places)

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
+from analytics.jobs.staging import folder_of
 from analytics.transforms import counted
 from analytics.transforms.folding import merged
 from analytics.transforms.packed import slots_of
@@ -30,7 +31,6 @@ from analytics.transforms.partials import WIDE, Partial
 
 FANOUT = 8
 _SPAN = "span="
-_PART = "part="
 UNMERGED = frozenset((WIDE, "marks"))
 """Partials of which hardly any two rows have a key in common."""
 FILE_ROWS_MAX = 2_000_000
@@ -173,7 +173,7 @@ class State:
 
 def home_of(part: str, folder: Path) -> Path:
     """Where the rows of one partial are, in a part of the state."""
-    return folder / f"{_PART}{part}"
+    return folder / folder_of(part)
 
 
 def files_of(part: str, folder: Path) -> list[Path]:

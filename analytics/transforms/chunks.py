@@ -12,6 +12,7 @@ from itertools import count
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
@@ -103,8 +104,8 @@ def _flows(columns: Columns, records: list[Record]) -> pa.Table:
 def delays_of(flows: pa.Table) -> pa.Table:
     """DELAYS of rows of FLOW's columns and ARRAYS. Others of their columns are kept, too."""
     arrays = {name: _joined(flows[name]) for name in ARRAYS}
-    counts = np.fromiter(map(len, flows[ARRAYS[0]].to_pylist()), np.int64, len(flows))
-    of_row = pa.array(np.repeat(np.arange(len(flows)), counts // _INT.itemsize))
+    counts = whole(pc.binary_length(flows[ARRAYS[0]])) // _INT.itemsize
+    of_row = pa.array(np.repeat(np.arange(len(flows)), counts))
     told = {name: flows[name].take(of_row) for name in flows.column_names if name not in ARRAYS}
     return pa.table(told | {name: pa.array(array) for name, array in arrays.items()})
 
