@@ -135,7 +135,9 @@ async def test_publications_arrive_once_that_a_session_queued_after_a_kill_in_a_
     async with running(constant, source):
         await until(lambda: len(constant.came) > 20, "traffic flows")
         source.pause()
-        await until(lambda: len(constant.came) == source.sent, "all have come")
+        # Not that all have come: what left before the interest had spread is owed to nobody.
+        await until(lambda: source.sent - 1 in constant.came, "the last one arrives")
+        first = source.sent
 
         id, agent = next(iter(pair.agents.items()))
         agent.kill9()
@@ -145,13 +147,13 @@ async def test_publications_arrive_once_that_a_session_queued_after_a_kill_in_a_
         arriving = Arriving(id, here.port)
         async with running(arriving):
             await until(lambda: arriving.link.subscribed, "both filters stand")
-        first = source.sent
         source.resume()
         await until(lambda: source.sent > first + 100, "publications are queued, twice")
         await agent.start()
         await until(lambda: source.sent > first + 400, "more come while it begins")
         source.pause()
+        owed = range(first, source.sent)
         with contextlib.suppress(AssertionError):
-            await until(lambda: len(constant.came) == source.sent, "all have come", deadline_s=10)
+            await until(lambda: constant.came.keys() >= set(owed), "all have come", deadline_s=10)
 
-    assert constant.came == dict.fromkeys(range(source.sent), 1)
+    assert {n: times for n, times in constant.came.items() if n >= first} == dict.fromkeys(owed, 1)
