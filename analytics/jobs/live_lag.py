@@ -180,14 +180,14 @@ class _Watch:
     def __init__(self, out: Path, process: subprocess.Popen[bytes]) -> None:
         self.states: list[tuple[float, int]] = []
         self._out = out
+        self._version: str | None = None
         self._process = process
 
     def until(self, lines: int, end_s: float) -> None:
         """Return when so many lines are counted."""
         while not self.states or self.states[-1][1] < lines:
             now_s = time.monotonic()
-            counted = counted_lines(self._out)
-            if counted and (not self.states or counted > self.states[-1][1]):
+            if counted := self._counted_anew():
                 self.states.append((now_s, counted))
             if self._process.poll() is not None:
                 raise UnavailableError(f"stream ended with {self._process.returncode}")
@@ -195,6 +195,17 @@ class _Watch:
                 text = f"{self.states[-1][1] if self.states else 0} of {lines} lines"
                 raise UnavailableError(f"stream: {text} were visible in time")
             time.sleep(LOOK_S)
+
+    def _counted_anew(self) -> int:
+        """Lines that the tables account for, if these were replaced and account for more."""
+        link = self._out / "span"
+        version = str(link.readlink()) if link.is_symlink() else None
+        if version == self._version:
+            return 0
+        counted = counted_lines(self._out)
+        if counted:
+            self._version = version
+        return counted if not self.states or counted > self.states[-1][1] else 0
 
 
 def counted_lines(out: Path) -> int:

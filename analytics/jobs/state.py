@@ -6,10 +6,10 @@ there are never more than seven of a level, and a record is merged once per leve
 covers what it was made of, which may then go. One machine's file system (or a shared one) is
 wanted: object storage renames nothing.
 
-Spark writes what a micro-batch gave; all else the driver does itself, in memory: the rows are few.
-Two partials are about as large as the records, and hardly any two of their rows have a key in
-common. Theirs are not merged but put together, up to ``FILE_ROWS_MAX`` in a file, in the order of
-windows: then those of a window are read without the others.
+The tasks of a micro-batch write what it gave (``jobs.part_files``); all else the driver does, in
+memory: the rows are few. Two partials are about as large as the records, and hardly any two of
+their rows have a key in common. Theirs are not merged but put together, up to ``FILE_ROWS_MAX`` in
+a file, in the order of windows: then those of a window are read without the others.
 """
 
 import os
@@ -21,7 +21,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
 
 from analytics.jobs.staging import folder_of
 from analytics.transforms import counted
@@ -91,30 +90,21 @@ class State:
         spans = self.spans()
         return spans[-1].last if spans else -1
 
-    def add(self, batch: int, packed: DataFrame, finish: Callable[[Path], None]) -> None:
-        """Keep what one micro-batch gave: PACKED rows, not merged, as its tasks give them.
+    def add(self, batch: int, make: Callable[[Path], None]) -> None:
+        """Keep what one micro-batch gave.
 
         Args:
             batch: Its number.
-            packed: The rows.
-            finish: Does what is left to do, in the part's folder, before the part counts.
+            make: Writes the part's files below a folder that is empty (``jobs.part_files``).
         """
         span = Span(batch, batch)
         beside = self._beside(span)
-        packed.write.partitionBy("part").parquet(str(beside))
-        finish(beside)
+        make(beside)
         self._show(span, beside)
 
     def rows(self, spans: Sequence[Span], part: str, among: Among | None = None) -> pa.Table:
         """One partial of these parts, not merged; of ``among`` only, if that is told."""
-        return self._rows(self._files(spans, part), part, among)
-
-    def rows_made(self, folder: Path, part: str) -> pa.Table:
-        """One partial of the part that is being made in a folder, not merged."""
-        return self._rows(files_of(part, folder), part)
-
-    def _rows(self, files: Sequence[Path], part: str, among: Among | None = None) -> pa.Table:
-        how = self._kept[part]
+        how, files = self._kept[part], self._files(spans, part)
         return _read(files, how, among) if files else counted.empty(how)
 
     def merge_if_due(self, last: int) -> None:
@@ -122,7 +112,6 @@ class State:
         while due := _due([span for span in self.spans() if span.last <= last]):
             span = Span(due[0].first, due[-1].last)
             beside = self._beside(span)
-            beside.mkdir()
             for part, how in self._kept.items():
                 home = home_of(part, beside)
                 if part in UNMERGED:
@@ -145,9 +134,10 @@ class State:
                 _write(rows.sort_by(how.keys[0]), how, target)
 
     def _beside(self, span: Span) -> Path:
-        """Where a part is made; nothing is there."""
+        """Where a part is made: an empty folder."""
         beside = self._home / f".{span.name}"
         shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir()
         return beside
 
     def _show(self, span: Span, beside: Path) -> None:

@@ -16,6 +16,7 @@ sampled hops and quarantined lines are kept as they are.
 """
 
 import contextlib
+import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,17 +24,18 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from analytics.errors import InputError, UsageError
 from analytics.jobs.folded import Folded
+from analytics.jobs.part_files import fold_into
 from analytics.jobs.sizing import small_session
 from analytics.jobs.state import Among, State
 from analytics.jobs.tables import append, append_windows, files_of, save, write
 from analytics.jobs.told_apart import Highest, tell_apart
-from analytics.sources.duplicates import COUNTED_MARKS, mark
-from analytics.transforms.folding import Held, fold
-from analytics.transforms.packed import PACKED
+from analytics.sources.duplicates import COUNTED_MARKS
+from analytics.transforms.folding import Held
 from analytics.transforms.partials import BESIDE, PARTIALS
 from analytics.transforms.report import GROWING, report_tables
 
@@ -68,20 +70,21 @@ class Fold:
         """Fold BLOCKS, unless this micro-batch was folded before."""
         if batch <= self.state.newest():
             return
-        counted = blocks.mapInArrow(mark, COUNTED_MARKS).toArrow()
-        held = self._highest.doubtful(counted)
-        rows = blocks.mapInArrow(partial(fold, held=held), PACKED)
-        self.state.add(batch, rows, lambda folder: self._finish(folder, held))
+        self.state.add(batch, lambda folder: self._fold(blocks, folder))
 
-    def _finish(self, folder: Path, held: Held) -> None:
-        """Tell apart what was held; note what is folded, which bad lines are not."""
-        if held:
+    def _fold(self, blocks: DataFrame, folder: Path) -> None:
+        """Fold them; if some may have been read before, again, and tell those apart."""
+        counted = _folded_into(folder, blocks, {})
+        if held := self._highest.doubtful(counted):
+            shutil.rmtree(folder)
+            folder.mkdir()
+            _folded_into(folder, blocks, held)
             batches = sorted(set(chain.from_iterable(held.values())))
             among: Among = {"spool": sorted(held), "batch": batches}
             with self.state.lock:
                 known = self.state.rows(self.state.spans(), "marks", among)
             tell_apart(folder, known)
-        self._highest.note(self.state.rows_made(folder, "marks"))
+        self._highest.note(counted)
 
     def refresh(self) -> bool:
         """Make the tables of what is folded; False if they are so already."""
@@ -121,6 +124,12 @@ class Fold:
                 append(rows, before, path)
             case _:
                 save(rows, path)
+
+
+def _folded_into(folder: Path, blocks: DataFrame, held: Held) -> pa.Table:
+    """COUNTED_MARKS of the blocks, that were folded into files there."""
+    folds = partial(fold_into, folder=str(folder), held=held)
+    return blocks.mapInArrow(folds, COUNTED_MARKS).toArrow()
 
 
 def run(

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from analytics.jobs.part_files import PartFiles
 from analytics.jobs.state import files_of, home_of
 from analytics.sources.duplicates import MARK_KEYS, WORD_BITS, by_spool, merged_marks
 from analytics.sources.lines import parse
@@ -72,10 +73,10 @@ def tell_apart(folder: Path, known: pa.Table) -> None:
     if copies:
         told = {"federation": list(copies), "records_twice": list(copies.values())}
         made.append(as_packed("duplicates", BESIDE["duplicates"], pa.table(told)))
-    for number, rows in enumerate(made):
-        home = home_of(rows["part"][0].as_py(), folder)
-        home.mkdir(exist_ok=True)
-        pq.write_table(rows.drop_columns("part"), home / f"held-{number}.parquet")
+    files = PartFiles(folder, "told-apart")
+    for rows in filter(len, made):
+        files.write(rows)
+    files.close()
     shutil.rmtree(home_of(HELD, folder))
 
 

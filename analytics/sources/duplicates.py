@@ -3,12 +3,12 @@
 (broker, spool, batch, row) identifies a record. A row's bit in a word of 62 says that it was seen,
 so one mark stands for up to 62 records, marks of two readings join by OR, and a mark that counts
 more records than it has bits has duplicates. The report looks at the marks of what it has folded.
-The stream takes a first look, which reads nothing of lines but this identity. The batches that hold
-a record twice, or in the stream may have been read before, are passed on unfolded, and their
-records told apart one by one.
+So does the stream, of each micro-batch. The batches that hold a record twice, or in the stream may
+have been read before, are read again and passed on unfolded, and their records told apart one by
+one.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,6 @@ from pyspark.sql import functions as F
 
 from analytics.schemas.fields import struct
 from analytics.schemas.records import IDENTITY
-from analytics.sources.lines import identities
 
 WORD_BITS = 62
 MARK_KEYS = ("broker", "spool", "batch", "word")
@@ -25,17 +24,6 @@ COUNTED_MARKS = struct(
     "broker long", "spool string", "batch long", "word long", "bits long", "records long"
 )
 """``records``: how many each counts."""
-
-
-def mark(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """COUNTED_MARKS of BLOCKS, good lines and bad, not merged: what ``mapInArrow`` runs."""
-    for batch in batches:
-        for content, file in zip(batch.column("content"), batch.column("file"), strict=True):
-            columns = list(zip(*identities(content.as_py(), file.as_py()), strict=True))
-            if columns:
-                kinds = [pa.string() if name == "spool" else pa.int64() for name in IDENTITY]
-                arrays = map(pa.array, columns, kinds)
-                yield from marked(pa.table(dict(zip(IDENTITY, arrays, strict=True)))).to_batches()
 
 
 def marked(records: pa.Table) -> pa.Table:

@@ -8,7 +8,7 @@ nearly all: ``reasons`` says why not.
 """
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union
 
@@ -21,7 +21,6 @@ from analytics.schemas.records import (
     COUNT_MAX,
     FIELDS,
     HEAD,
-    IDENTITY,
     INSTANT_US_MAX,
     Field,
 )
@@ -159,22 +158,3 @@ def _inflated(content: bytes) -> tuple[bytes, bool]:
                 return b"".join(pieces), False
             piece = reader.unused_data
     return b"".join(pieces), reader.eof
-
-
-def identities(content: bytes, file: str | None = None) -> Iterator[tuple[int, str, int, int]]:
-    """(broker, spool, batch, row) of the block's lines, good or bad, that tell one."""
-    if file is not None and file.endswith(".gz"):
-        content, _ = _inflated(content)
-    for line in content.split(b"\n"):
-        try:
-            told = _identify(line)
-        except ValueError:
-            continue
-        yield told.broker, told.spool, told.batch, told.row
-
-
-_HEAD = {field.name: field for field in HEAD}
-_Identity = msgspec.defstruct("_Identity", [(name, _kind(_HEAD[name])) for name in IDENTITY])
-
-
-_identify: Callable[[bytes], Record] = msgspec.json.Decoder(_Identity).decode

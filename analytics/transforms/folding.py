@@ -1,6 +1,6 @@
 """Folding: blocks of raw lines to partial aggregates, where the lines are read.
 
-    rows = blocks.mapInArrow(partial(fold, held={}), PACKED)
+    for rows in fold(blocks, held={}): ...
 
 A worker of Spark parses its blocks (``sources.lines``), turns some ten thousand records at a time
 into columns, and groups those with Arrow's own kernels: what leaves it is a few thousand rows of
@@ -75,15 +75,16 @@ def _wanted(table: str) -> tuple[str, ...]:
 _WANTED = {table: _wanted(table) for table in FIELDS}
 
 
-def fold(batches: Iterable[pa.RecordBatch], held: Held) -> Iterator[pa.RecordBatch]:
-    """PACKED of BLOCKS: partials, marks, quarantine, and HELD; of no key is there only one row."""
+def fold(batches: Iterable[pa.RecordBatch], held: Held) -> Iterator[pa.Table]:
+    """PACKED of BLOCKS: partials, marks, quarantine, and HELD, of which a key may have many rows.
+
+    Each table is of one part, and has rows.
+    """
     folding = Folding()
     with uncollected():
         for block in blocks_of(batches):
-            for rows in folding.read(*block, held):
-                yield from rows.combine_chunks().to_batches()
-        for rows in folding.rest():
-            yield from rows.combine_chunks().to_batches()
+            yield from filter(len, folding.read(*block, held))
+        yield from filter(len, folding.rest())
 
 
 _BLOCK = ("content", "file", "line")

@@ -45,8 +45,7 @@ def overhead(
         .crossJoin(several)
         .crossJoin(whole.drop("publications_delivered", "publications_offered"))
     )
-    for name in _SHARED:
-        rows = rows.withColumn(name, F.when(~F.col("several"), F.col(name)))
+    rows = rows.withColumns({name: F.when(~F.col("several"), F.col(name)) for name in _SHARED})
     all_ways = whole.withColumns(
         {"strategy": F.lit(None).cast("string"), "redundancy": F.lit(None).cast("long")}
     )

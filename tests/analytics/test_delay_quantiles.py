@@ -57,7 +57,8 @@ def rows_of(batches, part, how, *more):
 
 
 def plain(blocks):
-    return rows_of(list(fold(blocks, {})), WIDE, PARTIALS[WIDE])
+    batches = [batch for rows in fold(blocks, {}) for batch in rows.to_batches()]
+    return rows_of(batches, WIDE, PARTIALS[WIDE])
 
 
 def in_arrays(blocks):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from analytics.schemas.records import BUCKET_MAX, INSTANT_US_MAX
 from analytics.schemas.reports import WINDOW_S
-from analytics.sources.duplicates import mark, marked
+from analytics.sources.duplicates import marked
 from analytics.sources.lines import encode, parse
 from analytics.sources.reasons import reason
 from analytics.transforms.folding import HELD, HELD_RECORDS, fold
@@ -199,14 +199,3 @@ def test_records_of_batches_that_are_held_are_passed_on_and_not_folded():
     ]
     assert [one["announcements"] for one in rows["announcements"]] == [4]
     assert {one["batch"] for one in rows["marks"]} == {1, 3}
-
-
-def test_a_first_look_marks_every_line_that_tells_who_it_is():
-    told = record("announcements", 1, batch=1, row=0, announcements=1)
-    lines = text([told, told | {"row": 1, "announcements": -1}, told | {"row": -1}]) + "x\n"
-
-    (found,) = mark([block(lines.encode())])
-
-    assert found.to_pylist() == [
-        {"broker": 1, "spool": told["spool"], "batch": 1, "word": 0, "bits": 3, "records": 2}
-    ]

@@ -1,5 +1,6 @@
 """Records that were read before, or twice, counted in the driver as one by one."""
 
+import shutil
 import tempfile
 from collections import Counter
 from itertools import chain
@@ -7,15 +8,13 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
 from analytics.jobs import told_apart
+from analytics.jobs.part_files import fold_into
 from analytics.jobs.state import State
 from analytics.jobs.told_apart import Highest, tell_apart
-from analytics.sources.duplicates import mark
-from analytics.transforms.folding import fold
 from analytics.transforms.partials import BESIDE, PARTIALS
 from tests.analytics.landing import AGENT, record, text
 
@@ -34,14 +33,9 @@ def block(records):
     return pa.record_batch(columns, names=["content", "file", "line"])
 
 
-def keep(folder, rows):
-    """Do what Spark does: write rows apart by part."""
-    for number, batch in enumerate(rows):
-        for part in set(batch["part"].to_pylist()):
-            home = folder / f"part={part}"
-            home.mkdir(parents=True, exist_ok=True)
-            some = pa.table(batch).filter(pa.compute.equal(batch["part"], part))
-            pq.write_table(some.drop_columns("part"), home / f"{number}.parquet")
+def folded(folder, records, held):
+    """COUNTED_MARKS of these, which are folded into files there."""
+    return list(fold_into([block(records)], str(folder), held))
 
 
 @given(st.lists(st.lists(RECORDS, max_size=12), max_size=5), st.integers(1, 3))
@@ -52,10 +46,11 @@ def test_each_record_counts_once_over_all_micro_batches(batches, at_once):
         for number, records in enumerate(batches):
             if not records:
                 continue
-            counted = pa.Table.from_batches(mark([block(records)]))
-            held = highest.doubtful(counted)
             folder = Path(name, f".{number}")
-            keep(folder, fold([block(records)], held=held))
+            counted = pa.Table.from_batches(folded(folder, records, {}))
+            if held := highest.doubtful(counted):
+                shutil.rmtree(folder)
+                folded(folder, records, held)
             tell_apart(folder, state.rows(state.spans(), "marks"))
             folder.rename(Path(name, f"span={number}-{number}"))
             highest.note(counted)
@@ -73,9 +68,9 @@ def total(state, part, column):
     return sum(state.rows(state.spans(), part)[column].to_pylist())
 
 
-def test_only_batches_that_may_have_been_read_are_looked_at_again():
+def test_only_batches_that_may_have_been_read_are_looked_at_again(tmp_path):
     def counted(*records):
-        return pa.Table.from_batches(mark([block(records)]))
+        return pa.Table.from_batches(folded(tmp_path, records, {}))
 
     highest = Highest(counted(("s1", 3, 0), ("s1", 2, 0), ("s2", 1, 0)))
 

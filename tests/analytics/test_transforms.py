@@ -30,7 +30,7 @@ def folded(spark, records):
     block = pa.record_batch(
         {"content": [lines], "file": pa.nulls(1, pa.string()), "line": pa.nulls(1, pa.int64())}
     )
-    rows = pa.Table.from_batches(fold([block], held={}))
+    rows = pa.concat_tables(fold([block], held={}))
     assert "quarantine" not in rows["part"].to_pylist()
     return spark.createDataFrame(rows, PACKED)
 
