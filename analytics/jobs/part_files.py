@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import TaskContext
 
+from analytics.errors import UsageError
 from analytics.jobs.staging import folder_of
 from analytics.sources.duplicates import COUNTED_MARKS
 from analytics.transforms.folding import HELD, HELD_RECORDS, Held, fold
@@ -52,6 +53,25 @@ def fold_into(
                 .to_batches()
             )
     files.close()
+
+
+def check_is_seen(folder: Path, counted: pa.Table) -> None:
+    """Look whether the driver sees what the workers wrote.
+
+    Args:
+        folder: As they were told it.
+        counted: What all of them gave back.
+
+    Raises:
+        UsageError: It does not: they have another disk.
+    """
+    marks = (folder / folder_of("marks")).glob("*.parquet")
+    seen = sum(pq.read_metadata(path).num_rows for path in marks)
+    if seen != len(counted):
+        raise UsageError(
+            f"{folder}: Spark's workers wrote {len(counted)} rows and {seen} are there: "
+            "a disk that all of Spark's machines share is wanted"
+        )
 
 
 class PartFiles:

@@ -20,6 +20,7 @@ _SHUFFLES = "spark.sql.shuffle.partitions"
 _SMALL = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",  # a broadcast is a job of its own
     "spark.sql.adaptive.enabled": "false",  # so is each stage, with a plan of its own
+    "spark.sql.maxSinglePartitionBytes": str(2**60),  # of a join, Spark guesses the product of both
 }
 """How to plan for one partition."""
 _INTERPRETED = {

@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from analytics.errors import InputError, UsageError
 from analytics.jobs.folded import Folded
-from analytics.jobs.part_files import fold_into
+from analytics.jobs.part_files import check_is_seen, fold_into
 from analytics.jobs.sizing import small_session
 from analytics.jobs.state import Among, State
 from analytics.jobs.tables import append, append_windows, files_of, save, write
@@ -129,7 +129,9 @@ class Fold:
 def _folded_into(folder: Path, blocks: DataFrame, held: Held) -> pa.Table:
     """COUNTED_MARKS of the blocks, that were folded into files there."""
     folds = partial(fold_into, folder=str(folder), held=held)
-    return blocks.mapInArrow(folds, COUNTED_MARKS).toArrow()
+    counted = blocks.mapInArrow(folds, COUNTED_MARKS).toArrow()
+    check_is_seen(folder, counted)
+    return counted
 
 
 def run(

@@ -7,7 +7,6 @@ stand in that pair's own rows as they were measured, and in no row that merges p
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from analytics.schemas.reports import REPORT_TABLES
 from analytics.transforms.partials import HIGH_BITS
 from analytics.transforms.quantiles import weighted_quantiles
 
@@ -30,13 +29,12 @@ _WORST = ("ok", "corrected", "flagged")
 def delay(deliveries: DataFrame, quantiles: DataFrame, pairs: DataFrame) -> DataFrame:
     """DELAY from the partial ``deliveries``, the scopes' quantiles and PAIRS."""
     offset_us = F.coalesce("offset_us", F.lit(0))
-    totals = _totals(deliveries.join(pairs, ["origin", "destination"]), offset_us)
+    totals = _totals(deliveries.join(F.broadcast(pairs), ["origin", "destination"]), offset_us)
     keys = ["scope", *FLOW]
     same = [totals[key].eqNullSafe(quantiles[key]) for key in keys]
-    joined = totals.join(quantiles, same, "left").select(
+    return totals.join(quantiles, same, "left").select(
         totals["*"], *(quantiles[name] for name in PERCENTS)
     )
-    return joined.select(*REPORT_TABLES["delay"].fieldNames())
 
 
 def _totals(deliveries: DataFrame, offset_us: Column) -> DataFrame:
@@ -128,4 +126,4 @@ def client_delays(clients: DataFrame) -> DataFrame:
         F.min("value_us").alias("delay_us_min"),
         F.max("value_us").alias("delay_us_max"),
     )
-    return totals.join(quantiles, list(keys)).select(*REPORT_TABLES["clients"].fieldNames())
+    return totals.join(quantiles, list(keys))

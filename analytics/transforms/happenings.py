@@ -7,8 +7,6 @@ began with its first event, which names it, and had settled with its last.
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from analytics.schemas.reports import REPORT_TABLES
-
 QUIET_US = 3_000_000
 """As long as a broken link may go unnoticed (``hello_timeout``); later is a new story."""
 
@@ -32,9 +30,7 @@ STRUCTURAL = (
 def events(happened: DataFrame) -> DataFrame:
     """EVENTS from the partial ``events``."""
     told = happened.select("*", F.explode(F.sequence(F.lit(1).cast("long"), "one")))
-    return told.withColumn("window_start", F.timestamp_micros("at_us")).select(
-        *REPORT_TABLES["events"].fieldNames()
-    )
+    return told.withColumn("window_start", F.timestamp_micros("at_us"))
 
 
 def convergence(happened: DataFrame) -> DataFrame:

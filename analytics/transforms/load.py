@@ -3,7 +3,6 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from analytics.schemas.reports import REPORT_TABLES
 from analytics.transforms.quantiles import weighted_quantiles
 
 MEDIAN = {"round_trip_us_p50": 50}
@@ -29,7 +28,6 @@ def brokers(agents: DataFrame, agents_seen: DataFrame) -> DataFrame:
             }
         )
         .withColumn("cpu_share", F.col("cpu_us") / F.nullif(window_us, F.lit(0.0)))
-        .select(*REPORT_TABLES["brokers"].fieldNames())
     )
 
 
@@ -48,7 +46,7 @@ def links(told: DataFrame, medians: DataFrame) -> DataFrame:
         F.sum("duplicates").alias("duplicates"),
         F.max("queue_bytes").alias("queue_bytes_max"),
     )
-    return rows.join(medians, ["a", "b"], "left").select(*REPORT_TABLES["links"].fieldNames())
+    return rows.join(medians, ["a", "b"], "left")
 
 
 def median_round_trips(round_trips: DataFrame) -> DataFrame:
@@ -90,5 +88,4 @@ def span(agents_seen: DataFrame, events: DataFrame, duplicates: DataFrame) -> Da
         .join(duplicates, "federation", "left")
         .na.fill(0, ["dropped_batches", "records_twice"])
         .withColumnRenamed("records_twice", "duplicates_removed")
-        .select(*REPORT_TABLES["span"].fieldNames())
     )

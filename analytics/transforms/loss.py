@@ -9,8 +9,6 @@ started or lost part of its spool in between, so that some of the counts are mis
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from analytics.schemas.reports import REPORT_TABLES
-
 _KEYS = ("filter", "origin", "qos")
 NOTES = {
     "mesh_joined": "joined later",
@@ -51,7 +49,7 @@ def loss(
         F.when(F.col("offered").isNull(), "offers not told")
         .otherwise(F.coalesce(_note(), F.lit("complete")))
         .alias("note"),
-    ).select(*REPORT_TABLES["loss"].fieldNames())
+    )
 
 
 def _with_events(rows: DataFrame, events: DataFrame) -> DataFrame:
@@ -91,5 +89,4 @@ def traffic_matrix(arrived: DataFrame, agents_seen: DataFrame) -> DataFrame:
         .agg(F.sum("publications").alias("publications"), F.sum("bytes").alias("bytes"))
         .crossJoin(span)
         .withColumn("rate_per_s", F.col("publications") / F.nullif(F.col("seconds"), F.lit(0.0)))
-        .select(*REPORT_TABLES["traffic_matrix"].fieldNames())
     )

@@ -7,8 +7,6 @@ An announcement is one flood that a core starts; the paper's bound on its messag
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from analytics.schemas.reports import REPORT_TABLES
-
 FLOOD = "core_ann"
 """The kind of control message that floods."""
 
@@ -30,26 +28,21 @@ def overhead(
 ) -> DataFrame:
     """OVERHEAD from the partials of these names: a row over all, and one per way of carrying."""
     whole = _whole(deliveries, offered, links, control, announcements, agents_seen)
-    ways = deliveries.groupBy("strategy", "redundancy").agg(
-        F.sum("publications").alias("publications_delivered")
+    over_all = deliveries.sparkSession.range(0, 1, 1, 1).selectExpr(
+        "NULL AS strategy", "NULL AS redundancy", "NULL AS delivered", "NULL AS offered"
     )
-    by_strategy = offered.groupBy("strategy").agg(
-        F.sum("publications").alias("publications_offered")
+    rows = over_all.union(_ways(deliveries, offered)).crossJoin(whole)
+    return _with_ratios(
+        rows.selectExpr(
+            "strategy",
+            "redundancy",
+            "brokers",
+            "links",
+            "if(strategy IS NULL, publications_delivered, delivered) AS publications_delivered",
+            "if(strategy IS NULL, publications_offered, offered) AS publications_offered",
+            *(f"if(strategy IS NULL OR ways = 1, {name}, NULL) AS {name}" for name in _SHARED),
+        )
     )
-    several = ways.agg((F.count(F.lit(1)) > 1).alias("several"))
-    one_redundancy = ways.groupBy("strategy").agg((F.count(F.lit(1)) == 1).alias("alone"))
-    rows = (
-        ways.join(by_strategy, "strategy", "left")
-        .join(one_redundancy, "strategy")
-        .withColumn("publications_offered", F.when(F.col("alone"), F.col("publications_offered")))
-        .crossJoin(several)
-        .crossJoin(whole.drop("publications_delivered", "publications_offered"))
-    )
-    rows = rows.withColumns({name: F.when(~F.col("several"), F.col(name)) for name in _SHARED})
-    all_ways = whole.withColumns(
-        {"strategy": F.lit(None).cast("string"), "redundancy": F.lit(None).cast("long")}
-    )
-    return _with_ratios(all_ways.unionByName(rows.select(*all_ways.columns)))
 
 
 _SHARED = (
@@ -61,7 +54,27 @@ _SHARED = (
     "data_copies",
     "duplicates_suppressed",
 )
-"""Measured per link, which has no strategy."""
+"""Measured per link, which has no strategy: known of a way where it is the only one."""
+_RATIOS = {
+    "control_messages_per_announcement": ("flood_messages", "announcements"),
+    "control_bytes_per_data_byte": ("control_bytes", "data_bytes"),
+    "copies_per_publication": ("data_copies", "publications_delivered"),
+}
+"""Each what by what."""
+
+
+def _ways(deliveries: DataFrame, offered: DataFrame) -> DataFrame:
+    """(strategy, redundancy, delivered, offered), of publications. Offers have no redundancy."""
+    ways = deliveries.groupBy("strategy", "redundancy").agg(
+        F.expr("sum(publications) AS delivered")
+    )
+    by_strategy = offered.groupBy("strategy").agg(F.expr("sum(publications) AS offered"))
+    return ways.join(by_strategy, "strategy", "left").selectExpr(
+        "strategy",
+        "redundancy",
+        "delivered",
+        "if(count(*) OVER (PARTITION BY strategy) = 1, offered, NULL) AS offered",
+    )
 
 
 def _whole(
@@ -72,25 +85,29 @@ def _whole(
     announcements: DataFrame,
     agents_seen: DataFrame,
 ) -> DataFrame:
-    """One row: sums over everything."""
-    sent = control.where(F.col("direction") == "out")
-    ends = F.struct(F.least("broker", "neighbour"), F.greatest("broker", "neighbour"))
+    """One row: sums over everything, and how many ways of carrying there are."""
+    sent = control.where("direction = 'out'")
     parts = [
-        agents_seen.agg(F.count_distinct("broker").alias("brokers")),
+        agents_seen.agg(F.expr("count(DISTINCT broker) AS brokers")),
         links.agg(
-            F.count_distinct(ends).alias("links"),
-            _total("bytes_out").alias("data_bytes"),
-            _total("publications_out").alias("data_copies"),
-            _total("duplicate_publications").alias("duplicates_suppressed"),
+            F.expr(
+                "count(DISTINCT least(broker, neighbour), greatest(broker, neighbour)) AS links"
+            ),
+            _total("bytes_out", "data_bytes"),
+            _total("publications_out", "data_copies"),
+            _total("duplicate_publications", "duplicates_suppressed"),
         ),
         sent.agg(
-            _total("messages").alias("control_messages"),
-            _total("bytes").alias("control_bytes"),
-            _total(F.when(F.col("kind") == FLOOD, F.col("messages"))).alias("flood_messages"),
+            _total("messages", "control_messages"),
+            _total("bytes", "control_bytes"),
+            _total(f"if(kind = '{FLOOD}', messages, 0)", "flood_messages"),
         ),
-        announcements.agg(_total("announcements").alias("announcements")),
-        offered.agg(_total("publications").alias("publications_offered")),
-        deliveries.agg(_total("publications").alias("publications_delivered")),
+        announcements.agg(_total("announcements", "announcements")),
+        offered.agg(_total("publications", "publications_offered")),
+        deliveries.agg(
+            _total("publications", "publications_delivered"),
+            F.expr("count(DISTINCT strategy, redundancy) AS ways"),
+        ),
     ]
     whole = parts[0]
     for part in parts[1:]:
@@ -98,19 +115,16 @@ def _whole(
     return whole
 
 
-def _total(name: str | Column) -> Column:
-    return F.coalesce(F.sum(name), F.lit(0))
+def _total(of: str, name: str) -> Column:
+    return F.expr(f"coalesce(sum({of}), 0) AS {name}")
 
 
 def _with_ratios(rows: DataFrame) -> DataFrame:
-    def per(over: str, under: str) -> Column:
-        return F.col(over).cast("double") / F.nullif(F.col(under), F.lit(0))
-
-    return rows.withColumns(
-        {
-            "control_messages_per_announcement": per("flood_messages", "announcements"),
-            "bound_2l": F.col("links") * 2,
-            "control_bytes_per_data_byte": per("control_bytes", "data_bytes"),
-            "copies_per_publication": per("data_copies", "publications_delivered"),
-        }
-    ).select(*REPORT_TABLES["overhead"].fieldNames())
+    return rows.selectExpr(
+        "*",
+        "links * 2 AS bound_2l",
+        *(
+            f"CAST({over} AS double) / nullif({under}, 0) AS {name}"
+            for name, (over, under) in _RATIOS.items()
+        ),
+    )

@@ -8,11 +8,13 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analytics.errors import UsageError
 from analytics.jobs import told_apart
-from analytics.jobs.part_files import fold_into
+from analytics.jobs.part_files import check_is_seen, fold_into
 from analytics.jobs.state import State
 from analytics.jobs.told_apart import Highest, tell_apart
 from analytics.transforms.partials import BESIDE, PARTIALS
@@ -62,6 +64,15 @@ def test_each_record_counts_once_over_all_micro_batches(batches, at_once):
         assert total(state, "agents", "cpu_us") == len(every) * AGENT["cpu_us"]
         copies = every.total() - len(every)
         assert total(state, "duplicates", "records_twice") == copies
+
+
+def test_workers_with_a_disk_of_their_own_are_an_error_and_no_loss(tmp_path):
+    here, elsewhere = tmp_path / "driver", tmp_path / "worker"
+    counted = pa.Table.from_batches(folded(elsewhere, [("s1", 1, 0), ("s1", 2, 0)], {}))
+
+    check_is_seen(elsewhere, counted)
+    with pytest.raises(UsageError, match="wrote 2 rows and 0 are there: a disk that all"):
+        check_is_seen(here, counted)
 
 
 def total(state, part, column):
