@@ -4,7 +4,8 @@
 
 The worker that folds writes. By Spark's own writer all rows would go to Java, be parted there and
 written with much ado per file, which takes longer than to read and fold them. A task that is run
-again, or twice, writes the same rows under the same names, each file renamed into place whole.
+again, or twice at once, writes the same rows under the same names, each file renamed into place
+whole.
 """
 
 import os
@@ -43,7 +44,8 @@ def fold_into(
         COUNTED_MARKS of what was folded, not merged.
     """
     task = TaskContext.get()
-    files = PartFiles(Path(folder), f"part-{task.partitionId() if task else 0}")
+    number, attempt = (task.partitionId(), task.taskAttemptId()) if task else (0, 0)
+    files = PartFiles(Path(folder), f"part-{number}", attempt)
     slots = slots_of(COUNTED)
     for rows in fold(batches, held):
         if files.write(rows) == "marks":
@@ -75,10 +77,17 @@ def check_is_seen(folder: Path, counted: pa.Table) -> None:
 
 
 class PartFiles:
-    """Files of one name, of each partial one, that count when they are closed."""
+    """Files of one name, of each partial one, that count when they are closed.
 
-    def __init__(self, folder: Path, name: str) -> None:
+    Args:
+        folder: Of the part.
+        name: Without its end.
+        attempt: Which of those that write files of this name.
+    """
+
+    def __init__(self, folder: Path, name: str, attempt: int = 0) -> None:
         self._folder, self._name = folder, name
+        self._beside = f".{name}-{attempt}"
         self._open: dict[Path, pq.ParquetWriter] = {}
 
     def write(self, rows: pa.Table) -> str:
@@ -88,7 +97,7 @@ class PartFiles:
         rows = rows.select(_COLUMNS[part])
         if home not in self._open:
             home.mkdir(parents=True, exist_ok=True)
-            self._open[home] = pq.ParquetWriter(home / f".{self._name}", rows.schema)
+            self._open[home] = pq.ParquetWriter(home / self._beside, rows.schema)
         self._open[home].write_table(rows)
         return part
 
@@ -96,4 +105,4 @@ class PartFiles:
         """Show them."""
         for home, file in self._open.items():
             file.close()
-            os.replace(home / f".{self._name}", home / f"{self._name}.parquet")
+            os.replace(home / self._beside, home / f"{self._name}.parquet")

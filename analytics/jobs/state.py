@@ -90,17 +90,16 @@ class State:
         spans = self.spans()
         return spans[-1].last if spans else -1
 
-    def add(self, batch: int, make: Callable[[Path], None]) -> None:
+    def add(self, batch: int, make: Callable[[Path], Path]) -> None:
         """Keep what one micro-batch gave.
 
         Args:
             batch: Its number.
-            make: Writes the part's files below a folder that is empty (``jobs.part_files``).
+            make: Writes the part's files (``jobs.part_files``) below a folder that is empty, or
+                one beside it; says which.
         """
         span = Span(batch, batch)
-        beside = self._beside(span)
-        make(beside)
-        self._show(span, beside)
+        self._show(span, make(self._beside(span)))
 
     def rows(self, spans: Sequence[Span], part: str, among: Among | None = None) -> pa.Table:
         """One partial of these parts, not merged; of ``among`` only, if that is told."""

@@ -72,11 +72,16 @@ class Fold:
             return
         self.state.add(batch, lambda folder: self._fold(blocks, folder))
 
-    def _fold(self, blocks: DataFrame, folder: Path) -> None:
-        """Fold them; if some may have been read before, again, and tell those apart."""
+    def _fold(self, blocks: DataFrame, folder: Path) -> Path:
+        """Fold them; if some may have been read before, again, and tell those apart.
+
+        That into another folder: a task that Spark has given up may still write into the first.
+        """
         counted = _folded_into(folder, blocks, {})
         if held := self._highest.doubtful(counted):
             shutil.rmtree(folder)
+            folder = folder.with_name(f"{folder.name}-again")
+            shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             _folded_into(folder, blocks, held)
             batches = sorted(set(chain.from_iterable(held.values())))
@@ -85,6 +90,7 @@ class Fold:
                 known = self.state.rows(self.state.spans(), "marks", among)
             tell_apart(folder, known)
         self._highest.note(counted)
+        return folder
 
     def refresh(self) -> bool:
         """Make the tables of what is folded; False if they are so already."""
