@@ -126,7 +126,7 @@ def _config(
     chosen["spark.master"] = master = master or "local[*]"
     if not submitted:
         chosen["spark.driver.memory"] = driver_memory
-        chosen["spark.driver.extraJavaOptions"] = QUIET + LATE_OPTIMISED + java_options
+        chosen["spark.driver.extraJavaOptions"] = f"{QUIET}{LATE_OPTIMISED} {java_options}"
     if master.startswith("local"):
         chosen["spark.sql.shuffle.partitions"] = str(LOCAL_PARTITIONS)
     if is_on_this_machine(master):

@@ -15,9 +15,7 @@ SHUFFLE_PARTITIONS = "8"
 """Spark's 200 are for days of data; within a micro-batch it does not merge small ones itself."""
 LISTED_HERE = "100000"
 """Folders listed without a Spark job, which Spark starts from 33 on: the state is on a disk."""
-
-
-PLAIN_COLLECTOR = " -XX:+UseParallelGC"
+PLAIN_COLLECTOR = "-XX:+UseParallelGC"
 """Java's collector that stops it a little longer, and takes half the processor time of the other:
 each refresh of the tables leaves some 100 MB behind that nobody wants again."""
 

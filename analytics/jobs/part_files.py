@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyspark import TaskContext
 
 from analytics.errors import UsageError
-from analytics.jobs.staging import folder_of
+from analytics.jobs.state import files_of, home_of
 from analytics.sources.duplicates import COUNTED_MARKS
 from analytics.transforms.folding import HELD, HELD_RECORDS, Held, fold
 from analytics.transforms.packed import slots_of
@@ -67,8 +67,7 @@ def check_is_seen(folder: Path, counted: pa.Table) -> None:
     Raises:
         UsageError: It does not: they have another disk.
     """
-    marks = (folder / folder_of("marks")).glob("*.parquet")
-    seen = sum(pq.read_metadata(path).num_rows for path in marks)
+    seen = sum(pq.read_metadata(path).num_rows for path in files_of("marks", folder))
     if seen != len(counted):
         raise UsageError(
             f"{folder}: Spark's workers wrote {len(counted)} rows and {seen} are there: "
@@ -93,7 +92,7 @@ class PartFiles:
     def write(self, rows: pa.Table) -> str:
         """Some rows of PACKED, all of one part; which."""
         part: str = rows["part"][0].as_py()
-        home = self._folder / folder_of(part)
+        home = home_of(part, self._folder)
         rows = rows.select(_COLUMNS[part])
         if home not in self._open:
             home.mkdir(parents=True, exist_ok=True)

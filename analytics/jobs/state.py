@@ -134,10 +134,7 @@ class State:
 
     def _beside(self, span: Span) -> Path:
         """Where a part is made: an empty folder."""
-        beside = self._home / f".{span.name}"
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir()
-        return beside
+        return emptied(self._home / f".{span.name}")
 
     def _show(self, span: Span, beside: Path) -> None:
         os.replace(beside, self._home / span.name)
@@ -158,6 +155,13 @@ class State:
     def _found(self) -> list[Span]:
         names = [path.name for path in self._home.iterdir() if not path.name.startswith(".")]
         return [Span(*map(int, name.removeprefix(_SPAN).split("-"))) for name in names]
+
+
+def emptied(folder: Path) -> Path:
+    """The folder, made, with nothing in it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    return folder
 
 
 def home_of(part: str, folder: Path) -> Path:

@@ -31,7 +31,7 @@ from analytics.errors import InputError, UsageError
 from analytics.jobs.folded import Folded
 from analytics.jobs.part_files import check_is_seen, fold_into
 from analytics.jobs.sizing import small_session
-from analytics.jobs.state import Among, State
+from analytics.jobs.state import Among, State, emptied
 from analytics.jobs.tables import append, append_windows, files_of, save, write
 from analytics.jobs.told_apart import Highest, tell_apart
 from analytics.sources.duplicates import COUNTED_MARKS
@@ -80,9 +80,7 @@ class Fold:
         counted = _folded_into(folder, blocks, {})
         if held := self._highest.doubtful(counted):
             shutil.rmtree(folder)
-            folder = folder.with_name(f"{folder.name}-again")
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
+            folder = emptied(folder.with_name(f"{folder.name}-again"))
             _folded_into(folder, blocks, held)
             batches = sorted(set(chain.from_iterable(held.values())))
             among: Among = {"spool": sorted(held), "batch": batches}

@@ -74,7 +74,7 @@ def tell_apart(folder: Path, known: pa.Table) -> None:
         told = {"federation": list(copies), "records_twice": list(copies.values())}
         made.append(as_packed("duplicates", BESIDE["duplicates"], pa.table(told)))
     files = PartFiles(folder, "told-apart")
-    for rows in filter(len, made):
+    for rows in made:
         files.write(rows)
     files.close()
     shutil.rmtree(home_of(HELD, folder))

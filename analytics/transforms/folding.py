@@ -76,15 +76,12 @@ _WANTED = {table: _wanted(table) for table in FIELDS}
 
 
 def fold(batches: Iterable[pa.RecordBatch], held: Held) -> Iterator[pa.Table]:
-    """PACKED of BLOCKS: partials, marks, quarantine, and HELD, of which a key may have many rows.
-
-    Each table is of one part, and has rows.
-    """
+    """PACKED of BLOCKS: partials, marks, quarantine, and HELD; a key may have many rows."""
     folding = Folding()
     with uncollected():
         for block in blocks_of(batches):
-            yield from filter(len, folding.read(*block, held))
-        yield from filter(len, folding.rest())
+            yield from folding.read(*block, held)
+        yield from folding.rest()
 
 
 _BLOCK = ("content", "file", "line")
@@ -111,6 +108,8 @@ def uncollected() -> Iterator[None]:
 
 class Folding:
     """Partials of all records that were added. Rows that are not worth merging come at once.
+
+    Each table that comes is of one part, and has rows.
 
     Args:
         wide: PACKED rows of the partial ``WIDE``, of deliveries as columns and as records.
@@ -166,8 +165,8 @@ class Folding:
                 heads.append(_table(columns, (*SEEN.columns, "spool", "batch", "row")))
                 for name, how in OF_TABLE[table].items():
                     self._keep(name, how, _table(columns, how.columns))
-                if table == "deliveries":
-                    yield self._wide(columns, records)
+                if table == "deliveries" and (wide := self._wide(columns, records)):
+                    yield wide
                 if table == "clients":
                     self._keep("clients", CLIENTS, _measured(columns, records))
         if heads:
@@ -176,7 +175,8 @@ class Folding:
             yield as_packed("marks", COUNTED, marked(every))
 
     def _keep(self, name: str, how: Partial, rows: pa.Table) -> None:
-        self._parts.setdefault(name, []).append(merged(how, rows))
+        if rows:
+            self._parts.setdefault(name, []).append(merged(how, rows))
 
 
 def merged(how: Partial, rows: pa.Table) -> pa.Table:

@@ -96,7 +96,7 @@ def _planned(table: Callable[[], DataFrame], schema: StructType) -> DataFrame:
 
 
 def as_told(table: DataFrame, schema: StructType) -> DataFrame:
-    """The columns of ``schema``, in order and of its types.
+    """The columns of ``schema``, in order and of its types, of a table that may have others too.
 
     Told as text: a Column made in Python takes five calls of Java, and the stream makes all anew
     each second.
