@@ -280,23 +280,26 @@ async def test_a_client_that_forges_heads_and_answers_changes_nothing_that_lands
     folder = tmp_path / "collector"
     async with collecting(folder, ring[0].url, sections=FILES) as collector, running(vandal):
         await caught_up(collector, newest(plain.agents))
-        for number in range(500):
-            forger.spool = f"{number % 9:x}" * 16
-            forger.last = 10**18
-            await vandal.publish("$fed/fed/metrics/head", forger.head(), retain=True)
-            await vandal.publish("$fed/fed/metrics/head", other.head())
-            await vandal.publish("$fed/fed/metrics/head", b'{"v":1,"last":1e999}' * 50)
-            answer = forger.again(1, 9) + line(1, forger.spool, 1, 0)
-            await vandal.publish("$fed/fed/metrics/again/token", answer)
-            await vandal.publish("$fed/fed/metrics/again/" + "0" * 32, answer)
-            await vandal.publish("$fed/fed/guide", b"\xff" * 1_000)
+        heard = {"malformed": 0, "misled": 0}
+        end_s = time.monotonic() + DEADLINE_S
+        # In rounds, until enough was heard: what a broker has no room for, of QoS 0, it drops.
+        while heard["malformed"] < 1_000 or heard["misled"] < 500:
+            assert time.monotonic() < end_s, heard
+            for number in range(45):
+                forger.spool = f"{number % 9:x}" * 16
+                forger.last = 10**18
+                await vandal.publish("$fed/fed/metrics/head", forger.head(), retain=True)
+                await vandal.publish("$fed/fed/metrics/head", other.head())
+                await vandal.publish("$fed/fed/metrics/head", b'{"v":1,"last":1e999}' * 50)
+                answer = forger.again(1, 9) + line(1, forger.spool, 1, 0)
+                await vandal.publish("$fed/fed/metrics/again/token", answer)
+                await vandal.publish("$fed/fed/metrics/again/" + "0" * 32, answer)
+                await vandal.publish("$fed/fed/guide", b"\xff" * 1_000)
+            heard = (await collector.status())["counters"]
 
-        await until(lambda: tally(collector)["collector.malformed"] > 0, "it was heard")
+        assert tally(collector)["collector.malformed"] > 0
         ends = newest(plain.agents)
         await caught_up(collector, ends)
 
         assert_landed_as_spooled(collector, plain.agents, ends)
-        status = await collector.status()
-        assert status["counters"]["malformed"] >= 1_000
-        assert status["counters"]["misled"] >= 500
-        assert len(status["spools"]) <= 3 + 4
+        assert len((await collector.status())["spools"]) <= 3 + 4
