@@ -9,24 +9,20 @@ Source: docs/ARCHITECTURE.md, "The grid"; Mosquitto's mosquitto.conf(5).
 
 import asyncio
 import os
-import random
 import shutil
 import signal
 import socket
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from federator.errors import LinkError
 from federator.grid.children import POLL_S, Child, spawn
+from federator.grid.ports import free_ports
 
 START_TIMEOUT_S: Final = 30.0
 START_ATTEMPTS: Final = 3
-"""Only for a port chosen here: somebody may take it before the broker does."""
-
-PORT_RANGE: Final = range(20_000, 32_768)
-"""Below Linux's range for outgoing connections, which would otherwise race us for the port."""
+"""Only for a port chosen here: a stranger may take it before the broker does."""
 
 LOG_TOPIC_LINES: Final = (
     "log_dest stderr",
@@ -44,33 +40,6 @@ LOG_TOPIC_LINES: Final = (
 # discovery counts it). Every CONNACK, a refusal too, shows a broker that serves.
 _PROBE: Final = b"\x10\x1b\x00\x04MQTT\x04\x02\x00\x0a\x00\x0ffederator-probe"
 _CONNACK: Final = 0x20
-
-
-def free_ports(count: int, *, among: Sequence[int] = PORT_RANGE) -> list[int]:
-    """``count`` distinct TCP ports nobody holds at 127.0.0.1, all held until all are chosen.
-
-    Raises:
-        LinkError: fewer than ``count`` ports of ``among`` are free.
-    """
-    held: list[socket.socket] = []
-    ports: list[int] = []
-    try:
-        for port in random.SystemRandom().sample(among, len(among)):
-            if len(ports) == count:
-                break
-            candidate = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            held.append(candidate)
-            try:
-                candidate.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            ports.append(port)
-    finally:
-        for each in held:
-            each.close()
-    if len(ports) < count:
-        raise LinkError(f"{len(ports)} free ports in {among}, wanted {count}")
-    return ports
 
 
 def _check_free(port: int) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from federator.errors import LinkError
-from federator.grid.broker_process import free_ports
 from federator.grid.children import Child, python, spawn
 from federator.grid.http_client import get_json
+from federator.grid.ports import free_ports
 from federator.protocol.types import BrokerId
 
 START_TIMEOUT_S: Final = 60.0

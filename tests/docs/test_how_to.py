@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from federator.grid.broker_process import free_ports
+from federator.grid.ports import free_ports
 from tests.docs.page import follow_all
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -16,9 +16,9 @@ from urllib.request import urlopen
 import pytest
 
 from federator.errors import LinkError
-from federator.grid.broker_process import free_ports
 from federator.grid.children import Child, spawn
 from federator.grid.http_client import get
+from federator.grid.ports import free_ports
 from federator.grid.running import RunningGrid
 from federator.grid.topology import Grid
 from tests.real.flow import Publisher, Subscriber, running

@@ -16,7 +16,8 @@ import threading
 import time
 from pathlib import Path
 
-from federator.grid.broker_process import LOG_TOPIC_LINES, free_ports
+from federator.grid.broker_process import LOG_TOPIC_LINES
+from federator.grid.ports import free_ports
 from federator.protocol.discovery.log_lines import LOG_TOPICS, LogReader
 from tests.protocol.discovery.golden_files import EventLine, NobodyKnown, meanings_of
 

@@ -6,9 +6,9 @@ import json
 import time
 
 from federator.errors import LinkError
-from federator.grid.broker_process import free_ports
 from federator.grid.children import Child, python, spawn
 from federator.grid.http_client import get_json
+from federator.grid.ports import free_ports
 
 START_TIMEOUT_S = 60.0
 

@@ -17,7 +17,7 @@ from tests.real.polling import until
 V311, V5 = aiomqtt.ProtocolVersion.V311, aiomqtt.ProtocolVersion.V5
 
 
-class Noting(asyncio.Queue):
+class Noting(asyncio.Queue[aiomqtt.Message]):
     """Where aiomqtt puts what came: noted at once.
 
     Its iterator takes some turns of the loop for each, and on a busy machine never catches up.

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ import aiomqtt
 import pytest
 
 from federator.errors import LinkError
-from federator.grid.broker_process import BrokerProcess, free_ports
+from federator.grid.broker_process import BrokerProcess
 from tests.real.conftest import StartBroker
 from tests.real.polling import until
 
@@ -127,14 +126,3 @@ async def test_a_broker_dies_with_its_parent(tmp_path: Path):
         finally:
             if is_alive(pid):
                 os.kill(pid, signal.SIGKILL)
-
-
-def test_free_ports_passes_over_a_port_that_is_held():
-    first, second, third = free_ports(3)
-
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", second))
-
-        assert sorted(free_ports(2, among=[first, second, third])) == sorted([first, third])
-        with pytest.raises(LinkError, match="2 free ports"):
-            free_ports(3, among=[first, second, third])

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from federator.grid.broker_process import BrokerProcess, free_ports
+from federator.grid.broker_process import BrokerProcess
+from federator.grid.ports import free_ports
 
 TEST_SECONDS_MAX = 60.0
 POLL_SECONDS = 0.1

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from federator.config import Settings, load
-from federator.grid.broker_process import BrokerProcess, free_ports
+from federator.grid.broker_process import BrokerProcess
+from federator.grid.ports import free_ports
 from federator.runtime.diagnosis import Report, judge
 from federator.runtime.doctor import examine
 from federator.runtime.probe import RefusedError

@@ -13,8 +13,8 @@ from federator.gateway import wire
 from federator.gateway.wire import V5 as FIVE
 from federator.gateway.wire import V311 as THREE
 from federator.gateway.wire import Reason
-from federator.grid.broker_process import free_ports
 from federator.grid.gateway_process import GatewayConfig, GatewayProcess
+from federator.grid.ports import free_ports
 from tests.real.gateway_clients import V5, V311, GatewayClient
 from tests.real.polling import until
 

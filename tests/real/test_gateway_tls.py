@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from federator.grid.broker_process import free_ports
 from federator.grid.gateway_process import GatewayConfig, GatewayProcess
+from federator.grid.ports import free_ports
 from tests.certificates import tls_listener
 from tests.real.gateway_clients import V5, V311, GatewayClient, flowing, grow
 from tests.real.metrics_page import metrics, values

@@ -10,7 +10,8 @@ import sys
 
 import pytest
 
-from federator.grid.broker_process import BrokerProcess, free_ports
+from federator.grid.broker_process import BrokerProcess
+from federator.grid.ports import free_ports
 from tests.real.agent_log import named, tally
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import QUICK, Plain, PlainConfig, eventually, gets_through, linked

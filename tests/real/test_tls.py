@@ -8,7 +8,7 @@ import pytest
 
 from federator.config import Settings, load
 from federator.errors import LinkError
-from federator.grid.broker_process import free_ports
+from federator.grid.ports import free_ports
 from federator.runtime.doctor import examine
 from federator.runtime.probe import BrokerProbe
 from tests.certificates import tls_listener

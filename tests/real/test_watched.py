@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from federator.grid.broker_process import BrokerProcess, free_ports
+from federator.grid.broker_process import BrokerProcess
+from federator.grid.ports import free_ports
 from tests.real.polling import until
 from tests.runtime.test_service_manager import Manager
 

@@ -9,7 +9,7 @@ import pytest
 import structlog.testing
 
 from federator.config import ServiceManager, service_manager
-from federator.grid.broker_process import free_ports
+from federator.grid.ports import free_ports
 from federator.runtime import service_manager as talk
 from federator.runtime.mqtt_connection import Connection
 from federator.runtime.mqtt_link import Endpoint, MqttLink

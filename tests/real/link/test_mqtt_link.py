@@ -14,7 +14,7 @@ import structlog.testing
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from federator.grid.broker_process import free_ports
+from federator.grid.ports import free_ports
 from federator.grid.relay import Relay
 from federator.runtime.mqtt_link import Endpoint, Inbound, MqttLink
 from federator.runtime.mqtt_wire import packet_id_at
