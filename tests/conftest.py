@@ -1,5 +1,6 @@
 """For every test: hypothesis profiles that do not depend on how busy the machine is, and logs."""
 
+import contextlib
 import logging
 import os
 
@@ -13,6 +14,12 @@ settings.register_profile(
 )
 settings.register_profile("explore", deadline=None, max_examples=10_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+# Linux shares processors among sessions: every broker and agent that a test starts has one of its
+# own, and all workers together would be one more. Each test's clients are to count as a process.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    with contextlib.suppress(PermissionError):
+        os.setsid()
 
 # These want a Docker engine, and minutes: they are script/test-containers', which says so.
 collect_ignore = [] if os.environ.get("FEDERATOR_TEST_CONTAINERS") else ["containers"]

@@ -45,6 +45,7 @@ PROBE_S: Final = 0.5
 """How long a broker may take to answer whether it lives; then it counts as dead."""
 
 PROBE_POLL_S: Final = 0.01
+PROBE_POLLS: Final = round(PROBE_S / PROBE_POLL_S)
 UNANSWERED_MAX: Final = 3
 """After so many questions without an answer nobody is waited for, until one is answered."""
 
@@ -231,7 +232,7 @@ class Broker:
         start_s = loop.time()
         link.publish(alive_topic(self._federation, self._gateway), b"", qos=1)
         position = link.offered
-        while loop.time() < start_s + PROBE_S:
+        for _ in range(PROBE_POLLS):  # counted: while we stood still, we did not listen
             if generation != self.generation:
                 return False
             if link.settled_through >= position:

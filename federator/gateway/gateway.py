@@ -16,7 +16,7 @@ import structlog
 from federator.config import GatewaySettings
 from federator.gateway.attachment import Attachment, Candidate
 from federator.gateway.attendant import Attendant
-from federator.gateway.brokers import PROBE_POLL_S, PROBE_S, Broker
+from federator.gateway.brokers import PROBE_POLL_S, PROBE_POLLS, Broker
 from federator.gateway.claims import Claims
 from federator.gateway.counters import GatewayCounters
 from federator.gateway.door import Door, Guest
@@ -340,9 +340,7 @@ class Gateway:
 
     async def _examine(self, broker: BrokerId) -> None:
         """Move the clients of a broker that does not take our connection back soon."""
-        loop = asyncio.get_running_loop()
-        end_s = loop.time() + PROBE_S
-        while loop.time() < end_s:
+        for _ in range(PROBE_POLLS):
             if self.brokers[broker].up:
                 return
             await asyncio.sleep(PROBE_POLL_S)

@@ -35,7 +35,7 @@ the fourth, in milliseconds from the death. Agents find other ways in half a sec
 forget a dead core after 15 s, at the latest. Who waits longer gives less twice, and later: at QoS 2
 that is preferred."""
 
-ANSWERS_S: Final = 0.3
+ANSWERS_S: Final = 1.0
 """How long other gateways are waited for."""
 
 ANSWER_BYTES_MAX: Final = 4_194_304

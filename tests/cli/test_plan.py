@@ -176,7 +176,7 @@ def test_ctrl_c_gives_the_best_so_far_with_its_bound(method, tmp_path):
         while processor_seconds(child.pid) < 4 and child.poll() is None:  # it solves by then
             time.sleep(0.05)
         child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=250)
+        out, err = child.communicate(timeout=800)
 
     assert err == b""
     assert child.returncode == 130

@@ -89,7 +89,7 @@ async def test_nothing_arrives_before_the_delay_has_passed(way):
 
 
 async def test_bytes_keep_their_order_also_when_the_delay_shrinks(way):
-    async with link(delay_s=0.2) as (relay, _, near, far):
+    async with link(delay_s=1.0) as (relay, _, near, far):
         writer, reader = ends(way, near, far)
         writer.write(b"first")
         await writer.drain()
@@ -288,16 +288,16 @@ async def test_relays_in_a_child_process_obey_by_name(tmp_path):
 
 
 def test_timers_of_the_precise_loop_are_not_rounded_to_milliseconds():
-    """Half of fifty timers at odd fractions of a millisecond fire within 0.3 ms, none early.
+    """Of a hundred timers at odd fractions of a millisecond, the best is punctual, and none early.
 
-    In one round of ten, at least: other processes can only make timers later.
+    Other processes can only make timers later; a rounded one would be late by half a millisecond.
     """
 
     async def late_s():
         loop = asyncio.get_running_loop()
         lateness = []
-        for step in range(50):
-            due = loop.time() + 0.003 + step * 0.000_037
+        for step in range(100):
+            due = loop.time() + 0.003_2 + step % 10 * 0.000_03
             fired = loop.create_future()
             loop.call_at(due, fired.set_result, None)
             await fired
@@ -305,7 +305,6 @@ def test_timers_of_the_precise_loop_are_not_rounded_to_milliseconds():
         return sorted(lateness)
 
     with asyncio.Runner(loop_factory=precise_loop) as runner:
-        rounds = [runner.run(late_s()) for _ in range(10)]
+        lateness = runner.run(late_s())
 
-    assert all(lateness[0] >= 0 for lateness in rounds)
-    assert min(lateness[25] for lateness in rounds) < 0.000_3
+    assert 0 <= lateness[0] < 0.000_3

@@ -96,6 +96,7 @@ def gaps(lines):
 def spooled_lines(state_dir):
     """What stands in the spool of an agent, in whole files and in the one that grows."""
     while True:
-        paths = [*state_dir.glob("metrics/*.jsonl"), *state_dir.glob("metrics/.*.open")]
-        with contextlib.suppress(FileNotFoundError):  # the one that grew got its name meanwhile
+        # In this order: one that gets its name in between is missed, not overlooked.
+        paths = [*state_dir.glob("metrics/.*.open"), *state_dir.glob("metrics/*.jsonl")]
+        with contextlib.suppress(FileNotFoundError):
             return lines_of(paths)

@@ -52,7 +52,7 @@ class Publisher(Handler):
     """Publishes 0, 1, 2, ... at a steady rate until stopped.
 
     Attributes:
-        sent: How many.
+        sent: How many; what the link had no room for is tried again.
     """
 
     def __init__(self, port, topic, *, client_id, rate_hz=100, qos=0, login=()):
@@ -80,8 +80,8 @@ class Publisher(Handler):
         due_s = loop.time()
         while True:
             if self.link.connected and not self._paused:
-                self.link.publish(self._topic, self.payload(self.sent), qos=self._qos)
-                self.sent += 1
+                payload = self.payload(self.sent)
+                self.sent += self.link.publish(self._topic, payload, qos=self._qos)
             due_s += self._gap_s
             await asyncio.sleep(max(0.0, due_s - loop.time()))
 
@@ -94,7 +94,7 @@ class Timed(Publisher):
         self.sent_at_s = []
 
     def payload(self, number):
-        self.sent_at_s.append(time.monotonic())
+        self.sent_at_s[number:] = [time.monotonic()]
         return super().payload(number)
 
 

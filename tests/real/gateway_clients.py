@@ -65,7 +65,7 @@ class GatewayClient:
             port,
             identifier=client_id,
             protocol=version,
-            timeout=30,
+            timeout=120,
             queue_type=partial(Noting, self._note),
             **more,
         )
@@ -109,7 +109,7 @@ class GatewayClient:
             tasks.add(task)
             task.add_done_callback(tasks.discard)
             self.published += 1
-            due_s += 1 / rate_hz
+            due_s = max(due_s + 1 / rate_hz, loop.time())  # who was kept waiting does not hurry
             await asyncio.sleep(max(0.0, due_s - loop.time()))
         await asyncio.gather(*tasks)
 

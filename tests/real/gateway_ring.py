@@ -76,7 +76,7 @@ class Client(asyncio.Protocol):
             if len(self._waiting) < IN_FLIGHT_MAX and self.ended is None:
                 self._publish(number)
                 number += 1
-            due_s += 1 / rate_hz
+            due_s = max(due_s + 1 / rate_hz, loop.time())  # who was kept waiting does not hurry
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), max(0.0, due_s - loop.time()))
 

@@ -4,6 +4,7 @@ import contextlib
 
 from federator.grid.gateway_process import GatewayConfig, GatewayProcess
 from tests.real.plain_agents import Plain, eventually, linked
+from tests.real.polling import until_told
 
 
 class Stage:
@@ -23,6 +24,11 @@ class Stage:
         config = GatewayConfig(name, urls, federation="fed", more=sections)
         process = GatewayProcess(self._folder / name, config)
         self.gateways[name] = await self._stack.enter_async_context(process)
+
+        async def reaches_all():
+            return all(each["up"] for each in (await process.status())["brokers"])
+
+        await until_told(reaches_all, "no client is attached elsewhere for want of its broker")
         return process
 
 

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from federator.grid.broker_process import BrokerProcess
 from federator.grid.ports import free_ports
 
-TEST_SECONDS_MAX = 60.0
+TEST_SECONDS_MAX = 180.0
 POLL_SECONDS = 0.1
 
 Process = asyncio.subprocess.Process
@@ -167,12 +167,11 @@ async def test_an_agent_without_its_broker_runs_and_says_why_it_is_not_ready(
     config = configuration(tmp_path, 1, broker)
 
     async with agent(config):
-        status = await until(lambda told: told["ready"] is False, config)
+        await until(lambda told: "connection refused" in str(told["ready_reason"]), config)
         code, out, _ = await ran("status", "-c", str(config))
         await broker.start()
         await until(lambda told: told["ready"] is True, config)
 
-    assert "connection refused" in str(status["ready_reason"])
     assert code == 1
     assert "NOT READY: " in out
 

@@ -20,6 +20,7 @@ from federator.runtime.mqtt_link import Endpoint, MqttLink
 from federator.runtime.session_filters import SessionFilters
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.handler import Handler
+from tests.real.plain_agents import DEEP
 from tests.real.polling import until
 
 TOPIC = "a/b"
@@ -76,7 +77,8 @@ async def come_and_go(client):
 
 @pytest.fixture
 async def pair(tmp_path):
-    made = RunningGrid(Grid(1, 2), tmp_path, link_delay_ms=0, redundancy=1)
+    options = {"broker_options": DEEP, "redundancy": 1}
+    made = RunningGrid(Grid(1, 2), tmp_path, link_delay_ms=0, **options)
     await made.start()
     yield made
     await made.stop()
@@ -103,7 +105,7 @@ async def test_publications_arrive_once_while_overlapping_filters_come_and_go(pa
                     break
         sent = {n for source in sources for n in source.numbers if n > before}
         with contextlib.suppress(AssertionError):
-            await until(lambda: sent <= set(constant.came), "all have come", deadline_s=10)
+            await until(lambda: sent <= set(constant.came), "all have come")
 
         lost = sent - set(constant.came)
         twice = [n for n, times in constant.came.items() if times > 1]
@@ -119,6 +121,7 @@ class Arriving(Handler):
             Endpoint("127.0.0.1", port),
             self,
             client_id=f"federator-{id}-data",
+            clean_start=False,
             session_expiry_s=60,
             acknowledge=False,
         )
@@ -154,6 +157,6 @@ async def test_publications_arrive_once_that_a_session_queued_after_a_kill_in_a_
         source.pause()
         owed = range(first, source.sent)
         with contextlib.suppress(AssertionError):
-            await until(lambda: constant.came.keys() >= set(owed), "all have come", deadline_s=10)
+            await until(lambda: constant.came.keys() >= set(owed), "all have come")
 
     assert {n: times for n, times in constant.came.items() if n >= first} == dict.fromkeys(owed, 1)

@@ -24,6 +24,7 @@ from tests.real.test_gateway_wire import good_packets, wants_nothing
 INPUTS = int(os.environ.get("HOSTILE_INPUTS", "600"))
 AT_ONCE = 20
 ANSWER_WITHIN_S = 30.0
+PATIENCE_S = 120.0
 GROWTH_MB_MAX = 60.0
 NOTHING = b""
 
@@ -142,6 +143,10 @@ def complaint(stream, version, heard, hung_up):
     return None
 
 
+def client(gateway, **options):
+    return aiomqtt.Client(gateway.host, gateway.port, timeout=PATIENCE_S, **options)
+
+
 @contextlib.asynccontextmanager
 async def undisturbed(gateway):
     """A pair of clients whose every message has to arrive, at QoS 1, on one connection."""
@@ -154,8 +159,8 @@ async def undisturbed(gateway):
             heard.append(number)
 
     async with (
-        aiomqtt.Client(gateway.host, gateway.port, protocol=aiomqtt.ProtocolVersion.V5) as ear,
-        aiomqtt.Client(gateway.host, gateway.port) as mouth,
+        client(gateway, protocol=aiomqtt.ProtocolVersion.V5) as ear,
+        client(gateway) as mouth,
     ):
         await ear.subscribe("quiet/life", qos=1)
         listening = asyncio.create_task(listen(ear))
@@ -214,11 +219,11 @@ async def test_one_who_asks_for_much_and_reads_nothing_does_not_fill_the_gateway
     writer.write(wire.write_subscribe(wire.Subscribe(1, (("flood", 0),)), V311))
     before = resident_mb(gateway.pid)
 
-    async with undisturbed(gateway), aiomqtt.Client(gateway.host, gateway.port) as client:
+    async with undisturbed(gateway), client(gateway) as flood:
         for _ in range(40):  # more bytes in all than the gateway may grow
             for _ in range(1_000):
-                await client.publish("flood", bytes(LIMIT - 100))
-            await client.publish("flood", b"done", qos=1)
+                await flood.publish("flood", bytes(LIMIT - 100))
+            await flood.publish("flood", b"done", qos=1)
         grown = resident_mb(gateway.pid) - before
 
     assert grown < GROWTH_MB_MAX

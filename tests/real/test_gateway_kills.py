@@ -93,14 +93,17 @@ async def traffic(gateway):
         await asyncio.sleep(FLOW_S)
         stop.set()
         await asyncio.gather(*flows)
-        await until(lambda: not lost(clients, since), "nothing acknowledged is lost")
+        with contextlib.suppress(AssertionError):  # told better here
+            await until(lambda: not lost(clients, since), "all has come", poll_s=0.5)
+        lacking = lost(clients, since)
+        assert not lacking, f"{len(lacking)} are lost, among them {lacking[:10]}"
         assert [client.client_id for client in clients if client.error] == []
 
 
 def assert_no_silence(clients, since_s):
     """Everybody heard something again soon."""
     for client in clients:
-        came_s = [s for s in client.at_s if since_s - 1 < s < since_s + FLOW_S]
+        came_s = [s for s in client.at_s if s > since_s - 1]
         assert max(b - a for a, b in pairwise(came_s)) < SILENCE_S_MAX
 
 

@@ -15,7 +15,7 @@ from tests.real.gateway_clients import V5 as PAHO_V5
 from tests.real.gateway_clients import V311 as PAHO_V311
 from tests.real.gateway_clients import GatewayClient, flowing, grow
 from tests.real.plain_agents import Plain, eventually, linked
-from tests.real.polling import until
+from tests.real.polling import until, until_told
 
 CENTRAL, EDGE = 1, 2
 EDGES = ("edge/#", "+/hot")
@@ -230,8 +230,12 @@ async def test_whichever_of_the_two_is_killed_its_clients_notice_and_miss_nothin
         await grow(one.acknowledged, other.acknowledged, by=100)
 
         await settled()
-        rows = await gateway.clients()
-        assert {row["broker"] for row in rows.values()} == {CENTRAL + EDGE - killed}
+
+        async def all_elsewhere():
+            rows = (await gateway.clients()).values()
+            return {row["broker"] for row in rows} == {CENTRAL + EDGE - killed}
+
+        await until_told(all_elsewhere, "all are attached to the other one")
 
 
 async def test_at_qos_2_nothing_is_lost_and_what_the_living_broker_owns_comes_once(federated):

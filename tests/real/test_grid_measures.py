@@ -20,7 +20,7 @@ def no_links(statuses):
 @pytest.mark.slow
 async def test_what_a_cut_link_loses_is_counted_and_a_fault(tmp_path):
     grid = Grid(1, 2)
-    scenario = replace(default_scenario(grid), runs=(100,), gap_ms=(20, 20))
+    scenario = replace(default_scenario(grid), runs=(400,), gap_ms=(20, 20))
     running = RunningGrid(
         grid, tmp_path, link_delay_ms=scenario.link_delay_ms, broker_options=("sys_interval 1",)
     )
@@ -46,7 +46,7 @@ async def test_what_a_cut_link_loses_is_counted_and_a_fault(tmp_path):
 
     (delivery,) = outcome.federated
     arrivals = delivery.arrivals
-    assert 0 < arrivals.lost < 100
+    assert 0 < arrivals.lost < 400
     assert arrivals.duplicates == arrivals.disordered == arrivals.foreign == 0
     assert any(f"{arrivals.lost} lost" in fault for fault in outcome.faults)
     report = as_json(outcome)

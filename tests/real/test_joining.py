@@ -11,8 +11,8 @@ from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import Plain, eventually, gets_through, linked
 from tests.real.polling import until
 
-LEAVING_S = 2.5
-"""Leaving takes a tenth of a second; a link whose end just fell silent stays up for 3 s."""
+LEAVING_S = 30.0
+"""Leaving takes a tenth of a second; here a link whose end falls silent stays up for a minute."""
 
 
 @pytest.fixture
@@ -68,8 +68,9 @@ async def test_three_that_join_in_a_chain_at_once_find_each_other(plain):
 
 async def test_leaving_is_known_at_once_and_coming_back_heals(plain):
     brokers = [await plain.broker() for _ in range(2)]
-    stays = await plain.agent(1, brokers[0])
-    leaves = await plain.agent(2, brokers[1], brokers[0].url)
+    patient = {"hello_timeout_ms": 60_000}
+    stays = await plain.agent(1, brokers[0], links=patient)
+    leaves = await plain.agent(2, brokers[1], brokers[0].url, links=patient)
     await eventually(stays, linked(2), "linked")
     attempts = len(named(stays, "connection.up"))
 
@@ -83,7 +84,7 @@ async def test_leaving_is_known_at_once_and_coming_back_heals(plain):
         await asyncio.sleep(2)  # time in which a storm of reconnections would show
 
         assert named(stays, "link.down")[0]["reason"] == "said bye or died"
-        assert took_s < LEAVING_S
+        assert took_s < LEAVING_S, "not by its silence"
         assert len(named(stays, "connection.up")) == attempts
         assert tally(stays)["link.down"] == 1
         await leaves.start()

@@ -122,7 +122,7 @@ async def test_a_second_agent_with_another_id_at_one_broker_says_so_and_leaves(p
         run = await asyncio.create_subprocess_exec(
             sys.executable, *command, stderr=asyncio.subprocess.PIPE
         )
-        _, told = await asyncio.wait_for(run.communicate(), 20)
+        _, told = await asyncio.wait_for(run.communicate(), 300)
         await until(lambda: named(first, "broker.shared"), "the first one says so")
 
     assert run.returncode == 78, told

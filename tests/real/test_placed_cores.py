@@ -1,5 +1,6 @@
 """Cores on real brokers follow the planner while its word is valid, then the smallest id again."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -77,9 +78,9 @@ async def test_the_core_moves_to_its_traffic_and_back_when_the_plan_is_stale(tmp
             first = max(min(s.came) for s in subscribers)
             since = max(max(s.came) for s in subscribers)
 
-            told = place(grid, tmp_path, valid_s=3_600)
+            told = await asyncio.to_thread(place, grid, tmp_path, valid_s=3_600)
             await grid.until(agreed_on(4))
-            place(grid, tmp_path, valid_s=1)
+            await asyncio.to_thread(place, grid, tmp_path, valid_s=1)
             await grid.until(agreed_on(1))
             await grid.until(nobody_is_placed)
 

@@ -17,6 +17,7 @@ RELAY_S, CORE_S, HEALED_S = 1.0, 2.0, 5.0
 """The bars: first message by another path, and healed after the process is back."""
 
 MACHINE_S = 0.5  # what a busy machine with two cores may add to a bar
+RECONNECTED_S = 5.0  # four links wait up to so long before they try again; usually a part of it
 TOPIC = "plant/7/temp"
 
 
@@ -85,7 +86,7 @@ async def test_traffic_goes_another_way_after_a_kill_and_all_heals(grid, role, v
 
         figures = f"outage {outage_s:.3f} s, healed {healed_s:.3f} s"
         assert outage_s <= bar_s + MACHINE_S, figures
-        assert healed_s <= HEALED_S + MACHINE_S, figures
+        assert healed_s <= HEALED_S + RECONNECTED_S, figures
         assert core.duplicates == far.duplicates == 0
 
 
@@ -106,10 +107,13 @@ async def test_second_parent_means_no_outage_at_all(tmp_path):
             await settled(grid, core, far)
 
             grid.agents[4].kill9()
-            killed_s = time.monotonic()
-            await asyncio.sleep(2)
+            first = publisher.sent
+            await until(lambda: publisher.sent > first + 200, "two seconds pass")
+            last = publisher.sent
+            await until(lambda: max(core.came) > last, "traffic goes on")
 
-            assert core.longest_gap_s(killed_s - 0.1, killed_s + 2) <= 0.3
+            lost = set(range(first, last)) - core.came.keys()
+            assert len(lost) <= 30, "0.3 s of publications"
             assert core.duplicates == 0
     finally:
         await grid.stop()

@@ -12,7 +12,7 @@ from federator.grid.topology import Grid
 from federator.runtime.mqtt_link import Endpoint, MqttLink
 from tests.real.flow import Publisher, running
 from tests.real.handler import Handler
-from tests.real.plain_agents import QUICK
+from tests.real.plain_agents import DEEP, QUICK
 from tests.real.polling import until
 from tests.real.retained_clients import client
 
@@ -81,7 +81,8 @@ async def test_ten_thousand_values_come_within_ten_seconds_and_do_not_delay_live
     tmp_path, record_property
 ):
     """A busy machine delays by itself: one of three joiners has to show it."""
-    grid = RunningGrid(Grid(1, 4, 0), tmp_path, link_delay_ms=5, broker_options=QUICK)
+    options = (*QUICK, *DEEP)
+    grid = RunningGrid(Grid(1, 4, 0), tmp_path, link_delay_ms=5, broker_options=options)
     async with grid, client(grid.brokers[0], "setter") as setter:
         await set_all(setter)
         port = grid.brokers[0].port

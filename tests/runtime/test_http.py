@@ -15,8 +15,8 @@ from federator.runtime.exposition import families
 from federator.runtime.http import CONNECTIONS_MAX, REQUEST_BYTES_MAX, HttpServer
 from federator.runtime.metrics import AGENT, LINK
 
-REQUEST_SECONDS_MAX = 0.3
-TEST_SECONDS_MAX = 10.0
+REQUEST_SECONDS_MAX = 1.0
+TEST_SECONDS_MAX = 60.0
 
 
 class Told:
@@ -188,9 +188,9 @@ async def test_a_slow_request_ends_when_its_time_is_over(server):
 
 
 async def test_connections_are_bounded_and_free_again_when_their_time_is_over(server):
-    opened = [
-        await asyncio.open_connection("127.0.0.1", server.port) for _ in range(CONNECTIONS_MAX + 5)
-    ]
+    opened = await asyncio.gather(
+        *(asyncio.open_connection("127.0.0.1", server.port) for _ in range(CONNECTIONS_MAX + 5))
+    )
 
     async with asyncio.timeout(TEST_SECONDS_MAX):
         for reader, _ in opened:

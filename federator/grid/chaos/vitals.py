@@ -34,7 +34,7 @@ POINTS_MAX: Final = 200
 """Of a series in the report."""
 
 LINES_PER_S_MAX: Final = 1.0
-LINES_SLACK: Final = 100
+LINES_SLACK: Final = 200
 """For starts, goodbyes and new controllers, which fill a short run's log."""
 
 _TROUBLE: Final = ("Traceback", '"exception"')

@@ -311,7 +311,7 @@ async def test_tls_is_spoken_and_what_is_wrong_with_it_is_told(start_broker, tls
         Endpoint("127.0.0.1", port, tls=trusting),
         Endpoint("127.0.0.1", port),
     ):
-        async with running(0, Recorder(), endpoint=endpoint, connect_timeout_s=1) as link:
+        async with running(0, Recorder(), endpoint=endpoint, connect_timeout_s=20) as link:
             await until(lambda: link.last_error is not None, "a failure")
             errors.append(link.last_error)
 
