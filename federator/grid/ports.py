@@ -5,6 +5,7 @@ broker that is killed leaves its port until it returns. Meanwhile another grid, 
 the tests, could choose the same.
 """
 
+import atexit
 import errno
 import random
 import socket
@@ -63,3 +64,9 @@ def _reserve(port: int) -> bool:
     if len(_reserved) > RESERVED_MAX:
         _reserved.popleft().close()
     return True
+
+
+@atexit.register
+def _release() -> None:
+    for name in _reserved:
+        name.close()

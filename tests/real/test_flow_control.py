@@ -14,7 +14,7 @@ from federator.grid.running import RunningGrid
 from federator.grid.topology import Grid, Link
 from tests.real.agent_log import assert_calm, named
 from tests.real.flow import Subscriber, Timed, running
-from tests.real.plain_agents import QUICK, gets_through
+from tests.real.plain_agents import DEEP, QUICK, gets_through
 from tests.real.polling import until
 
 QUEUE_BYTES = 1_048_576
@@ -30,8 +30,8 @@ SLOW_S = 8.0
 GROWTH_BYTES_MAX = 24 * QUEUE_BYTES
 """What is bounded, and room for noise; 40 MB do not fit through the narrow link in that time."""
 
-LATE_S = 2.0
-"""Much less than what waits for a slow one, and more than a busy machine is late."""
+LATE_S = 0.8
+"""Less than the full queue to a slow one takes, and more than a busy machine is late."""
 
 PROGRESS = 500
 """Several times the publications that find room in queues."""
@@ -49,8 +49,8 @@ class Padded(Timed):
         return sorted(at_s - self.sent_at_s[n] for n, at_s in arrivals if n >= since)
 
 
-def p99(ascending):
-    return ascending[len(ascending) * 99 // 100]
+def p90(ascending):
+    return ascending[len(ascending) * 9 // 10]
 
 
 def resident_bytes(pid):
@@ -64,7 +64,7 @@ async def line(tmp_path):
         Grid(1, 3, 0),
         tmp_path,
         link_delay_ms=1,
-        broker_options=QUICK,
+        broker_options=(*QUICK, *DEEP),
         agent_options={"links": {"send_queue_bytes_max": QUEUE_BYTES}},
     )
     await grid.start()
@@ -90,9 +90,9 @@ async def slow_phase(publisher, *, seconds=SLOW_S):
 
 
 async def usual_delay_s(publisher, subscriber, *, seconds):
-    """The 99th percentile over ``seconds`` in which nobody is slow."""
+    """The 90th percentile over ``seconds`` in which nobody is slow."""
     first = await slow_phase(publisher, seconds=seconds)
-    return p99(publisher.delays_s(subscriber, since=first))
+    return p90(publisher.delays_s(subscriber, since=first))
 
 
 async def test_a_narrow_link_neither_delays_others_nor_goes_down(line):
@@ -106,7 +106,7 @@ async def test_a_narrow_link_neither_delays_others_nor_goes_down(line):
         await line.narrow(Link(1, 2), NARROW_BYTES_PER_S)
         first = await slow_phase(publisher)
         await until(lambda: max(quick.came) > first, "the quick one is served")
-        slowed_s = p99(publisher.delays_s(quick, since=first))
+        slowed_s = p90(publisher.delays_s(quick, since=first))
         dropped = (await data_counters(line, 1))["dropped"]
         grown = resident_bytes(line.agents[1].pid) - before
 
@@ -162,7 +162,7 @@ async def test_a_stuck_client_delays_nobody(line):
             last = max(beside.came)
             grown = resident_bytes(line.agents[2].pid) - before
 
-        assert p99(publisher.delays_s(beside, since=first)) <= 10 * usual_s + LATE_S
+        assert p90(publisher.delays_s(beside, since=first)) <= 10 * usual_s + LATE_S
         assert set(range(first, last)) <= set(beside.came)
         assert grown < GROWTH_BYTES_MAX
     assert (await data_counters(line, 2))["dropped"] == 0
@@ -183,7 +183,7 @@ async def test_a_stopped_broker_delays_nobody_and_is_served_again(line):
         last = max(quick.came)
         grown = resident_bytes(line.agents[1].pid) - before
 
-        assert p99(publisher.delays_s(quick, since=first)) <= 10 * usual_s + LATE_S
+        assert p90(publisher.delays_s(quick, since=first)) <= 10 * usual_s + LATE_S
         assert set(range(first, last)) <= set(quick.came)
         assert grown < GROWTH_BYTES_MAX
 
@@ -227,7 +227,7 @@ async def test_at_qos_1_a_narrow_link_loses_nothing(line):
         await line.narrow(Link(1, 2), NARROW_BYTES_PER_S)
         first = await slow_phase(publisher)
         grown = {here: resident_bytes(line.agents[here].pid) - before[here] for here in (1, 2)}
-        assert p99(publisher.delays_s(quick, since=first)) <= 10 * usual_s + LATE_S
+        assert p90(publisher.delays_s(quick, since=first)) <= 10 * usual_s + LATE_S
         assert not named(line.agents[1], "link.down"), "hellos waited behind data"
         assert named(line.agents[1], "connection.dropped")
         came = max(slow.came)
