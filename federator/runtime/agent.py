@@ -320,6 +320,7 @@ class Agent:
         custody = self.data_path.custody
         around = Around(
             connected_here=self.discovery.is_connected,
+            filters_here=self.discovery.filters_of,
             connected_elsewhere=self.node.failover.is_connected_elsewhere,
             in_federation=self.border.asked_for,
             expect=lambda filters, since_us: custody.expect(filters, since_us=since_us),

@@ -153,6 +153,10 @@ class Discovery:
         """The client is connected to our broker, as far as its log tells."""
         return self._pure.is_connected(client)
 
+    def filters_of(self, client: str) -> frozenset[str]:
+        """What the client subscribes on our broker, as far as its log tells."""
+        return self._pure.filters_of(client)
+
     def flow(self) -> Iterator[pure.ClientFlow]:
         """What each client of our broker subscribes. Walks the whole table."""
         return self._pure.flow()

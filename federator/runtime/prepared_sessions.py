@@ -4,7 +4,8 @@ Source: docs/protocol.md section 15; docs/failover.md, "Prepared sessions".
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import structlog
@@ -21,6 +22,10 @@ from federator.runtime.session_packets import end_session, prepare_session
 
 AT_ONCE_MAX = 16
 TEND_S = 5.0
+SUBSCRIBE_POLL_S = 0.05
+SUBSCRIBE_POLLS = 100
+"""So often we look whether a client that is here has subscribed what it had."""
+
 COMPLAINT_GAP_MS = Millis(60_000)
 UNNOTICED_MS = 5_000
 """How long before a broker is missed it may have died: clocks that differ included."""
@@ -34,6 +39,7 @@ class Around:
 
     Attributes:
         connected_here: Whether a client is connected to our broker now.
+        filters_here: What a client subscribes on our broker.
         connected_elsewhere: Whether it is connected to another broker that is there.
         in_federation: What the federation calls a filter of our clients'.
         expect: Tells custody that clients come who wanted filters since an instant of the wall
@@ -42,6 +48,7 @@ class Around:
     """
 
     connected_here: Callable[[str], bool]
+    filters_here: Callable[[str], AbstractSet[str]]
     connected_elsewhere: Callable[[str], bool]
     in_federation: Callable[[str], Iterable[str]]
     expect: Callable[[Sequence[str], int], None]
@@ -121,9 +128,9 @@ class PreparedSessions:
         _log.info("failover.sessions_prepared", broker=broker, sessions=made, clients=len(names))
         self._work.pop(broker, None)
 
-    async def _prepare(self, client: str, filters: dict[str, int]) -> None:
-        if self._around.connected_here(client):
-            return  # it was faster, and has subscribed by itself
+    async def _prepare(self, client: str, filters: Mapping[str, int]) -> None:
+        if await self._comes_by_itself(client, filters):
+            return
         try:
             refused = await prepare_session(
                 self._endpoint(), client, filters, keep_s=self._settings.session_keep_s
@@ -136,6 +143,16 @@ class PreparedSessions:
             self._complain(f"{len(refused)} subscriptions refused")
         self.prepared += 1
         self.waiting[client] = monotonic_ms()
+
+    async def _comes_by_itself(self, client: str, filters: Mapping[str, int]) -> bool:
+        """Whether it was faster. Then it subscribes: what is fetched before passes it by."""
+        for _ in range(SUBSCRIBE_POLLS):
+            if not self._around.connected_here(client):
+                return False
+            if filters.keys() <= self._around.filters_here(client):
+                return True
+            await asyncio.sleep(SUBSCRIBE_POLL_S)
+        return True  # it wants something else now
 
     async def _tend(self) -> None:
         """Forget sessions that were fetched, and end those whose clients are elsewhere."""

@@ -10,7 +10,7 @@ import pytest
 from federator.grid.running import RunningGrid
 from federator.grid.topology import Grid
 from tests.real.flow import Publisher, Subscriber, running
-from tests.real.plain_agents import QUICK, Plain
+from tests.real.plain_agents import DEEP, QUICK, Plain
 from tests.real.polling import until
 from tests.real.retained_clients import client
 from tests.real.shares import Burst, all_came, knows, member, together, triangle
@@ -35,7 +35,11 @@ def knows_destinations(filter_, *ids):
 
 async def test_a_late_subscriber_gets_retained_values_wherever_they_were_set(tmp_path):
     grid = RunningGrid(
-        Grid(1, 3), tmp_path, link_delay_ms=5, agent_options=STRAIGHT, broker_options=QUICK
+        Grid(1, 3),
+        tmp_path,
+        link_delay_ms=5,
+        agent_options=STRAIGHT,
+        broker_options=(*QUICK, *DEEP),
     )
     async with grid:
         first, middle, last = grid.brokers.values()
@@ -76,7 +80,7 @@ async def test_each_publication_reaches_one_member_of_a_group(tmp_path):
 async def test_a_federation_changes_its_strategy_broker_by_broker_and_loses_nothing(tmp_path):
     """Four brokers in a ring; every agent is restarted with the other strategy, under traffic."""
     grid = RunningGrid(
-        Grid(2, 2), tmp_path, link_delay_ms=5, agent_options=MESH, broker_options=QUICK
+        Grid(2, 2), tmp_path, link_delay_ms=5, agent_options=MESH, broker_options=(*QUICK, *DEEP)
     )
     async with grid:
         subscribers = [
@@ -112,7 +116,11 @@ async def test_a_federation_changes_its_strategy_broker_by_broker_and_loses_noth
 async def test_a_cut_path_is_replaced_at_once_and_each_copy_still_comes_once(tmp_path, qos):
     """In a ring of four the backup of either way is the other one."""
     grid = RunningGrid(
-        Grid(2, 2), tmp_path, link_delay_ms=5, agent_options=STRAIGHT, broker_options=QUICK
+        Grid(2, 2),
+        tmp_path,
+        link_delay_ms=5,
+        agent_options=STRAIGHT,
+        broker_options=(*QUICK, *DEEP),
     )
     async with grid:
         subscriber = Subscriber(grid.brokers[3].port, "plant/#", client_id="s", qos=qos)
@@ -140,7 +148,7 @@ async def test_a_cut_path_is_replaced_at_once_and_each_copy_still_comes_once(tmp
 async def test_with_cost_by_delay_the_way_leaves_a_link_that_became_slow(tmp_path):
     options = {**STRAIGHT, "links": {"cost": "delay", "hello_interval_ms": 100}}
     grid = RunningGrid(
-        Grid(2, 2), tmp_path, link_delay_ms=5, agent_options=options, broker_options=QUICK
+        Grid(2, 2), tmp_path, link_delay_ms=5, agent_options=options, broker_options=(*QUICK, *DEEP)
     )
     async with grid:
         subscriber = Subscriber(grid.brokers[3].port, "plant/#", client_id="s")

@@ -254,6 +254,10 @@ class Discovery:
         """The client is connected, as far as is known."""
         return self._table.is_connected(id)
 
+    def filters_of(self, id: str) -> frozenset[str]:
+        """What the client subscribes, as far as is known."""
+        return self._table.filters_of(id)
+
     def flow(self) -> Iterator[ClientFlow]:
         """What each client of our broker subscribes. Walks the whole table."""
         return self._table.flow()
