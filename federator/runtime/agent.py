@@ -322,6 +322,7 @@ class Agent:
             connected_here=self.discovery.is_connected,
             filters_here=self.discovery.filters_of,
             connected_elsewhere=self.node.failover.is_connected_elsewhere,
+            caught_up=self.marks.caught_up,
             in_federation=self.border.asked_for,
             expect=lambda filters, since_us: custody.expect(filters, since_us=since_us),
             fetch_again=lambda filters, since_us: custody.fetch_again(filters, since_us=since_us),

@@ -1,12 +1,14 @@
-"""Tells gateways how far this agent took custody of what its broker acknowledged.
+"""Tells gateways, and ourselves, how far we took custody of what our broker acknowledged.
 
-A gateway's mark comes on the data connection at QoS 1, so behind every publication that the broker
+A mark comes on the data connection at QoS 1, so behind every publication that the broker
 acknowledged before it took the mark. It is answered when the broker is told that it is ours, and
 with it all before it: these are in the custody log then.
 
 Source: docs/gateway.md, "What a PUBACK is worth".
 """
 
+import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,10 +16,16 @@ from mqtt5 import QoS, RetainHandling, TopicFilter
 
 from federator.errors import DecodeError
 from federator.protocol.guide import Mark, Taken, decode, encode, mark_topic, taken_topic
+from federator.runtime.clocks import wall_clock_us
 from federator.runtime.mqtt_link import Inbound, MqttLink
 
 WAITING_MAX: Final = 1_024
 """Gateways whose newest mark is remembered."""
+
+CAUGHT_UP_SECONDS_MAX: Final = 5.0
+"""We wait for a mark of our own for so long: the broker may be gone, or not let us."""
+
+_OURS: Final = "agent".ljust(65, ".")  # longer than a gateway's name may be
 
 
 class GatewayMarks:
@@ -33,6 +41,8 @@ class GatewayMarks:
         self._topic = mark_topic(federation)
         self._link = link
         self._waiting: dict[str, int] = {}
+        self._own_number = self._own_taken = 0
+        self._caught_up = asyncio.Event()
         self.malformed = 0
 
     def subscription(self) -> TopicFilter:
@@ -43,6 +53,17 @@ class GatewayMarks:
             no_local=True,
             retain_handling=RetainHandling.SEND_NEVER,
         )
+
+    async def caught_up(self) -> None:
+        """Return when all that our broker has acknowledged by now is in the custody log."""
+        number = max(self._own_number + 1, wall_clock_us())  # no mark of an earlier life has it
+        self._own_number = number
+        self._link.publish(self._topic, encode(Mark(_OURS, number)), qos=1)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CAUGHT_UP_SECONDS_MAX):
+                while number > self._own_taken:
+                    self._caught_up.clear()
+                    await self._caught_up.wait()
 
     def note(self, publishes: Sequence[Inbound]) -> None:
         """Remember the marks among ``publishes``; to be called before they are acknowledged."""
@@ -61,6 +82,10 @@ class GatewayMarks:
         """All that came is in the custody log, and the broker was told so."""
         if not self._waiting:
             return
+        own = self._waiting.pop(_OURS, 0)
+        if own:
+            self._own_taken = own
+            self._caught_up.set()
         for gateway, number in self._waiting.items():
             self._link.publish(taken_topic(self._federation, gateway), encode(Taken(number)))
         self._waiting.clear()

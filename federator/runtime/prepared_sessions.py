@@ -4,7 +4,7 @@ Source: docs/protocol.md section 15; docs/failover.md, "Prepared sessions".
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -42,6 +42,7 @@ class Around:
         filters_here: What a client subscribes on our broker.
         connected_elsewhere: Whether it is connected to another broker that is there.
         in_federation: What the federation calls a filter of our clients'.
+        caught_up: Returns when all that our broker has acknowledged by now is in custody.
         expect: Tells custody that clients come who wanted filters since an instant of the wall
             clock.
         fetch_again: Has it deliver again what was delivered since then.
@@ -51,6 +52,7 @@ class Around:
     filters_here: Callable[[str], AbstractSet[str]]
     connected_elsewhere: Callable[[str], bool]
     in_federation: Callable[[str], Iterable[str]]
+    caught_up: Callable[[], Awaitable[None]]
     expect: Callable[[Sequence[str], int], None]
     fetch_again: Callable[[Sequence[str], int], None]
 
@@ -123,6 +125,7 @@ class PreparedSessions:
             part = names[at : at + AT_ONCE_MAX]
             await asyncio.gather(*(self._prepare(name, clients[name]) for name in part))
         if self._settings.repeat:
+            await self._around.caught_up()  # our clients' last words before the sessions stood
             self._around.fetch_again(there, since_us)
         made = self.prepared - before
         _log.info("failover.sessions_prepared", broker=broker, sessions=made, clients=len(names))

@@ -1,5 +1,7 @@
 """When sessions are prepared, and what was missed is fetched. On brokers: real/test_failover."""
 
+import asyncio
+
 from federator.config import AgentFailoverSettings
 from federator.grid.ports import free_ports
 from federator.protocol.controller.records import FlowRow
@@ -19,16 +21,22 @@ class Here:
         self.filters = set()
         self.looked = 0
         self.fetched = []
+        self.custody = asyncio.Event()
+        self.custody.set()
 
     def _is_connected(self, client):
         self.looked += 1
         return self.connected
+
+    async def _caught_up(self):
+        await self.custody.wait()
 
     def around(self):
         return Around(
             connected_here=self._is_connected,
             filters_here=lambda client: self.filters,
             connected_elsewhere=lambda client: False,
+            caught_up=self._caught_up,
             in_federation=lambda filter: [filter],
             expect=lambda filters, since_us: None,
             fetch_again=lambda filters, since_us: self.fetched.append(filters),
@@ -54,6 +62,20 @@ async def test_what_a_faster_client_missed_is_fetched_once_it_has_subscribed():
     await until(lambda: here.fetched, "fetched")
     assert here.fetched == [["s/+"]]
     assert (prepared.prepared, prepared.refused) == (0, 0)
+
+
+async def test_what_our_own_clients_said_before_is_in_custody_before_it_is_fetched():
+    here = Here(connected=True)
+    here.filters.add("s/+")
+    here.custody.clear()
+    stepping_in(here)
+    await until(lambda: here.looked, "it is looked for")
+    await asyncio.sleep(0.1)
+    assert here.fetched == []
+
+    here.custody.set()
+
+    await until(lambda: here.fetched, "fetched")
 
 
 async def test_the_session_of_one_who_left_before_it_had_subscribed_is_prepared():
