@@ -174,7 +174,7 @@ class Meshes:
         for filter_ in sorted(touched):  # no core changed: only the ways do
             state = self.states.get(filter_)
             if state is not None:
-                self._direct(filter_, state, changes)
+                self._direct(filter_, state, changes, lost=False)
         return changes.routes + self.memberships.on_core_moved(core, now_ms=now_ms)
 
     def on_link_down(self, neighbour: BrokerId, *, now_ms: Millis) -> list[Step]:
@@ -278,17 +278,19 @@ class Meshes:
     def _decide(self, filter_: str, state: FilterState, changes: _Changes, now_ms: Millis) -> None:
         before, was_in = state.core, self._takes_part(state)
         core = self._elect(state)
+        lost = changes.lost
         if core != before:
+            lost = lost or self._is_cut_off(before, state)
             self._change_core(filter_, state, core, changes, now_ms)
             self.diary.note(MeshEntry("core_changed", filter_, core, before))
         self._belong(filter_, state, lost=changes.lost)
         if self._takes_part(state) != was_in:
             self.diary.note(MeshEntry("mesh_left" if was_in else "mesh_joined", filter_, core))
-        self._direct(filter_, state, changes)
+        self._direct(filter_, state, changes, lost=lost)
         if state.route is NO_ROUTE and core is None and not state.announcers:
             del self.states[filter_]
 
-    def _direct(self, filter_: str, state: FilterState, changes: _Changes) -> None:
+    def _direct(self, filter_: str, state: FilterState, changes: _Changes, *, lost: bool) -> None:
         """Set the filter's route anew, if it is another one."""
         if state.child_cores:
             route = self._route(filter_, state)
@@ -297,9 +299,9 @@ class Meshes:
             known = changes.alike.get(kind)
             route = changes.alike[kind] = known or self._route(filter_, state)
         if route is not state.route:
-            lost = changes.lost and state.route.wanted and not route.wanted
+            unwanted = state.route.wanted and not route.wanted
             state.route = route
-            changes.routes.append(RouteChanged(filter_, lost))
+            changes.routes.append(RouteChanged(filter_, lost and unwanted))
 
     def _belong(self, filter_: str, state: FilterState, *, lost: bool) -> None:
         """Join and leave meshes, as clients and children want."""
@@ -366,6 +368,10 @@ class Meshes:
             return True
         route = self._announcements.routes.get(core)
         return route is not None and route.reachable
+
+    def _is_cut_off(self, core: BrokerId | None, state: FilterState) -> bool:
+        """Its clients want the filter still, but for now no way leads there."""
+        return core in state.announcers and not self._reaches(core)
 
     def _takes_part(self, state: FilterState) -> bool:
         """We are a member of a mesh of the filter, or its core."""

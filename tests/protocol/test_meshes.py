@@ -287,6 +287,21 @@ def test_what_a_leaving_agent_wants_is_lost_and_what_its_clients_give_up_is_not(
     assert network.lost == []
 
 
+@pytest.mark.parametrize("cut", [True, False])
+def test_what_a_core_wants_is_lost_when_we_take_its_place_before_it_is_given_up(cut):
+    """As when a client of its broker, which has just died, subscribes at ours."""
+    network = network_with(LINE, 3)
+    if cut:
+        network.cut(0, 1)
+    network.run(PARAMETERS.solicit_timeout_ms / 10)
+
+    network.subscribe(0, "f")
+    network.run(PARAMETERS.solicit_timeout_ms / 10)
+
+    assert state(network, 0).core == 0
+    assert network.lost == ([(0, "f")] if cut else [])
+
+
 def test_filters_beyond_the_bound_are_refused_and_reported_once():
     network = Network([(0, 1)], parameters=replace(PARAMETERS, filters_max=3))
     network.run(1_000)
