@@ -47,6 +47,7 @@ def agent_grants(settings: Settings) -> Grants:
         own.probe_topic(federation),
         guide.sessions_topic(federation),
         guide.settle_topic(federation),
+        guide.mark_topic(federation),
         ask_topic(federation),
         *discovery.LOG_TOPICS,
         *discovery.SYS_TOPICS,
@@ -65,7 +66,7 @@ def agent_grants(settings: Settings) -> Grants:
     )
     both = (
         own.data_topic(federation),  # the doctor writes there
-        guide.mark_topic(federation),  # where it prepares sessions it asks itself
+        *([guide.mark_topic(federation)] if settings.failover.prepare_sessions else []),
         guide.drain_topic(federation),  # `federator drain` does
         guide.trace_topic(federation),  # `federator trace` does, and hears the answers
         guide.traced_topic(federation, _ANY),

@@ -25,7 +25,6 @@ class Client(asyncio.Protocol):
 
     Attributes:
         acknowledged: Numbers for which a PUBACK came.
-        published_at: When each number left, on the monotonic clock.
         came: How often each number of the subscribed topic came.
         at_s: When each arrival was.
         ended: Why the connection ended; ``None`` while it stands.
@@ -39,7 +38,6 @@ class Client(asyncio.Protocol):
         self.topic = topic
         self.filter = filter
         self.acknowledged = set()
-        self.published_at = {}
         self.came = Counter()
         self.order = []
         self.at_s = []
@@ -86,7 +84,6 @@ class Client(asyncio.Protocol):
             if self._packet_id not in self._waiting:
                 break
         self._waiting[self._packet_id] = number
-        self.published_at[number] = time.monotonic()
         self._transport.write(
             wire.write_publish(
                 self.topic,
