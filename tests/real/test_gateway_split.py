@@ -25,7 +25,7 @@ from federator.grid.running import RunningGrid
 from federator.grid.topology import Grid
 from tests.real.gateway_clients import V5, V311, GatewayClient, heard
 from tests.real.plain_agents import DEEP, QUICK
-from tests.real.polling import until
+from tests.real.polling import until, until_none
 
 SPLIT_S = float(os.environ.get("SPLIT_S", "5"))
 """The split lasts at least so long: more than ``hello_timeout_ms`` and ``gone_after_ms``."""
@@ -154,10 +154,7 @@ async def all_comes(readers, writers, what):
         f"{what}: publications are acknowledged",
     )
     end = acknowledged(writers)
-    with contextlib.suppress(AssertionError):  # told better here
-        await until(lambda: not lost(readers, writers, since, end), "they come")
-    lacking = lost(readers, writers, since, end)
-    assert not lacking, f"{what}: {len(lacking)} are lost, among them {lacking[:10]}"
+    await until_none(lambda: lost(readers, writers, since, end), what)
 
 
 @contextlib.asynccontextmanager
@@ -184,10 +181,7 @@ async def traffic(made):
     def missing():
         return [each for c in everybody for each in lost([c], everybody, since[c.client_id])]
 
-    with contextlib.suppress(AssertionError):  # told better by what is looked at below
-        await until(lambda: not missing(), "all comes")
-    found = missing()
-    assert not found, f"{len(found)} lost, among them {found[:10]}"
+    await until_none(missing, "in all")
     assert [c.client_id for c in everybody if c.error] == []
     tell(
         "%d publications acknowledged, for each of %d clients; %d copies came twice",

@@ -1,8 +1,6 @@
 """What a linked agent tells of itself: no metric without a value, and its broker's version."""
 
-import asyncio
 import json
-import time
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -10,7 +8,7 @@ from federator.grid.signing import KeyFolder
 from federator.runtime.metrics import AGENT, LINK
 from tests.real.metrics_page import metrics
 from tests.real.plain_agents import Plain, eventually, linked
-from tests.real.polling import DEADLINE_S, POLL_S
+from tests.real.polling import until_told
 
 
 def everything(folder, tls, id):
@@ -29,16 +27,6 @@ def everything(folder, tls, id):
     return {"security": "signed", "links": links, "more": "\n".join(lines)}
 
 
-async def page_with(agent, names):
-    """Its page once these have samples, or as it is after long enough."""
-    end_s = time.monotonic() + DEADLINE_S
-    while True:
-        text = await metrics(agent.http)
-        if all(f"\n{name}{{" in text for name in names) or time.monotonic() > end_s:
-            return text
-        await asyncio.sleep(POLL_S)
-
-
 async def test_every_metric_has_a_value_and_the_version_of_the_broker_is_told(tmp_path, keys):
     async with Plain(tmp_path) as plain:
         brokers = [await plain.broker() for _ in range(2)]
@@ -49,7 +37,13 @@ async def test_every_metric_has_a_value_and_the_version_of_the_broker_is_told(tm
         ]
         agent = agents[0]
         status = await eventually(agent, linked(2), "linked")
-        text = await page_with(agent, {row.name for row in LINK})
+
+        async def links_have_all():
+            text = await metrics(agent.http)
+            return all(f"\n{row.name}{{" in text for row in LINK)
+
+        await until_told(links_have_all, "every metric of a link has a sample")
+        text = await metrics(agent.http)
 
     families = list(text_string_to_metric_families(text))
     fed = {s.name: s.labels for family in families for s in family.samples}

@@ -28,15 +28,12 @@ class Here:
         self.looked += 1
         return self.connected
 
-    async def _caught_up(self):
-        await self.custody.wait()
-
     def around(self):
         return Around(
             connected_here=self._is_connected,
             filters_here=lambda client: self.filters,
             connected_elsewhere=lambda client: False,
-            caught_up=self._caught_up,
+            caught_up=self.custody.wait,
             in_federation=lambda filter: [filter],
             expect=lambda filters, since_us: None,
             fetch_again=lambda filters, since_us: self.fetched.append(filters),
