@@ -177,12 +177,9 @@ class Discovery:
         links = list(self._own_links())
         self._unanswered = [link for link in links if not link.subscribed]
         for link in links:
-            # One that is away counts for nothing: its broker may have forgotten it, and clients of
-            # whom no line was heard would make up for it in the count.
-            if not link.connected:
-                self._hold(link.client_id, ())
-            elif link.subscribed:
-                self._hold(link.client_id, link.wanted_filters)
+            # One that was not answered counts for nothing: its broker may have forgotten it, and
+            # clients of whom no line was heard would make up for it in the count.
+            self._hold(link.client_id, _granted(link) if link.subscribed else ())
 
     def on_down(self) -> None:
         """The control connection is gone."""
@@ -236,7 +233,7 @@ class Discovery:
         """
         for link in [link for link in self._unanswered if link.subscribed]:
             self._unanswered.remove(link)
-            self._hold(link.client_id, link.wanted_filters)
+            self._hold(link.client_id, _granted(link))
 
     def _load(self) -> None:
         now_ms = monotonic_ms()
@@ -250,9 +247,9 @@ class Discovery:
 
     async def _save(self) -> None:
         """Write in a thread, and never leave one behind that would write later than we do."""
-        started = time.monotonic()
+        started_s = time.thread_time()  # of the processor: standing still costs nobody anything
         content = self._content(closed=False)
-        self._save_gap_s = max(SAVE_GAP_S, (time.monotonic() - started) / SAVE_SHARE_MAX)
+        self._save_gap_s = max(SAVE_GAP_S, (time.thread_time() - started_s) / SAVE_SHARE_MAX)
         writing = asyncio.ensure_future(asyncio.to_thread(self._write, content))
         try:
             await asyncio.shield(writing)
@@ -324,3 +321,8 @@ class Discovery:
             return None
         away_ms = wall_clock_ms() - saved.saved_at_ms
         return record, away_ms if saved.closed and away_ms >= 0 else None
+
+
+def _granted(link: MqttLink) -> list[str]:
+    refused = link.refused_filters
+    return [filter for filter in link.wanted_filters if filter not in refused]

@@ -327,6 +327,8 @@ class Discovery:
     ) -> list[DiscoveryEffect]:
         """One of our own clients holds exactly ``filters``, whatever the log said."""
         self._reconciliation.end_tick(now_ms=now_ms)
+        if id != self._own_id and filters != self._table.filters_of(id):
+            self._reconciliation.on_unordered(now_ms=now_ms)
         self._table.set_own(id, filters)
         return self._finish([], now_ms=now_ms)
 

@@ -5,6 +5,8 @@ subscriptions it holds: plain and shared apart, one per client and filter, those
 and our own included. All of this and the log lines come over one connection at one QoS, so they
 arrive in the order in which the broker made them. An uptime thus opens a **tick**, which ends with
 the next line or shortly after: in it, the counts last heard are those of exactly the lines before.
+What our other connections subscribed before the log was heard is told by themselves, in no order;
+numbers right after it open no tick.
 
 - **More than we know**: a subscription was never reported. Not trusted until the counts agree.
 - **Exactly the sure ones**: trusted; the doubtful ones are gone.
@@ -139,6 +141,7 @@ class Reconciliation:
         self._hopeful_until_ms = Millis(0)
         self._restarted = False
         self._tick_ends_at_ms: Millis | None = None
+        self._unordered_until_ms = Millis(0)
         self._up = False
         self._probe_at_ms = Millis(0)
         self._probing = False
@@ -198,9 +201,17 @@ class Reconciliation:
         self._up = False
         self._tick_ends_at_ms = None
 
+    def on_unordered(self, *, now_ms: Millis) -> None:
+        """The table learned by another way than the log: numbers that come now may be older.
+
+        They would lack what we just learned, and a subscription that no line told of would make up
+        for it. The next tick has newer ones.
+        """
+        self._unordered_until_ms = Millis(now_ms + self._tick_ms)
+
     def on_tick(self, *, now_ms: Millis) -> None:
         """The broker begins to publish its numbers."""
-        if self._tick_ends_at_ms is None:
+        if self._tick_ends_at_ms is None and now_ms >= self._unordered_until_ms:
             self._tick_ends_at_ms = Millis(now_ms + self._tick_ms)
 
     def on_count(self, kind: Kind, count: int, *, stored: bool, now_ms: Millis) -> None:

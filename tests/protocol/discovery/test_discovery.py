@@ -347,9 +347,33 @@ def test_what_our_own_clients_hold_can_be_told_when_its_lines_passed_unheard():
         )
     )
 
+    agent.later(600)
     agent.counts(2)
 
     assert agent.discovery.snapshot().trusted
+
+
+def test_counts_older_than_what_our_own_clients_tell_do_not_hide_a_client_who_came_unheard():
+    agent = Driven()
+    agent.settle()
+    agent.log(*arrive("nomad", "s/+", clean=False))
+    agent.down()
+    agent.up()
+    older = agent.own + 1  # the nomad is back, our other connection has not subscribed yet
+    agent.apply(
+        agent.discovery.on_own_subscriptions(
+            "federator-1-data", frozenset({"x"}), now_ms=agent.now_ms
+        )
+    )
+
+    agent.sys(UPTIME, "10 seconds")
+    agent.sys(PLAIN, older)
+    agent.sys(SHARED, 0)
+    agent.later(600)
+    assert agent.wanted == {"#", "s/+"}
+
+    agent.counts(2)
+    assert agent.wanted == {"s/+"}
 
 
 def test_topics_with_a_dollar_never_travel():
