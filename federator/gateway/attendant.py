@@ -63,6 +63,9 @@ KEEP_ALIVES: Final = 1.5
 KEEP_ALIVE_SLACK_MS: Final = 1_000
 """The broker, which counts too, is to say it first."""
 
+BROKER_SECOND_MS: Final = 1_000
+"""A broker counts silence in whole seconds: so much sooner it may end a client."""
+
 _log = structlog.get_logger()
 
 
@@ -453,7 +456,8 @@ class Attendant:
         if lost is not None and lost.id not in self._failed:
             if self.session.accepted and await lost.lives(self._generation):
                 # It lives, and ended this client's connection alone: its word.
-                if self._silent_for(self._house.now_ms(), KEEP_ALIVES):
+                late_ms = Millis(self._house.now_ms() + BROKER_SECOND_MS)
+                if self._silent_for(late_ms, KEEP_ALIVES):
                     self.dismiss(Reason.KEEP_ALIVE_TIMEOUT, "silent for too long")
                 else:
                     self.dismiss(Reason.UNSPECIFIED, "its broker closed its connection")

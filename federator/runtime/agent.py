@@ -76,6 +76,8 @@ if TYPE_CHECKING:
     from federator.runtime.datagram_desk import DatagramDesk
 
 LEAVE_SECONDS_MAX = 1.0
+HAND_OVER_POLLS = 500
+HAND_OVER_POLL_S = 0.01
 TEND_S = 1.0
 HELD_SHARE = 4
 """Of the queue to our broker, the part that frames may take which all come loose at once."""
@@ -389,11 +391,22 @@ class Agent:
         self.guide.withdraw(self.control_link)
         self.health.withdraw()
         self.driver.handle(LeaveRequested())
+        await self._hand_over()
         if self.metrics is not None:
             await self.metrics.leave()
         links = [link for n in self.neighbours.all for link in n.links]
         async with asyncio.timeout(LEAVE_SECONDS_MAX):
             await asyncio.gather(*(link.close() for link in links))
+
+    async def _hand_over(self) -> None:
+        """Let our broker have what we are handing to it, and the marker behind: or it comes twice.
+
+        Mosquitto takes twenty messages at a time, so a burst needs a moment.
+        """
+        for _ in range(HAND_OVER_POLLS):
+            if not (self.data_link.connected and self.data_link.unacknowledged):
+                return
+            await asyncio.sleep(HAND_OVER_POLL_S)
 
     def renew_epoch(self, epoch: Epoch) -> None:
         """Our id is known under a newer epoch: go on with this one, also after a restart."""
