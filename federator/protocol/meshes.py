@@ -48,6 +48,7 @@ class FilterState:
         stays: We keep our place in its mesh.
         member_of: Other cores to whose meshes of this filter we belong.
         route: What the data plane was told last.
+        missing: Next hops that went out of reach while others wanted the filter still.
     """
 
     local: bool = False
@@ -58,6 +59,7 @@ class FilterState:
     stays: bool = False
     member_of: tuple[BrokerId, ...] = ()
     route: FilterRoute = NO_ROUTE
+    missing: tuple[BrokerId, ...] = ()
 
 
 @dataclass(slots=True)
@@ -69,6 +71,7 @@ class _Changes:
         default_factory=dict
     )  # by (local, core, previous, stays): the route of all such filters without children
     lost: bool = False  # whoever is missing now went out of reach
+    moved: bool = False  # a filter of ours has another core now: nobody gave it up
     own_added: set[str] = field(default_factory=set)
     own_removed: set[str] = field(default_factory=set)
 
@@ -267,7 +270,7 @@ class Meshes:
         steps: list[Step] = [*changes.routes]
         if changes.own_added or changes.own_removed:
             own = (frozenset(changes.own_added), frozenset(changes.own_removed))
-            steps.append(OwnFiltersChanged(*own, lost=lost))
+            steps.append(OwnFiltersChanged(*own, lost=lost or changes.moved))
         if self._refused:
             details: dict[str, int | str] = {"filters": self._refused}
             details["filters_max"] = self._parameters.filters_max
@@ -299,9 +302,12 @@ class Meshes:
             known = changes.alike.get(kind)
             route = changes.alike[kind] = known or self._route(filter_, state)
         if route is not state.route:
-            unwanted = state.route.wanted and not route.wanted
-            state.route = route
-            changes.routes.append(RouteChanged(filter_, lost and unwanted))
+            before, state.route = state.route, route
+            gone = set(before.next_hops).difference(route.next_hops) if lost else set()
+            missing = gone.union(state.missing).difference(route.next_hops)
+            unwanted = before.wanted and not route.wanted
+            changes.routes.append(RouteChanged(filter_, unwanted and (lost or bool(missing))))
+            state.missing = () if unwanted else tuple(sorted(missing))
 
     def _belong(self, filter_: str, state: FilterState, *, lost: bool) -> None:
         """Join and leave meshes, as clients and children want."""
@@ -309,8 +315,9 @@ class Meshes:
         member_of = tuple(
             sorted(c for c in candidates if c is not None and self._is_member(state, c))
         )
+        moved = bool(member_of) or state.core == self._links.self_id  # who leaves one is in another
         for core in {*member_of, *state.member_of}:
-            self.memberships.set(core, filter_, member=core in member_of, lost=lost)
+            self.memberships.set(core, filter_, member=core in member_of, lost=lost or moved)
         state.member_of = member_of
 
     def _elect(self, state: FilterState) -> BrokerId | None:
@@ -337,6 +344,7 @@ class Meshes:
         before, state.core = state.core, core
         if before == self_id:
             changes.own_removed.add(filter_)
+            changes.moved = changes.moved or core is not None
         if core == self_id:
             changes.own_added.add(filter_)
         state.previous = None

@@ -302,6 +302,42 @@ def test_what_a_core_wants_is_lost_when_we_take_its_place_before_it_is_given_up(
     assert network.lost == ([(0, "f")] if cut else [])
 
 
+def test_children_cut_off_during_a_hand_over_are_lost_when_it_ends():
+    """While it lasts the old mesh keeps the filter wanted, though nobody of it is in reach."""
+    network = network_with([(1, 2), (1, 3)], 2, 3)
+    network.subscribe(1, "f")
+    network.run(PARAMETERS.handover_ms / 2)
+    assert (state(network, 1).core, state(network, 1).previous) == (1, 2)
+    assert 1 in state(network, 1).child_cores
+
+    network.cut(1, 2)
+    network.cut(1, 3)
+    network.run(1)
+    assert route(network, 1).wanted
+    network.run(4 * PARAMETERS.handover_ms)
+
+    assert not route(network, 1).wanted
+    assert (1, "f") in network.lost
+
+
+def test_who_follows_another_core_gives_nothing_up():
+    """Whoever hears of the old core only must not take it for the end of all interest."""
+    network = network_with(LINE, 3)
+    network.sent.clear()
+    network.subscribe(0, "f")
+    network.run(3 * PARAMETERS.handover_ms)
+    taken_back = [m for *_, m in network.sent if isinstance(m, CoreAnn | MeshMembAnn) and m.removed]
+    assert {(type(m), m.core) for m in taken_back} >= {(CoreAnn, 3)}
+    left = [m for *_, m in network.sent if isinstance(m, MeshMembAnn) and not m.count]
+    assert not any(m.gave_up for m in [*taken_back, *left])
+
+    network.sent.clear()
+    network.unsubscribe(0, "f")
+    network.unsubscribe(3, "f")
+    network.run(3 * PARAMETERS.handover_ms)
+    assert any(m.gave_up for *_, m in network.sent if isinstance(m, CoreAnn) and m.removed)
+
+
 def test_filters_beyond_the_bound_are_refused_and_reported_once():
     network = Network([(0, 1)], parameters=replace(PARAMETERS, filters_max=3))
     network.run(1_000)
