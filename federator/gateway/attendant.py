@@ -234,13 +234,12 @@ class Attendant:
 
     def check_keep_alive(self, now_ms: Millis) -> None:
         """End a client that has been silent for one and a half times its keep-alive."""
-        late_ms = Millis(now_ms - KEEP_ALIVE_SLACK_MS)
-        if self._client.open and self._silent_for(late_ms, KEEP_ALIVES):
+        if self._client.open and self._is_too_silent(Millis(now_ms - KEEP_ALIVE_SLACK_MS)):
             self.dismiss(Reason.KEEP_ALIVE_TIMEOUT, "silent for too long")
 
-    def _silent_for(self, now_ms: Millis, keep_alives: float) -> bool:
+    def _is_too_silent(self, at_ms: Millis) -> bool:
         keep_alive_ms = self.session.connect.keep_alive * 1_000
-        return keep_alive_ms > 0 and now_ms - self.heard_ms >= keep_alive_ms * keep_alives
+        return keep_alive_ms > 0 and at_ms - self.heard_ms >= keep_alive_ms * KEEP_ALIVES
 
     async def move(self) -> bool:
         """Attach it to another broker while its own still serves; tell whether that has begun.
@@ -456,8 +455,7 @@ class Attendant:
         if lost is not None and lost.id not in self._failed:
             if self.session.accepted and await lost.lives(self._generation):
                 # It lives, and ended this client's connection alone: its word.
-                late_ms = Millis(self._house.now_ms() + BROKER_SECOND_MS)
-                if self._silent_for(late_ms, KEEP_ALIVES):
+                if self._is_too_silent(Millis(self._house.now_ms() + BROKER_SECOND_MS)):
                     self.dismiss(Reason.KEEP_ALIVE_TIMEOUT, "silent for too long")
                 else:
                     self.dismiss(Reason.UNSPECIFIED, "its broker closed its connection")

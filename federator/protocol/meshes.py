@@ -315,10 +315,10 @@ class Meshes:
         member_of = tuple(
             sorted(c for c in candidates if c is not None and self._is_member(state, c))
         )
-        moved = bool(member_of) or state.core == self._links.self_id  # who leaves one is in another
-        for core in {*member_of, *state.member_of}:
+        before, state.member_of = state.member_of, member_of
+        moved = self._takes_part(state)  # whoever leaves one mesh is in another
+        for core in {*member_of, *before}:
             self.memberships.set(core, filter_, member=core in member_of, lost=lost or moved)
-        state.member_of = member_of
 
     def _elect(self, state: FilterState) -> BrokerId | None:
         """The smallest rank wins, ours included when somebody here wants the filter."""

@@ -9,7 +9,6 @@ Source: docs/ARCHITECTURE.md, "Discovery".
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -26,15 +25,13 @@ from federator.protocol.effects import Notice
 from federator.protocol.own_topics import probe_topic, registrations_topic
 from federator.protocol.types import Millis
 from federator.runtime.alarm import Alarm
+from federator.runtime.breather import Breather
 from federator.runtime.clocks import monotonic_ms, wall_clock_ms
 from federator.runtime.mqtt_link import MqttLink
 from federator.runtime.state_dir import write_whole
 
 FILE_NAME = "subscriptions.msgpack"
 SAVE_GAP_S = 1.0
-SAVE_SHARE_MAX = 0.02
-"""Of one core, for encoding a large table again and again."""
-
 VERSION_CHARS_MAX = 80
 
 _log = structlog.get_logger()
@@ -107,7 +104,7 @@ class Discovery:
         self._link: MqttLink | None = None
         self._alarm = Alarm(self._on_time)
         self._saved_revision = -1
-        self._save_gap_s = SAVE_GAP_S
+        self._encoding = Breather()
 
     def subscriptions(self) -> list[TopicFilter]:
         """What the control connection subscribes: the log first, so that it reports the rest.
@@ -212,7 +209,7 @@ class Discovery:
         self._load()
         try:
             while True:
-                await asyncio.sleep(self._save_gap_s)
+                await asyncio.sleep(max(SAVE_GAP_S, self._encoding.rest_s))
                 if self._pure.revision != self._saved_revision:
                     await self._save()
         finally:
@@ -247,9 +244,8 @@ class Discovery:
 
     async def _save(self) -> None:
         """Write in a thread, and never leave one behind that would write later than we do."""
-        started_s = time.thread_time()  # of the processor: standing still costs nobody anything
-        content = self._content(closed=False)
-        self._save_gap_s = max(SAVE_GAP_S, (time.thread_time() - started_s) / SAVE_SHARE_MAX)
+        with self._encoding.working():
+            content = self._content(closed=False)
         writing = asyncio.ensure_future(asyncio.to_thread(self._write, content))
         try:
             await asyncio.shield(writing)

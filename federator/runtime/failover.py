@@ -15,6 +15,7 @@ from federator.protocol.controller.choice import rounded
 from federator.protocol.controller.own_rows import own_rows
 from federator.protocol.controller.records import BrokerRecord, FlowRow
 from federator.protocol.events import Event, RowsChanged, StatusChanged
+from federator.runtime.breather import Breather
 from federator.runtime.clocks import monotonic_ms
 from federator.runtime.data_counters import DataCounters
 from federator.runtime.discovery import Discovery
@@ -24,9 +25,6 @@ from federator.runtime.state_dir import write_whole
 DRAINING_FILE = "draining"
 LOAD_SMOOTHING = 0.2
 """Of each second's rate in the average: about five seconds count."""
-
-ROWS_SHARE_MAX = 0.02
-"""Of one core, for walking a large table again and again."""
 
 _log = structlog.get_logger()
 
@@ -72,6 +70,7 @@ class FailoverDesk:
         self._clients = 0
         self._load = 0.0
         self._publications = 0
+        self._walking = Breather()
         self._walk_again_s = 0.0
         self._status: BrokerRecord | None = None
 
@@ -116,8 +115,12 @@ class FailoverDesk:
         seen = (self._discovery.table_revision, self._keeper.reports.revision)
         if seen == self._seen or time.monotonic() < self._walk_again_s:
             return
-        started_s = time.thread_time()  # of the processor: standing still costs nobody anything
         self._seen = seen
+        with self._walking.working():
+            self._walk_rows()
+        self._walk_again_s = time.monotonic() + self._walking.rest_s
+
+    def _walk_rows(self) -> None:
         clients = list(self._discovery.flow())
         self._clients = sum(client.connected for client in clients)
         rows: frozenset[FlowRow] = frozenset()
@@ -132,8 +135,6 @@ class FailoverDesk:
         self.rows = rows
         if added or removed:
             self._handle(RowsChanged(added, removed))
-        walked_s = time.thread_time() - started_s
-        self._walk_again_s = time.monotonic() + walked_s / ROWS_SHARE_MAX
 
     def _report_status(self) -> None:
         counters = self._counters
