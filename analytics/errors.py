@@ -3,8 +3,10 @@
 Exit codes are those of ``sysexits.h``. A text is one line: what was found, and what is wanted.
 """
 
+from federator.errors import FederatorError
 
-class AnalyticsError(Exception):
+
+class AnalyticsError(FederatorError):
     """Root of the tree. Whoever raises it names the file, the key or the broker."""
 
     exit_code = 70

@@ -29,7 +29,7 @@ JAVA_ANSWER_S = 20.0
 MASTER_ANSWER_S = 5.0
 DRIVER_MEMORY = "2g"
 LOCAL_PARTITIONS = 32
-"""Of a shuffle on one machine: Spark's 200 cost a small report more than its data does."""
+"""Partitions of a shuffle here: Spark's 200 cost a small report more than its data does."""
 HUGE_METHOD_BYTES = "8000"
 """A longer method is interpreted for ever by Java: Spark is to make several of it."""
 TABLE_WRITERS = "32"
@@ -40,9 +40,9 @@ COMPILED_KEPT = "2000"
 """Pieces of a query that stay compiled: Spark keeps 100, fewer than one refresh of the tables has,
 and so would compile each of them again every time."""
 SEGMENT_BYTES_MAX = str(2**28)
-"""Of a segment, which is held in memory some times over: agents make 8 MB."""
+"""The size of a segment, which is held in memory some times over: agents make 8 MB."""
 HANDED_BYTES = str(2**25)
-"""Of blocks of lines that a Python worker gets at a time, if more than one are so large."""
+"""Blocks of lines that a Python worker gets at a time are so large, if they are several."""
 LOOPBACK = "127.0.0.1"
 LATE_OPTIMISED = "".join(
     f" -XX:Tier4{what}Threshold={count}"
@@ -56,7 +56,7 @@ LATE_OPTIMISED = "".join(
 """Java's best compiler is to come ten times later: of the code that Spark makes of a query, little
 runs long enough to be worth it, and what parses and sorts is soon past these counts too."""
 QUIET = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
-"""For the driver's Java: errors only."""
+"""An option of the driver's Java: log errors only."""
 
 
 @contextlib.contextmanager

@@ -2,7 +2,9 @@
 
 
 class FederatorError(Exception):
-    """Root of the tree."""
+    """Root of the tree. A program that ends with one exits with ``exit_code`` (``sysexits.h``)."""
+
+    exit_code = 69
 
 
 class DecodeError(FederatorError):

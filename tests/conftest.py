@@ -1,28 +1,49 @@
-"""For every test: hypothesis profiles that do not depend on how busy the machine is, and logs."""
+"""For every test: hypothesis profiles, the order in which tests are started, and logs."""
 
 import contextlib
 import logging
 import os
+from pathlib import Path
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+
+from tests.effort import PROFILE, QUICK, QUICK_EXAMPLES
 
 # No deadline: a time bound tighter than ten times the usual fails on a busy machine.
 settings.register_profile(
     "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 settings.register_profile("explore", deadline=None, max_examples=10_000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+settings.register_profile(QUICK, settings.get_profile("default"), max_examples=QUICK_EXAMPLES)
+settings.load_profile(PROFILE)
+
+LONGEST = Path(__file__).with_name("longest.txt")
+"""Seconds and name of each test that takes some: what starts last is waited for at the end."""
 
 # Linux shares processors among sessions: every broker and agent that a test starts has one of its
 # own, and all workers together would be one more. Each test's clients are to count as a process.
 if "PYTEST_XDIST_WORKER" in os.environ:
     with contextlib.suppress(PermissionError):
         os.setsid()
+    # Within a session only: the session itself has to be told how nice it is, too.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(os.nice(0)))
 
 # These want a Docker engine, and minutes: they are script/test-containers', which says so.
 collect_ignore = [] if os.environ.get("FEDERATOR_TEST_CONTAINERS") else ["containers"]
+
+
+def pytest_collection_modifyitems(items):
+    """Start the longest first; what shares a fixture of its module stays on one worker."""
+    lines = (line.split() for line in LONGEST.read_text().splitlines())
+    seconds = {name: float(took) for took, name in lines}
+    items.sort(key=lambda item: -seconds.get(getattr(item, "originalname", item.name), 0.0))
+    for item in items:
+        fixtures = item._fixtureinfo.name2fixturedefs.values()
+        if any(found[-1].scope == "module" for found in fixtures):
+            item.add_marker(pytest.mark.xdist_group(item.location[0]))
 
 
 @pytest.fixture(autouse=True)

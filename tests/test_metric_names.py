@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from federator.collector.metrics import COLLECTOR
+from federator.collector.view import COLLECTOR
 from federator.gateway.metrics import GATEWAY
-from federator.runtime.exposition import PROCESS, Definition
-from federator.runtime.metrics import AGENT, LINK
+from federator.runtime.observability.metrics import AGENT, LINK
+from federator.runtime.process.exposition import PROCESS, Definition
 
 PAGE = (Path(__file__).parents[1] / "docs" / "observability.md").read_text("utf-8")
 TABLES = {"process": PROCESS, "agent": AGENT, "link": LINK, "gateway": GATEWAY}

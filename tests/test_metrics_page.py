@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from federator.protocol.metric_records import TABLES, Record
-from federator.runtime.metrics_stream.happenings import KINDS
+from federator.protocol.telemetry.records import TABLES, Record
+from federator.runtime.telemetry.events import KINDS
 
 PAGE = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text("utf-8")
 

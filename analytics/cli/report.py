@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from analytics.digest.summary import summarise
+from analytics.digest.figures import summarise
 from analytics.digest.tables import read_tables
 from analytics.digest.units import duration, percent, ratio, some
 from analytics.errors import InputError, InputMissingError, UsageError
 from analytics.jobs import report
-from analytics.jobs.collecting import collect_tables
+from analytics.jobs.tables import collect_tables
 from analytics.report.page import PAGE, write_page
 from analytics.session import spark_session
 
@@ -72,7 +72,7 @@ def _folder(option: str, value: str) -> Path:
 
 
 def _look_at(inputs: tuple[str, ...]) -> None:
-    """See without Spark, which takes seconds to start, that there is something to read.
+    """Raises when there is nothing to read: seen without Spark, which takes seconds to start.
 
     Raises:
         InputMissingError: A path of this machine is not there.

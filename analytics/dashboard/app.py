@@ -2,11 +2,12 @@
 
 It reads and never writes, serves files by name from a fixed list only, answers to no foreign host
 name (a page elsewhere could otherwise read it through the browser), and lets the browser load
-nothing but its own assets.
+nothing but its own assets. The tables are read again when their files are others.
 """
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment
@@ -20,8 +21,71 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from analytics.dashboard.view import fragments, newest
-from analytics.dashboard.watching import Seen, Watcher
-from analytics.report.style import asset
+from analytics.digest.tables import NAMES, Tables, part_files, read_tables, version_of
+from analytics.errors import InputError
+from analytics.report.page import asset
+
+Fingerprint = tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The tables as last read whole.
+
+    ``version`` counts changes. ``written_ns`` is when the newest file was written, 0 when there is
+    none. ``trouble`` says why these are not what is on disk now; empty when they are.
+    """
+
+    tables: Tables
+    version: int
+    written_ns: int
+    trouble: str
+
+
+class Watcher:
+    """Reads one folder of report tables, again when they changed. For one thread at a time.
+
+    Whoever writes the tables may do so at any moment, so what is found half written is no error:
+    the picture of a moment ago stays, with a word of what is wrong, and the next reading may find
+    it whole.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: Fingerprint | None = None
+        self._seen = Seen(Tables({}), 0, 0, "")
+
+    def read(self) -> Seen:
+        """What is there now, or what was there last with ``trouble``. Blocks while it reads."""
+        try:
+            before = _fingerprint(self._folder)
+            if before == self._known and not self._seen.trouble:
+                return self._seen
+            tables = read_tables(self._folder)
+            if before != _fingerprint(self._folder):
+                raise InputError("the tables are being replaced")
+            if self._known and not before:
+                raise InputError("the tables are gone")
+        except (InputError, OSError) as error:
+            seen = self._seen
+            self._seen = Seen(seen.tables, seen.version, seen.written_ns, str(error)[:300])
+            return self._seen
+        self._known = before
+        newest_ns = max((written_ns for _, written_ns, _ in before), default=0)
+        self._seen = Seen(tables, self._seen.version + 1, newest_ns, "")
+        return self._seen
+
+
+def _fingerprint(folder: Path) -> Fingerprint:
+    """Name, time and size of every file of the tables."""
+    home = version_of(folder)
+    found = []
+    for name in NAMES:
+        for path in part_files(home / name):
+            stat = path.stat()
+            found.append((str(path), stat.st_mtime_ns, stat.st_size))
+    return tuple(found)
+
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 LOOK_AGAIN_S = 0.5
@@ -78,7 +142,7 @@ class Live:
         return state if known == version else state | {"fragments": self._fragments}
 
     def _look(self) -> Seen:
-        seen = self._watcher.look()
+        seen = self._watcher.read()
         if seen.version != self._version or not self._fragments:
             self._fragments = dict(fragments(seen.tables))
             self._version = seen.version
@@ -92,7 +156,7 @@ class SafeHeaders:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI wants it."""
+        """Passes a request on, and adds the headers to its answer."""
 
         async def send_safely(message: Message) -> None:
             if message["type"] == "http.response.start":

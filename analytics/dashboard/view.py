@@ -8,18 +8,16 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from analytics.digest.figures import delay_rows
+from analytics.digest.figures import delay_rows, summarise
 from analytics.digest.liveness import liveness
-from analytics.digest.summary import summarise
 from analytics.digest.tables import Row, Tables
 from analytics.digest.units import count, duration, ratio
 from analytics.report.changes import about, words
 from analytics.report.costs import announcements_block, kinds_block
 from analytics.report.delay import over_time
 from analytics.report.load import broker_table
-from analytics.report.page import WEIGHTS, span_words, templates
+from analytics.report.page import WEIGHTS, asset, span_words, templates
 from analytics.report.parts import Block, Tile, col, grid
-from analytics.report.style import asset
 from analytics.report.topology import topology
 
 WINDOWS_SHOWN = 180
@@ -55,7 +53,7 @@ def fragments(tables: Tables) -> Mapping[str, str]:
 
 
 def newest(tables: Tables) -> datetime | None:
-    """When the newest record was made, by its broker's clock."""
+    """The time at which the newest record was made, by its broker's clock."""
     return max((row["last"] for row in tables["span"] if row["last"]), default=None)
 
 
@@ -100,7 +98,7 @@ def _tiles(summary: Mapping[str, Any], recent: Tables) -> list[Tile]:
 
 
 def _delay_tiles(recent: Tables) -> list[Tile]:
-    """Of the last window."""
+    """Tiles of the delays in the last window."""
     rows = [
         row
         for row in recent["delay_over_time"]

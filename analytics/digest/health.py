@@ -15,7 +15,7 @@ Weight = Literal["bad", "look", "note"]
 LOOP_LAG_LOOK_US = 250_000
 """An agent that turns to its sockets a quarter of a second late adds that to every delay."""
 QUARANTINE_BAD_SHARE = 0.01
-"""From here on the other figures may be wrong: more than one record in a hundred was unreadable."""
+"""A share of unreadable records from which on the other figures may be wrong."""
 SETTLE_LOOK_US = 10_000_000
 """Settling slower than this is slower than silence of 3 s and three announcements would explain."""
 _OPERATORS = ("agent_started", "agent_stopped")

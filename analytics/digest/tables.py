@@ -26,7 +26,7 @@ NAMES = (
     "events", "convergence", "brokers", "links", "traffic_matrix", "clocks", "clients",
     "quarantine", "quarantine_counts",
 )  # fmt: skip
-"""The tables of ``analytics.schemas.REPORT_TABLES``."""
+"""The tables of ``analytics.schemas.reports.REPORT_TABLES``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,20 +23,19 @@ from analytics.transforms import counted
 from analytics.transforms.chunks import ARRAYS, FLOWS, delays_of
 from analytics.transforms.delays import FLOW, MERGING, PERCENTS, SCOPES, WAY
 from analytics.transforms.folding import merged
-from analytics.transforms.packed import unpack
-from analytics.transforms.partials import WIDE, Partial
+from analytics.transforms.partials import WIDE, Partial, unpack
 
 STEP_BITS = 10
 """Steps are of 2 ** 10: of microseconds, about a millisecond."""
 FLOWS_AT_ONCE = 256
-"""Of chunks, whose delays are in a worker's memory together: some hundreds each."""
+"""Flows of chunks whose delays are in a worker's memory together: some hundreds each."""
 FOUND = struct(
     *("window_us long?", "origin long?", "destination long?", "hops long?", "qos long?"),
     *("strategy string?", "step long?", "publications long?"),
     *(f"{name} long?" for name in PERCENTS),
     "part string",
 )
-"""Of one pair. ``part``: a scope, ``WINDOWS`` or ``STEPS``."""
+"""What is found of one pair. ``part``: a scope, ``WINDOWS`` or ``STEPS``."""
 WINDOWS, STEPS = "windows", "steps"
 _OF_PAIR = tuple(scope for scope in SCOPES if scope not in MERGING)
 _MEMBER = ("hops", "strategy")
@@ -44,7 +43,7 @@ _MEMBER = ("hops", "strategy")
 _STEP = Partial((*_MEMBER, "step"), sums=("publications",))
 _VALUE = Partial((*_MEMBER, "value_us"), sums=("publications",))
 _VALUES = struct("hops long", "strategy string", "value_us long", "publications long")
-"""Of _VALUE."""
+"""The schema of _VALUE."""
 
 
 def sorted_delays(chunks: DataFrame, pairs: DataFrame, folder: str) -> tuple[DataFrame, DataFrame]:

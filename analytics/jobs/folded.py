@@ -19,18 +19,25 @@ from pyspark.sql import DataFrame, SparkSession
 
 from analytics.jobs.state import UNMERGED, Span, State
 from analytics.jobs.tables import Windows
-from analytics.sources.quarantine import counts, each
-from analytics.transforms import counted, happenings, hop_times
-from analytics.transforms.floors import Pair
+from analytics.transforms import counted, hop_times
+from analytics.transforms.clocks import Pair
+from analytics.transforms.events import QUIET_US, STRUCTURAL
 from analytics.transforms.folding import Whole, merged, whole
 from analytics.transforms.pairs import PairFacts, pair_facts
 from analytics.transforms.partials import WIDE, Partial
-from analytics.transforms.report import EVENTS_READ, GROWING, OF_PARTS, Quantiles
+from analytics.transforms.report import (
+    EVENTS_READ,
+    GROWING,
+    OF_PARTS,
+    Quantiles,
+    quarantine_counts,
+    quarantine_lines,
+)
 
 WINDOWS_AT_ONCE = 16
-"""Whose delays are looked at together: at 50,000 records/s some 100,000 rows each."""
+"""Windows whose delays are read together: at 50,000 records/s some 100,000 rows each."""
 WINDOWS_HELD = 16
-"""Whose delays stay in memory: those of others are read again if some come late."""
+"""Windows whose delays stay in memory: those of others are read again if some come late."""
 _RANKED = frozenset(("pair_windows", "round_trips"))
 """Partials of which only what is found in them is kept, and their values in order."""
 _PART_OF = {
@@ -104,20 +111,20 @@ class Folded:
         made: dict[str, Callable[[], DataFrame]] = {
             name: partial(_one, spark, rows) for name, rows in self._parts.items() if name != "hops"
         }
-        events, quarantine = self._parts["events"], self._parts["quarantine"]
+        events, bad = self._parts["events"], self._parts["quarantine"]
         told = events.filter(_among(events["kind"], EVENTS_READ))
         made |= {
             "events": lambda: _one(spark, told),
             "happened": lambda: _one(spark, self._of_new("events")),
             "unsettled": lambda: _one(spark, self._unsettled()),
             "median_round_trips": lambda: _one(spark, counted.over_links(self._round_trips)),
-            "quarantine": lambda: each(_one(spark, self._of_new("quarantine"))),
-            "quarantine_counts": lambda: counts(each(_one(spark, quarantine))),
+            "quarantine": lambda: quarantine_lines(_one(spark, self._of_new("quarantine"))),
+            "quarantine_counts": lambda: quarantine_counts(quarantine_lines(_one(spark, bad))),
         }
         return _Parts(made)
 
     def facts(self) -> PairFacts:
-        """As ``pairs.facts_of``."""
+        """The facts of all pairs, as ``pairs.facts_of`` finds them in a batch report."""
         measured = {
             (row["broker"], row["neighbour"]): row["round_trip_us"]
             for row in self._parts["links"].to_pylist()
@@ -126,7 +133,7 @@ class Folded:
         return pair_facts(counted.seen(self._pairs, self._least), measured)
 
     def quantiles(self, spark: SparkSession, facts: PairFacts) -> Quantiles:
-        """Of windows only those of ``windows``, if it tells any."""
+        """The quantiles; of windows only those that ``windows`` names, if it names any."""
         judged, known = facts.judged(), self._judged
         # With other offsets all delays are others.
         self._anew = known is None or any(judged[pair] != told for pair, told in known.items())
@@ -140,7 +147,7 @@ class Folded:
         )
 
     def windows(self) -> Windows | None:
-        """Of which of them ``delay_over_time`` is to be told anew; None for all."""
+        """The windows of which ``delay_over_time`` is to be told anew; None for all."""
         return None if self._anew else Windows(self._fresh, self._recent.keys(), self._late)
 
     def convergence(self, told: pa.Table) -> pa.Table:
@@ -157,7 +164,7 @@ class Folded:
     def _unsettled(self) -> pa.Table:
         """Events of the first disturbance that a new one takes part in, and of all later ones."""
         every, new = (
-            rows.filter(_among(rows["kind"], happenings.STRUCTURAL))
+            rows.filter(_among(rows["kind"], STRUCTURAL))
             for rows in (self._parts["events"], self._of_new("events"))
         )
         self._unsettled_us = unsettled_since(whole(every["at_us"]), whole(new["at_us"]))
@@ -203,7 +210,7 @@ class Folded:
 
 
 class _Parts(Mapping[str, DataFrame]):
-    """Each is given to Spark when a table first wants it, from whichever thread."""
+    """Parts that are given to Spark when a table first wants them, from whichever thread."""
 
     def __init__(self, makers: Mapping[str, Callable[[], DataFrame]]) -> None:
         self._makers = makers
@@ -224,17 +231,17 @@ class _Parts(Mapping[str, DataFrame]):
 
 
 def _at_once(spans: Sequence[Span]) -> list[list[Span]]:
-    """Whose delays are in memory together: of a stream that starts there are large parts."""
+    """Spans whose delays are in memory together: of a stream that starts there are large parts."""
     small = [span for span in spans if span.level == 0]
     return [*([span] for span in spans if span.level), *([small] if small else [])]
 
 
 def unsettled_since(times_us: Whole, new_us: Whole) -> int:
-    """When the first disturbance began that a new event takes part in; ``times_us``: of all."""
+    """The begin of the first disturbance with a new event in it; ``times_us``: of all events."""
     if len(new_us) == 0:
         return sys.maxsize
     before = np.sort(times_us[times_us <= new_us.min()])
-    breaks = np.flatnonzero(np.diff(before) > happenings.QUIET_US)
+    breaks = np.flatnonzero(np.diff(before) > QUIET_US)
     return int(before[breaks[-1] + 1] if len(breaks) else before[0])
 
 

@@ -16,14 +16,17 @@ from analytics.jobs.delay_quantiles import sorted_delays
 from analytics.jobs.sizing import gathered, planned_for
 from analytics.jobs.staging import discard, folder_of, settle
 from analytics.jobs.tables import write
-from analytics.sources.quarantine import counts, each
 from analytics.transforms import hop_times
 from analytics.transforms.chunks import FILES
 from analytics.transforms.load import median_round_trips
-from analytics.transforms.packed import merged, unpack
 from analytics.transforms.pairs import facts_of
-from analytics.transforms.partials import BESIDE, PARTIALS, WIDE
-from analytics.transforms.report import Quantiles, report_tables
+from analytics.transforms.partials import BESIDE, PARTIALS, WIDE, merged, unpack
+from analytics.transforms.report import (
+    Quantiles,
+    quarantine_counts,
+    quarantine_lines,
+    report_tables,
+)
 
 STAGING = "_staging"
 
@@ -65,9 +68,9 @@ def _parts(chunks: DataFrame) -> dict[str, DataFrame]:
         for name, how in (PARTIALS | BESIDE).items()
         if name not in (WIDE, "marks")
     }
-    parts["quarantine"] = each(parts["quarantine"])
+    parts["quarantine"] = quarantine_lines(parts["quarantine"])
     return parts | {
-        "quarantine_counts": counts(parts["quarantine"]),
+        "quarantine_counts": quarantine_counts(parts["quarantine"]),
         "happened": parts["events"],
         "unsettled": parts["events"],
         "median_round_trips": median_round_trips(parts["round_trips"]),

@@ -15,23 +15,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 BYTES_PER_PARTITION = 4 * 2**20
-"""Of partial aggregates as they are staged: of a million records, and later of two."""
+"""Bytes of partial aggregates as they are staged: of a million records, and later of two."""
 _SHUFFLES = "spark.sql.shuffle.partitions"
 _SMALL = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",  # a broadcast is a job of its own
     "spark.sql.adaptive.enabled": "false",  # so is each stage, with a plan of its own
     "spark.sql.maxSinglePartitionBytes": str(2**60),  # of a join, Spark guesses the product of both
 }
-"""How to plan for one partition."""
+"""Settings that make Spark plan for one partition."""
 _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-"""For few records and once, compiling a query takes longer than running it."""
+"""Settings without compilation: for few records and once, it takes longer than to run the query."""
 
 
 def partitions_for(files: DataFrame, but: str | None = None) -> int:
-    """How many partitions what these files hold is worth: at most what the session is set to.
+    """The number of partitions that these files are worth: at most what the session is set to.
 
     Args:
         files: A table as it is read from files.

@@ -17,15 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from analytics.schemas.fields import struct
+from analytics.schemas.fields import here, struct
 from analytics.sources.duplicates import doubles, once
 from analytics.sources.landing import literal, read_lines
 from analytics.sources.lines import BLOCKS
 from analytics.transforms.chunks import CHUNKS, FILE, FILES, fold_in_chunks
 from analytics.transforms.folding import HELD, HELD_RECORDS, Held
-from analytics.transforms.local import here
-from analytics.transforms.packed import PACKED, pack, unpack
-from analytics.transforms.partials import BESIDE, COUNTED
+from analytics.transforms.partials import BESIDE, COUNTED, PACKED, pack, unpack
 
 JOBS_AT_ONCE = 4
 """Spark jobs side by side: small ones do not fill the cores alone."""

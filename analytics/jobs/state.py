@@ -6,27 +6,32 @@ there are never more than seven of a level, and a record is merged once per leve
 covers what it was made of, which may then go. One machine's file system (or a shared one) is
 wanted: object storage renames nothing.
 
-The tasks of a micro-batch write what it gave (``jobs.part_files``); all else the driver does, in
-memory: the rows are few. Two partials are about as large as the records, and hardly any two of
-their rows have a key in common. Theirs are not merged but put together, up to ``FILE_ROWS_MAX`` in
-a file, in the order of windows: then those of a window are read without the others.
+The tasks of a micro-batch write what it gave, a file per partial: by Spark's own writer all rows
+would go to Java, be parted there and written with much ado per file, which takes longer than to
+read and fold them. A task that is run again, or twice at once, writes the same rows under the same
+names, each file renamed into place whole. All else the driver does, in memory: the rows are few.
+Two partials are about as large as the records, and hardly any two of their rows have a key in
+common. Theirs are not merged but put together, up to ``FILE_ROWS_MAX`` in a file, in the order of
+windows: then those of a window are read without the others.
 """
 
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark import TaskContext
 
+from analytics.errors import UsageError
 from analytics.jobs.staging import folder_of
+from analytics.sources.duplicates import COUNTED_MARKS
 from analytics.transforms import counted
-from analytics.transforms.folding import merged
-from analytics.transforms.packed import slots_of
-from analytics.transforms.partials import WIDE, Partial
+from analytics.transforms.folding import HELD, HELD_RECORDS, Held, fold, merged
+from analytics.transforms.partials import BESIDE, COUNTED, PARTIALS, WIDE, Partial, slots_of
 
 FANOUT = 8
 _SPAN = "span="
@@ -35,7 +40,7 @@ UNMERGED = frozenset((WIDE, "marks"))
 FILE_ROWS_MAX = 2_000_000
 """About so many rows are held in memory to put them together: some 150 MB."""
 GROUP_ROWS = 65_536
-"""Of a file of such rows: what is read at once of a window's."""
+"""Rows of such a file that are read at once, of a window's."""
 
 
 Among = Mapping[str, Sequence[object]]
@@ -95,8 +100,8 @@ class State:
 
         Args:
             batch: Its number.
-            make: Writes the part's files (``jobs.part_files``) below a folder that is empty, or
-                one beside it; says which.
+            make: Writes the part's files (``fold_into``) below a folder that is empty, or one
+                beside it; says which.
         """
         span = Span(batch, batch)
         self._show(span, make(self._beside(span)))
@@ -133,7 +138,7 @@ class State:
                 _write(rows.sort_by(how.keys[0]), how, target)
 
     def _beside(self, span: Span) -> Path:
-        """Where a part is made: an empty folder."""
+        """An empty folder in which a part is made."""
         return emptied(self._home / f".{span.name}")
 
     def _show(self, span: Span, beside: Path) -> None:
@@ -143,7 +148,7 @@ class State:
         return [path for span in spans for path in files_of(part, self._home / span.name)]
 
     def _remove_covered(self) -> None:
-        """Now, or later if somebody reads: nothing waits for it."""
+        """Remove parts that a merged one covers: later, when somebody reads just now."""
         if not self.lock.acquire(blocking=False):
             return
         try:
@@ -209,3 +214,87 @@ def _together(paths: Sequence[Path]) -> Iterator[list[Path]]:
         rows += more
     if taken:
         yield taken
+
+
+_COLUMNS = {
+    name: list(slots_of(how).values())
+    for name, how in (PARTIALS | BESIDE | {HELD: HELD_RECORDS}).items()
+}
+"""The columns of PACKED that each partial has."""
+
+
+def fold_into(
+    batches: Iterable[pa.RecordBatch], folder: str, held: Held
+) -> Iterator[pa.RecordBatch]:
+    """Fold BLOCKS as ``transforms.folding.fold``, and write what comes of it.
+
+    Args:
+        batches: BLOCKS.
+        folder: Of a part of the state that is being made, on a disk of all of Spark's machines.
+        held: As of ``fold``.
+
+    Returns:
+        COUNTED_MARKS of what was folded, not merged.
+    """
+    task = TaskContext.get()
+    number, attempt = (task.partitionId(), task.taskAttemptId()) if task else (0, 0)
+    files = PartFiles(Path(folder), f"part-{number}", attempt)
+    slots = slots_of(COUNTED)
+    for rows in fold(batches, held):
+        if files.write(rows) == "marks":
+            yield from (
+                rows.select([slots[name] for name in COUNTED_MARKS.names])
+                .rename_columns(COUNTED_MARKS.names)
+                .to_batches()
+            )
+    files.close()
+
+
+def check_is_seen(folder: Path, counted: pa.Table) -> None:
+    """Look whether the driver sees what the workers wrote.
+
+    Args:
+        folder: As they were told it.
+        counted: What all of them gave back.
+
+    Raises:
+        UsageError: It does not: they have another disk.
+    """
+    seen = sum(pq.read_metadata(path).num_rows for path in files_of("marks", folder))
+    if seen != len(counted):
+        raise UsageError(
+            f"{folder}: Spark's workers wrote {len(counted)} rows and {seen} are there: "
+            "a disk that all of Spark's machines share is wanted"
+        )
+
+
+class PartFiles:
+    """Files of one name, of each partial one, that count when they are closed.
+
+    Args:
+        folder: Of the part.
+        name: Without its end.
+        attempt: Which of those that write files of this name.
+    """
+
+    def __init__(self, folder: Path, name: str, attempt: int = 0) -> None:
+        self._folder, self._name = folder, name
+        self._beside = f".{name}-{attempt}"
+        self._open: dict[Path, pq.ParquetWriter] = {}
+
+    def write(self, rows: pa.Table) -> str:
+        """Write some rows of PACKED, all of one part, which is returned."""
+        part: str = rows["part"][0].as_py()
+        home = home_of(part, self._folder)
+        rows = rows.select(_COLUMNS[part])
+        if home not in self._open:
+            home.mkdir(parents=True, exist_ok=True)
+            self._open[home] = pq.ParquetWriter(home / self._beside, rows.schema)
+        self._open[home].write_table(rows)
+        return part
+
+    def close(self) -> None:
+        """Show them."""
+        for home, file in self._open.items():
+            file.close()
+            os.replace(home / self._beside, home / f"{self._name}.parquet")

@@ -29,9 +29,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from analytics.errors import InputError, UsageError
 from analytics.jobs.folded import Folded
-from analytics.jobs.part_files import check_is_seen, fold_into
 from analytics.jobs.sizing import small_session
-from analytics.jobs.state import Among, State, emptied
+from analytics.jobs.state import Among, State, check_is_seen, emptied, fold_into
 from analytics.jobs.tables import append, append_windows, files_of, save, write
 from analytics.jobs.told_apart import Highest, tell_apart
 from analytics.sources.duplicates import COUNTED_MARKS

@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Row as SparkRow
 
+from analytics.digest.tables import NAMES, Tables, rows_max
 from analytics.jobs.sizing import as_one_file
 from analytics.jobs.staging import side_by_side
 from analytics.schemas.reports import REPORT_TABLES
@@ -25,9 +28,9 @@ from analytics.transforms.report import Planned
 VERSIONS = "_versions"
 VERSIONS_KEPT = 2
 GROWN_ROWS_MAX = 100_000
-"""Of a file that rows are added to: it is written again each time."""
+"""Rows of a file that rows are added to: it is written again each time."""
 _FILE, _MOVING = "part-{:06d}.parquet", "part-moving.parquet"
-"""In the order of their names."""
+"""Names whose order is that of the files."""
 
 
 def _by_spark(table: DataFrame, path: str) -> None:
@@ -61,7 +64,7 @@ def _has_room(file: Path, rows: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Which windows a table is told anew of, by when they began, in microseconds.
+    """The windows of which a table is told anew, by when they began, in microseconds.
 
     ``fresh``: of these; the others are as in the former table. ``moving``: they may soon be told
     again. ``late``: fresh ones that moved no more.
@@ -147,3 +150,24 @@ def _point(link: Path, target: Path) -> None:
     beside.unlink(missing_ok=True)
     beside.symlink_to(target)
     os.replace(beside, link)
+
+
+def collect_tables(spark: SparkSession, home: str) -> Tables:
+    """What ``read_tables`` reads, below a URL."""
+    rows = {}
+    cut = set()
+    for name in NAMES:
+        limit = rows_max(name)
+        found = spark.read.parquet(f"{home}/{name}").limit(limit + 1).collect()
+        if len(found) > limit:
+            cut.add(name)
+        rows[name] = [_in_utc(row) for row in found[:limit]]
+    return Tables(rows, frozenset(cut - {"quarantine"}))
+
+
+def _in_utc(row: SparkRow) -> dict[str, object]:
+    """Spark hands instants over in the zone of this process, without saying so."""
+    return {
+        key: value.astimezone(UTC) if isinstance(value, datetime) else value
+        for key, value in row.asDict().items()
+    }

@@ -15,27 +15,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analytics.jobs.part_files import PartFiles
-from analytics.jobs.state import files_of, home_of
+from analytics.jobs.state import PartFiles, files_of, home_of
 from analytics.sources.duplicates import MARK_KEYS, WORD_BITS, by_spool, merged_marks
 from analytics.sources.lines import parse
 from analytics.transforms.folding import HELD, HELD_RECORDS, Folding, Held
-from analytics.transforms.packed import as_packed, slots_of
-from analytics.transforms.partials import BESIDE
+from analytics.transforms.partials import BESIDE, as_packed, slots_of
 
 AT_ONCE = 50_000
 """Held records that are in memory together."""
 
 
 class Highest:
-    """Of each spool the highest batch that was folded. ``marks``: of all that was so far."""
+    """The highest batch of each spool that was folded. ``marks``: of all that was folded so far."""
 
     def __init__(self, marks: pa.Table) -> None:
         self._of: dict[str, int] = {}
         self.note(marks)
 
     def note(self, marks: pa.Table) -> None:
-        """These were folded."""
+        """Remember the batches of these marks as folded."""
         told = marks.group_by("spool", use_threads=False).aggregate([("batch", "max")]).to_pylist()
         for row in told:
             spool, batch = row["spool"], row["batch_max"]
@@ -88,7 +86,7 @@ def _rows(held: list[Path]) -> Iterator[pa.RecordBatch]:
 
 
 def _bits(known: pa.Table) -> dict[tuple[object, ...], int]:
-    """Of each word that has a mark, its bits."""
+    """The bits of each word that has a mark."""
     bits: dict[tuple[object, ...], int] = {}
     for *key, one in zip(*(known[name].to_pylist() for name in (*MARK_KEYS, "bits")), strict=True):
         bits[tuple(key)] = bits.get(tuple(key), 0) | one

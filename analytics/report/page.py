@@ -8,6 +8,7 @@ import base64
 import hashlib
 import json
 from datetime import datetime
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from analytics.report.changes import convergence_section
 from analytics.report.costs import loss_section, overhead_section
 from analytics.report.delay import delay_section
 from analytics.report.load import brokers_section, topology_section
-from analytics.report.style import asset
 from analytics.report.traffic import quality_section, traffic_section
 
 PAGE, SUMMARY = "report.html", "summary.json"
@@ -72,7 +72,7 @@ def write_page(tables: Tables, summary: dict[str, Any], folder: Path, *, made_at
 
 
 def templates(**more: str) -> Environment:
-    """Where templates are found: the report's, and ``more`` by name. Every value is escaped."""
+    """The templates: the report's, and ``more`` by name. Every value is escaped."""
     known = {name: asset(name) for name in ("report.html.j2", "parts.html.j2")} | more
     return Environment(
         loader=DictLoader(known), autoescape=True, undefined=StrictUndefined, trim_blocks=True
@@ -95,3 +95,8 @@ def span_words(span: dict[str, Any] | None) -> str:
         f"Federation {span['federation']}, {brokers}, {first:%Y-%m-%d %H:%M:%S} to {until} UTC "
         f"({duration(span['seconds'] * 1_000_000)}), {records}."
     )
+
+
+def asset(name: str, package: str = "analytics.report") -> str:
+    """The text of one file of a package's folder ``assets``. Names are ours, never a client's."""
+    return files(package).joinpath("assets", name).read_text(encoding="utf-8")

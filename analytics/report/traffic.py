@@ -5,8 +5,7 @@ from typing import Any
 
 from analytics.digest.tables import Row, Tables
 from analytics.digest.units import count, duration, ratio, size, some
-from analytics.report.heat import Cell, heat_map, left_out
-from analytics.report.parts import Block, Section, Tile, col, grid
+from analytics.report.parts import Block, Cell, Section, Tile, col, grid, heat_map, left_out
 from analytics.report.vega import bars
 
 FILTERS_SHOWN = 12

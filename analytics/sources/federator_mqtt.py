@@ -18,7 +18,6 @@ was. The options are those of ``analytics.sources.live.options``.
 Source: docs/metrics.md, "Replay"; docs/analytics.md, "The live source".
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -31,39 +30,27 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxFiles,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from analytics.errors import DataLossError, UnavailableError
+from analytics.schemas.fields import struct
 from analytics.sources.live.heads import Heads
 from analytics.sources.live.options import Options, Place, read_options
 from analytics.sources.live.positions import Held, Offsets, advance, between, past
 from analytics.sources.live.replay import Lost, Replay, loss_text
-from analytics.sources.live.words import VERSION
+from federator.protocol.telemetry.records import Events, encode
 
-LIVE_LINES = StructType(
-    [
-        StructField("line", StringType(), nullable=False),
-        StructField("broker", LongType(), nullable=False),
-        StructField("spool", StringType(), nullable=False),
-        StructField("batch", LongType(), nullable=False),
-    ]
-)
+LIVE_LINES = struct("line string", "broker long", "spool string", "batch long")
 """One record line, who wrote it, in which log, in which batch of it."""
 
-_ARROW = pa.schema(
-    [
-        pa.field("line", pa.string(), nullable=False),
-        pa.field("broker", pa.int64(), nullable=False),
-        pa.field("spool", pa.string(), nullable=False),
-        pa.field("batch", pa.int64(), nullable=False),
-    ]
-)
+_ARROW = to_arrow_schema(LIVE_LINES)
 
 
 def register(spark: SparkSession) -> None:
@@ -92,11 +79,11 @@ class FederatorMqtt(DataSource):
         return LIVE_LINES
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For ``spark.read``."""
+        """The reader of ``spark.read``."""
         return _Once(read_options(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """For ``spark.readStream``."""
+        """The reader of ``spark.readStream``."""
         return _Stream(read_options(self.options))
 
 
@@ -144,7 +131,7 @@ class _Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxFiles(self._options.batches_max)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
-        """As far as the agents heard just now have come, within ``limit``."""
+        """The offset that the agents heard just now have come to, within ``limit``."""
         alive = self._listening().alive()
         if self._target is not None:
             targets = {(held.broker, held.spool): held.last for held in self._target}
@@ -161,7 +148,7 @@ class _Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return advance({}, self._listening().alive(), batches_max=None)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """From now on nothing newer than what is held now."""
+        """Limit the query to what is held now."""
         self._target = self._listening().alive()
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
@@ -173,7 +160,7 @@ class _Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(cast(_Range, partition), self._options)
 
     def commit(self, end: Offsets) -> None:
-        """Spools forget by size and age, not because one of their readers is done."""
+        """Nothing: spools forget by size and age, not because one of their readers is done."""
 
     def stop(self) -> None:
         """The query ended."""
@@ -226,22 +213,16 @@ def loss_record(wanted: Held, lost: Lost, options: Options) -> bytes:
     Its kind is not the agent's own ``spool_dropped``, which counts what the spool dropped; this
     counts what this query missed of it.
     """
-    told = {
-        "v": VERSION,
-        "table": "events",
-        "federation": options.federation,
-        "broker": wanted.broker,
-        "epoch": 0,
-        "spool": wanted.spool,
-        "batch": lost.first,
-        "row": 0,
-        "at_us": lost.at_us,
-        "window_ms": 0,
-        "kind": "batches_missed",
-        "neighbour": None,
-        "filter": None,
-        "subject": None,
-        "detail": f"batches {lost.first} to {lost.last} were dropped before they were read",
-        "value": lost.last - lost.first + 1,
-    }
-    return json.dumps(told, separators=(",", ":")).encode()
+    told = Events(
+        federation=options.federation,
+        broker=wanted.broker,
+        epoch=0,
+        spool=wanted.spool,
+        batch=lost.first,
+        row=0,
+        at_us=lost.at_us,
+        kind="batches_missed",
+        detail=f"batches {lost.first} to {lost.last} were dropped before they were read",
+        value=lost.last - lost.first + 1,
+    )
+    return encode(told)

@@ -21,7 +21,7 @@ SEGMENTS = "*.{jsonl,jsonl.gz}"
 FILES_PER_TRIGGER = 1_000
 """Most files that one micro-batch takes: at 8 MB a file, what a laptop's disk holds at once."""
 _FILE = struct("path string", "modificationTime timestamp", "length long", "content binary?")
-"""As Spark's format ``binaryFile`` gives a file."""
+"""A file as Spark's format ``binaryFile`` gives it."""
 _READ = {"recursiveFileLookup": "true", "pathGlobFilter": SEGMENTS}
 
 

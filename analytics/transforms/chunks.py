@@ -29,12 +29,11 @@ from analytics.transforms.folding import (
     uncollected,
     whole,
 )
-from analytics.transforms.packed import PACKED, as_packed
-from analytics.transforms.partials import WIDE, Partial
+from analytics.transforms.partials import PACKED, WIDE, Partial, as_packed
 from analytics.transforms.ranked import numbered
 
 RECORDS_MIN = 50_000
-"""Of a chunk, unless it is the last of its worker's."""
+"""Records of a chunk, unless it is the last of its worker's."""
 ARRAYS = ("window_us", "value_us", "publications")
 """The columns of DELAYS that are not the flow's, each as bytes of an array of whole numbers."""
 _MORE = struct("chunk string", *(f"{name} binary?" for name in ARRAYS))

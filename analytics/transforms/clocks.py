@@ -2,7 +2,7 @@
 
 A delay is the destination's clock minus the origin's. With clocks apart by o, traffic from a to b
 seems to take d + o, and from b to a, d - o. Of the least delay seen each way o is half the
-difference, as in NTP's clock filter (RFC 5905, section 10): the fastest publication waited least,
+difference, as in NTP's clock filter (RFC 5905, 10): the fastest publication waited least,
 so its ways are most alike.
 
 A clock is believed until it says something impossible: an arrival sooner than the links allow
@@ -12,12 +12,56 @@ which it can at most raise to what two-way traffic leaves above the floor. Witho
 ways an impossible pair, or one where even the fastest took ``IMPLAUSIBLE_US``, takes the
 difference of its brokers' clocks to others, along the fastest pairs (Kruskal), if that explains
 it; else it is flagged.
+
+The least delay that links allow between two brokers, the floor, is half the round trips along the
+least path: a link's round trip is the smallest that either end measured, and paths are found by
+Dijkstra's algorithm. Brokers are few, so this happens in the driver, on collected links.
 """
 
+import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from analytics.transforms.floors import Pair
+Pair = tuple[int, int]
+
+
+def half_round_trips(least_us: Mapping[Pair, int]) -> dict[Pair, int]:
+    """(broker, neighbour) to the least round trip it measured, to (a, b) with a < b, halved."""
+    halves: dict[Pair, int] = {}
+    for (one, other), round_trip_us in least_us.items():
+        pair = (min(one, other), max(one, other))
+        half = round_trip_us // 2
+        halves[pair] = min(half, halves.get(pair, half))
+    return halves
+
+
+def floors(halves: Mapping[Pair, int]) -> dict[Pair, int]:
+    """Links to the least sum between any two brokers that are joined, a < b."""
+    beside: dict[int, dict[int, int]] = {}
+    for (a, b), half_us in halves.items():
+        beside.setdefault(a, {})[b] = half_us
+        beside.setdefault(b, {})[a] = half_us
+    return {
+        (source, other): us
+        for source in sorted(beside)
+        for other, us in _distances(beside, source).items()
+        if source < other
+    }
+
+
+def _distances(beside: Mapping[int, Mapping[int, int]], source: int) -> dict[int, int]:
+    settled: dict[int, int] = {}
+    waiting = [(0, source)]
+    while waiting:
+        us, broker = heapq.heappop(waiting)
+        if broker in settled:
+            continue
+        settled[broker] = us
+        for other, link_us in beside[broker].items():
+            if other not in settled:
+                heapq.heappush(waiting, (us + link_us, other))
+    return settled
+
 
 TOLERANCE_US = 1_000
 """Scheduling and clock discipline move a least delay by less."""
@@ -34,7 +78,7 @@ class OneWay:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How far the clocks of a and b (a < b) are to be believed. ``offset_us``: b's minus a's."""
+    """The verdict on the clocks of a and b (a < b). ``offset_us``: b's minus a's."""
 
     a: int
     b: int
@@ -66,7 +110,7 @@ class Clocks:
 
 
 def judge(seen: Mapping[Pair, OneWay], floors_us: Mapping[Pair, int]) -> Clocks:
-    """From (origin, destination) to what was seen, and the floors of pairs (a < b)."""
+    """The clocks, of what was seen from (origin, destination), and the floors of pairs (a < b)."""
     pairs = sorted({(min(pair), max(pair)) for pair in seen if pair[0] != pair[1]})
     verdicts: dict[Pair, Verdict] = {}
     for a, b in pairs:

@@ -12,14 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from analytics.transforms import hop_times
-from analytics.transforms.clocks import OneWay
+from analytics.transforms.clocks import OneWay, Pair
 from analytics.transforms.delays import FLOW, MERGING, PERCENTS, SCOPES, WAY
-from analytics.transforms.floors import Pair
 from analytics.transforms.folding import Whole
 from analytics.transforms.load import MEDIAN
-from analytics.transforms.packed import arrow_type
 from analytics.transforms.pairs import Judged
-from analytics.transforms.partials import Partial
+from analytics.transforms.partials import Partial, arrow_type
 from analytics.transforms.ranked import Ranked, numbered
 
 STEPS = Partial((*hop_times.FRAME, "destination", "hop", "sender", "receiver", "step_us"))
@@ -36,12 +34,12 @@ def empty(how: Partial) -> pa.Table:
 
 
 def of_flows() -> Ranked:
-    """For delays whenever they were: bounded, for in time a flow's delays come again."""
+    """An index of delays whenever they were: bounded, for in time a flow's delays come again."""
     return Ranked(FLOW, "value_us", "publications")
 
 
 def of_windows() -> Ranked:
-    """For delays of windows."""
+    """An index of delays by window."""
     return Ranked(("window_us", *WAY), "value_us", "publications")
 
 
@@ -53,7 +51,7 @@ def over_windows(delays: Ranked) -> pa.Table:
 
 
 def of_links() -> Ranked:
-    """For round trips over links, whichever end measured them."""
+    """An index of round trips over links, whichever end measured them."""
     return Ranked(("a", "b"), "round_trip_us", "windows")
 
 
@@ -72,7 +70,7 @@ def over_links(round_trips: Ranked) -> pa.Table:
 
 
 def of_pairs() -> Ranked:
-    """For the windows in which a pair had deliveries."""
+    """An index of the windows in which a pair had deliveries."""
     return Ranked(("origin", "destination"), "window_us", "one")
 
 
@@ -82,7 +80,7 @@ def by_pair(pair_windows: pa.Table) -> pa.Table:
 
 
 def seen(windows: Ranked, least: pa.Table) -> dict[Pair, OneWay]:
-    """Of each pair what ``pairs.pair_facts`` takes. ``least``: LEAST."""
+    """What ``pairs.pair_facts`` takes of each pair. ``least``: LEAST."""
     pairs = zip(*(windows.groups[key].to_pylist() for key in LEAST.keys), strict=True)
     count = dict(zip(pairs, windows.lengths().tolist(), strict=True))
     rows = zip(*(least[name].to_pylist() for name in LEAST.columns), strict=True)

@@ -21,11 +21,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from analytics.schemas.records import FIELDS, HEAD
+from analytics.schemas.records import BUCKET_MAX, FIELDS, HEAD
 from analytics.schemas.reports import WINDOW_S
 from analytics.sources.duplicates import marked
 from analytics.sources.lines import RECORDS, Bad, Record, encode, parse
-from analytics.transforms.packed import arrow_type, as_packed
 from analytics.transforms.partials import (
     BESIDE,
     CLIENTS,
@@ -37,8 +36,10 @@ from analytics.transforms.partials import (
     SEEN,
     WIDE,
     Partial,
+    arrow_type,
+    as_packed,
 )
-from analytics.transforms.sketch import VALUES
+from federator.protocol.telemetry.sketch import value_of
 
 AT_ONCE = 16_000
 """Records that are made columns together; some 1 kB each, which processors' caches still hold."""
@@ -56,6 +57,18 @@ _MADE = {
 """Columns that are another key of the record by the name of its role."""
 _ALWAYS = ("federation", "broker", "epoch", "spool", "batch", "row", "at_us", "window_ms")
 _MORE = {"deliveries": ("base_us", "sum_us"), "clients": ("publisher_broker", "destination")}
+
+
+def bucket_value_us(bucket: int) -> int:
+    """What a bucket of a delay histogram stands for, above the row's base, in whole microseconds:
+    so sums of weights do not depend on the order of addition, and batch, stream and cluster agree
+    to the last bit.
+    """
+    return round(value_of(bucket))
+
+
+_VALUES = np.array([bucket_value_us(bucket) for bucket in range(BUCKET_MAX + 1)], np.int64)
+"""The value of each bucket."""
 
 Whole = npt.NDArray[np.int64]
 Columns = dict[str, pa.Array]
@@ -147,7 +160,7 @@ class Folding:
             yield from self._fold()
 
     def rest(self) -> Iterator[pa.Table]:
-        """All other rows."""
+        """The rows that are left when all records were added."""
         yield from self._fold()
         for name, tables in self._parts.items():
             yield as_packed(name, PARTIALS[name], merged(PARTIALS[name], pa.concat_tables(tables)))
@@ -190,7 +203,7 @@ def merged(how: Partial, rows: pa.Table) -> pa.Table:
 
 
 def _columns(table: str, records: list[Record]) -> Columns:
-    """Of each record's wanted keys, and what is made of them, an array."""
+    """An array for each of the records' wanted keys, and for what is made of them."""
     made = _of_each(records, _WANTED[table])
     for name, of in _MADE.get(table, {}).items():
         made[name] = made[of]
@@ -220,10 +233,10 @@ def _packed_delays(columns: Columns, records: list[Record]) -> pa.Table:
 
 
 def buckets(columns: Columns, records: list[Record]) -> tuple[Whole, Whole, Whole]:
-    """Of each bucket of these deliveries: the row it is of, its value, and its count."""
+    """The row, the value and the count of each bucket of these deliveries."""
     sketches = [record.delay for record in records]
     row, pairs = _spread([list(chain.from_iterable(sketch)) for sketch in sketches], width=2)
-    return row, whole(columns["base_us"])[row] + VALUES[pairs[:, 0]], pairs[:, 1].copy()
+    return row, whole(columns["base_us"])[row] + _VALUES[pairs[:, 0]], pairs[:, 1].copy()
 
 
 def _measured(columns: Columns, records: list[Record]) -> pa.Table:
@@ -237,7 +250,7 @@ def _measured(columns: Columns, records: list[Record]) -> pa.Table:
 
 
 def _spread(lists: list[list[int]], *, width: int) -> tuple[Whole, Whole]:
-    """Of each ``width`` items of the lists: which list they are of, and the items."""
+    """The lists' items, ``width`` in a row, and for each row which list it is of."""
     counts = np.fromiter(map(len, lists), np.int64, len(lists)) // width
     items = np.fromiter(chain.from_iterable(lists), np.int64)
     return np.repeat(np.arange(len(lists)), counts), items.reshape(-1, width)
@@ -271,7 +284,7 @@ def _quarantined(bad: list[Bad]) -> pa.Table:
 
 
 def _of_each(records: list[Record], names: tuple[str, ...]) -> Columns:
-    """These keys (two at least) of all records; each record is touched once."""
+    """Arrays of these keys (two at least) of all records; each record is touched once."""
     values = zip(*map(attrgetter(*names), records), strict=True)
     return {name: pa.array(of, arrow_type(name)) for name, of in zip(names, values, strict=True)}
 

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from analytics.schemas.fields import struct
+from analytics.schemas.fields import here, struct
 from analytics.transforms.clocks import TOLERANCE_US
-from analytics.transforms.local import here
 from analytics.transforms.quantiles import weighted_quantiles
 
 FRAME = ("origin", "origin_epoch", "seq", "custody")
@@ -89,7 +88,7 @@ def steps(hops: DataFrame, pairs: DataFrame | None = None) -> DataFrame:
 
 
 def _delivered(rows: DataFrame, pairs: DataFrame) -> DataFrame:
-    """Where frames of that origin were delivered is a destination; others only relay."""
+    """The rows whose destination had deliveries of that origin; other brokers only relay."""
     known = F.broadcast(pairs.select("origin", "destination"))
     return rows.join(known, ["origin", "destination"], "left_semi")
 

@@ -53,7 +53,7 @@ def loss(
 
 
 def _with_events(rows: DataFrame, events: DataFrame) -> DataFrame:
-    """Beside each row what happened in its destination's mesh, and at the two agents."""
+    """The rows, each beside what happened in its destination's mesh, and at the two agents."""
     entry = F.struct("at_us", "kind")
     noted = events.where(F.col("kind").isin(*NOTES))
     is_of_mesh = F.col("kind").startswith("mesh_")

@@ -1,7 +1,7 @@
 """What carrying data costs: control traffic against announcements and data, and copies of data.
 
 An announcement is one flood that a core starts; the paper's bound on its messages is 2l on l links
-(docs/protocol.md, section 5). Messages are counted where they were sent.
+(docs/protocol.md 6). Messages are counted where they were sent.
 """
 
 from pyspark.sql import Column, DataFrame

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from analytics.schemas.fields import struct
+from analytics.schemas.fields import here, struct
 from analytics.schemas.reports import REPORT_TABLES
-from analytics.transforms.clocks import Clocks, OneWay, judge
-from analytics.transforms.floors import Pair, floors, half_round_trips
-from analytics.transforms.local import here
+from analytics.transforms.clocks import Clocks, OneWay, Pair, floors, half_round_trips, judge
 
 PAIRS = struct(
     "origin long", "destination long", "floor_us long?", "offset_us long?", "quality string"
@@ -37,7 +35,7 @@ class PairFacts:
         return [self._row(*flow) for flow in self.flows]
 
     def judged(self) -> dict[Pair, Judged]:
-        """Of each (origin, destination)."""
+        """The verdict on each (origin, destination)."""
         return {
             (origin, destination): (offset_us, quality)
             for origin, destination, _, offset_us, quality in self.rows()
@@ -60,7 +58,7 @@ class PairFacts:
 
 
 def facts_of(pair_windows: DataFrame, links: DataFrame) -> PairFacts:
-    """From the partials of these names. Runs two small jobs: brokers are few."""
+    """The facts, from the partials of these names. Runs two small jobs: brokers are few."""
     ways = pair_windows.groupBy("origin", "destination").agg(
         F.min("min_us").alias("least_us"), F.count(F.lit(1)).alias("windows")
     )
@@ -75,6 +73,6 @@ def facts_of(pair_windows: DataFrame, links: DataFrame) -> PairFacts:
 
 
 def pair_facts(seen: Mapping[Pair, OneWay], round_trips_us: Mapping[Pair, int]) -> PairFacts:
-    """Of (origin, destination), and the least round trip of (broker, neighbour)."""
+    """The facts, from what was seen of (origin, destination) and the least round trips of links."""
     floors_us = floors(half_round_trips(round_trips_us))
     return PairFacts(tuple(sorted(seen)), floors_us, judge(seen, floors_us))

@@ -47,7 +47,7 @@ def weighted_quantiles(
 
 
 def _picked(percents: dict[str, int]) -> list[Column]:
-    """Of each percent: the least value up to which enough weighs."""
+    """A column for each percent: the least value up to which enough weighs."""
     return [
         F.min(F.when(F.col("_so_far") * 100 >= F.col("_total") * percent, F.col("_value"))).alias(
             name

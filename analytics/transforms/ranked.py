@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from analytics.transforms.folding import Whole, whole
-from analytics.transforms.packed import arrow_type
+from analytics.transforms.partials import arrow_type
 
 _NONE = np.zeros(0, np.int64)
 
@@ -128,7 +128,7 @@ class Ranked:
         self._so_far = np.append(0, np.cumsum(self._weights))
 
     def _place(self, values: Whole, first: Whole, last: Whole) -> Whole:
-        """Of each value the first place in ``first`` to ``last`` that has a greater one."""
+        """The first place in ``first`` to ``last`` that has a greater value, for each value."""
         low, high = first.copy(), last.copy()
         left = np.flatnonzero(low < high)
         while len(left):
@@ -147,7 +147,7 @@ class Ranked:
 
 
 def numbered(rows: pa.Table, keys: Sequence[str]) -> tuple[Whole, pa.Table]:
-    """Of each row the number of its key, and the keys in the order of their numbers."""
+    """The number of each row's key, and the keys in the order of their numbers."""
     code = np.zeros(len(rows), np.int64)
     for key in keys:
         told = rows[key].combine_chunks().dictionary_encode(null_encoding="encode")
@@ -162,7 +162,7 @@ def share(total: Whole, percent: int) -> Whole:
 
 
 def _summed(groups: Whole, values: Whole, weights: Whole) -> tuple[Whole, Whole, Whole]:
-    """In order of group and value, each once."""
+    """The rows in order of group and value, each once."""
     order = np.lexsort((values, groups))
     groups, values, weights = groups[order], values[order], weights[order]
     new = (groups[1:] != groups[:-1]) | (values[1:] != values[:-1])

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from analytics.schemas.reports import REPORT_TABLES
-from analytics.transforms import delays, happenings, hop_times, load, loss, overhead
+from analytics.transforms import delays, hop_times, load, loss, overhead
+from analytics.transforms.events import convergence, events
 from analytics.transforms.pairs import PairFacts
 
 Planned = Mapping[str, Callable[[], DataFrame]]
@@ -58,6 +60,17 @@ def _of_parts(
     return table(*(parts[name] for name in of))
 
 
+def quarantine_lines(quarantined: DataFrame) -> DataFrame:
+    """The partial ``quarantine`` with a row per line: ``one`` says how many are alike."""
+    alike = F.sequence(F.lit(1).cast("long"), "one")
+    return quarantined.select("*", F.explode(alike).alias("_")).drop("_")
+
+
+def quarantine_counts(lines: DataFrame) -> DataFrame:
+    """QUARANTINE_COUNTS from ``quarantine_lines``."""
+    return lines.groupBy("reason").agg(F.count(F.lit(1)).alias("records"))
+
+
 def _as_it_is(part: DataFrame) -> DataFrame:
     return part
 
@@ -69,8 +82,8 @@ OF_PARTS: dict[str, tuple[Callable[..., DataFrame], tuple[str, ...]]] = {
     ),
     "control_by_kind": (overhead.control_by_kind, ("control",)),
     "loss": (loss.loss, ("offered", "arrived", "deliveries", "events")),
-    "events": (happenings.events, ("happened",)),
-    "convergence": (happenings.convergence, ("unsettled",)),
+    "events": (events, ("happened",)),
+    "convergence": (convergence, ("unsettled",)),
     "brokers": (load.brokers, ("agents", "agents_seen")),
     "links": (load.links, ("links", "median_round_trips")),
     "traffic_matrix": (loss.traffic_matrix, ("arrived", "agents_seen")),

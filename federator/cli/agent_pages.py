@@ -24,7 +24,7 @@ def url_option(function: Any) -> Any:  # noqa: ANN401 - a decorator of whatever 
 
 
 def agent_url(config: Path | None, url: str | None) -> str:
-    """Where the agent of this machine answers.
+    """The URL at which the agent of this machine answers.
 
     Raises:
         ConfigError: The listener is off, or its port is not known.
@@ -46,7 +46,7 @@ def agent_url(config: Path | None, url: str | None) -> str:
 
 
 def agents_of_grid(state: Path) -> list[str]:
-    """Where the agents of a grid answer, by its state file.
+    """The URLs at which the agents of a grid answer, by its state file.
 
     Raises:
         ConfigError: The file is missing, or is not of a grid.
@@ -56,10 +56,10 @@ def agents_of_grid(state: Path) -> list[str]:
         return [_as_url(broker["agent_http"]) for broker in brokers]
     except OSError as error:
         reason = (error.strerror or "").lower()
-        text = f"{state}: {reason}: name the file given to `federator grid --state`"
+        text = f"{state}: {reason}: name the file given to `federator-lab grid --state`"
         raise ConfigError(text, exit_code=NO_INPUT) from None
     except (ValueError, KeyError, TypeError):
-        text = f"{state}: not a state file of a grid: write it with `federator grid --state`"
+        text = f"{state}: not a state file of a grid: write it with `federator-lab grid --state`"
         raise ConfigError(text, exit_code=78) from None
 
 

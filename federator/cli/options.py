@@ -34,7 +34,7 @@ def settings_from(path: Path | None) -> Settings:
 
 
 def named(path: Path | None) -> str:
-    """How to call that configuration in a complaint."""
+    """What to call the configuration in an error message."""
     return str(_chosen(path) or "environment")
 
 

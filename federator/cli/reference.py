@@ -1,10 +1,10 @@
-"""The page docs/cli.md, written from the verbs themselves so that it cannot be wrong."""
+"""The pages docs/cli.md and docs/lab.md, written from the verbs so that they cannot be wrong."""
 
 from collections.abc import Iterator
 
 import click
 
-_HEAD = """\
+HEAD = """\
 # Command line
 
 `federator VERB`; `federator VERB --help` says the same as this page. Verbs that ask a running agent
@@ -14,21 +14,22 @@ _HEAD = """\
 on standard error.
 
 Daemons are `run`, `gateway` and `collect`. Operators use the verbs from `check-config` to `tap`;
-the rest are for measuring, planning and trying out.
+`plan` and `place` plan offline. What measures and tries out the product is
+[`federator-lab`](lab.md), which a checkout brings and an installed package does not.
 
 This page is written by `federator --reference > docs/cli.md`.
 """
 
 
-def reference(root: click.Group) -> str:
+def reference(root: click.Group, head: str = HEAD) -> str:
     """Markdown: every verb of ``root``, its arguments, options and their defaults."""
-    context = click.Context(root, info_name="federator")
+    context = click.Context(root, info_name=root.name)
     verbs = list(_verbs(context))
     rows = [f"| [`{_path(each)}`](#{_anchor(each)}) | {_about(each)} |" for each in verbs]
     index = "\n".join(["| verb | does |", "| --- | --- |", *rows, ""])
     options = _options(context)
     everywhere = f"Before any verb:\n\n{options}" if options else ""
-    return "\n".join([_HEAD, index, everywhere, *(_section(each) for each in verbs)])
+    return "\n".join([head, index, everywhere, *(_section(each) for each in verbs)])
 
 
 def _verbs(context: click.Context) -> Iterator[click.Context]:

@@ -9,8 +9,8 @@ from federator.collector.collector import Collector
 from federator.collector.landing import Landing
 from federator.collector.view import CollectorView
 from federator.config import CollectorSettings
-from federator.runtime import service_manager
-from federator.runtime.serving import http_page, run_to_end, stop_requested, with_tasks
+from federator.runtime.process import service_manager
+from federator.runtime.process.serving import http_page, run_to_end, stop_requested, with_tasks
 
 LEAVE_S: Final = 10.0
 """What landing the rest may take at the end; what is not landed then is asked for again."""
@@ -28,7 +28,7 @@ def serve(settings: CollectorSettings) -> None:
 
 
 async def run(settings: CollectorSettings) -> None:
-    """As ``serve``, on the running loop."""
+    """Collect as ``serve`` does, on the running loop."""
     stop = stop_requested(settings.notices())
     with Landing(settings.landing, sync=settings.files.sync) as landing:
         await with_tasks(lambda tasks: _collect(Collector(settings, landing, tasks), stop))

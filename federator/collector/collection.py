@@ -11,11 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from federator.collector.pieces import SKIPPED, Piece, SpoolKey
-from federator.collector.position import Position, ReadingParameters
-from federator.collector.words import read_again
+from federator.collector.position import Piece, Position, ReadingParameters, SpoolKey
 from federator.protocol.effects import Notice
-from federator.protocol.metric_records import Head
+from federator.protocol.telemetry.reader import SKIPPED, read_again
+from federator.protocol.telemetry.replay import Head
 from federator.protocol.types import BrokerId, Millis
 
 CLAIMS_MAX: Final = 4
@@ -41,7 +40,7 @@ class Land:
 
 @dataclass(slots=True)
 class CollectionCounters:
-    """Beside those of the positions.
+    """Counters beside those of the positions.
 
     Attributes:
         stray: Answers about spools that were not asked.
@@ -78,7 +77,7 @@ class Collection:
 
     @property
     def bytes_held(self) -> int:
-        """Of lines in memory."""
+        """The bytes of lines in memory."""
         return sum(position.bytes for position in self.positions())
 
     def positions(self) -> Iterator[Position]:
@@ -98,10 +97,10 @@ class Collection:
         self._reachable.add(broker)
 
     def on_down(self, broker: BrokerId) -> None:
-        """It cannot: what was asked is not answered any more."""
+        """``broker`` cannot be asked: what was asked is not answered any more."""
         self._reachable.discard(broker)
         for position in self._positions.get(broker, {}).values():
-            position.forget_question()
+            position.reader.forget_question()
 
     def on_head(self, head: Head) -> list[Notice]:
         """What came on the head topic of the broker that it names."""
@@ -124,7 +123,7 @@ class Collection:
             return []
         if self.bytes_held + len(payload) > self._bytes_max:
             self.counters.no_room += 1
-            position.break_off(now_ms=now_ms)
+            position.reader.break_off(now_ms=now_ms)
             return []
         began = position.begun
         position.on_answer(again, lines, now_ms=now_ms, wall_us=wall_us)
@@ -182,7 +181,7 @@ class Collection:
         return [Notice("collector.gap", "warning", what | {"reason": piece.gap})]
 
     def on_land_failed(self, piece: Piece, *, now_ms: Millis) -> None:
-        """It is not."""
+        """``piece`` is not in its place."""
         broker, spool = piece.key
         self._positions[broker][spool].on_land_failed(now_ms=now_ms)
 

@@ -18,20 +18,22 @@ import structlog
 from federator.collector.collection import Collection, Land, Question
 from federator.collector.directory import Dial, Directory, HangUp
 from federator.collector.landing import Landing
-from federator.collector.pieces import Piece
-from federator.collector.position import ReadingParameters
+from federator.collector.position import Piece, ReadingParameters
 from federator.collector.source import Source
-from federator.config import CollectorSettings, Connection
+from federator.config import BrokerAddress, CollectorSettings
 from federator.errors import DecodeError
 from federator.protocol.effects import Notice
-from federator.protocol.guide import Guide, decode
-from federator.protocol.metric_records import decode_head
-from federator.protocol.repeats import Repeats
+from federator.protocol.messages.guide import Guide
+from federator.protocol.messages.json_codec import decode
+from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.telemetry.reader import Pace
+from federator.protocol.telemetry.replay import decode_head
 from federator.protocol.types import BrokerId, Millis
-from federator.runtime.clocks import monotonic_ms, wall_clock_us
+from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
+from federator.runtime.process.notices import log_notice
 
 TICK_S: Final = 0.1
-"""How often it is looked whether something is due."""
+"""The time between two checks whether something is due."""
 
 PRUNE_S: Final = 60.0
 COMPLAINT_GAP_MS: Final = Millis(60_000)
@@ -67,8 +69,7 @@ class Collector:
         reading, files = settings.reading, settings.files
         parameters = ReadingParameters(
             federation=settings.federation,
-            window_max=reading.window_max,
-            answer_ms=Millis(reading.answer_ms),
+            pace=Pace(window_max=reading.window_max, answer_ms=Millis(reading.answer_ms)),
             rotate_bytes=files.rotate_bytes,
             rotate_ms=Millis(files.rotate_ms),
         )
@@ -84,7 +85,7 @@ class Collector:
         self._numbers = itertools.count(1)
         self._name = secrets.token_hex(NAME_BYTES)
         self._token = secrets.token_hex(TOKEN_BYTES)
-        self._complaints: Repeats[str] = Repeats(gap_ms=COMPLAINT_GAP_MS, keys_max=1_024)
+        self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1_024)
         self._disk = ThreadPoolExecutor(1, "landing")
 
     # -- life ------------------------------------------------------------------------------------
@@ -110,7 +111,7 @@ class Collector:
         if self._leaving and self.collection.settled:
             self._done.set()
 
-    def _connect(self, connection: Connection) -> None:
+    def _connect(self, connection: BrokerAddress) -> None:
         source = Source(
             connection,
             federation=self.settings.federation,
@@ -150,19 +151,19 @@ class Collector:
     # -- what sources tell -----------------------------------------------------------------------
 
     def on_readable(self, source: Source) -> None:
-        """Answers can come."""
+        """A source's subscriptions stand: answers can come."""
         if source.broker is not None:
             self.collection.on_up(source.broker)
 
     def on_gone(self, source: Source) -> None:
-        """Its connection ended; it may come back as another broker."""
+        """A source's connection ended; it may come back as another broker."""
         if source.broker is not None:
             self.collection.on_down(source.broker)
         source.broker = None
         self.directory.on_down(source.url)
 
     def on_guide(self, source: Source, payload: bytes) -> None:
-        """What stands on the guide topic."""
+        """A guide came."""
         try:
             guide = decode(Guide, payload)
         except DecodeError as error:
@@ -173,7 +174,7 @@ class Collector:
             self._follow(self.directory.on_guide(guide, failing=failing))
 
     def on_head(self, source: Source, payload: bytes) -> None:
-        """What stands on the head topic."""
+        """A head came."""
         try:
             head = decode_head(payload)
         except DecodeError as error:
@@ -183,7 +184,7 @@ class Collector:
             self._tell(self.collection.on_head(head))
 
     def on_answer(self, source: Source, payload: bytes) -> None:
-        """Something came on our own topic."""
+        """An agent, or somebody who pretends to be one, answers on our own topic."""
         if source.broker is None or self._leaving:
             return
         try:
@@ -265,7 +266,7 @@ class Collector:
 
     def _tell(self, notices: list[Notice]) -> None:
         for notice in notices:
-            getattr(_log, notice.level)(notice.name, **notice.details)
+            log_notice(notice)
 
     def _complain(self, name: str, **details: int | str) -> None:
         """Say it, once a minute about each broker."""

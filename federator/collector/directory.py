@@ -5,14 +5,14 @@ connection is known to be to it; when a named one turns out to be, the other is 
 connection is to, its own guide and heads say; a guide's word on another address only says where to
 look, and who should be there.
 
-Source: docs/protocol.md section 15 (the guide).
+Source: docs/protocol.md 15.
 """
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from federator.protocol.guide import Guide, GuideBroker
+from federator.protocol.messages.guide import Guide, GuideBroker
 from federator.protocol.types import BrokerId
 
 BROKERS_MAX: Final = 512
@@ -52,12 +52,6 @@ class Directory:
         self._unsure: set[str] = set()  # named ones that went away: another may come back
         self._known: set[BrokerId] = set()
         self._only = only
-
-    def broker_at(self, url: str) -> BrokerId | None:
-        """Who is behind ``url``, as far as it is known."""
-        if url in self._named:
-            return self._named[url]
-        return next((broker for broker, at in self._found.items() if at == url), None)
 
     @property
     def unreached(self) -> list[BrokerId]:

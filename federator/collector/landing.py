@@ -20,11 +20,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from federator.collector.pieces import Piece, SpoolKey
+from federator.collector.position import Piece, SpoolKey
 from federator.errors import ConfigError
 from federator.protocol.types import BROKER_ID_MAX, BrokerId
-from federator.runtime.durable import sync_folder
-from federator.runtime.folder_lock import CANNOT_CREATE, lock_folder
+from federator.runtime.storage.durable import CANNOT_CREATE, sync_folder
+from federator.runtime.storage.state_dir import lock_folder
 
 AT_US_MAX: Final = 253_402_300_799_999_999
 """The last microsecond of the year 9999: what claims to be later, or before 1970, lands there."""

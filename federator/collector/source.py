@@ -9,37 +9,43 @@ from typing import Final, Protocol
 from mqtt5 import QoS, TopicFilter
 
 from federator.collector.collection import Question
-from federator.config import Connection
-from federator.protocol.guide import guide_topic
-from federator.protocol.metric_records import Ask, again_topic, ask_topic, encode, head_topic
+from federator.config import BrokerAddress
+from federator.protocol.messages.topics import (
+    guide_topic,
+    metrics_again_topic,
+    metrics_ask_topic,
+    metrics_head_topic,
+)
+from federator.protocol.telemetry.records import encode
+from federator.protocol.telemetry.replay import Ask
 from federator.protocol.types import BrokerId
-from federator.runtime.endpoints import endpoint_of
-from federator.runtime.mqtt_link import Inbound, MqttLink
+from federator.runtime.mqtt.endpoint import endpoint_of
+from federator.runtime.mqtt.link import Inbound, MqttLink
 
 SEND_QUEUE_BYTES_MAX: Final = 65_536
 """Questions are all we send."""
 
 FAILED_ATTEMPTS: Final = 3
-"""After so many in vain another address is tried when a guide tells one."""
+"""Failed attempts after which another address is tried when a guide tells one."""
 
 
-class Listener(Protocol):
-    """Whom sources report to."""
+class SourceObserver(Protocol):
+    """The one to whom sources report."""
 
     def on_readable(self, source: "Source") -> None:
-        """Its subscriptions stand."""
+        """The source's subscriptions stand: answers can come."""
 
     def on_gone(self, source: "Source") -> None:
-        """Its connection ended."""
+        """The source's connection ended."""
 
     def on_guide(self, source: "Source", payload: bytes) -> None:
-        """What stands on the guide topic."""
+        """A guide came."""
 
     def on_head(self, source: "Source", payload: bytes) -> None:
-        """What stands on the head topic."""
+        """A head came."""
 
     def on_answer(self, source: "Source", payload: bytes) -> None:
-        """Something came on our own topic."""
+        """A message came on our own topic."""
 
 
 class Source:
@@ -59,7 +65,13 @@ class Source:
     """
 
     def __init__(
-        self, connection: Connection, *, federation: str, name: str, token: str, listener: Listener
+        self,
+        connection: BrokerAddress,
+        *,
+        federation: str,
+        name: str,
+        token: str,
+        listener: SourceObserver,
     ) -> None:
         self.url = connection.url
         self.broker: BrokerId | None = None
@@ -67,9 +79,9 @@ class Source:
         self._listener = listener
         self._token = token
         self._guide = guide_topic(federation)
-        self._head = head_topic(federation)
-        self._ask = ask_topic(federation)
-        self._again = again_topic(federation, token)
+        self._head = metrics_head_topic(federation)
+        self._ask = metrics_ask_topic(federation)
+        self._again = metrics_again_topic(federation, token)
         self.link = MqttLink(
             endpoint_of(connection),
             self,

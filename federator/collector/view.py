@@ -1,4 +1,7 @@
-"""What a collector tells when asked: how far every spool is, and what was in the way."""
+"""What a collector tells when asked: how far every spool is, and what was in the way.
+
+Source: docs/observability.md, "Collector".
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
@@ -8,8 +11,68 @@ from typing import Final
 from prometheus_client.core import Metric
 
 from federator.collector.collector import Collector
-from federator.collector.metrics import COLLECTOR, COUNTERS
-from federator.runtime.exposition import families
+from federator.runtime.process.exposition import Definition, families, table
+
+_PREFIX: Final = "federator_collector_"
+
+COUNTERS: Final = table(
+    "counter",
+    ("asked", "asks_sent", "Questions to agents."),
+    ("unanswered", "asks_unanswered", "Questions not answered to their end in time."),
+    ("stray", "answers_stray", "Answers that nobody asked for, or that came twice."),
+    (
+        "malformed",
+        "words_malformed",
+        "Guides, heads and answers that are none, or not of who was asked.",
+    ),
+    ("no_room", "answers_dropped", "Answers dropped because the memory was full."),
+    ("landed_files", "landed_files", "Files landed."),
+    ("landed_bytes", "landed_bytes", "Bytes landed."),
+    ("lost", "batches_lost", "Batches that can never be had, landed as gaps."),
+    (
+        "skipped",
+        "batches_skipped",
+        "Numbers of no batch: agents skip some when their machine started anew.",
+    ),
+    ("misled", "connections_misled", "Connections behind which somebody else was than expected."),
+    ("land_failures", "land_failures", "Times that a file could not be written."),
+    prefix=_PREFIX,
+)
+"""Counters by the names that they have in ``/status``."""
+
+COLLECTOR: Final[tuple[Definition, ...]] = (
+    *COUNTERS,
+    *table(
+        "counter",
+        ("http_refused", "http_connections_refused", "HTTP connections beyond the limit."),
+        prefix=_PREFIX,
+    ),
+    *table(
+        "gauge",
+        ("ready", "ready", "1 when some broker can be read."),
+        ("files", "files", "Landed files."),
+        ("bytes", "files_bytes", "Bytes of landed files."),
+        ("bytes_in_memory", "memory_bytes", "Bytes not yet landed."),
+        prefix=_PREFIX,
+    ),
+    *table(
+        "gauge",
+        (
+            "lag",
+            "lag_batches",
+            "Batches (seconds) that the spool has and that are not landed.",
+        ),
+        prefix=_PREFIX,
+        labels=("broker", "spool"),
+    ),
+    *table(
+        "gauge",
+        ("up", "broker_up", "1 when the broker can be asked."),
+        prefix=_PREFIX,
+        labels=("url",),
+    ),
+)
+
 
 LISTED_MAX: Final = 1_000
 """Spools in one answer."""
@@ -85,8 +148,8 @@ class CollectorView:
             {
                 "broker": position.key[0],
                 "spool": position.key[1],
-                "first": position.head_first,
-                "last": position.head_last,
+                "first": position.reader.head_first,
+                "last": position.reader.head_last,
                 "taken": position.taken,
                 "landed": position.landed,
                 "lag": position.lag,
@@ -96,15 +159,15 @@ class CollectorView:
         )
 
     def explain(self, topic: str) -> Answer:
-        """Where publications go is the agents' to say."""
+        """An answer that says nothing: where publications go is the agents' to say."""
         return {"topic": topic, "text": "ask the agent of a broker: a collector routes nothing"}
 
     def controller(self) -> Answer:
-        """Who is the controller is the agents' to say, too."""
+        """An answer that says nothing: who is the controller is the agents' to say."""
         return {"enabled": False, "controller": None}
 
     def topology(self) -> Answer:
-        """And so is the graph."""
+        """The graph is the agents' to say, too."""
         return {"mode": None, "brokers": [], "links": []}
 
     def metrics(self) -> Iterable[Metric]:

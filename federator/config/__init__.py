@@ -4,8 +4,7 @@ Precedence: environment, then the TOML file, then the defaults. ``load`` either 
 that can be used as they are or raises one ``ConfigError`` that says what to mend, and where.
 """
 
-from federator.config.address import Address
-from federator.config.brokers import BrokerSettings, Connection, NeighbourSettings
+from federator.config.brokers import Address, BrokerAddress, BrokerSettings, NeighbourSettings
 from federator.config.collector import CollectorSettings
 from federator.config.datagrams import UdpSettings
 from federator.config.gateway import (
@@ -17,22 +16,25 @@ from federator.config.gateway import (
     ListenerSettings,
     UpstreamSettings,
 )
-from federator.config.reading import load, load_collector, load_gateway
+from federator.config.observability import HttpSettings, LogSettings, MetricsSettings
+from federator.config.reading import (
+    ServiceManager,
+    load,
+    load_collector,
+    load_gateway,
+    service_manager,
+)
 from federator.config.sections import (
     AgentFailoverSettings,
     CustodySettings,
     DataSettings,
     DiscoverySettings,
-    HttpSettings,
     LinkSettings,
-    LogSettings,
     MeshSettings,
-    MetricsSettings,
     RetainedSettings,
     RoutingSettings,
     ShareSettings,
 )
-from federator.config.service import ServiceManager, service_manager
 from federator.config.settings import Settings
 from federator.config.topics import LoopSettings, RenameSettings, RulesSettings
 
@@ -40,10 +42,10 @@ __all__ = [
     "Address",
     "AgentFailoverSettings",
     "AttachmentSettings",
+    "BrokerAddress",
     "BrokerSettings",
     "ClientSettings",
     "CollectorSettings",
-    "Connection",
     "CustodySettings",
     "DataSettings",
     "DiscoverySettings",

@@ -4,10 +4,14 @@ Rules between fields are validators that name the key to mend (``wrong``). Nothi
 unless asked: ``secret`` and ``tls_context`` do.
 """
 
+import ipaddress
 import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     Field,
@@ -16,13 +20,15 @@ from pydantic import (
     model_validator,
 )
 
-from federator.config.address import Address
 from federator.config.certificates import client_context
 from federator.config.section import Section, WholeNumber, readable_by, wrong
 from federator.config.topics import CONFIGURED_FILTERS_MAX, TopicFilter, check_conflict
-from federator.protocol.rules import EVERYTHING, LinkRules
+from federator.protocol.effects import Notice
+from federator.protocol.policy.rules import EVERYTHING, LinkRules
 from federator.protocol.types import BROKER_ID_MAX
 
+URL_CHARACTERS_MAX = 512
+_DEFAULT_PORTS = {"mqtt": 1883, "mqtts": 8883}
 PASSWORD_BYTES_MAX = 65_535  # MQTT's own bound
 USERNAME_CHARACTERS_MAX = 1_024
 SOCKET_PATH_BYTES_MAX = 107  # what a socket's address has room for
@@ -32,13 +38,65 @@ Transport = Literal["tcp", "udp-fec"]
 _Id = Annotated[int, Strict(), Field(ge=0, le=BROKER_ID_MAX)]
 
 
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` is this machine by its spelling alone; no name is looked up."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a broker listens."""
+
+    host: str
+    port: int
+    tls: bool
+
+    @classmethod
+    def parse(cls, url: str) -> Self:
+        """Read ``mqtt://host[:port]`` or ``mqtts://host[:port]``.
+
+        Raises:
+            ValueError: With ``what: how to mend``.
+        """
+        shown = repr(url[:60])
+        if len(url) > URL_CHARACTERS_MAX or not url.isprintable() or " " in url:
+            raise ValueError(f"{shown} is not a URL: write one like mqtt://gateway:1883")
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError:
+            raise ValueError(f"{shown} has a bad host or port: write mqtt://host:1883") from None
+        if parts.scheme not in _DEFAULT_PORTS:
+            raise ValueError(f"{shown} has no scheme we know: use mqtt://host or mqtts://host")
+        if "@" in parts.netloc:
+            # Never shown: what stands before the @ is a secret.
+            raise ValueError("the URL holds credentials: use username and password_file")
+        if parts.path.strip("/") or parts.query or parts.fragment or not parts.hostname:
+            raise ValueError(f"{shown} is not host and port only: write mqtt://host:1883")
+        if port == 0:
+            raise ValueError(f"{shown} has port 0: give 1 to 65535")
+        tls = parts.scheme == "mqtts"
+        return cls(parts.hostname, port or _DEFAULT_PORTS[parts.scheme], tls)
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether others on the way can read along."""
+        return not self.tls and not is_loopback(self.host)
+
+
 Url = Annotated[str, readable_by(Address.parse)]
 
 
 def _check_socket(path: str) -> None:
-    """Raises ValueError unless it can be the path of a broker's Unix socket.
+    """Refuse what cannot be the path of a broker's Unix socket.
 
     Brokers name it in their logs, where white space ends it.
+
+    Raises:
+        ValueError: With ``what: how to mend``.
     """
     shown = repr(path[:60])
     if not Path(path).is_absolute() or not path.isprintable() or " " in path:
@@ -48,6 +106,13 @@ def _check_socket(path: str) -> None:
 
 
 SocketPath = Annotated[str, readable_by(_check_socket)]
+
+
+def check_pair(cert_file: Path | None, key_file: Path | None) -> None:
+    """Refuse a certificate without its key, and a key without its certificate."""
+    if (cert_file is None) != (key_file is None):
+        has, lacks = ("cert_file", "key_file") if cert_file else ("key_file", "cert_file")
+        raise wrong(has, f"{has} without {lacks}", f"add {lacks}, or remove {has}")
 
 
 class Credentials(Section):
@@ -81,9 +146,7 @@ class Credentials(Section):
         if self.username is None and (self.password or self.password_file):
             at = "password" if self.password else "password_file"
             raise wrong(at, "a password without a username", "add username")
-        if (self.cert_file is None) != (self.key_file is None):
-            has, lacks = ("cert_file", "key_file") if self.cert_file else ("key_file", "cert_file")
-            raise wrong(has, f"{has} without {lacks}", f"add {lacks}, or remove {has}")
+        check_pair(self.cert_file, self.key_file)
         return self
 
     def secret(self) -> bytes | None:
@@ -111,7 +174,7 @@ class Credentials(Section):
         )
 
 
-class Connection(Credentials):
+class BrokerAddress(Credentials):
     """A broker's address and who we are there."""
 
     url: Url = Field(description="mqtt://host[:1883] or mqtts://host[:8883].")
@@ -127,8 +190,27 @@ class Connection(Credentials):
         return self.url
 
     def tls_context(self, now: datetime) -> ssl.SSLContext | None:
-        """A verifying context for ``mqtts://``, ``None`` for ``mqtt://``. Raises as above."""
+        """A verifying context for ``mqtts://``, ``None`` for ``mqtt://``.
+
+        Raises:
+            ValueError, OSError: As ``verifying_context`` does.
+        """
         return self.verifying_context(now) if self.address.tls else None
+
+    def with_credentials_of(self, login: Credentials) -> Self:
+        """The same broker, with the credentials of ``login`` where it names none of its own.
+
+        A user name and its password are taken together, and a certificate and its key: half of
+        each would be of no use with the other half of another.
+        """
+        own = self.model_dump(exclude_none=True, exclude_unset=True, by_alias=True)
+        names: list[str] = []
+        if self.username is None:
+            names += ["username", "password", "password_file"]
+        if self.address.tls:
+            names += ["ca_file"] if self.ca_file is None else []
+            names += ["cert_file", "key_file"] if self.cert_file is None else []
+        return type(self)(**{name: getattr(login, name) for name in names} | own)
 
     @model_validator(mode="after")
     def _tls_files_have_a_use(self) -> Self:
@@ -141,7 +223,20 @@ class Connection(Credentials):
         return self
 
 
-class BrokerSettings(Connection):
+def in_clear(connections: Iterable[tuple[str, BrokerAddress]]) -> tuple[Notice, ...]:
+    """What an operator should hear at start: whose credentials travel in clear, by key."""
+    return tuple(
+        Notice(
+            "config.credentials_in_clear",
+            "warning",
+            {"key": f"{at}.url", "url": connection.url},
+        )
+        for at, connection in connections
+        if connection.address.is_exposed and connection.username
+    )
+
+
+class BrokerSettings(BrokerAddress):
     """The broker this agent stands beside."""
 
     id: _Id = Field(description="Unique in the federation; a smaller id is preferred as core.")
@@ -162,7 +257,7 @@ class BrokerSettings(Connection):
 
     @property
     def reached_at(self) -> str:
-        """As of any connection; of our own broker perhaps its socket."""
+        """For people: where we connect to our own broker, its Unix socket if it has one."""
         return self.socket or self.url
 
     @property
@@ -171,7 +266,7 @@ class BrokerSettings(Connection):
         return self.advertise or self.url
 
 
-class NeighbourSettings(Connection):
+class NeighbourSettings(BrokerAddress):
     """A broker we talk to directly. Naming any one existing broker joins the federation."""
 
     id: _Id | None = Field(

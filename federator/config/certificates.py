@@ -1,8 +1,8 @@
 """TLS material, judged before it is needed: a broker that refuses us at 3 a.m. says much less.
 
 ``ssl`` tells whether a key belongs to a certificate but not when a certificate ends unless it was
-presented by a peer; so the validity is read from the DER bytes, whose layout RFC 5280 (section 4.1)
-fixes: certificate > to-be-signed > [version], serial, algorithm, issuer, validity.
+presented by a peer; so the validity is read from the DER bytes, whose layout RFC 5280, 4.1 fixes:
+certificate > to-be-signed > [version], serial, algorithm, issuer, validity.
 """
 
 import ssl

@@ -7,28 +7,26 @@ over both, and one line per mistake. A collector is no broker and needs no id.
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, Strict, StringConstraints, model_validator
+from pydantic import Field, Strict, model_validator
 
-from federator.config.address import Address
-from federator.config.brokers import Connection, Credentials
-from federator.config.section import Section, WholeNumber, wrong
-from federator.config.sections import HttpSettings, LogSettings
+from federator.config.brokers import Address, BrokerAddress, Credentials, in_clear
+from federator.config.observability import HttpSettings, LogSettings
+from federator.config.section import Name, Section, Switch, WholeNumber, wrong
 from federator.protocol.effects import Notice
 
 COLLECTED_BROKERS_MAX = 512
 
-_Bool = Annotated[bool, Strict()]
 _Span = Annotated[int, Strict(), Field(ge=10, le=86_400_000)]
 
 
-class CollectedBrokerSettings(Connection):
+class CollectedBrokerSettings(BrokerAddress):
     """A broker to begin with. What it names no credentials for, ``[login]`` has."""
 
 
 class LoginSettings(Credentials):
     """Who we are to brokers that guides tell of, and to named ones without credentials."""
 
-    allow_plaintext: _Bool = Field(
+    allow_plaintext: Switch = Field(
         default=True,
         description="Go to mqtt:// addresses of other hosts that guides tell of. A warning is "
         "logged when credentials would travel in clear.",
@@ -36,7 +34,7 @@ class LoginSettings(Credentials):
 
 
 class LandingSettings(Section):
-    """The files."""
+    """When a landed file is finished, and how long it is kept."""
 
     rotate_bytes: WholeNumber = Field(
         default=8_388_608, ge=1_024, le=2**30, description="A file is landed when it has as many,"
@@ -46,7 +44,7 @@ class LandingSettings(Section):
         description="or when it has been open for so long: the delay of the landing, and a file "
         "per broker each time.",
     )
-    sync: _Bool = Field(
+    sync: Switch = Field(
         default=True,
         description="fsync before a file counts as landed. Without, a power cut may lose what was "
         "landed; a kill never does.",
@@ -60,7 +58,7 @@ class LandingSettings(Section):
 
 
 class CollectingSettings(Section):
-    """How spools are read."""
+    """How the spools of agents are read."""
 
     window_max: WholeNumber = Field(
         default=1_024, ge=1, le=1_000_000, description="Batches (seconds) asked for at once."
@@ -88,11 +86,9 @@ class CollectorHttpSettings(HttpSettings):
 class CollectorSettings(Section):
     """Everything one collector needs to start."""
 
-    federation: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] = Field(
-        default="fed", description="Name shared by all agents."
-    )
+    federation: Name = Field(default="fed", description="Name shared by all agents.")
     landing: Path = Field(description="Folder of the landed files; one collector each. `--to`")
-    only: _Bool = Field(
+    only: Switch = Field(
         default=False, description="Keep to [[brokers]], and look for no others. `--only`"
     )
     brokers: tuple[CollectedBrokerSettings, ...] = Field(
@@ -122,18 +118,11 @@ class CollectorSettings(Section):
         named = [(f"brokers.{index}", broker) for index, broker in enumerate(self.brokers)]
         return [*named, ("login", self.login)]
 
-    def connection(self, broker: Connection) -> Connection:
+    def connection(self, broker: BrokerAddress) -> BrokerAddress:
         """``broker`` with the credentials of ``[login]`` where it names none of its own."""
-        own = broker.model_dump(exclude_none=True, exclude_unset=True)
-        names: list[str] = []
-        if broker.username is None:
-            names += ["username", "password", "password_file"]
-        if broker.address.tls:
-            names += ["ca_file"] if broker.ca_file is None else []
-            names += ["cert_file", "key_file"] if broker.cert_file is None else []
-        return Connection(**{name: getattr(self.login, name) for name in names} | own)
+        return broker.with_credentials_of(self.login)
 
-    def found(self, url: str) -> Connection:
+    def found(self, url: str) -> BrokerAddress:
         """How to reach a broker that a guide says to be at ``url``.
 
         Raises:
@@ -142,17 +131,11 @@ class CollectorSettings(Section):
         address = Address.parse(url)
         if address.is_exposed and not self.login.allow_plaintext:
             raise ValueError(f"{url} is plaintext: login.allow_plaintext is false")
-        return self.connection(Connection(url=url))
+        return self.connection(BrokerAddress(url=url))
 
     def notices(self) -> tuple[Notice, ...]:
         """What an operator should hear at start: credentials that travel in clear."""
-        exposed = [(i, b) for i, b in enumerate(self.brokers) if b.address.is_exposed]
-        return tuple(
-            Notice(
-                "config.credentials_in_clear",
-                "warning",
-                {"key": f"brokers.{index}.url", "url": broker.url},
-            )
-            for index, broker in exposed
-            if self.connection(broker).username
+        return in_clear(
+            (f"brokers.{index}", self.connection(broker))
+            for index, broker in enumerate(self.brokers)
         )

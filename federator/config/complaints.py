@@ -2,19 +2,29 @@
 
 Of several mistakes the unknown key comes first: it usually explains the key that is missing.
 Values are shown, secrets never.
+
+``tomllib`` forgets line numbers, and an operator needs them. So the text is walked once more by
+lines, not by values: table headers, keys, and whether a string or a bracket is still open. A key
+inside an inline table is reported at the line of the key that holds it.
 """
 
 import difflib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from federator.config.positions import Location
+Location = tuple[str | int, ...]
+"""The keys and indices that lead to a value."""
 
 _SHOWN_CHARACTERS_MAX = 60
+_HEADER = re.compile(r"^\s*(\[\[|\[)\s*([^\[\]]+?)\s*\]")
+_KEY = re.compile(r"""^\s*((?:[A-Za-z0-9_\-.]+|"[^"\n]*"|'[^'\n]*'|\s*\.\s*)+?)\s*=""")
+_KEY_PART = re.compile(r"""[A-Za-z0-9_\-]+|"[^"\n]*"|'[^'\n]*'""")
+_TOKEN = re.compile(r'"""|\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\[\]{}]', re.DOTALL)
 _SECRET_KEYS = ("password",)
 _WANTED = {
     "model_type": "it should be a table",
@@ -27,7 +37,7 @@ _WANTED = {
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """``text`` is ``what: how to mend`` about the value at ``location``."""
+    """A mistake at ``location``; its ``text`` is ``what: how to mend``."""
 
     location: Location
     text: str
@@ -36,7 +46,7 @@ class Complaint:
 def first_complaint(
     error: ValidationError, root: type[BaseModel], line_of: Callable[[Location], int | None]
 ) -> Complaint:
-    """The mistake to mend first, and how many remain."""
+    """The mistake to mend first, with the number of those that remain."""
     details = error.errors(include_url=False)
 
     def order(detail: ErrorDetails) -> tuple[bool, int]:
@@ -80,7 +90,7 @@ def _text(detail: ErrorDetails, location: Location, root: type[BaseModel]) -> st
 
 
 def dotted(location: Location) -> str:
-    """``neighbours[0].url``."""
+    """A location as people write it: ``neighbours[0].url``."""
     text = ""
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{part}"
@@ -106,3 +116,66 @@ def _keys_at(root: type[BaseModel], location: Location) -> list[str]:
             fields = {info.alias or name: info for name, info in model.model_fields.items()}
             model = fields[str(part)].annotation
     return [info.alias or name for name, info in model.model_fields.items()]
+
+
+def _parts(dotted: str) -> Location:
+    return tuple(part.strip("\"'") for part in _KEY_PART.findall(dotted))
+
+
+class _Openness:
+    """Whether a line ends inside a multi-line string or an open bracket."""
+
+    def __init__(self) -> None:
+        self.delimiter = ""
+        self.depth = 0
+
+    def feed(self, line: str) -> None:
+        at = 0
+        while at < len(line):
+            if self.delimiter:
+                end = line.find(self.delimiter, at)
+                if end < 0:
+                    return
+                at, self.delimiter = end + 3, ""
+                continue
+            token = _TOKEN.search(line, at)
+            if token is None:
+                return
+            at, text = token.end(), token.group()
+            if text in ('"""', "'''"):
+                self.delimiter = text
+            elif text in "[{":
+                self.depth += 1
+            elif text in "]}":
+                self.depth = max(0, self.depth - 1)
+
+
+def _keys(text: str) -> Iterator[tuple[Location, int]]:
+    table: Location = ()
+    sizes: dict[Location, int] = {}
+    openness = _Openness()
+    for number, line in enumerate(text.splitlines(), start=1):
+        if openness.delimiter or openness.depth:
+            openness.feed(line)
+            continue
+        if header := _HEADER.match(line):
+            table = _parts(header.group(2))
+            if header.group(1) == "[[":
+                sizes[table] = sizes.get(table, -1) + 1
+                table = (*table, sizes[table])
+            yield table, number
+            continue
+        if key := _KEY.match(line):
+            yield (*table, *_parts(key.group(1))), number
+            openness.feed(line[key.end() :])
+
+
+def line_of(text: str, location: Location) -> int | None:
+    """The line of ``location``, or of the nearest key that holds it; ``None`` when it has none."""
+    lines: dict[Location, int] = {}
+    for place, number in _keys(text):
+        lines.setdefault(place, number)
+    for length in range(len(location), 0, -1):
+        if (number_found := lines.get(location[:length])) is not None:
+            return number_found
+    return None

@@ -9,12 +9,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, Strict, StringConstraints, model_validator
+from pydantic import Field, Strict, model_validator
 
-from federator.config.brokers import Connection, Credentials
+from federator.config.brokers import BrokerAddress, Credentials, check_pair, in_clear
 from federator.config.certificates import server_context
-from federator.config.section import Section, WholeNumber, wrong
-from federator.config.sections import HttpSettings, LogSettings
+from federator.config.observability import HttpSettings, LogSettings
+from federator.config.section import Name, Section, WholeNumber, wrong
 from federator.protocol.effects import Notice
 from federator.protocol.filters import validate_filter
 from federator.protocol.types import BROKER_ID_MAX
@@ -25,9 +25,7 @@ ASSIGNMENTS_MAX = 4_096
 UPSTREAMS_MAX = 16
 UPSTREAM_FILTERS_MAX = 100_000
 
-_Bool = Annotated[bool, Strict()]
 _Span = Annotated[int, Strict(), Field(ge=1, le=86_400_000)]
-_Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
 
 class ListenerSettings(Section):
@@ -47,9 +45,7 @@ class ListenerSettings(Section):
 
     @model_validator(mode="after")
     def _tls_is_whole(self) -> Self:
-        if (self.cert_file is None) != (self.key_file is None):
-            has, lacks = ("cert_file", "key_file") if self.cert_file else ("key_file", "cert_file")
-            raise wrong(has, f"{has} without {lacks}", f"add {lacks}, or remove {has}")
+        check_pair(self.cert_file, self.key_file)
         if self.client_ca_file is not None and self.cert_file is None:
             what = "client_ca_file on a listener without TLS"
             raise wrong("client_ca_file", what, "add cert_file and key_file, or remove it")
@@ -72,7 +68,7 @@ class ListenerSettings(Section):
         )
 
 
-class GatewayBrokerSettings(Connection):
+class GatewayBrokerSettings(BrokerAddress):
     """A broker that clients may be attached to. Credentials are the gateway's own, for the guide
     and for control; clients bring theirs.
     """
@@ -228,8 +224,8 @@ class GatewayHttpSettings(HttpSettings):
 class GatewaySettings(Section):
     """Everything one gateway needs to start."""
 
-    federation: _Name = Field(default="fed", description="Name shared by all agents.")
-    name: _Name = Field(description="This gateway's, unique in the federation.")
+    federation: Name = Field(default="fed", description="Name shared by all agents.")
+    name: Name = Field(description="This gateway's, unique in the federation.")
     listeners: tuple[ListenerSettings, ...] = Field(
         default=(ListenerSettings(),), max_length=LISTENERS_MAX
     )
@@ -298,12 +294,4 @@ class GatewaySettings(Section):
 
     def notices(self) -> tuple[Notice, ...]:
         """What an operator should hear at start: credentials that travel in clear."""
-        return tuple(
-            Notice(
-                "config.credentials_in_clear",
-                "warning",
-                {"key": f"brokers.{index}.url", "url": broker.url},
-            )
-            for index, broker in enumerate(self.brokers)
-            if broker.address.is_exposed and broker.username
-        )
+        return in_clear((f"brokers.{index}", broker) for index, broker in enumerate(self.brokers))

@@ -2,7 +2,9 @@
 
 An environment variable names a path, ``FEDERATOR_BROKER__ID``; what is not text is JSON. Variables
 without a known first part are left alone: orchestrators set names like ``FEDERATOR_PORT`` by
-themselves.
+themselves. Beside these, a service manager says there where it listens (``service_manager``).
+
+Source: sd_notify(3), sd_watchdog_enabled(3).
 """
 
 import functools
@@ -21,9 +23,8 @@ from pydantic import BaseModel, SecretStr, ValidationError
 
 from federator.config.brokers import Credentials
 from federator.config.collector import CollectorSettings
-from federator.config.complaints import first_complaint
+from federator.config.complaints import Location, first_complaint, line_of
 from federator.config.gateway import GatewaySettings
-from federator.config.positions import Location, line_of
 from federator.config.settings import Settings
 from federator.errors import ConfigError
 
@@ -32,6 +33,7 @@ NO_INPUT, NO_PERMISSION, CONFIG = 66, 77, 78
 
 CONFIG_BYTES_MAX = 4_194_304
 LINE_CHARACTERS_MAX = 900
+SOCKET, WATCHDOG_US, WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
 ENVIRONMENT_PREFIX = "FEDERATOR_"
 _LINE_IN_MESSAGE = re.compile(r" \(at line (\d+), column \d+\)$| \(at end of document\)$")
 
@@ -119,7 +121,7 @@ def load_collector(
 
 @dataclass(frozen=True, slots=True)
 class _CommandLine:
-    """What a collector is told there."""
+    """What a collector is told on the command line."""
 
     name: str
     landing: Path | None
@@ -204,7 +206,7 @@ def _syntax_complaint(message: str, text: str) -> str:
 
 
 def _refusal(text: str, exit_code: int) -> ConfigError:
-    """One line, whatever names of files and values it quotes."""
+    """The error whose text is one line, whatever names of files and values it quotes."""
     printable = "".join(c if c.isprintable() else "?" for c in text)
     return ConfigError(printable[:LINE_CHARACTERS_MAX], exit_code=exit_code)
 
@@ -341,3 +343,38 @@ def _key_of(files: dict[str, Path | None], text: str) -> str:
 
 def _location(dotted: str) -> Location:
     return tuple(int(part) if part.isdigit() else part for part in dotted.split("."))
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceManager:
+    """Where to tell how we are, and how often we must.
+
+    Attributes:
+        address: A unix datagram socket, as ``socket.connect`` wants it.
+        watchdog_s: Silence after which we are taken for hung; ``None`` when nobody watches.
+    """
+
+    address: str
+    watchdog_s: float | None
+
+
+def service_manager(environ: Mapping[str, str], *, pid: int) -> ServiceManager | None:
+    """Who started the process ``pid``; ``None`` when it wants to hear nothing from us.
+
+    What is there but makes no sense, a relative path or a negative time, was not meant for us.
+    """
+    address = environ.get(SOCKET, "")
+    if not address.startswith(("/", "@")) or len(address) == 1:
+        return None
+    if address.startswith("@"):  # Linux's abstract names
+        address = "\0" + address[1:]
+    return ServiceManager(address, _watchdog_s(environ, pid))
+
+
+def _watchdog_s(environ: Mapping[str, str], pid: int) -> float | None:
+    whose, interval = environ.get(WATCHDOG_PID), environ.get(WATCHDOG_US, "")
+    if whose is not None and whose != str(pid):
+        return None
+    if not (interval.isascii() and interval.isdigit() and int(interval) > 0):
+        return None
+    return int(interval) / 1_000_000

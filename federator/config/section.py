@@ -3,11 +3,17 @@
 from collections.abc import Callable
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Strict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Strict, StringConstraints
 from pydantic_core import PydanticCustomError
 
 WholeNumber = Annotated[int, Strict()]
 """An integer and nothing that could be read as one."""
+
+Switch = Annotated[bool, Strict()]
+"""``true`` or ``false`` and nothing that could be read as one."""
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+"""A name that stands in topics: of a federation, or of a gateway."""
 
 
 class Section(BaseModel):

@@ -8,9 +8,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, Strict, model_validator
 
-from federator.config.address import is_loopback
 from federator.config.brokers import Credentials, Transport, Url
-from federator.config.section import Section, WholeNumber, wrong
+from federator.config.section import Section, Switch, WholeNumber, wrong
 from federator.config.topics import CONFIGURED_FILTERS_MAX, TopicFilter
 from federator.protocol.filters import contains
 from federator.protocol.parameters import Strategy
@@ -18,7 +17,6 @@ from federator.protocol.parameters import Strategy
 SPAN_MS_MAX = 86_400_000
 ROUTED_FILTERS_MAX = 256
 
-_Bool = Annotated[bool, Strict()]
 _Span = Annotated[int, Strict(), Field(ge=1, le=SPAN_MS_MAX)]
 
 
@@ -47,10 +45,10 @@ class LinkSettings(Credentials):
         "to agent in datagrams with repair packets, to neighbours that have this too; for links "
         "that lose packets. Not in an open federation. See [udp].",
     )
-    dial_back: _Bool = Field(
+    dial_back: Switch = Field(
         default=True, description="Connect to brokers that connect to ours without being listed."
     )
-    notifications: _Bool = Field(
+    notifications: Switch = Field(
         default=True,
         description="Say on neighbours' brokers whether the link is up, retained, as Mosquitto's "
         "bridges do: 1 or 0 on $SYS/broker/connection/federator-ID/state, ID being ours.",
@@ -62,7 +60,7 @@ class LinkSettings(Credentials):
         description="Per connection, what may wait to be sent; beyond it frames are dropped and "
         "counted.",
     )
-    allow_plaintext: _Bool = Field(
+    allow_plaintext: Switch = Field(
         default=True,
         description="Allow mqtt:// to hosts other than this one. A warning is logged when "
         "credentials would travel in clear.",
@@ -268,7 +266,7 @@ class DataSettings(Section):
 class DiscoverySettings(Section):
     """How this agent learns what its broker's clients subscribe to."""
 
-    log_topics: _Bool = Field(
+    log_topics: Switch = Field(
         default=True, description="Read the broker's log topics (Mosquitto: log_dest topic)."
     )
     filters: tuple[TopicFilter, ...] = Field(
@@ -276,7 +274,7 @@ class DiscoverySettings(Section):
         max_length=CONFIGURED_FILTERS_MAX,
         description="Filters to ask for whatever clients do.",
     )
-    new_regular_topic: _Bool = Field(
+    new_regular_topic: Switch = Field(
         default=True, description="Clients may announce filters on $fed/<federation>/."
     )
     match_all: Literal["local", "federate"] = Field(
@@ -284,7 +282,7 @@ class DiscoverySettings(Section):
         description='What # and +/# of local clients ask for: "local" serves them from this '
         'broker only, "federate" pulls everything.',
     )
-    widen: _Bool = Field(
+    widen: Switch = Field(
         default=True,
         description="Ask for more than needed while the learned table cannot be trusted.",
     )
@@ -339,7 +337,7 @@ class ShareSettings(Section):
 class RetainedSettings(Section):
     """Retained messages: a new subscriber gets the value wherever it was set."""
 
-    enabled: _Bool = Field(
+    enabled: Switch = Field(
         default=True,
         description="Whether to fetch, give and order values; otherwise only live ones travel.",
     )
@@ -373,12 +371,12 @@ class RetainedSettings(Section):
 class AgentFailoverSettings(Section):
     """Who steps in when a broker dies: the controller, the guide for clients, prepared sessions."""
 
-    enabled: _Bool = Field(
+    enabled: Switch = Field(
         default=True,
         description="Take part: announce this broker, be the controller where its rank is the "
         "smallest, keep the guide that gateways read.",
     )
-    report_sessions: _Bool = Field(
+    report_sessions: Switch = Field(
         default=True,
         description="Tell all agents which clients publish and subscribe what here. Without it "
         "substitutes are chosen by load and distance, and no sessions are prepared.",
@@ -387,13 +385,13 @@ class AgentFailoverSettings(Section):
         default=None,
         description="Where clients and gateways reach this broker; broker.advertise when absent.",
     )
-    prepare_sessions: _Bool = Field(
+    prepare_sessions: Switch = Field(
         default=False,
         description="As a substitute, prepare the persistent sessions of a dead broker's clients "
         "on this one, so that messages wait for them. The agent connects with their client ids: "
         "its user needs the right to.",
     )
-    repeat: _Bool = Field(
+    repeat: Switch = Field(
         default=True,
         description="With prepared sessions: publish here again what was published elsewhere "
         "between the broker's death and its clients' sessions here. Others who subscribe the same "
@@ -425,92 +423,4 @@ class AgentFailoverSettings(Section):
         ge=0,
         le=1_000_000,
         description="Rows of the session flow table told, and held of each other broker.",
-    )
-
-
-class MetricsSettings(Section):
-    """The metrics stream: what the agent tells of itself for reports ([metrics.md](metrics.md))."""
-
-    enabled: _Bool = Field(
-        default=False,
-        description="Record it. Off by default: a gateway's flash and its broker's clients get "
-        "nothing to carry until somebody wants reports. `/metrics` is there either way.",
-    )
-    flush_ms: WholeNumber = Field(
-        default=1_000, ge=100, le=60_000, description="Between two batches of records."
-    )
-    spool_bytes_max: WholeNumber = Field(
-        default=268_435_456,
-        ge=1_048_576,
-        le=2**40,
-        description="Bytes kept in `state_dir/metrics`; the oldest goes first, and is counted.",
-    )
-    segment_bytes_max: WholeNumber = Field(
-        default=8_388_608,
-        ge=65_536,
-        le=67_108_864,
-        description="A file is finished when it is so large; at most half of `spool_bytes_max`.",
-    )
-    segment_age_ms: WholeNumber = Field(
-        default=10_000, ge=100, le=3_600_000, description="A file is finished when it is so old."
-    )
-    live: _Bool = Field(
-        default=True,
-        description="Publish each batch under `$fed/<federation>/metrics/` on our broker, too.",
-    )
-    sample: WholeNumber = Field(
-        default=100,
-        ge=0,
-        le=1_000_000,
-        description="One frame in so many is told hop by hop; 0: none. All agents of a federation "
-        "must use the same.",
-    )
-
-    @model_validator(mode="after")
-    def _a_segment_fits(self) -> Self:
-        if 2 * self.segment_bytes_max > self.spool_bytes_max:
-            raise wrong(
-                "segment_bytes_max",
-                f"segment_bytes_max = {self.segment_bytes_max} is more than half of "
-                f"spool_bytes_max = {self.spool_bytes_max}",
-                "lower it, or raise spool_bytes_max",
-            )
-        return self
-
-
-class HttpSettings(Section):
-    """The listener of /metrics, /healthz, /readyz, /status, /routes, /explain, /controller and
-    /topology.
-    """
-
-    enabled: _Bool = Field(default=True, description="Whether to listen.")
-    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
-    port: WholeNumber = Field(
-        default=9883,
-        ge=0,
-        le=65_535,
-        description="0 takes any free port and writes it to <state_dir>/http.port.",
-    )
-    allow_remote: _Bool = Field(
-        default=False,
-        description="Listen on an address other machines reach. Nobody is asked who they are.",
-    )
-
-    @model_validator(mode="after")
-    def _stays_on_loopback(self) -> Self:
-        if not self.allow_remote and not is_loopback(self.host):
-            raise wrong(
-                "host",
-                f"http.host = {self.host[:60]!r} is not loopback",
-                "use 127.0.0.1, or set http.allow_remote = true",
-            )
-        return self
-
-
-class LogSettings(Section):
-    """Our own log, on standard error."""
-
-    format: Literal["console", "json"] = Field(default="console", description="Form of a line.")
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Least level that is written."
     )

@@ -10,12 +10,12 @@ from pydantic import Field
 
 from federator.config.section import Section
 from federator.errors import ConfigError, DecodeError
-from federator.protocol.trust.papers import (
-    PAPER_BYTES_MAX,
-    AgentPapers,
+from federator.protocol.trust.key_files import (
+    KEY_FILE_BYTES_MAX,
+    AgentKeys,
     FederationPublic,
-    RevocationPaper,
-    read_paper,
+    RevocationFile,
+    read_key_file,
 )
 
 CONFIG = 78
@@ -23,7 +23,7 @@ FEDERATION_KEYS_MAX = 16
 REVOCATIONS_KEPT = "revocations"
 """The file in the state directory where an agent writes the lists it has heard of."""
 
-_P = TypeVar("_P", AgentPapers, FederationPublic, RevocationPaper)
+_P = TypeVar("_P", AgentKeys, FederationPublic, RevocationFile)
 
 Security = Literal["signed", "sealed", "open"]
 
@@ -47,20 +47,20 @@ class KeySettings(Section):
 
     @property
     def whole(self) -> bool:
-        """Enough is named to start signed."""
+        """Whether enough is named to start signed."""
         return self.agent_file is not None and len(self.federation_files) > 0
 
-    def papers(self) -> AgentPapers:
-        """What ``agent_file`` holds.
+    def agent_keys(self) -> AgentKeys:
+        """This agent's key and certificate, as ``agent_file`` holds them.
 
         Raises:
             ConfigError: It cannot be used.
         """
         assert self.agent_file is not None, "settings in signed mode name it"
-        return _read(self.agent_file, AgentPapers, "keys.agent_file")
+        return _read(self.agent_file, AgentKeys, "keys.agent_file")
 
     def federation_keys(self, federation: str) -> list[bytes]:
-        """What ``federation_files`` hold.
+        """The public keys that ``federation_files`` hold.
 
         Raises:
             ConfigError: One of them cannot be used.
@@ -78,20 +78,20 @@ class KeySettings(Section):
         return keys
 
     def revocations(self) -> bytes | None:
-        """What ``revocations_file`` holds, if one is named and there.
+        """The revocations that ``revocations_file`` holds, if one is named and there.
 
         Raises:
             ConfigError: It cannot be used.
         """
         if self.revocations_file is None or not self.revocations_file.exists():
             return None
-        return _read(self.revocations_file, RevocationPaper, "keys.revocations_file").revocations
+        return _read(self.revocations_file, RevocationFile, "keys.revocations_file").revocations
 
 
 def _read(path: Path, kind: type[_P], at: str) -> _P:
     try:
         with path.open("rb") as file:
-            return read_paper(file.read(PAPER_BYTES_MAX + 1), kind)
+            return read_key_file(file.read(KEY_FILE_BYTES_MAX + 1), kind)
     except OSError as error:
         text = f"{at}: {path}: {(error.strerror or str(error)).lower()}: correct the path"
         raise ConfigError(text, exit_code=CONFIG) from error

@@ -5,30 +5,29 @@ the agent asks: the protocol's parameters, and how to reach a neighbour.
 """
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, model_validator
 
-from federator.config.address import Address
 from federator.config.brokers import (
+    Address,
+    BrokerAddress,
     BrokerSettings,
-    Connection,
     Credentials,
     NeighbourSettings,
     Transport,
+    in_clear,
 )
 from federator.config.datagrams import UdpSettings, require_codec
-from federator.config.section import Section, wrong
+from federator.config.observability import HttpSettings, LogSettings, MetricsSettings
+from federator.config.section import Name, Section, wrong
 from federator.config.sections import (
     AgentFailoverSettings,
     CustodySettings,
     DataSettings,
     DiscoverySettings,
-    HttpSettings,
     LinkSettings,
-    LogSettings,
     MeshSettings,
-    MetricsSettings,
     RetainedSettings,
     RoutingSettings,
     ShareSettings,
@@ -40,9 +39,9 @@ from federator.errors import ConfigError
 from federator.protocol.controller.failover import FailoverParameters
 from federator.protocol.controller.presence import PresenceParameters
 from federator.protocol.effects import Notice
-from federator.protocol.messages import NEIGHBOURS_MAX
+from federator.protocol.messages.control import NEIGHBOURS_MAX
 from federator.protocol.parameters import LinkCost, Parameters, Strategy
-from federator.protocol.rules import LinkRules
+from federator.protocol.policy.rules import LinkRules
 from federator.protocol.sharing import LedgerParameters
 from federator.protocol.topology.parameters import TopologyParameters
 from federator.protocol.types import BrokerId, Millis
@@ -51,7 +50,7 @@ from federator.protocol.types import BrokerId, Millis
 class Settings(Section):
     """Everything one agent needs to start."""
 
-    federation: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] = Field(
+    federation: Name = Field(
         default="fed", description="Name shared by all agents: 1 to 64 of A-Z a-z 0-9 _ . -"
     )
     state_dir: Path = Field(
@@ -218,9 +217,9 @@ class Settings(Section):
                 "to believe whoever may publish on the brokers",
                 exit_code=CONFIG,
             )
-        papers = self.keys.papers()
-        if (papers.federation, papers.id) != (self.federation, self.broker.id):
-            theirs, ours = f"{papers.id} in {papers.federation!r}", f"{self.broker.id} in "
+        own = self.keys.agent_keys()
+        if (own.federation, own.id) != (self.federation, self.broker.id):
+            theirs, ours = f"{own.id} in {own.federation!r}", f"{self.broker.id} in "
             ours += repr(self.federation)
             raise ConfigError(
                 f"{name}: keys.agent_file: {self.keys.agent_file} is of broker {theirs}, "
@@ -237,9 +236,9 @@ class Settings(Section):
             )
         self.keys.revocations()
 
-    def connections(self) -> list[tuple[str, Connection]]:
+    def connections(self) -> list[tuple[str, BrokerAddress]]:
         """Every broker named here with its key: ``broker``, ``neighbours.0``, ..."""
-        named: list[tuple[str, Connection]] = [("broker", self.broker)]
+        named: list[tuple[str, BrokerAddress]] = [("broker", self.broker)]
         named += [(f"neighbours.{i}", n) for i, n in enumerate(self.neighbours)]
         return named
 
@@ -249,15 +248,7 @@ class Settings(Section):
 
     def neighbour_connection(self, neighbour: NeighbourSettings) -> NeighbourSettings:
         """``neighbour`` with the credentials of ``[links]`` where it names none of its own."""
-        own = neighbour.model_dump(exclude_none=True, exclude_unset=True, by_alias=True)
-        names: list[str] = []
-        if neighbour.username is None:
-            names += ["username", "password", "password_file"]
-        if neighbour.address.tls:
-            names += ["ca_file"] if neighbour.ca_file is None else []
-            names += ["cert_file", "key_file"] if neighbour.cert_file is None else []
-        inherited = {name: getattr(self.links, name) for name in names}
-        return NeighbourSettings(**{**inherited, **own})
+        return neighbour.with_credentials_of(self.links)
 
     def dialled_back(self, url: str) -> NeighbourSettings:
         """How to reach a broker that named itself ``url``.
@@ -324,7 +315,7 @@ class Settings(Section):
         )
 
     def failover_parameters(self) -> FailoverParameters:
-        """How the controller works."""
+        """The timers and bounds by which the controller watches brokers and decides."""
         failover = self.failover
         return FailoverParameters(
             federation=self.federation,
@@ -365,13 +356,10 @@ class Settings(Section):
 
     def notices(self) -> tuple[Notice, ...]:
         """What an operator should hear at start: credentials that travel in clear."""
-        exposed = [(at, c) for at, c in self.connections() if c.address.is_exposed]
-        return tuple(
-            Notice(
-                "config.credentials_in_clear",
-                "warning",
-                {"key": f"{at}.url", "url": connection.url},
-            )
-            for at, connection in exposed
-            if connection.username or (at != "broker" and self.links.username)
+        neighbours = enumerate(map(self.neighbour_connection, self.neighbours))
+        return in_clear(
+            [
+                ("broker", self.broker),
+                *((f"neighbours.{index}", each) for index, each in neighbours),
+            ]
         )

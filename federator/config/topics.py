@@ -2,33 +2,28 @@
 
 from typing import Annotated, Literal, Protocol, Self
 
-from pydantic import AfterValidator, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, model_validator
 
-from federator.config.section import Section, WholeNumber, wrong
+from federator.config.section import Section, WholeNumber, readable_by, wrong
 from federator.protocol.filters import validate_filter
-from federator.protocol.renames import check_pairs
-from federator.protocol.rules import EVERYTHING, conflict
+from federator.protocol.filters.renames import check_pairs
+from federator.protocol.policy.rules import EVERYTHING, conflict
 
 CONFIGURED_FILTERS_MAX = 8_192
 RENAMES_MAX = 64
 
 
-def _topic_filter(text: str) -> str:
+def _check_topic_filter(text: str) -> None:
     try:
-        valid = validate_filter(text)
+        validate_filter(text)
     except ValueError as error:
         what = f"{text[:60]!r} is not a topic filter ({error})"
-        raise PydanticCustomError(
-            "rule", "{what}: {mend}", {"what": what, "mend": "write one like sensors/+/temp or a/#"}
-        ) from error
-    if valid.startswith("$"):
-        what = f"{text[:60]!r} starts with $, which never leaves a broker"
-        raise PydanticCustomError("rule", "{what}: {mend}", {"what": what, "mend": "remove it"})
-    return valid
+        raise ValueError(f"{what}: write one like sensors/+/temp or a/#") from error
+    if text.startswith("$"):
+        raise ValueError(f"{text[:60]!r} starts with $, which never leaves a broker: remove it")
 
 
-TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
+TopicFilter = Annotated[str, readable_by(_check_topic_filter)]
 
 
 class RenameSettings(Section):
@@ -130,7 +125,7 @@ class LoopSettings(Section):
 
 
 class Directions(Protocol):
-    """What may come and go."""
+    """The rules of a section about what may come in and go out."""
 
     @property
     def imports(self) -> tuple[str, ...]:

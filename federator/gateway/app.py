@@ -10,17 +10,17 @@ import structlog
 from federator.config import GatewaySettings
 from federator.gateway.gateway import Gateway
 from federator.gateway.view import GatewayView
-from federator.runtime import service_manager
-from federator.runtime.serving import http_page, run_to_end, stop_requested, with_tasks
+from federator.runtime.process import service_manager
+from federator.runtime.process.serving import http_page, run_to_end, stop_requested, with_tasks
 
 LEAVE_S: Final = 5.0
-"""What publications may take to be acknowledged before clients are told that we stop."""
+"""How long publications may take to be acknowledged before clients are told that we stop."""
 
 _log = structlog.get_logger()
 
 
 def serve(settings: GatewaySettings) -> None:
-    """Be the gateway until SIGTERM or SIGINT.
+    """Run the gateway until SIGTERM or SIGINT.
 
     Raises:
         ConfigError: A port cannot be had.
@@ -29,7 +29,7 @@ def serve(settings: GatewaySettings) -> None:
 
 
 async def run(settings: GatewaySettings) -> None:
-    """As ``serve``, on the running loop."""
+    """Run the gateway as ``serve`` does, on the running loop."""
     _allow_many_connections()
     stop = stop_requested(settings.notices())
     await with_tasks(lambda tasks: _be_gateway(Gateway(settings, tasks), stop))
@@ -49,7 +49,7 @@ async def _be_gateway(gateway: Gateway, stop: asyncio.Event) -> None:
 
 
 def _allow_many_connections() -> None:
-    """Two sockets a client: what the system lets us have, not what shells start with."""
+    """Take as many sockets as the system lets us have: each client needs two."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,10 +1,41 @@
-"""What Prometheus sees of a gateway. Source: docs/observability.md."""
+"""What a gateway counts, and what Prometheus sees of it. Source: docs/observability.md."""
 
+from dataclasses import dataclass
 from typing import Final
 
-from federator.runtime.exposition import Definition, table
+from federator.runtime.process.exposition import Definition, table
 
 _PREFIX: Final = "federator_gateway_"
+
+
+@dataclass(slots=True)
+class GatewayCounters:
+    """What a gateway counted since its start.
+
+    Attributes:
+        admitted: Clients let in.
+        refused: Connections sent away before that.
+        dismissed: Clients that we disconnected.
+        takeovers: Clients whose id came again.
+        moved: Clients attached to another broker.
+        healed: Publications given to clients that missed them.
+        republished: Publications given to another broker, their own having died.
+        settled: Subscriptions known everywhere before the client heard of them.
+        unsettled: Those for which nobody said so in time.
+        malformed: Control messages that do not decode.
+    """
+
+    admitted: int = 0
+    refused: int = 0
+    dismissed: int = 0
+    takeovers: int = 0
+    moved: int = 0
+    healed: int = 0
+    republished: int = 0
+    settled: int = 0
+    unsettled: int = 0
+    malformed: int = 0
+
 
 GATEWAY: Final[tuple[Definition, ...]] = (
     *table(

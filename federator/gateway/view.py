@@ -1,4 +1,4 @@
-"""What a gateway tells when asked: readiness, state, clients and counters, read at that moment."""
+"""What a gateway answers over HTTP: readiness, state, clients and counters, read at that moment."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -11,7 +11,7 @@ from prometheus_client.core import Metric
 from federator.config.certificates import expiries_s
 from federator.gateway.gateway import Gateway
 from federator.gateway.metrics import GATEWAY
-from federator.runtime.exposition import Labelled, families
+from federator.runtime.process.exposition import Labelled, families
 
 LISTED_MAX: Final = 1_000
 """Clients in one answer; totals are given beside."""
@@ -20,13 +20,13 @@ Answer = dict[str, object]
 
 
 class GatewayView:
-    """Answers for one gateway.
+    """The HTTP answers of one gateway.
 
     Args:
-        gateway: Whom to look at.
+        gateway: The gateway.
 
     Attributes:
-        http_refused: How many HTTP connections were refused; set by whoever listens.
+        http_refused: Tells how many HTTP connections were refused; set by whoever listens.
     """
 
     def __init__(self, gateway: Gateway) -> None:
@@ -45,67 +45,70 @@ class GatewayView:
         return False, f"no broker: {'; '.join(errors)[:200]}"
 
     def status(self) -> Answer:
-        """The whole state."""
+        """The whole state of the gateway."""
         gateway = self._gateway
         ready, reason = self.ready()
-        guide = gateway.book.newest
+        guide = gateway.guides.newest
         here = Counter(a.broker.id for a in gateway.every if a.broker is not None)
         return {
             "name": gateway.settings.name,
             "epoch": gateway.epoch,
             "ready": ready,
             "ready_reason": reason,
-            "clients": len(gateway.attendants),
+            "clients": len(gateway.clients),
             "states": Counter(a.session.state.value for a in gateway.every),
             "controller": guide.controller if guide is not None else None,
             "brokers": [
                 {
                     "id": broker.id,
                     "up": broker.up,
-                    "state": gateway.book.state(broker.id),
+                    "state": gateway.guides.state(broker.id),
                     "clients": here[broker.id],
-                    "substitutes": gateway.book.substitutes(broker.id),
+                    "substitutes": gateway.guides.substitutes(broker.id),
                     "round_trip_ms": round(broker.round_trip_s * 1000, 2) if broker.up else None,
                     "unsafe": gateway.journal.unsafe(broker.id),
                     "error": broker.link.last_error,
                 }
                 for broker in gateway.brokers.values()
             ],
-            "journal": {"publications": len(gateway.journal), "bytes": gateway.journal.bytes},
+            "journal": {
+                "publications": len(gateway.journal),
+                "bytes": gateway.journal.bytes,
+            },
             "counters": asdict(gateway.counters),
         }
 
     def explain(self, topic: str) -> Answer:
-        """Which clients want ``topic``. Where it goes from their brokers is the agents' to say."""
+        """Say who knows where ``topic`` goes: the agents, not the gateway."""
         return {"topic": topic, "text": "ask the agent of a broker: a gateway routes nothing"}
 
     def routes(self) -> Iterable[Answer]:
-        """One entry per client; bounded."""
+        """One entry per client, of at most ``LISTED_MAX``."""
         return (
             {
-                "client": attendant.client_id,
-                "broker": attendant.broker.id if attendant.broker is not None else None,
-                "state": attendant.session.state.value,
-                "version": attendant.session.version,
-                "persistent": attendant.session.persistent,
-                "moves": attendant.moves,
-                "subscribes": len(attendant.session.subscriptions.granted),
-                "publishes": len(attendant.session.publishes),
+                "client": client.client_id,
+                "broker": client.broker.id if client.broker is not None else None,
+                "state": client.session.state.value,
+                "version": client.session.version,
+                "persistent": client.session.persistent,
+                "moves": client.moves,
+                "subscribes": len(client.session.subscriptions.granted),
+                "publishes": len(client.session.up.topics),
             }
-            for attendant in islice(self._gateway.every, LISTED_MAX)
+            for client in islice(self._gateway.every, LISTED_MAX)
         )
 
     def controller(self) -> Answer:
-        """Who is the controller. The rest is the agents' to say."""
-        guide = self._gateway.book.newest
+        """Who is the controller; the rest is known to the agents."""
+        guide = self._gateway.guides.newest
         return {"enabled": False, "controller": guide.controller if guide is not None else None}
 
     def topology(self) -> Answer:
-        """The graph of brokers is the agents' to say."""
+        """Nothing: the graph of brokers is known to the agents."""
         return {"mode": None, "brokers": [], "links": []}
 
     def metrics(self) -> Iterable[Metric]:
-        """Counters and gauges."""
+        """The counters and gauges for Prometheus."""
         gateway = self._gateway
         here = Counter(a.broker.id for a in gateway.every if a.broker is not None)
         brokers = gateway.brokers.values()
@@ -115,7 +118,7 @@ class GatewayView:
                 **asdict(gateway.counters),
                 "http_refused": self.http_refused(),
                 "ready": int(self.ready()[0]),
-                "clients": len(gateway.attendants),
+                "clients": len(gateway.clients),
                 "away": sum(not a.session.attached for a in gateway.every),
                 "journal_bytes": gateway.journal.bytes,
                 "unsafe": sum(gateway.journal.unsafe(id) for id in gateway.brokers),

@@ -1,36 +1,54 @@
-"""All methods by name."""
+"""The methods by name. The papers' other methods are compared in the laboratory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 
-from federator.planner import annealing, exact, greedy, lagrangian, local_split
-from federator.planner.distributed import world
-from federator.planner.instance import Instance
-from federator.planner.outcome import Outcome
-from federator.planner.watch import Watch
+from federator.planner.flow import exact
+from federator.planner.flow.instance import Instance
+from federator.planner.flow.outcome import Outcome, outcome
+from federator.planner.flow.watch import UNWATCHED, Progress, Watch
+from federator.planner.flow.workbench import Workbench
+from federator.planner.lagrangian import heuristic
+
+Solver = Callable[[Instance, int, Watch], Outcome]
+"""An instance, a seed, and who is told how far it is and says when to stop."""
 
 
 class Method(StrEnum):
-    """How to solve."""
+    """The name of a method."""
 
     EXACT = "exact"
     F2 = "f2"
     LAGRANGIAN = "lagrangian"
-    DISTRIBUTED = "distributed"
-    SPLIT = "split"
-    ANNEALING = "annealing"
     GREEDY = "greedy"
+
+
+def solve_greedily(instance: Instance, *, watch: Watch = UNWATCHED) -> Outcome:
+    """Let each topic, in the order of the file, take the shortest paths that have room.
+
+    What a user would write first: it proves nothing, and is what better methods are measured by.
+    """
+    bench = Workbench(instance)
+    stopped = "done"
+    for topic in range(instance.topics):
+        if watch.over():
+            stopped = "stopped"
+            break
+        bench.insert(topic)
+        watch.report(Progress(topic / instance.topics, bench.total()))
+    return outcome(instance, bench.routing(), method="greedy", stopped=stopped)
+
+
+SOLVERS: Mapping[str, Solver] = {
+    Method.EXACT: lambda instance, seed, watch: exact.solve_f1(instance, seed=seed, watch=watch),
+    Method.F2: lambda instance, seed, watch: exact.solve_f2(instance, seed=seed, watch=watch),
+    Method.LAGRANGIAN: lambda instance, seed, watch: heuristic.solve(
+        instance, seed=seed, watch=watch
+    ),
+    Method.GREEDY: lambda instance, seed, watch: solve_greedily(instance, watch=watch),
+}
 
 
 def solve(method: Method, instance: Instance, *, seed: int, watch: Watch) -> Outcome:
     """Solve ``instance`` with ``method`` and its usual settings."""
-    ways: dict[Method, Callable[[], Outcome]] = {
-        Method.EXACT: lambda: exact.solve_f1(instance, seed=seed, watch=watch),
-        Method.F2: lambda: exact.solve_f2(instance, seed=seed, watch=watch),
-        Method.LAGRANGIAN: lambda: lagrangian.solve(instance, seed=seed, watch=watch),
-        Method.DISTRIBUTED: lambda: world.solve(instance, seed=seed, watch=watch),
-        Method.SPLIT: lambda: local_split.solve(instance, seed=seed, watch=watch),
-        Method.ANNEALING: lambda: annealing.solve(instance, seed=seed, watch=watch),
-        Method.GREEDY: lambda: greedy.solve(instance, watch=watch),
-    }
-    return ways[method]()
+    return SOLVERS[method](instance, seed, watch)

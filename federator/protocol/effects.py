@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from federator.protocol.controller.records import FlowRow
-from federator.protocol.guide import Guide
-from federator.protocol.messages import Message
+from federator.protocol.messages.control import Message
+from federator.protocol.messages.guide import Guide
+from federator.protocol.messages.session_records import FlowRow
 from federator.protocol.types import BrokerId, ConnId, Millis
 
 
@@ -68,11 +68,18 @@ class HangUp:
 
 
 @dataclass(frozen=True, slots=True)
-class ReachNeighbour:
-    """The data plane reaches ``neighbour`` over ``conn``, or no longer when it is ``None``."""
+class NeighbourReachable:
+    """The link to ``neighbour`` is up: its data goes over ``conn`` from now on."""
 
     neighbour: BrokerId
-    conn: ConnId | None
+    conn: ConnId
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourUnreachable:
+    """The link to ``neighbour`` is down: nothing can be sent to it."""
+
+    neighbour: BrokerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +180,8 @@ Effect = (
     | Measure
     | RememberBrokers
     | HangUp
-    | ReachNeighbour
+    | NeighbourReachable
+    | NeighbourUnreachable
     | SetRoute
     | SetDestination
     | RenewEpoch

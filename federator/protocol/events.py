@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from federator.protocol.controller.records import BrokerRecord, FlowRow
-from federator.protocol.messages import NodeMessage
+from federator.protocol.messages.control import NodeMessage
+from federator.protocol.messages.session_records import BrokerRecord, FlowRow
 from federator.protocol.types import BrokerId, ConnId, Cost
 
 
 @dataclass(frozen=True, slots=True)
 class LocalBrokerUp:
-    """Our own broker answers, and we are subscribed to the control topics there."""
+    """The own broker answers, and we are subscribed to the control topics there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class LocalFiltersChanged:
 
 @dataclass(frozen=True, slots=True)
 class PriorityChanged:
-    """Our priority as a core is another one; the smaller is preferred."""
+    """The priority of this broker as a core changed; the smaller is preferred."""
 
     priority: int
 

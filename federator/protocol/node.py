@@ -11,10 +11,7 @@ from typing import assert_never
 
 from federator.protocol import effects as e
 from federator.protocol import signals as s
-from federator.protocol.announcements import Announcements
 from federator.protocol.controller.failover import Failover, FailoverParameters
-from federator.protocol.controller.records import PREFIX
-from federator.protocol.destinations import is_destination_record
 from federator.protocol.events import (
     DeadlineReached,
     DrainRequested,
@@ -31,9 +28,9 @@ from federator.protocol.events import (
     RowsChanged,
     StatusChanged,
 )
-from federator.protocol.links import COMPLAINT_GAP_MS, Connection, Links
-from federator.protocol.meshes import Meshes
-from federator.protocol.messages import (
+from federator.protocol.links.links import COMPLAINT_GAP_MS, Links
+from federator.protocol.links.neighbour import LinkConnection
+from federator.protocol.messages.control import (
     SOLICIT_HOPS_MAX,
     Bye,
     CoreAnn,
@@ -46,14 +43,18 @@ from federator.protocol.messages import (
     NodeMessage,
     Solicit,
 )
+from federator.protocol.messages.destinations import is_destination_record
+from federator.protocol.messages.places import PREFIX as PLACE_PREFIX
+from federator.protocol.messages.places import AddressVerifier
+from federator.protocol.messages.session_records import PREFIX
 from federator.protocol.parameters import LinkCost, Parameters
-from federator.protocol.repeats import Repeats
+from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.routing.announcements import Announcements
+from federator.protocol.routing.meshes import Meshes
+from federator.protocol.routing.topic_routing import TopicRouting
 from federator.protocol.timers import earliest
-from federator.protocol.topic_routing import TopicRouting
-from federator.protocol.topology.neighbourhood import Neighbourhood
+from federator.protocol.topology.manager import TopologyManager
 from federator.protocol.topology.parameters import TopologyParameters
-from federator.protocol.topology.places import PREFIX as PLACE_PREFIX
-from federator.protocol.topology.places import Warrant
 from federator.protocol.types import EPOCH_LEAP_MAX, BrokerId, Cost, Epoch, Millis
 
 OWN_ID_RENEWALS_MAX = 3
@@ -71,7 +72,7 @@ class Identity:
         id: Unique in the federation.
         epoch: Must be greater than at the last start.
         address: Where other agents reach our broker; empty when they cannot.
-        priority: Ours as a core; the smaller is preferred, before the id.
+        priority: Our priority as a core; the smaller is preferred, before the id.
     """
 
     id: BrokerId
@@ -88,7 +89,7 @@ class Node:
         parameters: How we behave.
         failover: How the controller works.
         topology: How we arrange our links; ``None`` leaves that to the operator.
-        warrant: Vouches for addresses.
+        verifier: Vouches for addresses.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class Node:
         parameters: Parameters,
         failover: FailoverParameters | None = None,
         topology: TopologyParameters | None = None,
-        warrant: Warrant | None = None,
+        verifier: AddressVerifier | None = None,
     ) -> None:
         self.parameters = parameters
         self.links = Links(identity.id, identity.epoch, identity.address, parameters)
@@ -106,13 +107,13 @@ class Node:
         )
         self.meshes = Meshes(self.links, self.announcements, parameters=parameters)
         self.failover = Failover(self.links, self.announcements, failover or FailoverParameters())
-        self.neighbourhood = Neighbourhood(self.links, topology, warrant)
+        self.topology = TopologyManager(self.links, topology, verifier)
         self.topic_routing = TopicRouting(self.links, self.announcements, parameters=parameters)
         self.id_conflict_until_ms: Millis | None = None
         self._renewed_at_ms: deque[Millis] = deque(maxlen=OWN_ID_RENEWALS_MAX)
         self._local_broker_up = False
         self._left = False
-        self._said: Repeats[str] = Repeats(gap_ms=Millis(COMPLAINT_GAP_MS), keys_max=8)
+        self._said: RateLimiter[str] = RateLimiter(gap_ms=Millis(COMPLAINT_GAP_MS), keys_max=8)
 
     def handle(self, event: Event, *, now_ms: Millis) -> list[e.Effect]:
         """Advance every machine that ``event`` concerns; return what must be done about it."""
@@ -134,7 +135,7 @@ class Node:
             self.announcements.next_deadline_ms(),
             self.meshes.next_deadline_ms(),
             self.failover.next_deadline_ms(),
-            self.neighbourhood.next_deadline_ms(),
+            self.topology.next_deadline_ms(),
             self.id_conflict_until_ms,
         )
 
@@ -161,7 +162,7 @@ class Node:
                 return self._on_drain(order)
             case NeighbourConnected(conn, address, expected_id, cost):
                 by_delay = self.parameters.link_cost is LinkCost.DELAY
-                connection = Connection(
+                connection = LinkConnection(
                     conn, address, expected_id, cost or Cost(1), measured=by_delay and cost is None
                 )
                 return self.links.on_connected(connection, now_ms=now_ms)
@@ -177,17 +178,17 @@ class Node:
                 return [
                     *self.links.on_local_up(now_ms=now_ms),
                     *self.failover.on_links(now_ms=now_ms),
-                    *self.neighbourhood.on_local(now_ms=now_ms),
+                    *self.topology.on_local(now_ms=now_ms),
                 ]
             case LocalBrokerDown():
                 self._local_broker_up = False
                 return [
                     *self.links.on_local_down(now_ms=now_ms),
                     *self.failover.on_links(now_ms=now_ms),
-                    *self.neighbourhood.on_local(now_ms=now_ms),
+                    *self.topology.on_local(now_ms=now_ms),
                 ]
             case Measured(broker, round_trip_ms):
-                return self.neighbourhood.on_measured(broker, round_trip_ms)
+                return self.topology.on_measured(broker, round_trip_ms)
             case LeaveRequested():
                 self._left = True
                 return self.links.farewell()
@@ -201,7 +202,7 @@ class Node:
             case Hello():
                 return [
                     *self.links.on_hello(message, now_ms=now_ms),
-                    *self.neighbourhood.on_hello(message, now_ms=now_ms),
+                    *self.topology.on_hello(message, now_ms=now_ms),
                 ]
             case Bye():
                 return self.links.on_bye(message)
@@ -231,14 +232,14 @@ class Node:
                     *self.announcements.on_link_up(neighbour),
                     *self.meshes.memberships.on_link_up(neighbour, now_ms=now_ms),
                     *self.failover.on_links(now_ms=now_ms),
-                    *self.neighbourhood.on_links(now_ms=now_ms),
+                    *self.topology.on_links(now_ms=now_ms),
                 ]
             case s.LinkDown(neighbour):
                 return [
                     *self.announcements.on_link_down(neighbour, now_ms=now_ms),
                     *self.meshes.on_link_down(neighbour, now_ms=now_ms),
                     *self.failover.on_links(now_ms=now_ms),
-                    *self.neighbourhood.on_links(now_ms=now_ms),
+                    *self.topology.on_links(now_ms=now_ms),
                 ]
             case s.LinkCostChanged(neighbour):
                 return self.announcements.on_link_cost(neighbour, now_ms=now_ms)
@@ -284,17 +285,17 @@ class Node:
             self._renewed_at_ms.clear()
             if self._local_broker_up:
                 steps += self.links.on_local_up(now_ms=now_ms)
-                steps += self.neighbourhood.on_local(now_ms=now_ms)
+                steps += self.topology.on_local(now_ms=now_ms)
         steps += self.links.on_deadline(now_ms=now_ms)
         steps += self.announcements.on_deadline(now_ms=now_ms)
         steps += self.meshes.on_deadline(now_ms=now_ms)
         steps += self.failover.on_deadline(now_ms=now_ms)
-        return steps + self.neighbourhood.on_deadline(now_ms=now_ms)
+        return steps + self.topology.on_deadline(now_ms=now_ms)
 
     def _on_announced(
         self, core: BrokerId, filters: frozenset[str], lost: bool, now_ms: Millis
     ) -> list[s.Step]:
-        """Filters are the meshes' business, records are not."""
+        """Hand announced filters to the meshes, and each kind of record to its machine."""
         if not any(f.startswith("$") for f in filters):
             return self.meshes.on_announced(core, filters, lost=lost, now_ms=now_ms)
         said = frozenset(f for f in filters if f.startswith(PREFIX))
@@ -315,10 +316,10 @@ class Node:
         lost = route is None or route.forgotten
         held = route.announced.filters.filters if route is not None else frozenset[str]()
         said = frozenset(place for place in places if place in held)
-        return self.neighbourhood.on_announced(core, said, places - said, lost=lost, now_ms=now_ms)
+        return self.topology.on_announced(core, said, places - said, lost=lost, now_ms=now_ms)
 
     def _on_drain(self, order: DrainOrder) -> list[s.Step]:
-        """Obey, or pass on towards whom it is for."""
+        """Obey the order, or pass it on towards the broker that it names."""
         if order.broker == self.links.self_id:
             return [e.SetDraining(order.drain)]
         route = self.announcements.routes.get(order.broker)
@@ -329,7 +330,7 @@ class Node:
         return self.links.send(route.parents[0], passed_on)
 
     def _on_own_id(self, epoch: Epoch, now_ms: Millis) -> list[s.Step]:
-        """Our id is known under a newer epoch: our clock was set back, or another agent has our id.
+        """Renew our epoch: our clock was set back, or another agent has our id.
 
         The first heals by a newer epoch. The second shows when that does not help for long.
         """

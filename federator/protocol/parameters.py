@@ -41,7 +41,7 @@ class Parameters:
         list_request_gap_ms: Least time between two requests for the same list.
         filters_max: Filters one agent holds, its own and others'; more are refused.
         cores_max: Cores one agent holds; more are refused.
-        dial_back: Connect to the broker of a stranger that greets us.
+        dial_back: Whether to connect to the broker of an agent that greets us unknown.
         link_cost: What a link costs.
         strategy: How we ask for what our clients want.
         strategies: Others, for what is contained in a filter; the first that contains it counts.

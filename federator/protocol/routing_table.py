@@ -4,7 +4,7 @@ The paper keeps in every node, per topic, the node to which data goes next, the 
 the consumer, and its length. A node of ours has the same by consumer: announcements carry their
 path. A second way that does not lead back through us is the backup.
 
-Source: papers/topic-routing-and-rerouting.txt, Tables 1 to 10.
+Source: Chen 2020, Tables 1 to 10.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Way:
     weight: Cost
 
     def text(self, topic: str) -> str:
-        """As the paper writes it: ``2-1/top``."""
+        """The way as the paper writes it: ``2-1/top``."""
         return f"{'-'.join(map(str, self.path)) or '?'}/{topic}"
 
 

@@ -9,14 +9,14 @@ from federator.protocol.types import BrokerId, Epoch
 
 @dataclass(frozen=True, slots=True)
 class LinkUp:
-    """Both ends are up, and the other one came up anew: it knows nothing of what we said before."""
+    """A link is up at both ends, and came up anew at the other: it knows nothing said before."""
 
     neighbour: BrokerId
 
 
 @dataclass(frozen=True, slots=True)
 class LinkDown:
-    """``neighbour`` is gone, or does not hear us."""
+    """The link to ``neighbour`` is down: it is gone, or does not hear us."""
 
     neighbour: BrokerId
 
@@ -37,14 +37,14 @@ class OwnIdHeard:
 
 @dataclass(frozen=True, slots=True)
 class CoreMoved:
-    """Our parents towards ``core`` changed, or it became unreachable or reachable."""
+    """The parents towards ``core`` changed, or it became unreachable or reachable."""
 
     core: BrokerId
 
 
 @dataclass(frozen=True, slots=True)
 class CoreRefreshed:
-    """We adopted a newer announcement of ``core``: memberships are due."""
+    """A newer announcement of ``core`` was adopted: memberships are due."""
 
     core: BrokerId
 

@@ -37,7 +37,7 @@ class Timers(Generic[K]):
         heapq.heappush(self._heap, (at_ms, key))
 
     def set_sooner(self, key: K, at_ms: Millis) -> None:
-        """As ``set``, unless ``key`` is due earlier already."""
+        """Let ``key`` come due at ``at_ms``, unless it is due earlier already."""
         known = self._at.get(key)
         if known is None or at_ms < known:
             self.set(key, at_ms)

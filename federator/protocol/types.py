@@ -2,6 +2,8 @@
 
 from typing import NewType
 
+import msgspec
+
 BrokerId = NewType("BrokerId", int)
 """Unique in the federation, 0 to ``BROKER_ID_MAX``."""
 
@@ -29,3 +31,17 @@ UNREACHABLE = Cost(2**31)
 
 CoreRank = tuple[int, BrokerId]
 """(operator priority, id): the smallest announcer of a filter is its core."""
+
+
+class Now(msgspec.Struct, frozen=True, gc=False):
+    """One instant by the two clocks of a process, read by whoever drives the core.
+
+    Made for every read of a socket, so it is of the kind that is made fastest.
+
+    Attributes:
+        ms: Monotonic, for waiting.
+        us: The wall clock, in microseconds since 1970: what people and brokers agree on.
+    """
+
+    ms: Millis
+    us: int

@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from analytics.jobs.report import run
-from analytics.schemas import RECORD_LINE
+from analytics.schemas.records import RECORD_LINE
 from analytics.session import spark_session
 from tests.analytics.yardstick import Yardstick, differences
 
@@ -100,10 +100,10 @@ def _log(out: Path, brokers: int, size: int, seed: int, compress: bool) -> dict[
     if told_in.exists():
         known: dict[str, Any] = json.loads(told_in.read_text())
         return known
-    words = ["simulate", f"--brokers={brokers}", f"--records={size}", f"--seed={seed}"]
+    words = ["event-log", f"--brokers={brokers}", f"--records={size}", f"--seed={seed}"]
     words += [f"--out={out}", "--json", *(["--gzip"] if compress else [])]
     begun = time.monotonic()
-    said: dict[str, Any] = json.loads(_run("analytics", words))
+    said: dict[str, Any] = json.loads(_run("lab", words))
     told = {key: said[key] for key in ("records", "copies", "files", "bytes")}
     told["simulate_s"] = round(time.monotonic() - begun, 1)
     told_in.write_text(json.dumps(told))

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 
-from federator.grid.broker_process import BrokerProcess
+from lab.grid.processes.broker import BrokerProcess
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ import sys
 import time
 
 from analytics.jobs.submit import spark_home
-from federator.grid.children import mortal
+from lab.grid.processes.children import mortal
 
 START_S = 120
 """A JVM on a busy machine; far above what it takes."""

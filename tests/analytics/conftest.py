@@ -4,6 +4,11 @@ import sys
 import pytest
 from pyspark.sql import SparkSession
 
+# No test's Java lives long enough to earn back what its optimising compiler costs. Those that tests
+# start as programs of their own inherit it.
+os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1"
+os.environ["SPARK_DAEMON_JAVA_OPTS"] = os.environ["SPARK_SUBMIT_OPTS"]
+
 
 @pytest.fixture(scope="session")
 def spark():

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from analytics.schemas import REPORT_TABLES
+from analytics.schemas.reports import REPORT_TABLES
 
 HOSTILE = "<script>alert(1)</script>/\"'&{{7*7}}</title>/#"
 START = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)

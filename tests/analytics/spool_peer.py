@@ -49,6 +49,7 @@ class SpoolPeer:
 
     def __enter__(self):
         self._client.loop_start()
+        self._tell_head().wait_for_publish()  # whoever reads hears of a head, on a busy machine too
         self._thread.start()
         return self
 
@@ -98,11 +99,14 @@ class SpoolPeer:
 
     def _heads(self):
         while not self._stopped.wait(HEAD_EVERY_S):
-            with self._lock:
-                first, last = self._held()
-                head = {"v": 1, "broker": self.broker, "spool": self.spool}
-            head |= {"first": first, "last": last, "at_us": 7_000_000}
-            self._client.publish(self._topic("metrics/head"), json.dumps(head), 1, True)
+            self._tell_head()
+
+    def _tell_head(self):
+        with self._lock:
+            first, last = self._held()
+            head = {"v": 1, "broker": self.broker, "spool": self.spool}
+        head |= {"first": first, "last": last, "at_us": 7_000_000}
+        return self._client.publish(self._topic("metrics/head"), json.dumps(head), 1, True)
 
     def _answer(self, client, data, message):
         ask = json.loads(message.payload)

@@ -7,7 +7,7 @@ import pytest
 
 from analytics.errors import InputMissingError
 from analytics.jobs.report import run
-from analytics.schemas import REPORT_TABLES
+from analytics.schemas.reports import REPORT_TABLES
 from analytics.sources.landing import literal
 from tests.analytics.landing import example, land, record, text
 

@@ -5,8 +5,7 @@ from itertools import pairwise, permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.transforms.clocks import OneWay, judge
-from analytics.transforms.floors import floors, half_round_trips
+from analytics.transforms.clocks import OneWay, floors, half_round_trips, judge
 
 
 def seen(**least_us):

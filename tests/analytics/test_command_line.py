@@ -96,7 +96,7 @@ def test_a_missing_library_is_named_with_what_to_install(tmp_path):
     found = run("submit", "--help", PYTHONPATH=path)
 
     assert found.returncode == 69
-    wanted = "pyspark is not installed: run pip install federator[analytics]"
+    wanted = "pyspark is not installed: run pip install 'federator[analytics]'"
     assert found.stderr == f"federator-analytics: {wanted}\n"
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import expect
 
-from analytics.digest.summary import summarise
+from analytics.digest.figures import summarise
 from analytics.digest.tables import read_tables
 from analytics.report.page import write_page
 from tests.analytics.chromium import DESKTOP, PATIENCE_MS, PHONE, chromium, opened, served

@@ -18,8 +18,7 @@ from analytics.transforms.chunks import (
 )
 from analytics.transforms.delays import FLOW, MERGING, PERCENTS
 from analytics.transforms.folding import fold, merged
-from analytics.transforms.packed import slots_of
-from analytics.transforms.partials import DELAYS, PARTIALS, WIDE, Partial
+from analytics.transforms.partials import DELAYS, PARTIALS, WIDE, Partial, slots_of
 from tests.analytics.landing import delivery, example, record, text
 from tests.analytics.test_folding import block
 

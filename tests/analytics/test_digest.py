@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from analytics.digest.figures import crashes
-from analytics.digest.layout import SPRINGS_MAX, layout
 from analytics.digest.liveness import liveness
 from analytics.digest.tables import Tables
 from analytics.digest.units import count, duration, percent, ratio, size
+from analytics.report.topology import SPRINGS_MAX, layout
 
 
 @pytest.mark.parametrize(

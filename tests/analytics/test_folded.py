@@ -15,7 +15,7 @@ from analytics.jobs.state import State
 from analytics.transforms import counted
 from analytics.transforms.clocks import OneWay
 from analytics.transforms.delays import FLOW
-from analytics.transforms.happenings import QUIET_US
+from analytics.transforms.events import QUIET_US
 from analytics.transforms.pairs import pair_facts
 from analytics.transforms.partials import BESIDE, PARTIALS, WIDE, Partial
 

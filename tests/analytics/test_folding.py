@@ -12,12 +12,9 @@ from hypothesis import strategies as st
 from analytics.schemas.records import BUCKET_MAX, INSTANT_US_MAX
 from analytics.schemas.reports import WINDOW_S
 from analytics.sources.duplicates import marked
-from analytics.sources.lines import encode, parse
-from analytics.sources.reasons import reason
-from analytics.transforms.folding import HELD, HELD_RECORDS, fold
-from analytics.transforms.packed import slots_of
-from analytics.transforms.partials import BESIDE, PARTIALS
-from analytics.transforms.sketch import bucket_value_us
+from analytics.sources.lines import encode, parse, reason
+from analytics.transforms.folding import HELD, HELD_RECORDS, bucket_value_us, fold
+from analytics.transforms.partials import BESIDE, PARTIALS, slots_of
 from tests.analytics.landing import AGENT, delivery, example, record, text
 
 HOW = PARTIALS | BESIDE | {HELD: HELD_RECORDS}

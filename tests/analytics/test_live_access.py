@@ -10,7 +10,7 @@ from analytics.sources.live.heads import Heads
 from analytics.sources.live.options import read_options
 from analytics.sources.live.positions import Held
 from analytics.sources.live.replay import Replay
-from federator.grid.ports import free_ports
+from lab.grid.processes.ports import free_ports
 from tests.analytics.brokers import brokers
 from tests.analytics.spool_peer import SpoolPeer
 from tests.certificates import make_keys, tls_listener

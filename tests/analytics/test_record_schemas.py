@@ -1,10 +1,12 @@
 import msgspec
 import pytest
 
-from analytics.schemas import FIELDS, HEAD, RECORD_LINE, REPORT_TABLES, record_table
-from federator.protocol import metric_records
+from analytics.schemas.fields import TYPES
+from analytics.schemas.records import FIELDS, HEAD, RECORD_LINE
+from analytics.schemas.reports import REPORT_TABLES
+from federator.protocol.telemetry.records import TABLES
 from federator.protocol.types import EPOCH_LEAP_MAX
-from federator.runtime.clocks import wall_clock_ms
+from federator.runtime.process.clocks import wall_clock_ms
 from tests.analytics.landing import example, land
 
 
@@ -12,9 +14,9 @@ def test_one_line_schema_holds_every_key_of_every_table_and_none_twice():
     names = RECORD_LINE.fieldNames()
 
     assert len(names) == len(set(names))
-    for table, fields in FIELDS.items():
+    for fields in FIELDS.values():
         for field in (*HEAD, *fields):
-            assert RECORD_LINE[field.name].dataType == record_table(table)[field.name].dataType
+            assert RECORD_LINE[field.name].dataType == TYPES[field.kind]
 
 
 def test_the_example_has_exactly_the_keys_that_its_tables_want():
@@ -35,7 +37,7 @@ def test_an_example_lands_as_the_collector_lands(tmp_path):
 
 @pytest.mark.parametrize("table", FIELDS)
 def test_readers_allow_what_writers_may_leave_out_and_want_no_more_than_they_write(table):
-    written = msgspec.inspect.type_info(metric_records.TABLES[table]).fields
+    written = msgspec.inspect.type_info(TABLES[table]).fields
     may_be_null = {field.encode_name: takes_null(field.type) for field in written}
 
     for field in (*HEAD, *FIELDS[table]):

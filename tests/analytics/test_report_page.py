@@ -7,11 +7,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from analytics.digest.summary import SUMMARY_VERSION, summarise
+from analytics.digest.figures import SUMMARY_VERSION, summarise
 from analytics.digest.tables import ROWS_MAX, Tables, read_tables
 from analytics.errors import InputError
 from analytics.report.page import page, summary_json
-from analytics.schemas import REPORT_TABLES
+from analytics.schemas.reports import REPORT_TABLES
 from tests.analytics.example_tables import HOSTILE, example, write_table, write_tables
 
 MADE = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)

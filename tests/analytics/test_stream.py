@@ -11,7 +11,7 @@ import pytest
 
 from analytics.jobs import folded, report, stream
 from analytics.jobs import tables as on_disk
-from analytics.schemas import REPORT_TABLES
+from analytics.schemas.reports import REPORT_TABLES
 from analytics.sources.landing import read_lines, stream_lines
 from tests.analytics.landing import LINE, START_US, example, land, record, text
 from tests.real.polling import until

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from analytics.errors import UsageError
 from analytics.jobs import told_apart
-from analytics.jobs.part_files import check_is_seen, fold_into
-from analytics.jobs.state import State
+from analytics.jobs.state import State, check_is_seen, fold_into
 from analytics.jobs.told_apart import Highest, tell_apart
 from analytics.transforms.partials import BESIDE, PARTIALS
 from tests.analytics.landing import AGENT, record, text

@@ -8,17 +8,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analytics.jobs.sizing import BYTES_PER_PARTITION, partitions_for
-from analytics.sources.reasons import reason
-from analytics.transforms.folding import fold
-from analytics.transforms.happenings import convergence
+from analytics.sources.lines import reason
+from analytics.transforms.events import convergence
+from analytics.transforms.folding import bucket_value_us, fold
 from analytics.transforms.hop_times import hop_times, step_quantiles, steps
 from analytics.transforms.load import span
 from analytics.transforms.loss import loss
 from analytics.transforms.overhead import control_by_kind
-from analytics.transforms.packed import PACKED, merged, unpack
-from analytics.transforms.partials import PARTIALS
+from analytics.transforms.partials import PACKED, PARTIALS, merged, unpack
 from analytics.transforms.quantiles import weighted_quantiles
-from analytics.transforms.sketch import bucket_value_us
 from tests.analytics.landing import AGENT, START_US, bucket_of, delivery, example, record, text
 
 PERCENTS = {"p50": 50, "p95": 95, "p99": 99}

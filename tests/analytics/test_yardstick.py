@@ -3,8 +3,8 @@
 import pytest
 
 from analytics.jobs.report import run
-from analytics.schemas import REPORT_TABLES
-from analytics.simulate.writing import Order, write
+from analytics.schemas.reports import REPORT_TABLES
+from lab.event_log.writing import Order, write
 from tests.analytics.yardstick import Yardstick, differences
 
 BROKERS, RECORDS, SEED = 5, 20_000, 6

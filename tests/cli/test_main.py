@@ -9,6 +9,7 @@ import pytest
 
 from federator import cli
 from federator.errors import ConfigError, DecodeError, LinkError
+from lab.cli import federator_lab
 
 
 def ended(arguments: list[str]) -> int:
@@ -27,7 +28,7 @@ def broken_verb(monkeypatch):
         def command() -> None:
             raise error
 
-        monkeypatch.setattr("federator.cli.check_config.command", command)
+        monkeypatch.setattr("federator.cli.setup.check_config.command", command)
 
     return broken
 
@@ -43,9 +44,6 @@ def broken_verb(monkeypatch):
         ["topology", "--what-if", "remove=all"],
         ["topology", "--what-if", "drop=5"],
         ["topology", "--what-if", "cut=5"],
-        ["sim", "--joining", "--messages"],
-        ["grid", "--auto", "2"],
-        ["grid", "--auto", "5", "--rows", "3"],
         ["explain"],
         ["tap", "--count", "0"],
         ["tap", "--kind", "x"],
@@ -122,9 +120,8 @@ def test_debug_shows_where_a_mistake_of_ours_is(broken_verb, capsys):
 
 def test_the_daemon_does_not_load_what_only_other_verbs_need():
     program = (
-        "import sys, federator.cli.run\n"
-        "heavy = {'numpy', 'highspy', 'scipy', 'hypothesis', 'aiomqtt', 'paho',\n"
-        "         'federator.grid', 'federator.sim'}\n"
+        "import sys, federator.cli.daemons.run\n"
+        "heavy = {'numpy', 'highspy', 'scipy', 'hypothesis', 'aiomqtt', 'paho', 'lab'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
 
@@ -154,8 +151,8 @@ def verbs(command, context):
         yield from verbs(inner, click.Context(inner, parent=context))
 
 
-def test_every_default_is_a_value_that_its_option_takes():
-    root = cli.federator
+@pytest.mark.parametrize(("root", "least"), [(cli.federator, 30), (federator_lab, 20)])
+def test_every_default_is_a_value_that_its_option_takes(root, least):
     checked = 0
     for verb in verbs(root, click.Context(root)):
         context = click.Context(verb)
@@ -164,4 +161,4 @@ def test_every_default_is_a_value_that_its_option_takes():
             if isinstance(default, str | int | float):
                 option.type_cast_value(context, default)
                 checked += 1
-    assert checked > 50
+    assert checked > least

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from federator.collector import landing as module
 from federator.collector.landing import Landing
-from federator.collector.pieces import Piece
+from federator.collector.position import Piece
 
 SPOOL = "00000000000000aa"
 PIECES = 3

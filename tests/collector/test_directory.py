@@ -1,7 +1,7 @@
 """Which brokers a collector connects to."""
 
 from federator.collector.directory import BROKERS_MAX, Dial, Directory, HangUp
-from federator.protocol.guide import Guide, GuideBroker
+from federator.protocol.messages.guide import Guide, GuideBroker
 
 ONE, TWO, THREE = "mqtt://one", "mqtt://two", "mqtt://three"
 
@@ -25,7 +25,7 @@ def test_one_broker_finds_the_others():
 
     assert orders == [Dial(2, TWO), Dial(3, THREE)]
     assert directory.on_guide(guide((2, TWO), (3, THREE))) == []
-    assert directory.broker_at(TWO) == 2
+    assert directory.on_identity(TWO, 2) == (True, [])
 
 
 def test_with_only_nobody_is_looked_for():

@@ -7,7 +7,7 @@ import pytest
 
 from federator.collector.collection import CLAIMS_MAX
 from federator.errors import DecodeError
-from federator.protocol.metric_records import decode_head
+from federator.protocol.telemetry.replay import decode_head
 from tests.collector.world import ModelAgent, World, line
 
 MESSAGES = 10_000

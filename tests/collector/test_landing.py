@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from federator.collector.landing import Landing
-from federator.collector.pieces import Piece
+from federator.collector.position import Piece
 from federator.errors import ConfigError
 
 CHILD = Path(__file__).with_name("landing_child.py")

@@ -8,17 +8,15 @@ from collections import defaultdict
 from federator.collector.collection import Collection, Land, Question
 from federator.collector.position import ReadingParameters
 from federator.errors import DecodeError
-from federator.protocol.metric_records import Again, Ask, Head, decode_head
-from federator.protocol.metric_records import encode as encode_record
+from federator.protocol.telemetry.reader import Pace
+from federator.protocol.telemetry.records import encode as encode_record
+from federator.protocol.telemetry.replay import Again, Ask, Head, decode_head
 
 FEDERATION = "fed"
 START_US = 1_700_000_000_000_000
 PARAMETERS = ReadingParameters(
     FEDERATION,
-    window_max=8,
-    answer_ms=500,
-    retry_ms=50,
-    retry_max_ms=1_000,
+    Pace(window_max=8, answer_ms=500, retry_ms=50, retry_max_ms=1_000),
     rotate_bytes=2_000,
     rotate_ms=1_000,
     land_retry_ms=100,
@@ -196,7 +194,9 @@ class World:
             self.step()
             if all(self.end(a.broker, a.spool) >= a.last for a in self.agents.values()):
                 return
-        raise AssertionError([(p.key, p.landed, p.head_last) for p in self.collection.positions()])
+        raise AssertionError(
+            [(p.key, p.landed, p.reader.head_last) for p in self.collection.positions()]
+        )
 
     def end(self, broker, spool):
         pieces = self.landed.get((broker, spool), [])

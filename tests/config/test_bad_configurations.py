@@ -1,4 +1,4 @@
-"""Every mistake of testing.md: one line that names what to mend, the right code, quickly."""
+"""Every mistake in a configuration: one line that names what to mend, the right code, quickly."""
 
 import re
 import stat
@@ -379,7 +379,7 @@ def test_a_file_this_user_may_not_read_is_77(write):
     path.chmod(0)
     # Root may read everything, so the reader first becomes nobody to the file system.
     give_up = (
-        "import ctypes, os, sys; import federator.cli.check_config\n"
+        "import ctypes, os, sys; import federator.cli.setup.check_config\n"
         "from federator.cli import main\n"
         "os.geteuid() == 0 and ctypes.CDLL(None).setfsuid(65534)\n"
         "main(['check-config', '-c', sys.argv[1]])"

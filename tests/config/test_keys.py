@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from federator.cli import main
-from federator.cli.keys import command as keys_command
+from federator.cli.setup.keys import command as keys_command
 
 
 def keys(*arguments):

@@ -21,7 +21,7 @@ from docker.models.containers import Container, ExecResult
 from testcontainers.compose import DockerCompose
 from testcontainers.core.docker_client import DockerClient
 
-from federator.grid.topology import Grid, Link
+from lab.grid.topology import Grid, Link
 
 ROOT = Path(__file__).parents[2]
 PROJECT = "federator-test"

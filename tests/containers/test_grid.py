@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from federator.grid.topology import Link
+from lab.grid.topology import Link
 from tests.containers.clients import Publisher, Subscriber
 from tests.containers.compose_grid import FIRST_PORT, GATEWAY_PORTS, ComposeGrid, until
 

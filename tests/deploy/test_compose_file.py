@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from federator.config import load, load_collector, load_gateway
-from federator.grid.topology import Grid
+from lab.grid.topology import Grid
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "deploy" / "docker"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from federator.grid.ports import free_ports
+from lab.grid.processes.ports import free_ports
 from tests.docs.page import follow_all
 
 DOCS = Path(__file__).parents[2] / "docs"

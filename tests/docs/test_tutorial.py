@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from federator.grid.ports import free_ports
+from lab.grid.processes.ports import free_ports
 from tests.docs.page import agree, follow, steps
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.md"

@@ -8,9 +8,17 @@ answer belongs to a question, that nobody is told a thing twice.
 from collections import Counter
 
 from federator.gateway import wire
-from federator.gateway.journal import Journal
-from federator.gateway.orders import AskSettled, Dismiss, FindBroker, Heal, HealRest, LeaveBroker
-from federator.gateway.session import Session, State
+from federator.gateway.session.journal import Journal
+from federator.gateway.session.orders import (
+    AskSettled,
+    Dismiss,
+    FindBroker,
+    Heal,
+    HealRest,
+    LeaveBroker,
+    State,
+)
+from federator.gateway.session.session import ClientSession
 from federator.gateway.wire import V5, Kind
 
 RECEIVE_MAX = 20
@@ -217,7 +225,7 @@ class World:
     def __init__(self, version=V5, *, subscribes=()):
         self.version = version
         self.now_ms = 0
-        self.session = Session(wire.Connect(version, "c", True, 60))
+        self.session = ClientSession(wire.Connect(version, "c", True, 60))
         self.journal = Journal(recent_ms=10**9, bytes_max=10**9)
         self.client = ModelClient(version)
         self.brokers = [ModelBroker(0, version)]

@@ -16,11 +16,10 @@ from urllib.request import urlopen
 import pytest
 
 from federator.errors import LinkError
-from federator.grid.children import Child, spawn
-from federator.grid.http_client import get
-from federator.grid.ports import free_ports
-from federator.grid.running import RunningGrid
-from federator.grid.topology import Grid
+from lab.grid.processes.children import Child, get, spawn
+from lab.grid.processes.ports import free_ports
+from lab.grid.running import RunningGrid
+from lab.grid.topology import Grid
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import gets_through
 

@@ -1,12 +1,12 @@
-"""papers/fec-codec-placement.txt, section 4, claim by claim; docs/codecs.md has the full tables."""
+"""Esposito 2018, 4, claim by claim; docs/codecs.md has the full tables."""
 
 import pytest
 
-from federator.planner.codecs.claims import CLAIMS, Verdict, by_series
-from federator.planner.codecs.distance import distances
-from federator.planner.codecs.figures import OVER_SIZE, OVER_TIME, Setting, over_size, over_time
-from federator.planner.codecs.plan import Charge
-from federator.planner.codecs.schemes import Scheme
+from lab.papers.codecs.claims import CLAIMS, Verdict, by_series
+from lab.papers.codecs.distance import distances
+from lab.papers.codecs.figures import OVER_SIZE, OVER_TIME, Setting, over_size, over_time
+from lab.papers.codecs.plan import Charge
+from lab.papers.codecs.schemes import Scheme
 
 TIMED = [claim for claim in CLAIMS if claim.figure in OVER_TIME]
 SIZED = [claim for claim in CLAIMS if claim.figure in OVER_SIZE]
@@ -31,6 +31,7 @@ def test_figures_4_to_6_over_thirty_trees(over_thirty_trees, claim):
         assert verdict is Verdict.YES, claim.told(over_thirty_trees)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claim", SIZED, ids=lambda c: c.text[:30])
 def test_figures_7_to_9_over_sizes(over_sizes, claim):
     assert claim.verdict(over_sizes) is Verdict.YES, claim.told(over_sizes)

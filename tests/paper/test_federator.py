@@ -1,14 +1,14 @@
-"""papers/federator.txt (Spohn 2021), claim by claim, on the daemon's own protocol code."""
+"""Spohn 2021, claim by claim, on the daemon's own protocol code."""
 
 import random
 
 import pytest
 
 from federator.protocol.types import BrokerId
-from federator.sim import scenario, topologies
-from federator.sim.campaign import run_scenario
-from federator.sim.watcher import Watcher
-from tests.sim.worlds import (
+from lab.sim import scenario, topologies
+from lab.sim.campaign import run_scenario
+from lab.sim.watcher import Watcher
+from tests.lab.sim.worlds import (
     DELAY_MS,
     SendCounter,
     calm_grid,

@@ -1,15 +1,16 @@
-"""papers/distributed-broker-placement.txt, claim by claim.
+"""Fawwaz 2022, claim by claim.
 
-Figures 8 and 11 at the paper's scale with 20 seeds against the closed forms of READINGS.md; every
-claim of the text about Figures 8 to 22 with fewer seeds. docs/placement.md has the full table.
+Figures 8 and 11 at the paper's scale with 20 seeds against the closed forms of docs/placement.md;
+every claim of the text about Figures 8 to 22 with fewer seeds. The full table is in
+docs/placement.md.
 """
 
 import pytest
 
-from federator.planner import delegation_paper
-from federator.planner.delegation import Policy, compare
-from federator.planner.paper_claims import CLAIMS, means
-from federator.planner.paper_sweeps import points, rows
+from federator.planner.delegation.policies import Policy, compare
+from lab.papers.placement import delegation as delegation_paper
+from lab.papers.placement.claims import CLAIMS, means
+from lab.papers.placement.sweeps import points, rows
 
 SEEDS = 20
 WITHIN = 0.01
@@ -21,7 +22,7 @@ KNOWN = [
     ({"subscriptions": 50}, {Policy.EP: 46_776, Policy.NS: 47_120, Policy.LP: 107_773}),
     ({"subscriptions": 390}, {}),
 ]
-"""Figures 8 and 11: what READINGS.md prints, at 100,000 topics."""
+"""Figures 8 and 11: what docs/placement.md prints, at 100,000 topics."""
 
 
 @pytest.mark.slow

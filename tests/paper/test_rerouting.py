@@ -4,7 +4,7 @@ import pytest
 
 from federator.protocol.controller.equivalence import Likeness, relate
 from federator.protocol.controller.flow_table import SessionFlowTable, topic_sessions
-from federator.protocol.controller.records import FlowRow
+from federator.protocol.messages.session_records import FlowRow
 
 B1, B2 = 1, 2
 TABLE_11 = (

@@ -1,4 +1,4 @@
-"""papers/topic-routing-and-rerouting.txt (Chen 2020), section 3.2, on the daemon's own code.
+"""Chen 2020, 3.2, on the daemon's own code.
 
 The example graph of figure 3 with consumer A; nodes A to I are brokers 1 to 9 (there is no H).
 """
@@ -7,9 +7,9 @@ import pytest
 
 from federator.protocol.routing_table import table_of
 from federator.protocol.types import BrokerId
-from federator.sim.convergence import complaints, costs_from
-from federator.sim.invariants import Invariants
-from tests.sim.worlds import calm_world
+from lab.sim.convergence import complaints, costs_from
+from lab.sim.invariants import Invariants
+from tests.lab.sim.worlds import calm_world
 
 EDGES = ("AB", "AD", "AE", "BC", "EF", "CI", "FG", "GI")
 NODES = "ABCDEFGI"
@@ -86,8 +86,8 @@ def test_table_10_the_longer_way_of_node_i_is_not_taken_but_kept_as_a_backup():
 def test_the_backup_takes_over_when_the_way_is_cut():
     world, _ = example()
 
-    world.cut(world.paths[number("C"), number("I")])
-    world.cut(world.paths[number("I"), number("C")])
+    world.links.cut(world.paths[number("C"), number("I")])
+    world.links.cut(world.paths[number("I"), number("C")])
     world.run_until(14_000)
 
     (row,) = rows(world)["I"]
@@ -96,7 +96,7 @@ def test_the_backup_takes_over_when_the_way_is_cut():
 
 
 def procedure_tbrg(*, last_in_first_out):
-    """Algorithm 2 as printed, but for line 9, which would end it at once (READINGS.md)."""
+    """Algorithm 2 as printed, but for line 9, which would end it at once (docs/protocol.md 14)."""
     weights, waiting = {"A": 0}, ["A"]
     while waiting:
         node = waiting.pop(-1 if last_in_first_out else 0)

@@ -1,19 +1,19 @@
 """What a hostile client may publish on control topics: every message, and its mutations."""
 
 from federator.protocol.filters import digest_of
-from federator.protocol.messages import (
+from federator.protocol.messages.control import (
     Bye,
     CoreAnn,
     FilterListPage,
     FilterListRequest,
-    Heard,
+    HeardNeighbour,
     Hello,
     ListKind,
     MeshMembAnn,
     Solicit,
 )
 
-NEIGHBOUR, OURS, OTHER, STRANGER = 1, 2, 3, 77
+NEIGHBOUR, OURS, OTHER, UNLINKED = 1, 2, 3, 77
 """A line of brokers, of which ours is annoyed, and somebody who is none."""
 
 
@@ -22,7 +22,7 @@ def samples(sender):
     epoch = 1_000 + sender
     some = ("plant/+/temp", "x/#")
     return [
-        Hello(1, sender, epoch, 1, 5, f"b{sender}", (Heard(OURS, 1_002, 1, 0, 0, 1),)),
+        Hello(1, sender, epoch, 1, 5, f"b{sender}", (HeardNeighbour(OURS, 1_002, 1, 0, 0, 1),)),
         Bye(sender, epoch, 1),
         CoreAnn(sender, OTHER, 0, 1_003, 9, 1, True, some, (), digest_of(some), 2),
         CoreAnn(sender, sender, 0, epoch, 9, 0, True, some, ("y",), 7, 2),

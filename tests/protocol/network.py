@@ -1,13 +1,12 @@
 """A few nodes wired by hand: every control message arrives ``delay_ms`` later, in order.
 
-Small on purpose: faults, clocks and invariants are the simulator's (``federator.sim``).
+Small on purpose: faults, clocks and invariants are the simulator's (``lab.sim``).
 """
 
 import heapq
 import math
 from itertools import count
 
-from federator.protocol.codec import decode, encode, kind_of
 from federator.protocol.effects import Notice, Send, SetRoute
 from federator.protocol.events import (
     DeadlineReached,
@@ -17,7 +16,8 @@ from federator.protocol.events import (
     NeighbourDisconnected,
     Received,
 )
-from federator.protocol.messages import CoreAnn
+from federator.protocol.messages.codec import decode, encode, kind_of
+from federator.protocol.messages.control import CoreAnn
 from federator.protocol.node import Identity, Node
 from federator.protocol.parameters import Parameters
 

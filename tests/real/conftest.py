@@ -10,11 +10,26 @@ from typing import Any
 
 import pytest
 
-from federator.grid.broker_process import BrokerProcess
+from lab.grid.processes import agent as agent_process
+from lab.grid.processes import gateway as gateway_process
+from lab.grid.processes.broker import BrokerProcess
 from tests.certificates import make_keys
-from tests.real.gateway_stage import Stage, standing
+from tests.real.gateway.stage import Stage, standing
+from tests.real.telemetry import collecting
+from tests.real.warm import spawner
 
 StartBroker = Callable[..., Awaitable[BrokerProcess]]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def agents_are_forked():
+    """What is started a thousand times over does not import itself each time."""
+    spawn, stop = spawner(agent_process.spawn)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (agent_process, gateway_process, collecting):
+            patch.setattr(module, "spawn", spawn)
+        yield
+    stop()
 
 
 @pytest.fixture

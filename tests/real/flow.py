@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import mqtt5
 
-from federator.runtime.mqtt_link import Endpoint, MqttLink
+from federator.runtime.mqtt.link import Endpoint, MqttLink
 from tests.real.handler import Handler
 
 

@@ -1,15 +1,16 @@
 """Agents configured as an operator would: neighbours by URL, with or without an id."""
 
+import asyncio
 import contextlib
 import json
 import time
 from dataclasses import dataclass, field
 
 from federator.errors import LinkError
-from federator.grid.agent_process import AgentProcess
-from federator.grid.broker_process import BrokerProcess
+from lab.grid.processes.agent import AgentProcess
+from lab.grid.processes.broker import BrokerProcess
 from tests.real.agent_log import assert_calm
-from tests.real.polling import DEADLINE_S, until
+from tests.real.polling import ASK_S, DEADLINE_S, until
 
 QUICK = ("sys_interval 1",)
 """For brokers: subscriptions are counted every second, not every tenth."""
@@ -95,6 +96,7 @@ async def eventually(agent, wanted, what, *, deadline_s=DEADLINE_S):
             if wanted(found):
                 return found
         assert time.monotonic() < end_s, f"not within {deadline_s} s: {what}: {found}"
+        await asyncio.sleep(ASK_S)
 
 
 def linked(*ids):

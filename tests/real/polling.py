@@ -9,6 +9,9 @@ DEADLINE_S = 60.0
 
 POLL_S = 0.01
 
+ASK_S = 0.03
+"""Between two questions to another process: to answer costs it a processor's time too."""
+
 
 async def until(
     condition: Callable[[], bool], what: str, *, deadline_s: float = DEADLINE_S
@@ -42,4 +45,4 @@ async def until_told(ask: Callable[[], Awaitable[bool]], what: str) -> None:
     end = time.monotonic() + DEADLINE_S
     while not await ask():
         assert time.monotonic() < end, f"not within {DEADLINE_S} s: {what}"
-        await asyncio.sleep(POLL_S)
+        await asyncio.sleep(ASK_S)

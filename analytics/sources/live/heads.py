@@ -14,7 +14,11 @@ from analytics.errors import UnavailableError
 from analytics.sources.live.link import Link
 from analytics.sources.live.options import Options, Place, place
 from analytics.sources.live.positions import Held
-from analytics.sources.live.words import Head, read_guide, read_head, topic
+from federator.errors import DecodeError
+from federator.protocol.messages.guide import Guide
+from federator.protocol.messages.json_codec import decode
+from federator.protocol.messages.topics import guide_topic, metrics_head_topic
+from federator.protocol.telemetry.replay import Head, decode_head
 
 BROKERS_MAX = 1_024
 """Connections one reader opens."""
@@ -86,7 +90,7 @@ class Heads:
             ]
 
     def place_of(self, broker: int) -> Place | None:
-        """Where to ask this broker's agent, also when it is silent just now."""
+        """The place to ask this broker's agent at, also when it is silent just now."""
         with self._lock:
             if broker in self._heard:
                 return self._heard[broker].place
@@ -103,8 +107,10 @@ class Heads:
 
     def _connect(self, where: Place) -> None:
         name = self._options.federation
-        topics = [topic(name, "metrics", "head"), topic(name, "guide")]
-        link = Link(where, topics, lambda t, payload, kept: self._came(where, t, payload, kept))
+        topics = [metrics_head_topic(name), guide_topic(name)]
+        link = Link(
+            where, topics, lambda t, payload, kept: self._on_message(where, t, payload, kept)
+        )
         self._links.append(link)
         link.start()
 
@@ -131,19 +137,25 @@ class Heads:
         for url in wanted[: BROKERS_MAX - len(self._links)]:
             self._connect(place(url, access))
 
-    def _came(self, where: Place, told: str, payload: bytes, retained: bool) -> None:
-        if told.endswith("/guide"):
-            guide = read_guide(payload)
-            if guide is not None:
-                with self._lock:
-                    self._broker_of[where.url] = guide.broker
-                    if self._options.discover:
-                        self._guides[where.url] = guide.urls
-            return
-        head = read_head(payload)
-        if head is None:
-            _log.warning("federator_mqtt: %s: a head that does not decode", where.url)
-            return
+    def _on_message(self, where: Place, topic: str, payload: bytes, retained: bool) -> None:
+        if not payload:
+            return  # what was retained is taken back
+        try:
+            if topic == guide_topic(self._options.federation):
+                self._on_guide(where, decode(Guide, payload))
+            else:
+                self._on_head(where, decode_head(payload), retained)
+        except DecodeError as error:
+            _log.warning("federator_mqtt: %s: %s", where.url, error)
+
+    def _on_guide(self, where: Place, guide: Guide) -> None:
+        listed = {int(each.id): each.address for each in guide.brokers if each.state != "gone"}
+        with self._lock:
+            self._broker_of[where.url] = guide.broker
+            if self._options.discover:
+                self._guides[where.url] = listed
+
+    def _on_head(self, where: Place, head: Head, retained: bool) -> None:
         with self._lock:
             before = self._heard.get(head.broker)
             live_s = None if retained else time.monotonic()

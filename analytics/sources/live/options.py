@@ -53,7 +53,7 @@ class Access:
     key_file: str | None = None
 
     def tls(self) -> ssl.SSLContext:
-        """For ``mqtts://``; the certificate and the name are checked.
+        """The TLS context of ``mqtts://``; the broker's certificate and name are checked.
 
         Raises:
             UsageError: A file holds nothing of use.

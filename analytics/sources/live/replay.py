@@ -1,9 +1,10 @@
-"""Fetching exactly the batches of one range from one agent, in order, once each.
+"""A range of batches of one spool, fetched from its agent: whole, in order, once each.
 
-Idea: a cursor. The agent is asked for what lies behind the cursor; an answer that begins there
-moves it; one that begins later shows a hole, and the question is asked anew, or, if the agent holds
-no such batches any more, the hole is what is lost. Copies and answers to older questions lie before
-the cursor and are cut off. So the same range is the same lines, however often it is read.
+What to ask and what of an answer to take is the reader's that the collector has, too. What Spark
+planned may be asked, however much the spool holds by now; so the same range is the same lines,
+however often it is read.
+
+Source: docs/metrics.md, "Replay".
 """
 
 import secrets
@@ -16,29 +17,31 @@ from analytics.errors import UnavailableError
 from analytics.sources.live.link import Link
 from analytics.sources.live.options import Place
 from analytics.sources.live.positions import Held
-from analytics.sources.live.words import (
-    Again,
-    Head,
-    ask,
-    batch_of,
-    read_again,
-    read_head,
-    topic,
+from federator.errors import DecodeError
+from federator.protocol.messages.topics import (
+    metrics_again_topic,
+    metrics_ask_topic,
+    metrics_head_topic,
 )
+from federator.protocol.telemetry.reader import SKIPPED, Batch, Pace, SpoolReader, read_again
+from federator.protocol.telemetry.records import encode
+from federator.protocol.telemetry.replay import Again, Ask, Head, decode_head
+from federator.protocol.types import BrokerId, Millis
 
 ASK_AGAIN_S = 5.0
 """Silence after which the question is repeated."""
 
 HOLE_S = 1.0
-"""After an answer that left something out: how long until that is asked for."""
+"""The wait after an answer that left something out, until that is asked for."""
+
+WINDOW = 1_024
+"""Batches of one question."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Batches ``first`` to ``last``: their records as the agent wrote them, each with its batch."""
+    """Records as their agent wrote them, each with the number of its batch."""
 
-    first: int
-    last: int
     lines: list[tuple[int, bytes]]
 
 
@@ -69,14 +72,22 @@ class Replay:
     ) -> None:
         self._wanted = wanted
         self._answer_s = answer_s
-        self._ask_again_s = ask_again_s
+        pace = Pace(
+            window_first=WINDOW,
+            window_max=WINDOW,
+            answer_ms=_ms(ask_again_s),
+            retry_ms=_ms(min(HOLE_S, ask_again_s)),
+            refusals_max=None,  # ``answer_s`` says when to give up
+        )
+        self._reader = SpoolReader(BrokerId(wanted.broker), wanted.first - 1, pace)
         self._token = secrets.token_hex(8)
-        self._federation = federation
-        self._answers: deque[Again] = deque()
+        self._ask = metrics_ask_topic(federation)
+        self._answers: deque[tuple[Again, bytes]] = deque()
+        self._away_s = 0.0
         self._head: Head | None = None
-        topics = [topic(federation, "metrics", "again", self._token)]
-        topics.append(topic(federation, "metrics", "head"))
-        self._link = Link(place, topics, self._came)
+        self._head_topic = metrics_head_topic(federation)
+        topics = [metrics_again_topic(federation, self._token), self._head_topic]
+        self._link = Link(place, topics, self._on_message)
 
     def read(self) -> Iterator[Piece | Lost]:
         """The range in order, message by message; holes where batches are lost."""
@@ -87,64 +98,75 @@ class Replay:
             self._link.close()
 
     def _follow(self) -> Iterator[Piece | Lost]:
-        cursor, last = self._wanted.first, self._wanted.last
-        heard_s, ask_s = time.monotonic(), 0.0
-        while cursor <= last:
-            now_s = time.monotonic()
+        reader, wanted = self._reader, self._wanted
+        heard_s = self._now_s()
+        while reader.taken < wanted.last:
+            now_s = self._now_s()
             if now_s > heard_s + self._answer_s:
-                raise UnavailableError(self._silence(cursor))
-            if now_s >= ask_s:
-                self._ask(cursor)
-                ask_s = now_s + self._ask_again_s
+                raise UnavailableError(self._silence())
+            # What was planned is what may be asked, whatever answers say of newer batches.
+            reader.on_head(wanted.first, wanted.last)
+            question = reader.question(now_ms=_ms(now_s))
+            if question is not None:
+                self._publish(*question)
             if not self._link.turn():
                 self._link.connect(heard_s + self._answer_s - now_s)
-                ask_s = 0.0
-            while self._answers and cursor <= last:
-                answer = self._answers.popleft()
-                if answer.held_first <= cursor < answer.first:
-                    ask_s = min(ask_s, now_s + min(HOLE_S, self._ask_again_s))
-                for piece in self._pieces(answer, cursor):
-                    cursor = piece.last + 1
-                    yield piece
-                    heard_s = time.monotonic()
-                    ask_s = heard_s + self._ask_again_s
+                reader.forget_question()
+            while self._answers and reader.taken < wanted.last:
+                for found in self._take(*self._answers.popleft()):
+                    heard_s = self._now_s()
+                    yield found
+                    self._away_s += self._now_s() - heard_s
 
-    def _pieces(self, answer: Again, cursor: int) -> Iterator[Piece | Lost]:
-        """What ``answer`` says from ``cursor`` on."""
-        last = self._wanted.last
-        if answer.spool != self._wanted.spool or answer.held_last < cursor:
-            yield self._lost(cursor, last)
-            return
-        if answer.held_first > cursor:
-            yield self._lost(cursor, min(last, answer.held_first - 1))
-            cursor = answer.held_first
-        if answer.first <= cursor <= min(answer.last, last):
-            end = min(answer.last, last)
-            lines = [(batch_of(line, cursor), line) for line in answer.lines]
-            yield Piece(cursor, end, [told for told in lines if cursor <= told[0] <= end])
+    def _take(self, again: Again, lines: bytes) -> Iterator[Piece | Lost]:
+        """What an answer gives of the range; the rest is lost when the spool ends before it."""
+        reader, last = self._reader, self._wanted.last
+        taken: list[tuple[int, bytes]] = []
+        for found in reader.on_answer(again, lines, now_ms=_ms(self._now_s())).found:
+            if isinstance(found, Batch):
+                taken += [(found.number, line) for line in found.lines.splitlines()]
+            elif found.reason != SKIPPED:  # that comes before all that is taken of an answer
+                yield self._lost(found.first, min(found.last, last))
+        if taken:
+            yield Piece(taken)
+        if reader.head_last <= reader.taken < last:
+            yield self._lost(reader.taken + 1, last)
+            reader.taken = last
+
+    def _now_s(self) -> float:
+        """A clock that stands still while somebody works on what was read."""
+        return time.monotonic() - self._away_s
 
     def _lost(self, first: int, last: int) -> Lost:
         at_us = self._head.at_us if self._head else time.time_ns() // 1_000
         return Lost(first, last, at_us)
 
-    def _ask(self, cursor: int) -> None:
-        question = ask(
-            spool=self._wanted.spool, first=cursor, last=self._wanted.last, to=self._token
-        )
-        self._link.publish(topic(self._federation, "metrics", "ask"), question)
+    def _publish(self, first: int, last: int) -> None:
+        ask = Ask(spool=self._wanted.spool, first=first, last=last, to=self._token)
+        self._link.publish(self._ask, encode(ask))
 
-    def _silence(self, cursor: int) -> str:
+    def _silence(self) -> str:
+        cursor = self._reader.taken + 1
         wanted = f"batches {cursor} to {self._wanted.last} of spool {self._wanted.spool}"
         agent = f"the agent of broker {self._wanted.broker} at {self._link.place.url}"
         return f"{agent} did not send {wanted} within {self._answer_s:g} s: is it running?"
 
-    def _came(self, told: str, payload: bytes, retained: bool) -> None:
-        if told.endswith("/head"):
-            head = read_head(payload)
-            if head is not None and head.broker == self._wanted.broker:
-                self._head = head
-        elif (answer := read_again(payload)) is not None:
-            self._answers.append(answer)
+    def _on_message(self, topic: str, payload: bytes, retained: bool) -> None:
+        try:
+            if topic == self._head_topic:
+                head = decode_head(payload)
+                if head.broker == self._wanted.broker:
+                    self._head = head
+            else:
+                again, lines = read_again(payload)
+                if again.spool == self._wanted.spool:
+                    self._answers.append((again, lines))
+        except DecodeError:
+            return  # anybody may publish there: what is no word of an agent is none
+
+
+def _ms(seconds: float) -> Millis:
+    return Millis(round(seconds * 1_000))
 
 
 def loss_text(wanted: Held, lost: Lost) -> str:

@@ -1,12 +1,12 @@
-"""Reading and writing instances; the one place that names the file in an error."""
+"""Reading and writing the planner's files; the one place that names the file in an error."""
 
 from pathlib import Path
 
 import click
 
 from federator.errors import ConfigError, InstanceError
-from federator.planner import instance_file
-from federator.planner.instance import Instance
+from federator.planner.flow import instance_file
+from federator.planner.flow.instance import Instance
 
 NO_INPUT, CANNOT_CREATE, NO_PERMISSION = 66, 73, 77
 """Exit codes of ``sysexits.h``."""
@@ -46,8 +46,22 @@ def read_bytes(path: Path) -> bytes:
     return data
 
 
+def read_text(path: Path) -> str:
+    """The file's text.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        text = f"{path}: {reason.lower()}: name a readable file"
+        raise ConfigError(text, exit_code=NO_INPUT) from None
+
+
 def write(path: Path | None, text: str) -> None:
-    """To ``path``, or to standard output.
+    """Write ``text`` to ``path``, or to standard output.
 
     Raises:
         ConfigError: It cannot be written.

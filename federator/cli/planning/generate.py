@@ -1,82 +1,22 @@
-"""``federator plan generate``: instances to practise on, or from what a federation measured."""
+"""``federator plan generate``: an instance of what a federation measured."""
 
 from pathlib import Path
 
 import click
 
 from federator.cli.planning.files import read_bytes, write
-from federator.planner import federation_file, generators, real_topologies
-from federator.planner.instance import Instance
-from federator.planner.instance_file import NODES_MAX, REQUESTS_MAX, encode
-
-SIZES = {size.name: size for size in generators.TABLE_1}
-KINDS = ("table1", "grid", "geometric", "topology", "federation")
+from federator.planner.flow import federation_file
+from federator.planner.flow.instance_file import encode
 
 _file = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("kind", type=click.Choice(("federation",)))
 @click.option("-o", "--output", type=_file, help="Where to. [standard output]")
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
-@click.option("--size", type=click.Choice(list(SIZES)), default="case3", help="Of table1. [case3]")
-@click.option("--rows", type=click.IntRange(2, 1_000), default=5, help="Of grid. [5]")
-@click.option("--cols", type=click.IntRange(2, 1_000), default=5, help="Of grid. [5]")
-@click.option("--nodes", type=click.IntRange(2, NODES_MAX), default=50, help="Of geometric. [50]")
-@click.option("--name", default="sndlib/germany50", help="Of topology. [sndlib/germany50]")
-@click.option("--traffic", type=_file, help="Of federation: the traffic matrix.")
-@click.option("--links", type=_file, help="Of federation: the link table.")
-@click.option("--topics", type=click.IntRange(1, REQUESTS_MAX), default=40, show_default=True)
-@click.option(
-    "--fan-out",
-    type=click.IntRange(1),
-    default=4,
-    show_default=True,
-    help="Most subscribers of a topic.",
-)
-@click.option(
-    "--tightness",
-    type=click.FloatRange(0.05, 10),
-    default=None,
-    help="Capacity as a share of what shortest paths would need. [table1 0.75, else 0.9]",
-)
-def generate(
-    kind: str,
-    output: Path | None,
-    seed: int,
-    size: str,
-    rows: int,
-    cols: int,
-    nodes: int,
-    name: str,
-    traffic: Path | None,
-    links: Path | None,
-    topics: int,
-    fan_out: int,
-    tightness: float | None,
-) -> None:
-    """Write an instance of KIND: the same seed gives the same instance."""
-    tight = tightness or (0.75 if kind == "table1" else 0.9)
-    if kind == "table1":
-        made = generators.table1(SIZES[size], seed=seed, tightness=tight)
-    elif kind == "grid":
-        made = generators.grid(
-            rows, cols, topics=topics, fan_out=fan_out, seed=seed, tightness=tight
-        )
-    elif kind == "geometric":
-        made = generators.geometric(
-            nodes, topics=topics, fan_out=fan_out, seed=seed, tightness=tight
-        )
-    elif kind == "topology":
-        made = real_topologies.named(
-            name, topics=topics, fan_out=fan_out, seed=seed, tightness=tight
-        )
-    else:
-        made = _federation(traffic, links)
+@click.option("--traffic", type=_file, required=True, help="The traffic matrix.")
+@click.option("--links", type=_file, required=True, help="The link table.")
+def generate(kind: str, output: Path | None, traffic: Path, links: Path) -> None:
+    """Write an instance of KIND (`federator-lab paper generate` makes some to practise on)."""
+    made = federation_file.decode(read_bytes(traffic), read_bytes(links), name=traffic.stem)
     write(output, encode(made).decode())
-
-
-def _federation(traffic: Path | None, links: Path | None) -> Instance:
-    if traffic is None or links is None:
-        raise click.UsageError("federation needs --traffic and --links")
-    return federation_file.decode(read_bytes(traffic), read_bytes(links), name=traffic.stem)

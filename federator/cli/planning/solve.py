@@ -11,14 +11,15 @@ import click
 from federator.cli.options import columns
 from federator.cli.planning.files import read, write
 from federator.cli.planning.watching import interruption, watch
-from federator.planner import exact, lagrangian
-from federator.planner.drawing import copies, idle, svg
-from federator.planner.instance import Instance
+from federator.planner.flow import exact
+from federator.planner.flow.drawing import copies, idle, svg
+from federator.planner.flow.instance import Instance
+from federator.planner.flow.outcome import Outcome
+from federator.planner.flow.watch import Watch
+from federator.planner.lagrangian import heuristic as lagrangian
+from federator.planner.lagrangian.steps import Rule
 from federator.planner.methods import Method
 from federator.planner.methods import solve as solve_by
-from federator.planner.outcome import Outcome
-from federator.planner.steps import Rule
-from federator.planner.watch import Watch
 
 TIME_LIMIT_S = 600.0
 

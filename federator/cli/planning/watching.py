@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-from federator.planner.watch import Progress, Watch
+from federator.planner.flow.watch import Progress, Watch
 
 
 @dataclass(slots=True)

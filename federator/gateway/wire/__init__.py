@@ -11,25 +11,21 @@ and panics, with a trace on stderr, on text that is not UTF-8. The tests take it
 Source: OASIS MQTT 5.0 and MQTT 3.1.1.
 """
 
-from federator.gateway.wire.closing import (
+from federator.gateway.wire.connecting import (
     PINGREQ,
     PINGRESP,
-    Disconnect,
-    check_ping,
-    read_auth,
-    read_disconnect,
-    write_disconnect,
-)
-from federator.gateway.wire.connecting import (
-    SESSION_FOREVER,
     Connack,
     Connect,
+    Disconnect,
     Will,
+    check_ping,
     read_connack,
     read_connect,
+    read_disconnect,
     refusal,
     write_connack,
     write_connect,
+    write_disconnect,
 )
 from federator.gateway.wire.kinds import (
     V5,
@@ -58,7 +54,6 @@ from federator.gateway.wire.publishing import (
     read_ack,
     read_payload,
     read_publish,
-    with_topic,
     write_ack,
     write_publish,
 )
@@ -89,7 +84,6 @@ __all__ = [
     "RETAIN",
     "RETAIN_AS_PUBLISHED",
     "RETAIN_HANDLING",
-    "SESSION_FOREVER",
     "V5",
     "V311",
     "Answer",
@@ -115,7 +109,6 @@ __all__ = [
     "publish_id",
     "read_ack",
     "read_answer",
-    "read_auth",
     "read_connack",
     "read_connect",
     "read_disconnect",
@@ -125,7 +118,6 @@ __all__ = [
     "read_unsubscribe",
     "refusal",
     "text_in",
-    "with_topic",
     "with_value",
     "without",
     "write_ack",

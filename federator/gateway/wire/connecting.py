@@ -1,6 +1,8 @@
-"""CONNECT and CONNACK: who wants in, and what the answer is, in both versions.
+"""How a connection begins, lasts and ends: CONNECT, CONNACK, the pings and DISCONNECT.
 
-Source: OASIS MQTT 5.0 and 3.1.1, sections 3.1 and 3.2.
+AUTH is not read: the gateway refuses it, for it cannot be repeated at another broker.
+
+Source: OASIS MQTT 5.0 and 3.1.1, 3.1, 3.2 and 3.12 to 3.14.
 """
 
 from dataclasses import dataclass
@@ -37,6 +39,29 @@ from federator.gateway.wire.publishing import checked_topic
 SESSION_FOREVER: Final = 0xFFFF_FFFF
 """A session expiry that never comes: what 3.1.1 means by a session that is not clean."""
 
+PINGREQ: Final = b"\xc0\0"
+PINGRESP: Final = b"\xd0\0"
+
+_REASONS: Final = frozenset(Reason)
+_FROM_CLIENT: Final = frozenset(
+    {
+        Reason.SUCCESS,
+        Reason.DISCONNECT_WITH_WILL,
+        Reason.UNSPECIFIED,
+        Reason.MALFORMED_PACKET,
+        Reason.PROTOCOL_ERROR,
+        Reason.IMPLEMENTATION_SPECIFIC,
+        Reason.TOPIC_NAME_INVALID,
+        Reason.RECEIVE_MAXIMUM_EXCEEDED,
+        Reason.TOPIC_ALIAS_INVALID,
+        Reason.PACKET_TOO_LARGE,
+        Reason.MESSAGE_RATE_TOO_HIGH,
+        Reason.QUOTA_EXCEEDED,
+        Reason.ADMINISTRATIVE_ACTION,
+        Reason.PAYLOAD_FORMAT_INVALID,
+    }
+)
+
 _CLEAN, _WILL, _WILL_RETAIN, _PASSWORD, _USERNAME = 0x02, 0x04, 0x20, 0x40, 0x80
 
 _RETURN_CODES: Final = {
@@ -51,12 +76,12 @@ _RETURN_CODES: Final = {
     Reason.NOT_AUTHORIZED: 5,
     Reason.BANNED: 5,
 }
-_REASONS: Final = {code: reason for reason, code in reversed(_RETURN_CODES.items())}
+_BY_CODE: Final = {code: reason for reason, code in reversed(_RETURN_CODES.items())}
 
 
 @dataclass(frozen=True, slots=True)
 class Will:
-    """What a client leaves behind."""
+    """The publication that a client leaves behind."""
 
     topic: str
     payload: bytes
@@ -67,7 +92,7 @@ class Will:
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """A client's wish to connect.
+    """A CONNECT: a client's wish to connect.
 
     Attributes:
         clean: Clean Session of 3.1.1, Clean Start of 5.
@@ -85,7 +110,7 @@ class Connect:
 
     @property
     def session_expiry_s(self) -> int:
-        """How long the session outlives the connection."""
+        """How long, in seconds, the session outlives the connection."""
         if self.version == V311:
             return 0 if self.clean else SESSION_FOREVER
         return number_in(self.properties, Property.SESSION_EXPIRY, 0)
@@ -93,7 +118,7 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Connack:
-    """A broker's answer; ``reason`` is one of version 5 in both versions."""
+    """A CONNACK: a broker's answer, whose ``reason`` is one of version 5 in both versions."""
 
     session_present: bool
     reason: int
@@ -104,7 +129,7 @@ def read_connect(block: bytes, packet: Packet) -> Connect:
     """Read a CONNECT.
 
     Raises:
-        MalformedError: It is none, with its version if that much could be read.
+        MalformedError: It is no CONNECT; with its version if that much could be read.
     """
     if packet[0] != Kind.CONNECT:
         raise protocol_error("the first packet is no CONNECT")
@@ -124,7 +149,7 @@ def read_connect(block: bytes, packet: Packet) -> Connect:
 
 
 def write_connect(connect: Connect) -> bytes:
-    """A CONNECT."""
+    """Write a CONNECT."""
     v5 = connect.version == V5
     flags = _CLEAN if connect.clean else 0
     parts = [write_text(connect.client_id)]
@@ -148,7 +173,7 @@ def read_connack(block: bytes, packet: Packet, version: Version) -> Connack:
     """Read a CONNACK.
 
     Raises:
-        MalformedError: It is none.
+        MalformedError: It is none, or not allowed here.
     """
     cursor = Cursor(block, packet)
     flags, reason = cursor.byte(), cursor.byte()
@@ -158,7 +183,7 @@ def read_connack(block: bytes, packet: Packet, version: Version) -> Connack:
     if version == V5:
         properties = read_properties(cursor, Kind.CONNACK)
     else:
-        reason = _REASONS.get(reason, Reason.UNSPECIFIED)
+        reason = _BY_CODE.get(reason, Reason.UNSPECIFIED)
     cursor.finish()
     if flags and reason:
         raise protocol_error("a session with a refusal")
@@ -166,7 +191,7 @@ def read_connack(block: bytes, packet: Packet, version: Version) -> Connack:
 
 
 def write_connack(connack: Connack, version: Version) -> bytes:
-    """A CONNACK; refusals that 3.1.1 has no word for say "server unavailable"."""
+    """Write a CONNACK; refusals that 3.1.1 has no word for say "server unavailable"."""
     if version == V5:
         head = bytes((connack.session_present, connack.reason))
         return write_packet(Kind.CONNACK, head, write_properties(connack.properties))
@@ -178,15 +203,61 @@ def refusal(error: MalformedError, version: Version | None) -> bytes:
     """What to say to a client whose CONNECT is refused, before closing; perhaps nothing.
 
     Args:
-        error: Why.
+        error: Why it is refused.
         version: If it is known from elsewhere than the error.
     """
     version = version if version is not None else error.version
-    if version == V5:
-        return write_connack(Connack(session_present=False, reason=error.reason), V5)
-    if version == V311 and error.reason in _RETURN_CODES:
-        return write_connack(Connack(session_present=False, reason=error.reason), V311)
+    if version == V5 or (version == V311 and error.reason in _RETURN_CODES):
+        return write_connack(Connack(session_present=False, reason=error.reason), version)
     return b""
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """A DISCONNECT: the end of a connection, and why."""
+
+    reason: int
+    properties: Properties = ()
+
+
+def read_disconnect(
+    block: bytes, packet: Packet, version: Version, *, from_client: bool = True
+) -> Disconnect:
+    """Read a DISCONNECT.
+
+    Raises:
+        MalformedError: It is none; the connection ends anyway, but the will is then sent.
+    """
+    cursor = Cursor(block, packet)
+    if not cursor.left:
+        return Disconnect(Reason.SUCCESS)
+    if version != V5:
+        raise malformed("DISCONNECT of 3.1.1 with a body")
+    reason = cursor.byte()
+    properties = read_properties(cursor, Kind.DISCONNECT) if cursor.left else ()
+    cursor.finish()
+    if reason not in (_FROM_CLIENT if from_client else _REASONS):
+        raise protocol_error(f"DISCONNECT with the reason {reason:#x}")
+    return Disconnect(reason, properties)
+
+
+def write_disconnect(reason: int, version: Version, properties: Properties = ()) -> bytes:
+    """Write what is said before closing: a client of 3.1.1 sends the bare packet."""
+    if version != V5 or not (reason or properties):
+        return bytes((Kind.DISCONNECT, 0))
+    if not properties:
+        return bytes((Kind.DISCONNECT, 1, reason))
+    return write_packet(Kind.DISCONNECT, bytes((reason,)), write_properties(properties))
+
+
+def check_ping(packet: Packet) -> None:
+    """Check a PINGREQ or PINGRESP.
+
+    Raises:
+        MalformedError: It has a body.
+    """
+    if packet[2] != packet[3]:
+        raise malformed("a ping with a body")
 
 
 def _read_connect(cursor: Cursor, version: Version) -> Connect:

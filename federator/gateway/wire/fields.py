@@ -2,7 +2,7 @@
 
 A ``Cursor`` walks through the body of one packet and can never leave it, whatever its lengths say.
 
-Source: OASIS MQTT 5.0, section 1.5.
+Source: OASIS MQTT 5.0, 1.5.
 """
 
 from federator.gateway.wire.kinds import MalformedError, Packet, Reason, malformed
@@ -13,8 +13,8 @@ class Cursor:
     """A place in the body of a packet.
 
     Args:
-        block: What ``Splitter.feed`` returned.
-        packet: Which of its packets.
+        block: The bytes that ``Splitter.feed`` returned.
+        packet: Which of their packets.
     """
 
     __slots__ = ("at", "block", "end")
@@ -26,7 +26,7 @@ class Cursor:
 
     @property
     def left(self) -> int:
-        """Bytes not read yet."""
+        """How many bytes are not read yet."""
         return self.end - self.at
 
     def take(self, count: int) -> int:
@@ -42,21 +42,21 @@ class Cursor:
         return at
 
     def byte(self) -> int:
-        """One byte."""
+        """Read one byte."""
         return self.block[self.take(1)]
 
     def u16(self) -> int:
-        """Two bytes."""
+        """Read an integer of two bytes."""
         at = self.take(2)
         return self.block[at] << 8 | self.block[at + 1]
 
     def u32(self) -> int:
-        """Four bytes."""
+        """Read an integer of four bytes."""
         at = self.take(4)
         return int.from_bytes(self.block[at : at + 4], "big")
 
     def varint(self) -> int:
-        """A variable byte integer, as short as it can be."""
+        """Read a variable byte integer, as short as it can be."""
         value = 0
         for shift in (0, 7, 14, 21):
             byte = self.byte()
@@ -68,24 +68,24 @@ class Cursor:
         raise malformed("no variable byte integer")
 
     def binary(self) -> bytes:
-        """Bytes behind their count."""
+        """Read bytes behind their count."""
         count = self.u16()
         at = self.take(count)
         return self.block[at : at + count]
 
     def text(self) -> str:
-        """UTF-8 text behind its count."""
+        """Read UTF-8 text behind its count."""
         return as_text(self.binary())
 
     def rest(self) -> bytes:
-        """All that is left."""
+        """Read all that is left."""
         return self.block[self.take(self.left) : self.end]
 
     def finish(self) -> None:
         """Check that nothing is left.
 
         Raises:
-            MalformedError: Something is.
+            MalformedError: Something is left.
         """
         if self.at != self.end:
             raise malformed(f"{self.left} bytes behind the last field")
@@ -109,7 +109,7 @@ def as_text(encoded: bytes) -> str:
 
 
 def write_varint(value: int) -> bytes:
-    """A variable byte integer."""
+    """Write a variable byte integer."""
     assert 0 <= value < 1 << 28, "no variable byte integer"
     encoded = bytearray()
     while value >= 0x80:
@@ -120,12 +120,12 @@ def write_varint(value: int) -> bytes:
 
 
 def write_u16(value: int) -> bytes:
-    """Two bytes."""
+    """Write an integer in two bytes."""
     return value.to_bytes(2, "big")
 
 
 def write_binary(value: bytes) -> bytes:
-    """Bytes behind their count.
+    """Write bytes behind their count.
 
     Raises:
         MalformedError: There are more than a count can say.
@@ -136,11 +136,11 @@ def write_binary(value: bytes) -> bytes:
 
 
 def write_text(value: str) -> bytes:
-    """UTF-8 text behind its count."""
+    """Write UTF-8 text behind its count."""
     return write_binary(value.encode())
 
 
 def write_packet(first: int, *parts: bytes) -> bytes:
-    """A packet with its fixed header."""
+    """Write a packet with its fixed header."""
     body = b"".join(parts)
     return bytes((first,)) + write_varint(len(body)) + body

@@ -1,6 +1,6 @@
 """What a packet is, why one is refused, and the error that says so.
 
-Source: OASIS MQTT 5.0, sections 2.1.2 (packet types), 2.4 (reason codes); MQTT 3.1.1, 3.2.2.3.
+Source: OASIS MQTT 5.0, 2.1.2 (packet types) and 2.4 (reason codes); MQTT 3.1.1, 3.2.2.3.
 """
 
 from enum import IntEnum

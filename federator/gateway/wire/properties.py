@@ -2,7 +2,7 @@
 
 They are kept as pairs in their order, so that whatever is not ours to change leaves as it came.
 
-Source: OASIS MQTT 5.0, section 2.2.2.2, and for each packet its section "Properties".
+Source: OASIS MQTT 5.0, 2.2.2.2, and for each packet its section "Properties".
 """
 
 from enum import IntEnum
@@ -30,7 +30,7 @@ WILL: Final = 0
 
 
 class Property(IntEnum):
-    """What a property says."""
+    """The identifiers of properties."""
 
     PAYLOAD_FORMAT = 0x01
     MESSAGE_EXPIRY = 0x02
@@ -157,7 +157,7 @@ def read_properties(cursor: Cursor, carrier: int) -> Properties:
 
 
 def write_properties(properties: Properties) -> bytes:
-    """Properties behind their length."""
+    """Write properties behind their length."""
     parts = [
         write_varint(name) + _write_value(_TABLE[name][0], value) for name, value in properties
     ]
@@ -184,12 +184,12 @@ def text_in(properties: Properties, name: Property) -> str | None:
 
 
 def without(properties: Properties, *names: Property) -> Properties:
-    """All but some."""
+    """All properties but some."""
     return tuple(pair for pair in properties if pair[0] not in names)
 
 
 def with_value(properties: Properties, name: Property, value: Value) -> Properties:
-    """The same with one value set."""
+    """The same properties with one value set."""
     return (*without(properties, name), (name, value))
 
 

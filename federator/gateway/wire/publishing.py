@@ -2,12 +2,12 @@
 
 Nothing here looks at a payload. A topic that was seen before is known to be good.
 
-Source: OASIS MQTT 5.0, sections 3.3 to 3.7, 4.7.
+Source: OASIS MQTT 5.0, 3.3 to 3.7 and 4.7.
 """
 
 from typing import Final
 
-from federator.gateway.wire.fields import Cursor, as_text, write_packet, write_varint
+from federator.gateway.wire.fields import Cursor, as_text, write_packet
 from federator.gateway.wire.kinds import (
     V5,
     Kind,
@@ -23,9 +23,9 @@ from federator.gateway.wire.properties import (
     Property,
     number_in,
     read_properties,
-    without,
     write_properties,
 )
+from federator.gateway.wire.splitter import only
 from federator.protocol.filters.syntax import LEVELS_MAX
 
 DUP: Final = 0x08
@@ -97,31 +97,9 @@ def publish_id(block: bytes, packet: Packet) -> tuple[int, int]:
     return block[at] << 8 | block[at + 1], at
 
 
-def with_topic(packet: bytes, topic: str) -> bytes:
-    """The same PUBLISH of version 5 with its topic instead of an alias.
-
-    Aliases are agreed on with one broker; the next one does not know them.
-    """
-    body = 2
-    while packet[body - 1] >= 0x80:
-        body += 1
-    cursor = Cursor(packet, (packet[0], 0, body, len(packet)))
-    cursor.binary()
-    packet_id = packet[cursor.at : cursor.at + 2] if packet[0] & QOS else b""
-    cursor.take(len(packet_id))
-    properties = without(read_properties(cursor, Kind.PUBLISH), Property.TOPIC_ALIAS)
-    name = topic.encode()
-    head = len(name).to_bytes(2, "big") + name + packet_id + write_properties(properties)
-    payload = memoryview(packet)[cursor.at :]
-    return b"".join((packet[:1], write_varint(len(head) + len(payload)), head, payload))
-
-
 def read_payload(packet: bytes, version: Version) -> tuple[bytes, bytes, Properties]:
     """Topic, payload and properties of a whole, well-formed PUBLISH."""
-    body = 2
-    while packet[body - 1] >= 0x80:
-        body += 1
-    cursor = Cursor(packet, (packet[0], 0, body, len(packet)))
+    cursor = Cursor(packet, only(packet))
     topic = cursor.binary()
     cursor.take(2 if packet[0] & QOS else 0)
     properties = read_properties(cursor, Kind.PUBLISH) if version == V5 else ()
@@ -134,7 +112,7 @@ def again(packet: bytes, id_at: int, packet_id: int, *, duplicate: bool) -> byte
     Args:
         packet: The whole packet and nothing else.
         id_at: Index of its packet id.
-        packet_id: The new one.
+        packet_id: The new packet id.
         duplicate: Whether it may have been sent before.
     """
     changed = bytearray(packet)
@@ -148,7 +126,7 @@ def read_ack(block: bytes, packet: Packet, version: Version) -> tuple[int, int]:
     """Packet id and reason of a PUBACK, PUBREC, PUBREL or PUBCOMP.
 
     Raises:
-        MalformedError: It is none.
+        MalformedError: It is no acknowledgement.
     """
     first, _, body, end = packet
     if end - body < 2 or (version != V5 and end - body > 2):
@@ -213,7 +191,7 @@ def checked_topic(encoded: bytes) -> str:
 
 
 def _new_topic(block: bytes, body: int, end: int) -> tuple[str, int]:
-    """A topic we have not met, and where it ends."""
+    """Read a topic that we have not met; return it and where it ends."""
     cursor = Cursor(block, (0, 0, body, end))
     encoded = cursor.binary()
     if not encoded:

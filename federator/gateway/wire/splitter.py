@@ -4,7 +4,7 @@ A read is a block of whole packets with a piece of one at its end. Only the piec
 in front of the next read. So a reader that passes packets on can pass the block on as it came, and
 what waits here is bounded: by one packet of the largest size and one read.
 
-Source: OASIS MQTT 5.0, sections 2.1 (fixed header), 1.5.5 (variable byte integer).
+Source: OASIS MQTT 5.0, 2.1 (fixed header) and 1.5.5 (variable byte integer).
 """
 
 from typing import Final
@@ -77,11 +77,11 @@ class Splitter:
 
     @property
     def held_bytes(self) -> int:
-        """Of the incomplete packet."""
+        """Bytes of the incomplete packet."""
         return len(self._held)
 
     def speak(self, version: Version) -> None:
-        """The version is known now: 3.1.1 has no AUTH, and no DISCONNECT from a broker."""
+        """Allow what ``version`` allows: 3.1.1 has no AUTH, and no DISCONNECT from a broker."""
         if version == V311:
             self._firsts = _IN_311.get(self._firsts, self._firsts)
 

@@ -1,6 +1,6 @@
 """SUBSCRIBE, UNSUBSCRIBE and their answers, in both versions.
 
-Source: OASIS MQTT 5.0 and 3.1.1, sections 3.8 to 3.11.
+Source: OASIS MQTT 5.0 and 3.1.1, 3.8 to 3.11.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from federator.gateway.wire.properties import Properties, read_properties, write
 from federator.protocol.filters.syntax import SHARE, validate_filter
 
 FILTERS_MAX: Final = 10_000
-"""In one packet."""
+"""How many filters one packet may hold."""
 
 NO_LOCAL: Final = 0x04
 RETAIN_AS_PUBLISHED: Final = 0x08
@@ -33,7 +33,10 @@ _QOS: Final = 0x03
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Filters with their options byte: the QoS in its lowest two bits, the rest 0 in 3.1.1."""
+    """A SUBSCRIBE: filters, each with its options byte.
+
+    The QoS is in the lowest two bits of that; the rest is 0 in 3.1.1.
+    """
 
     packet_id: int
     filters: tuple[tuple[str, int], ...]
@@ -42,7 +45,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribe:
-    """Filters."""
+    """An UNSUBSCRIBE."""
 
     packet_id: int
     filters: tuple[str, ...]
@@ -85,7 +88,7 @@ def read_subscribe(block: bytes, packet: Packet, version: Version) -> Subscribe:
 
 
 def write_subscribe(subscribe: Subscribe, version: Version) -> bytes:
-    """A SUBSCRIBE; options that 3.1.1 does not know are left out."""
+    """Write a SUBSCRIBE; options that 3.1.1 does not know are left out."""
     allowed = 0x3F if version == V5 else _QOS
     parts = [write_u16(subscribe.packet_id)]
     if version == V5:
@@ -114,7 +117,7 @@ def read_unsubscribe(block: bytes, packet: Packet, version: Version) -> Unsubscr
 
 
 def write_unsubscribe(unsubscribe: Unsubscribe, version: Version) -> bytes:
-    """An UNSUBSCRIBE."""
+    """Write an UNSUBSCRIBE."""
     parts = [write_u16(unsubscribe.packet_id)]
     if version == V5:
         parts.append(write_properties(unsubscribe.properties))
@@ -126,7 +129,7 @@ def read_answer(block: bytes, packet: Packet, version: Version) -> Answer:
     """Read a SUBACK or UNSUBACK.
 
     Raises:
-        MalformedError: It is none.
+        MalformedError: It is no answer.
     """
     cursor = Cursor(block, packet)
     kind = packet[0] & 0xF0
@@ -141,7 +144,7 @@ def read_answer(block: bytes, packet: Packet, version: Version) -> Answer:
 
 
 def write_answer(kind: Kind, answer: Answer, version: Version) -> bytes:
-    """A SUBACK or UNSUBACK; 3.1.1 knows one refusal (0x80) and no codes of UNSUBACK."""
+    """Write a SUBACK or UNSUBACK; 3.1.1 knows one refusal (0x80) and no codes of UNSUBACK."""
     packet_id = write_u16(answer.packet_id)
     if version == V5:
         return write_packet(kind, packet_id, write_properties(answer.properties), answer.codes)

@@ -10,7 +10,7 @@ A pair is two different clients. The paper's printed rules are read as its Defin
 say; its table's "on/off" says whether the broker runs, and is not asked here: a broker that died
 is exactly the one to be related.
 
-Source: papers/topic-routing-and-rerouting.txt section 3.3, Definitions 13 and 14, equation (1).
+Source: Chen 2020, 3.3, Definitions 13 and 14, equation (1).
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Likeness(IntEnum):
 
     @property
     def word(self) -> str:
-        """For operators."""
+        """The name of the likeness, for operators."""
         return ("strong", "weak", "weak (third rule)", "none")[self]
 
 
@@ -41,7 +41,7 @@ class Relation:
     Attributes:
         clients: The pair: publisher and subscriber on the first broker, or just two clients of
             both.
-        topics: Of their sessions on the first and the second broker; empty by the third rule.
+        topics: The topics of their sessions on both brokers; empty by the third rule.
     """
 
     likeness: Likeness

@@ -3,22 +3,24 @@
 All brokers in reach form the management mesh; its core, by the rule of every mesh, is the one of
 smallest rank, and that is the controller. Everyone holds the whole session flow table, so when the
 controller dies the next one has all it needs. It waits a moment (``office_ms``) before it decides:
-what looks like a change of office may be a link that blinked.
+what looks like a change of controllers may be a link that blinked.
 
 Think of a ship's bridge: the watch passes by seniority, the log book lies open to all, and the new
 officer first reads what was ordered and lets it stand.
 
-Source: papers/topic-routing-and-rerouting.txt section 3.3.4; design section 6; docs/protocol.md
-section 15.
+Source: Chen 2020, 3.3.4; docs/protocol.md 15.
 """
 
 from dataclasses import dataclass, field
 
-from federator.protocol.announcements import Announcements
+from federator.protocol.controller.duties import ControllerDuties, Situation
 from federator.protocol.controller.flow_table import SessionFlowTable
-from federator.protocol.controller.office import Office, Situation
-from federator.protocol.controller.presence import Presence, PresenceParameters
-from federator.protocol.controller.records import (
+from federator.protocol.controller.presence import BrokerPresence, PresenceParameters
+from federator.protocol.controller.standing_plans import StandingPlans
+from federator.protocol.effects import Notice, PublishGuide, StepBack, StepIn
+from federator.protocol.links.links import Links
+from federator.protocol.messages.guide import GUIDE_VERSION, Guide, GuideBroker, Takeover
+from federator.protocol.messages.session_records import (
     LINKS_MAX,
     BrokerRecord,
     FlowRow,
@@ -27,10 +29,7 @@ from federator.protocol.controller.records import (
     encode_record,
     parse_record,
 )
-from federator.protocol.controller.words import Heard
-from federator.protocol.effects import Notice, PublishGuide, StepBack, StepIn
-from federator.protocol.guide import GUIDE_VERSION, Guide, GuideBroker, Takeover
-from federator.protocol.links import Links
+from federator.protocol.routing.announcements import Announcements
 from federator.protocol.signals import OwnFiltersChanged, Step
 from federator.protocol.timers import Timers, earliest
 from federator.protocol.types import BrokerId, CoreRank, Epoch, Millis
@@ -59,7 +58,7 @@ class FailoverParameters:
 
 @dataclass(slots=True)
 class _Own:
-    """Of ourselves: what is so, and what we announce of it."""
+    """What is so of our own broker, and what we announce of it."""
 
     status: BrokerRecord | None = None  # None until the driver told
     rows: dict[FlowRow, str] = field(default_factory=dict)
@@ -68,7 +67,7 @@ class _Own:
 
 
 class Failover:
-    """The session flow table, the controller's office, and the guide.
+    """The session flow table, what the controller decides, and the guide.
 
     Does nothing until told our status.
 
@@ -80,20 +79,20 @@ class Failover:
     Attributes:
         presence: Who is there.
         table: Everyone's rows.
-        heard: What others say as controllers.
-        office: What we decide; counts while ``holds_office``.
+        standing: What others say as controllers.
+        duties: What we decide; counts while ``is_controller``.
         controller: Whom we hold for the controller.
     """
 
     def __init__(
         self, links: Links, announcements: Announcements, parameters: FailoverParameters
     ) -> None:
-        self.presence = Presence(parameters.presence)
+        self.presence = BrokerPresence(parameters.presence)
         self.table = SessionFlowTable()
-        self.heard = Heard()
-        self.office = Office()
+        self.standing = StandingPlans()
+        self.duties = ControllerDuties()
         self.controller = links.self_id
-        self.holds_office = False
+        self.is_controller = False
         self._links = links
         self._announcements = announcements
         self._parameters = parameters
@@ -101,13 +100,13 @@ class Failover:
         self._timers: Timers[str] = Timers()
         self._guide: Guide | None = None
         self._stepped_in: set[BrokerId] = set()
-        self._entered = False  # we hold the office, and have looked around
-        self._outdated = False  # we were deaf, and nobody in office told us what is in force since
+        self._entered = False  # we are the controller, and have learned what is in force
+        self._outdated = False  # we were deaf, and no controller told us what is in force since
         self._ordered: dict[BrokerId, TakeoverRecord] = {}  # takeovers that we announced
 
     @property
     def active(self) -> bool:
-        """The driver told our status."""
+        """Whether the driver told our status."""
         return self._own.status is not None
 
     @property
@@ -122,10 +121,10 @@ class Failover:
     # -- what happens ---------------------------------------------------------------------
 
     def on_status(self, status: BrokerRecord, *, now_ms: Millis) -> list[Step]:
-        """Our own state is another one; ``links`` and ``orphans`` are ours to fill in."""
+        """Take the state of our own broker; ``links`` and ``orphans`` are filled in here."""
         if not self.active:
             self._own.listening = self._links.listening
-            self._timers.set("office", Millis(now_ms + self._parameters.office_ms))
+            self._timers.set("begin", Millis(now_ms + self._parameters.office_ms))
         self._own.status = status
         self._timers.set_sooner("plan", Millis(now_ms + self._parameters.plan_gap_ms))
         return self._settle(now_ms)
@@ -133,7 +132,7 @@ class Failover:
     def on_rows(
         self, added: frozenset[FlowRow], removed: frozenset[FlowRow], *, now_ms: Millis
     ) -> list[Step]:
-        """Our clients do other things than before."""
+        """Follow what our own clients publish and subscribe, as a change of our rows."""
         own, self_id = self._own, self._links.self_id
         gone = {own.rows.pop(row) for row in sorted(removed) if row in own.rows}
         come: set[str] = set()
@@ -154,7 +153,7 @@ class Failover:
     def on_announced(
         self, core: BrokerId, filters: frozenset[str], *, now_ms: Millis
     ) -> list[Step]:
-        """``core`` announces these records, or no longer does."""
+        """Follow ``filters``: records that ``core`` announces, or no longer does."""
         route = self._announcements.routes.get(core)
         lost = route is None or route.forgotten
         announced = frozenset(route.announced.filters.filters if route is not None else ())
@@ -167,7 +166,8 @@ class Failover:
                 came_back |= self._come(core, record)
             else:
                 self._go(core, record, lost=lost, now_ms=now_ms)
-        if came_back:  # what is kept from before it went may not be so any more
+        if came_back:
+            # The rows kept from before it went may not be so any more: only what it announces is.
             self.table.drop(core)
             for filter_ in sorted(announced):
                 record = parse_record(filter_)
@@ -177,16 +177,16 @@ class Failover:
         return self._settle(now_ms)
 
     def on_links(self, *, now_ms: Millis) -> list[Step]:
-        """A link came or went, or our own broker did."""
+        """Follow our links and our own broker, of which one came or went."""
         if self._own.listening != self._links.listening:
             self._own.listening = self._links.listening
             self.presence.start_over(now_ms=now_ms)
             self._entered, self._outdated = False, True
-            self._timers.set("office", Millis(now_ms + self._parameters.office_ms))
+            self._timers.set("begin", Millis(now_ms + self._parameters.office_ms))
         return self._settle(now_ms)
 
     def on_deadline(self, *, now_ms: Millis) -> list[Step]:
-        """Give up the missed, take office, plan, publish, whatever is due."""
+        """Give up missed brokers, begin a term, plan, publish, whatever is due."""
         at_ms = self.next_deadline_ms()
         if at_ms is None or at_ms > now_ms:
             return []
@@ -194,10 +194,10 @@ class Failover:
         orphans |= set(self._orphans())
         for id in sorted(self.presence.on_deadline(orphans, now_ms=now_ms)):
             self.table.drop(id)
-            self.office.plans.pop(id, None)
-            self.office.takeovers.pop(id, None)
+            self.duties.plans.pop(id, None)
+            self.duties.takeovers.pop(id, None)
         due = self._timers.pop_due(now_ms)
-        return self._settle(now_ms, plan="plan" in due or "office" in due)
+        return self._settle(now_ms, plan="plan" in due or "begin" in due)
 
     # -- what follows ---------------------------------------------------------------------
 
@@ -210,7 +210,7 @@ class Failover:
                 if known and self.table.count(core) < self._parameters.rows_max:
                     self.table.add(core, record)
             case _:
-                self.heard.come(core, record)
+                self.standing.come(core, record)
         return False
 
     def _go(self, core: BrokerId, record: Record, *, lost: bool, now_ms: Millis) -> None:
@@ -221,7 +221,7 @@ class Failover:
                 if not lost:  # the rows of the dead are what their substitutes need
                     self.table.discard(core, record)
             case _:
-                self.heard.go(core, record)
+                self.standing.go(core, record)
 
     def _settle(self, now_ms: Millis, *, plan: bool = False) -> list[Step]:
         """Draw every conclusion from what is known now."""
@@ -229,7 +229,7 @@ class Failover:
             return []
         steps = self._elect(now_ms)
         self._adopt(now_ms)
-        if self.holds_office and "office" not in self._timers and self._own.listening:
+        if self.is_controller and "begin" not in self._timers and self._own.listening:
             self._enter()
             self._rule(plan=plan)
         steps += self._announce()
@@ -246,76 +246,76 @@ class Failover:
                 ranks.append(route.rank)
         controller = min(ranks)[1]
         before, self.controller = self.controller, controller
-        takes_office = controller == self_id and not self.holds_office
-        self.holds_office = controller == self_id
-        if takes_office:
-            self._timers.set("office", Millis(now_ms + self._parameters.office_ms))
-        self._entered = self._entered and self.holds_office
+        becomes_controller = controller == self_id and not self.is_controller
+        self.is_controller = controller == self_id
+        if becomes_controller:
+            self._timers.set("begin", Millis(now_ms + self._parameters.office_ms))
+        self._entered = self._entered and self.is_controller
         if before == controller:
             return []
         details: dict[str, int | str] = {"controller": controller, "before": before}
         return [Notice("controller.changed", "info", details)]
 
     def _enter(self) -> None:
-        """Begin a term, or a newer one when somebody else was in office in ours or later."""
-        rivals = [known.record.rival for _, known in self.presence if known.present]
-        rival = max([self.heard.rival_of(self._links.self_id), *rivals])
-        if not self._entered or rival >= self.office.term:
-            self.office.take(rival=rival)
-            self.heard.note_term(self._links.self_id, self.office.term)
+        """Begin a term, or a newer one when somebody else was controller in ours or later."""
+        told = [known.record.other_term for _, known in self.presence if known.present]
+        other_term = max([self.standing.greatest_other_term(self._links.self_id), *told])
+        if not self._entered or other_term >= self.duties.term:
+            self.duties.begin_term(after=other_term)
+            self.standing.note_term(self._links.self_id, self.duties.term)
         self._entered, self._outdated = True, False
 
     def _adopt(self, now_ms: Millis) -> None:
         """Follow the controller; keep, of what anybody ordered, all that it does not change.
 
-        A controller that is not in office yet only remembers. If it was deaf, others may have
+        A controller that has not begun its term yet only remembers. If it was deaf, others may have
         replaced a substitute since, itself perhaps: they keep theirs, and it learns from them.
         """
-        office = self.office
+        duties = self.duties
         for id in sorted({id for _, k in self.presence if k.present for id in k.record.missed}):
             self._hear_of(id, now_ms)
-        words = self.heard.of(self.controller)
-        if words.office is not None:
+        said = self.standing.of(self.controller)
+        if said.claim is not None:
             self._outdated = False
-            for plan in sorted(words.plans, key=lambda p: (p.broker, p.substitutes)):
-                office.plans[plan.broker] = plan.substitutes
-            for made in sorted(words.takeovers, key=lambda t: (t.term, t.number)):
+            for plan in sorted(said.plans, key=lambda p: (p.broker, p.substitutes)):
+                duties.plans[plan.broker] = plan.substitutes
+            for made in sorted(said.takeovers, key=lambda t: (t.term, t.number)):
                 self._hear_of(made.broker, now_ms)
                 if self._leaving(made.broker):
-                    office.takeovers[made.broker] = made
+                    duties.takeovers[made.broker] = made
         claimed: dict[BrokerId, TakeoverRecord] = {}
-        for made in self.heard.claims(besides=self.controller if words.office else None):
+        for made in self.standing.claims(besides=self.controller if said.claim else None):
             self._hear_of(made.broker, now_ms)
             if self._leaving(made.broker) and self._serves(made.substitute):
                 claimed.setdefault(made.broker, made)
-        first, then = office.takeovers, claimed
+        first, then = duties.takeovers, claimed
         if self._outdated:
             first, then = then, first
-        office.takeovers = then | first
-        for broker, made in sorted(office.takeovers.items()):
+        duties.takeovers = then | first
+        for broker, made in sorted(duties.takeovers.items()):
             if not self._leaving(broker) or self._is_past(made.substitute):
-                del office.takeovers[broker]
+                del duties.takeovers[broker]
 
     def _hear_of(self, broker: BrokerId, now_ms: Millis) -> None:
         if broker != self._links.self_id:
             self.presence.hear_of(broker, now_ms=now_ms)
 
     def _leaving(self, broker: BrokerId) -> bool:
-        """Its clients belong elsewhere, or may soon: it is not there, or draining."""
+        """Whether clients of ``broker`` belong elsewhere, or may soon: it is missed or draining."""
         if broker == self._links.self_id:
             return self.self_state.draining
         known = self.presence.known.get(broker)
         return known is None or not known.fit
 
     def _serves(self, substitute: BrokerId) -> bool:
-        """It may step in, as far as we see."""
+        """Whether ``substitute`` may step in, as far as we see."""
         if substitute == self._links.self_id:
             return not self.self_state.draining
         known = self.presence.known.get(substitute)
         return known is not None and known.fit
 
     def _is_past(self, substitute: BrokerId) -> bool:
-        """It serves nobody any more: gone, or draining itself."""
+        """Whether ``substitute`` serves nobody any more: it is gone, or draining itself."""
         if substitute == self._links.self_id:
             return self.self_state.draining
         known = self.presence.known.get(substitute)
@@ -323,12 +323,12 @@ class Failover:
 
     def _rule(self, *, plan: bool) -> None:
         situation = self.situation()
-        if plan or not self.office.plans:
-            self.office.replan(situation, self.table)
-        self.office.decide(situation, self.table)
+        if plan or not self.duties.plans:
+            self.duties.replan(situation, self.table)
+        self.duties.decide(situation, self.table)
 
     def is_connected_elsewhere(self, client: str) -> bool:
-        """The client is connected to another broker that is there."""
+        """Whether the client is connected to another broker that is there."""
         others = set(self.table.connected_at(client)) - {self._links.self_id}
         return any(not self.presence.is_missed(broker) for broker in others)
 
@@ -344,7 +344,7 @@ class Failover:
             these.add(self_id)
         # Who is missed and not gone yet keeps the substitute that it may have already.
         leaving |= {
-            id for id, known in self.presence if not known.fit and id in self.office.takeovers
+            id for id, known in self.presence if not known.fit and id in self.duties.takeovers
         }
         return Situation(records, frozenset(fit), frozenset(serving), frozenset(leaving))
 
@@ -362,21 +362,21 @@ class Failover:
             tuple(self._links.up)[:LINKS_MAX],
             tuple(self._orphans()[:LINKS_MAX]),
             tuple(id for id, known in self.presence if known.gone and known.seen)[:LINKS_MAX],
-            self.heard.rival_of(self.controller),
+            self.standing.greatest_other_term(self.controller),
         )
 
     def _reminders(self) -> list[TakeoverRecord]:
-        """Takeovers in force that nobody in office names (yet), as we know of them.
+        """Takeovers in force that the controller does not name (yet), as we know of them.
 
         Deposed, we say again what we ordered, until it is named. A controller that was restarted
         knows nothing of brokers that died before: whoever saw them alive says so. Hearsay is not
         repeated, or it would never die out.
         """
-        theirs = self.heard.of(self.controller)
-        named = {t.broker for t in theirs.takeovers} if theirs.office is not None else set()
+        theirs = self.standing.of(self.controller)
+        named = {t.broker for t in theirs.takeovers} if theirs.claim is not None else set()
         missing = {
             broker: made
-            for broker, made in sorted(self.office.takeovers.items())
+            for broker, made in sorted(self.duties.takeovers.items())
             if broker not in named
         }
         self._ordered = {b: t for b, t in self._ordered.items() if missing.get(b) == t}
@@ -391,8 +391,8 @@ class Failover:
         """Bring what we announce in line with what is so."""
         records: list[Record] = [self._status()]
         if self._entered:
-            records += self.office.words()
-            self._ordered = dict(self.office.takeovers)
+            records += self.duties.records()
+            self._ordered = dict(self.duties.takeovers)
         else:
             records += self._reminders()
         texts = (encode_record(record) for record in records)
@@ -402,7 +402,7 @@ class Failover:
         return [OwnFiltersChanged(added, removed)] if added or removed else []
 
     def _substitute(self) -> list[Step]:
-        """Step in where we are named, and back where we are not any more."""
+        """Orders to step in where we are named, and back where we are not any more."""
         self_id, steps = self._links.self_id, list[Step]()
         orphans = {id for _, k in self.presence if k.present for id in k.record.orphans}
         orphans |= set(self._orphans())
@@ -410,8 +410,8 @@ class Failover:
         for id, known in self.presence:
             if known.missed_at_ms is None or not self._own.listening or self._outdated:
                 continue
-            made = self.office.takeovers.get(id)
-            planned = self.office.plans.get(id, ())
+            made = self.duties.takeovers.get(id)
+            planned = self.duties.plans.get(id, ())
             early = made is None and planned[:1] == (self_id,) and id not in orphans
             if early or (made is not None and made.substitute == self_id):
                 named[id] = known.missed_at_ms
@@ -425,7 +425,8 @@ class Failover:
     def _orphaned_sessions(self, broker: BrokerId) -> tuple[FlowRow, ...]:
         """Subscriptions of sessions that ``broker`` kept, of clients that nobody else minds.
 
-        Who has come to us already is among them: it may have missed something on the way.
+        Clients that have come to us already are among them: they may have missed something on the
+        way.
         """
         rows = [
             r for r in self.table.rows(broker) if r.keeps and r.action == "sub" and not r.gateway
@@ -437,13 +438,13 @@ class Failover:
 
     def guide(self) -> Guide:
         """What clients of our broker should know now."""
-        self_id, office = self._links.self_id, self.office
+        self_id, duties = self._links.self_id, self.duties
         records = {id: (known.record, known.state) for id, known in self.presence}
         records[self_id] = (self.self_state, "draining" if self.self_state.draining else "up")
         if self._entered:
-            term, number = office.term, office.number
+            term, number = duties.term, duties.number
         else:
-            said = self.heard.of(self.controller).office
+            said = self.standing.of(self.controller).claim
             term, number = (said.term, said.number) if said is not None else (0, 0)
         return Guide(
             version=GUIDE_VERSION,
@@ -459,18 +460,18 @@ class Failover:
                     state,
                     record.clients,
                     record.load,
-                    office.plans.get(id, ()),
+                    duties.plans.get(id, ()),
                 )
                 for id, (record, state) in sorted(records.items())
             ),
             takeovers=tuple(
                 Takeover(t.broker, t.substitute, Epoch(t.term), t.number)
-                for _, t in sorted(office.takeovers.items())
+                for _, t in sorted(duties.takeovers.items())
             ),
         )
 
     def _publish(self, now_ms: Millis) -> list[Step]:
-        """Tell our clients, not too often."""
+        """Orders to publish the guide anew when it changed, at most every ``guide_gap_ms``."""
         if "guide" in self._timers:
             return []
         guide = self.guide()

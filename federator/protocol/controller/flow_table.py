@@ -7,15 +7,15 @@ which direction, counts when another exchange must take over.
 Clients on one broker only cannot relate two brokers. So those on several are kept apart, and
 relating two brokers looks at nobody else.
 
-Source: papers/topic-routing-and-rerouting.txt section 3.3, Definitions 10 to 14, Table 11.
+Source: Chen 2020, 3.3, Definitions 10 to 14, Table 11.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from federator.protocol.controller.records import FlowRow
 from federator.protocol.filters import FilterTrie, without_share
+from federator.protocol.messages.session_records import FlowRow
 from federator.protocol.types import BrokerId
 
 COMPARED_CLIENTS_MAX = 64
@@ -23,10 +23,10 @@ COMPARED_CLIENTS_MAX = 64
 but which witness is named."""
 
 COMPARED_TOPICS_MAX = 256
-"""Of one such client, topics and filters."""
+"""Topics, and filters, of one such client that are looked at."""
 
 TopicSession = tuple[str, str]
-"""(publisher, subscriber)."""
+"""A pair of clients: (publisher, subscriber)."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Behaviour:
 
 
 class SessionFlowTable:
-    """Rows by broker. ``revision`` grows with every change."""
+    """The rows of all brokers. ``revision`` grows with every change."""
 
     def __init__(self) -> None:
         self.revision = 0
@@ -51,7 +51,7 @@ class SessionFlowTable:
 
     @property
     def brokers(self) -> list[BrokerId]:
-        """Those with rows, ascending."""
+        """The brokers that have rows, ascending."""
         return sorted(self._rows)
 
     def rows(self, broker: BrokerId) -> list[FlowRow]:
@@ -63,7 +63,7 @@ class SessionFlowTable:
         return len(self._rows.get(broker, ()))
 
     def add(self, broker: BrokerId, row: FlowRow) -> None:
-        """Put ``row`` in; twice is once."""
+        """Put ``row`` in; a row put in twice is in once."""
         rows = self._rows.setdefault(broker, set())
         if row in rows:
             return

@@ -1,21 +1,20 @@
 """Who is there, who is missed, and who counts as gone.
 
 Being there is being announced: a broker's record comes with its numbered announcements, and goes
-when the last way to it does, or when it was silent for longer than its lifetime (section 6). That
-is the heartbeat. A broker whose record went is **missed**; after ``gone_after_ms`` it is **gone**.
-Where only the agent died, neighbours still hold connections to the broker and say so (*orphans*);
-such a broker serves its clients, and counts as gone only after ``orphan_after_ms``: an agent that
-is restarted should move nobody.
+when the last way to it does, or when it was silent for longer than its lifetime (docs/protocol.md
+6). That is the heartbeat. A broker whose record went is **missed**; after ``gone_after_ms`` it is
+**gone**. Where only the agent died, neighbours still hold connections to the broker and say so
+(*orphans*); such a broker serves its clients, and counts as gone only after ``orphan_after_ms``: an
+agent that is restarted should move nobody.
 
-Source: papers/topic-routing-and-rerouting.txt section 3.3.4 (heart beating); docs/protocol.md
-section 15.
+Source: Chen 2020, 3.3.4 (heart beating); docs/protocol.md 15.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from federator.protocol.controller.records import BrokerRecord
-from federator.protocol.guide import State
+from federator.protocol.messages.guide import State
+from federator.protocol.messages.session_records import BrokerRecord
 from federator.protocol.timers import Timers
 from federator.protocol.types import BrokerId, Millis
 
@@ -42,38 +41,38 @@ class Known:
     """One other broker.
 
     Attributes:
-        record: Its newest.
-        words: Its records that are announced now; there when any is.
+        record: Its newest record.
+        announced: Its records that are announced now; it is there when any is.
         missed_at_ms: Since when none is; ``None`` while it is there.
-        seen: It was there in our time; otherwise others told us of it.
-        gone: It is missed for good, as far as we know.
+        seen: Whether it was there in our time; otherwise others told us of it.
+        gone: Whether it is missed for good, as far as we know.
     """
 
     record: BrokerRecord = field(default_factory=BrokerRecord)
-    words: set[BrokerRecord] = field(default_factory=set)
+    announced: set[BrokerRecord] = field(default_factory=set)
     missed_at_ms: Millis | None = None
     seen: bool = False
     gone: bool = False
 
     @property
     def present(self) -> bool:
-        """It is announced."""
-        return bool(self.words)
+        """Whether the broker is announced."""
+        return bool(self.announced)
 
     @property
     def state(self) -> State:
-        """As the guide says it."""
+        """The state of the broker as the guide says it."""
         if self.gone:
             return "gone"
         return "draining" if self.record.draining else "up"
 
     @property
     def fit(self) -> bool:
-        """It may step in for another one."""
+        """Whether the broker may step in for another one."""
         return self.present and not self.record.draining
 
 
-class Presence:
+class BrokerPresence:
     """All other brokers heard of.
 
     Args:
@@ -93,22 +92,22 @@ class Presence:
         return self._timers.next_deadline_ms()
 
     def is_missed(self, id: BrokerId) -> bool:
-        """We heard of it, and it is not there."""
+        """Whether we heard of the broker, and it is not there now."""
         known = self.known.get(id)
         return known is not None and not known.present
 
     def was_seen(self, id: BrokerId) -> bool:
-        """It was there in our time."""
+        """Whether the broker was there in our time."""
         known = self.known.get(id)
         return known is not None and known.seen
 
     def come(self, id: BrokerId, record: BrokerRecord) -> bool:
-        """``record`` is announced; tells whether the broker was not there before."""
+        """Note that ``record`` is announced; tells whether the broker was not there before."""
         known = self._known(id)
         if known is None:
             return False
         came = not known.present
-        known.words.add(record)
+        known.announced.add(record)
         known.record = record
         known.seen = True
         if came:
@@ -118,25 +117,27 @@ class Presence:
         return came
 
     def go(self, id: BrokerId, record: BrokerRecord, *, now_ms: Millis) -> None:
-        """``record`` is announced no longer."""
+        """Note that ``record`` is announced no longer."""
         known = self.known.get(id)
-        if known is None or record not in known.words:
+        if known is None or record not in known.announced:
             return
-        known.words.discard(record)
+        known.announced.discard(record)
         if known.present:
-            known.record = min(known.words, key=repr) if record == known.record else known.record
+            known.record = (
+                min(known.announced, key=repr) if record == known.record else known.record
+            )
         else:
             self._miss(id, known, now_ms)
 
     def hear_of(self, id: BrokerId, *, now_ms: Millis) -> None:
-        """Somebody says that ``id`` is gone: if we never heard of it, we miss it from now on."""
+        """Miss ``id`` from now on if we never heard of it: somebody says that it is gone."""
         if id not in self.known:
             known = self._known(id)
             if known is not None:
                 self._miss(id, known, now_ms)
 
     def start_over(self, *, now_ms: Millis) -> None:
-        """We were deaf: whom we miss, we miss from now on."""
+        """Count from now on for how long each missed broker is missed: we were deaf."""
         for id, known in self:
             if not known.present:
                 known.gone = False
@@ -144,11 +145,11 @@ class Presence:
                 self._miss(id, known, now_ms)
 
     def on_deadline(self, orphans: set[BrokerId], *, now_ms: Millis) -> set[BrokerId]:
-        """Give up who is missed for too long.
+        """Give up brokers that are missed for too long.
 
         Args:
             orphans: Brokers that answer somebody, whatever their agents do.
-            now_ms: The instant.
+            now_ms: The time now.
 
         Returns:
             Brokers that we just forgot.
@@ -161,6 +162,7 @@ class Presence:
                 del self.known[id]
                 forgotten.add(id)
                 continue
+            # Only the agent died: the broker serves its clients, so they are moved much later.
             patience_ms = self._parameters.orphan_after_ms
             if id in orphans and now_ms - known.missed_at_ms < patience_ms:
                 again_ms = min(

@@ -12,11 +12,13 @@ Source: docs/protocol.md section 11; negative acknowledgements as in NORM (RFC 5
 (RFC 3208).
 """
 
-from federator.protocol.custody.custodian import Clocks, Custodian, Outlet, OwedList, Stores
-from federator.protocol.custody.destination import Destination, Journal
-from federator.protocol.custody.origin import Gathered, Log, Origin
+from federator.protocol.custody.chains import Ask, Chained, Delivery
+from federator.protocol.custody.custodian import Custodian
+from federator.protocol.custody.destination import Destination
+from federator.protocol.custody.origin import Gathered, Origin
 from federator.protocol.custody.owed import Owed
-from federator.protocol.custody.receiver import HELD_BYTES_MAX, Ask, Chained, Delivery, Receiver
+from federator.protocol.custody.ports import CustodyContext, Disk, Journal, Log, Positions
+from federator.protocol.custody.receiver import HELD_BYTES_MAX, Receiver
 from federator.protocol.custody.record import Record
 from federator.protocol.custody.repairs import FrameArchive, Repair, answer
 from federator.protocol.custody.tails import Tails
@@ -25,22 +27,21 @@ __all__ = [
     "HELD_BYTES_MAX",
     "Ask",
     "Chained",
-    "Clocks",
     "Custodian",
+    "CustodyContext",
     "Delivery",
     "Destination",
+    "Disk",
     "FrameArchive",
     "Gathered",
     "Journal",
     "Log",
     "Origin",
-    "Outlet",
     "Owed",
-    "OwedList",
+    "Positions",
     "Receiver",
     "Record",
     "Repair",
-    "Stores",
     "Tails",
     "answer",
 ]

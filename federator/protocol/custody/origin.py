@@ -6,19 +6,18 @@ a frame that gets lost on the way is asked for, and the log has it.
 Source: docs/protocol.md section 11.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
-from federator.protocol import effects as e
-from federator.protocol.custody.disk_trouble import DiskTrouble
+from federator.protocol.custody.ports import Disk
 from federator.protocol.custody.record import Record
-from federator.protocol.custody.repairs import FrameArchive, answer
+from federator.protocol.custody.repairs import answer
 from federator.protocol.custody.tails import Tails
-from federator.protocol.destinations import filter_part
-from federator.protocol.expiry import age_expiry
-from federator.protocol.forwarding import Forwarder, Sends, TopicRoute
-from federator.protocol.frames import (
+from federator.protocol.data.outgoing import Outgoing
+from federator.protocol.forwarding.expiry import age_expiry
+from federator.protocol.forwarding.forwarding import Forwarder, TopicRoute
+from federator.protocol.forwarding.frames import (
     CHAIN_BYTES,
     CUSTODY_FLAG,
     KEY_BYTES,
@@ -27,37 +26,18 @@ from federator.protocol.frames import (
     TAIL_FLAG,
     VOID_FLAG,
     Frame,
+    OwnFrames,
     chain_bytes,
     keys_in,
 )
-from federator.protocol.messages import RepairRequest
-from federator.protocol.publications import RunChecker
-from federator.protocol.types import BrokerId, Epoch, Millis
+from federator.protocol.forwarding.publications import RunChecker
+from federator.protocol.messages.control import RepairRequest
+from federator.protocol.messages.destinations import filter_part
+from federator.protocol.types import BrokerId, Epoch, Millis, Now
 
 TAIL_CHAINS_MAX = 512  # in one frame
 AGAIN_FRAMES_MAX = 10_000
 """Of our own, delivered again for clients that came late: more than a broker queues for one."""
-
-
-class Log(FrameArchive, Protocol):
-    """What an origin needs of its log."""
-
-    @property
-    def epoch(self) -> int:
-        """Of the numbering."""
-
-    @property
-    def next_seq(self) -> int:
-        """The number of the next record."""
-
-    def append(self, records: Sequence[Record]) -> None:
-        """Write ``records``, all or, with an ``OSError``, none."""
-
-    def chains(self) -> Iterator[tuple[bytes, int]]:
-        """The chains of which something is held, and their heads."""
-
-    def expire(self) -> int:
-        """Drop what is too old."""
 
 
 class Gathered(Protocol):
@@ -80,69 +60,40 @@ class Gathered(Protocol):
         """When they became a frame, in microseconds since 1970."""
 
 
-class OriginOutlet(Protocol):
-    """What an origin needs of the process around it."""
-
-    def send_copies(self, frame: Frame, sends: Sends, body: bytes) -> int:
-        """Send copies of a frame of ours to next hops."""
-
-    def send_repair(self, neighbour: BrokerId, frame: Frame) -> bool:
-        """Send a repair to a neighbour, unless much else waits to be sent there."""
-
-    def number(self) -> tuple[Epoch, int]:
-        """Epoch and number for a frame that is not under custody."""
-
-    def tell(self, notice: e.Notice) -> None:
-        """Tell the operator."""
-
-
 class Origin:
     """The frames that we are the origin of.
 
     Args:
-        self_id: Our id.
-        log: Where they are kept.
-        outlet: The process around.
+        disk: Where they are kept.
+        outgoing: Sends them.
         forwarder: Where they go.
-        hop_limit: Links they may travel.
-        keep_ms: How long the heads of their chains are repeated.
-        wall_clock_us: Microseconds since 1970.
+        own: Labels them.
 
     Attributes:
         log: Where they are kept.
+        tails: When the heads of their chains are repeated.
         repairs: Frames sent again.
-        trouble: Of the log.
     """
 
     def __init__(
-        self,
-        *,
-        self_id: BrokerId,
-        log: Log,
-        outlet: OriginOutlet,
-        forwarder: Forwarder,
-        hop_limit: int,
-        keep_ms: int,
-        wall_clock_us: Callable[[], int],
+        self, *, disk: Disk, outgoing: Outgoing, forwarder: Forwarder, own: OwnFrames
     ) -> None:
-        self.log = log
-        self.tails = Tails(keep_ms=keep_ms)
+        self.log = disk.log
+        self.tails = Tails(keep_ms=disk.keep_s * 1_000)
         self.repairs = 0
-        self._self_id = self_id
+        self._disk = disk
+        self._outgoing = outgoing
         self._forwarder = forwarder
-        self._hop_limit = hop_limit
-        self._outlet = outlet
-        self._wall_clock_us = wall_clock_us
+        self._own = own
         self._checker = RunChecker()
-        self.trouble = DiskTrouble(e.Notice("custody.log_failed", "error"), outlet.tell)
 
     def resume(self, now_ms: Millis) -> None:
         """Repeat the heads of the chains of an earlier life, too."""
         for key, head in self.log.chains():
             self.tails.made(key, head, now_ms)
 
-    def take(self, batches: Sequence[Gathered], now_ms: Millis) -> bool:
-        """Log what ``batches`` hold and send it; ``False`` when the log cannot be written."""
+    def write(self, batches: Sequence[Gathered], now_ms: Millis) -> list[Record] | None:
+        """Log what ``batches`` hold, a record each; ``None`` when the log cannot be written."""
         records = []
         seq = self.log.next_seq
         made: dict[bytes, int] = {}
@@ -154,22 +105,19 @@ class Origin:
             body = b"".join(batch.parts)
             records.append(Record(seq, batch.time_us, batch.count, keys, prevs, body))
             seq += 1
-        try:
-            self.log.append(records)
-        except OSError as error:
-            self.trouble.on_error(error, now_ms)
-            return False
+        if not self._disk.write_log(records):
+            return None
         for key, head in made.items():
             self.tails.made(key, head, now_ms)
-        for batch, record in zip(batches, records, strict=True):
-            if batch.route.sends:
-                frame = self._addressed(self._frame(record), batch.route.keys)
-                self._outlet.send_copies(frame, batch.route.sends, record.body)
-        return True
+        return records
 
-    def send_tails(self, now_ms: Millis) -> None:
+    def frame_of(self, record: Record, keys: bytes) -> Frame:
+        """What is sent of ``record``: with ``keys``, its own and those of destinations."""
+        return self._addressed(self._frame(record), keys)
+
+    def send_tails(self, now: Now) -> None:
         """Repeat the heads that are due."""
-        due = sorted(self.tails.due(now_ms))
+        due = sorted(self.tails.due(now.ms))
         body = self.log.epoch.to_bytes(8, "big")
         for at in range(0, len(due), TAIL_CHAINS_MAX):
             chains = due[at : at + TAIL_CHAINS_MAX]
@@ -177,10 +125,11 @@ class Origin:
             all_keys, sends = self._forwarder.route_chains(keys)
             if not sends:
                 continue
-            epoch, seq = self._outlet.number()
-            frame = self._label(TAIL_FLAG, epoch, seq, self._wall_clock_us(), 0, keys, body)
+            epoch, seq = self._own.number()
+            frame = self._own.label(TAIL_FLAG, epoch, seq, now.us, 0, keys, body)
             frame.chain = chain_bytes([head for _, head in chains])
-            self._outlet.send_copies(self._addressed(frame, all_keys), sends, body)
+            addressed = self._addressed(frame, all_keys)
+            self._outgoing.send(addressed, 0, sends, (body,), len(body), now_ms=now.ms)
 
     def on_destinations_moved(self, brokers: AbstractSet[BrokerId], now_ms: Millis) -> None:
         """A new way leads to ``brokers``: repeat the heads of what they want now."""
@@ -188,7 +137,7 @@ class Origin:
             if self._forwarder.leads_to(key, brokers):
                 self.tails.hasten(key, now_ms)
 
-    def on_request(self, request: RepairRequest) -> None:
+    def on_request(self, request: RepairRequest, now: Now) -> None:
         """Send what somebody missed, back along the way the request came."""
         first, *rest = reversed(request.path)
         if request.epoch != self.log.epoch:
@@ -197,16 +146,16 @@ class Origin:
         for index, repair in enumerate(repairs, 1):
             flags = CUSTODY_FLAG | REPAIR_FLAG
             if repair.frame is not None:
-                frame = self._aged(self._frame(repair.frame, flags))
+                frame = self._aged(self._frame(repair.frame, flags), now.us)
             else:
                 flags |= VOID_FLAG
                 epoch = Epoch(self.log.epoch)
-                frame = self._label(flags, epoch, repair.through, 0, 0, repair.key, b"")
+                frame = self._own.label(flags, epoch, repair.through, 0, 0, repair.key, b"")
                 frame.chain = bytes(8)
             if index == len(repairs):
                 frame.flags |= LAST_FLAG
             frame.route = tuple(rest)
-            if not self._outlet.send_repair(first, frame):
+            if not self._outgoing.send_repair(first, frame, now_ms=now.ms):
                 return
             self.repairs += 1
 
@@ -219,10 +168,10 @@ class Origin:
                 seqs.update(self.log.select(key, first - 1, limit=AGAIN_FRAMES_MAX))
         return sorted(seqs)[:AGAIN_FRAMES_MAX]
 
-    def frame_again(self, seq: int) -> Frame | None:
+    def frame_again(self, seq: int, now_us: int) -> Frame | None:
         """One of our own frames, as far as it has not expired."""
         record = self.log.read(seq)
-        return self._aged(self._frame(record)) if record is not None else None
+        return self._aged(self._frame(record), now_us) if record is not None else None
 
     def _addressed(self, frame: Frame, keys: bytes) -> Frame:
         """``frame`` with ``keys``: its own, and those of destinations, which have no chains."""
@@ -231,7 +180,7 @@ class Origin:
         return frame
 
     def _frame(self, kept: Record, flags: int = CUSTODY_FLAG) -> Frame:
-        frame = self._label(
+        frame = self._own.label(
             flags,
             Epoch(self.log.epoch),
             kept.seq,
@@ -243,9 +192,9 @@ class Origin:
         frame.chain = chain_bytes(kept.prevs)
         return frame
 
-    def _aged(self, frame: Frame) -> Frame:
+    def _aged(self, frame: Frame, now_us: int) -> Frame:
         """``frame`` without the publications that expired since it was made."""
-        age_s = (self._wall_clock_us() - frame.origin_time_us) // 1_000_000
+        age_s = (now_us - frame.origin_time_us) // 1_000_000
         if age_s > 0:
             run = bytearray(frame.body)
             places = self._checker.check(
@@ -255,28 +204,3 @@ class Origin:
             frame.body = memoryview(b"".join(run[start:end] for start, end, _, _ in alive))
             frame.publications = len(alive)
         return frame
-
-    def _label(
-        self,
-        flags: int,
-        epoch: Epoch,
-        seq: int,
-        time_us: int,
-        publications: int,
-        keys: bytes,
-        body: bytes,
-    ) -> Frame:
-        return Frame(
-            flags=flags,
-            hops=0,
-            hop_limit=self._hop_limit,
-            sender=self._self_id,
-            origin=self._self_id,
-            epoch=epoch,
-            seq=seq,
-            origin_time_us=time_us,
-            publications=publications,
-            keys=keys,
-            mask=(1 << len(keys) // KEY_BYTES) - 1,
-            body=memoryview(body),
-        )

@@ -15,7 +15,8 @@ Source: docs/protocol.md sections 11.8 and 15; docs/failover.md.
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-from federator.protocol.custody.receiver import Ask, Chained, Delivery, Receiver
+from federator.protocol.custody.chains import Ask, Chained, Delivery
+from federator.protocol.custody.receiver import Receiver
 from federator.protocol.types import BrokerId, Millis
 
 F = TypeVar("F")

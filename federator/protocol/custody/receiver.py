@@ -14,98 +14,35 @@ Source: docs/protocol.md section 11.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic
 
-from federator.protocol.messages import AskedChain
+from federator.protocol.custody.chains import (
+    RETRY_MIN_MS,
+    Ask,
+    Chain,
+    Chained,
+    Delivery,
+    F,
+    Held,
+    OriginState,
+    Wanted,
+)
+from federator.protocol.messages.control import AskedChain
 from federator.protocol.timers import Timers
 from federator.protocol.types import BrokerId, Millis
 
 FIRST_ASK_MS = 20
 """A gap may close by itself: copies on a longer way come later."""
 
-FRESH_US = 3_000_000
-"""Clients that came so lately ask for nothing of the past: what they miss, nobody promised."""
-
-EXPECTED_US = 60_000_000
-"""How long after we stepped in for a broker its clients' filters begin in the past."""
-
 FORMER_EPOCH_MS = 30_000
 """An epoch unheard for so long may give way to a smaller one: its origin lost its disk and its
 clock. One that is alive repeats its tails at least every 10 s."""
 
-RETRY_MIN_MS = 250
 RETRY_MAX_MS = 5_000
 CHAINS_PER_ASK_MAX = 64
 CHAINS_MAX = 1_048_576
-FORMER_MAX = 4_096
-"""Chains of one origin remembered that our clients gave up."""
-
 HELD_BYTES_MAX = 8 * 1024 * 1024
 HELD_MAX = 65_536
-
-F = TypeVar("F")
-
-
-class Chained(NamedTuple):
-    """A frame's place on one chain: the filter's key, and the number of the frame before it."""
-
-    key: bytes
-    prev: int
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """What an origin must be asked for."""
-
-    origin: BrokerId
-    epoch: int
-    chains: tuple[AskedChain, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery(Generic[F]):
-    """A frame whose turn it is."""
-
-    origin: BrokerId
-    epoch: int
-    seq: int
-    keys: bytes
-    frame: F
-
-
-@dataclass(slots=True)
-class _Chain:
-    """One chain.
-
-    Attributes:
-        last: Delivered up to here; ``None`` while the beginning is not known.
-        begun: Frames up to here were before our time: the chain says nothing about them.
-    """
-
-    last: int | None
-    target: int
-    not_before_us: int = 0
-    begun: int = 0
-
-
-@dataclass(slots=True)
-class _Held(Generic[F]):
-    links: tuple[Chained, ...]
-    frame: F
-    size: int
-
-
-@dataclass(slots=True)
-class _Origin(Generic[F]):
-    epoch: int
-    heard_ms: Millis
-    chains: dict[bytes, _Chain] = field(default_factory=dict)
-    gaps: dict[bytes, None] = field(default_factory=dict)
-    held: dict[int, _Held[F]] = field(default_factory=dict)
-    waiting: dict[tuple[bytes, int], int] = field(default_factory=dict)
-    former: dict[bytes, int] = field(default_factory=dict)  # chains not wanted now: the last number
-    retry_ms: int = RETRY_MIN_MS
 
 
 class Receiver(Generic[F]):
@@ -132,9 +69,8 @@ class Receiver(Generic[F]):
         self._keep_ms = keep_ms
         self._chains_max = chains_max
         self._held_bytes_max = held_bytes_max
-        self._origins: dict[BrokerId, _Origin[F]] = {}
-        self._since_us: dict[bytes, int] = {}  # our wall clock when our clients came
-        self._expected: dict[bytes, tuple[int, int]] = {}  # since when, until when: ``begin_at``
+        self._origins: dict[BrokerId, OriginState[F]] = {}
+        self._wanted = Wanted(keep_ms=keep_ms)
         self._chains = 0
         self._timers: Timers[BrokerId] = Timers()
         self.held_bytes = 0
@@ -155,7 +91,7 @@ class Receiver(Generic[F]):
 
     def want(self, key: bytes, *, since_us: int) -> None:
         """Our clients subscribe to the filter with ``key`` since ``since_us``, our wall clock."""
-        self._since_us.setdefault(key, since_us)
+        self._wanted.since_us.setdefault(key, since_us)
 
     def begin_at(self, key: bytes, *, since_us: int, now_us: int) -> None:
         """A client that we step in for wanted ``key`` since ``since_us``, our wall clock.
@@ -163,9 +99,7 @@ class Receiver(Generic[F]):
         Chains that begin within a minute, or whose beginning is not known yet, are asked for from
         then.
         """
-        self._expected[key] = (since_us, now_us + EXPECTED_US)
-        if len(self._expected) > FORMER_MAX:
-            del self._expected[next(iter(self._expected))]
+        self._wanted.expect(key, since_us, now_us)
         for known in self._origins.values():
             chain = known.chains.get(key)
             if chain is not None and chain.last is None:
@@ -187,7 +121,7 @@ class Receiver(Generic[F]):
         known = self._origin(origin, epoch, now_ms)
         if known is not None:
             self._chains += key not in known.chains
-            known.chains[key] = _Chain(None, until, max(1, not_before_us))
+            known.chains[key] = Chain(None, until, max(1, not_before_us))
             self._look_for_gap(origin, known, key, now_ms)
 
     def leave(self, origin: BrokerId, key: bytes) -> None:
@@ -200,28 +134,28 @@ class Receiver(Generic[F]):
 
     def unwant_all(self) -> None:
         """Follow nothing any more."""
-        for key in list(self._since_us):
+        for key in list(self._wanted.since_us):
             self.unwant(key)
 
     def unwant(self, key: bytes) -> None:
-        """They no longer do."""
-        self._since_us.pop(key, None)
+        """Our clients no longer subscribe to the filter with ``key``."""
+        self._wanted.since_us.pop(key, None)
         for origin in self._origins.values():
             chain = origin.chains.pop(key, None)
             if chain is not None:
                 self._chains -= 1
-                self._remember(origin, key, chain)
+                origin.remember(key, chain)
                 origin.gaps.pop(key, None)
                 self._drop_held(origin, key)
 
     def wants(self, key: bytes) -> bool:
         """Whether our clients subscribe to the filter with ``key``."""
-        return key in self._since_us
+        return key in self._wanted.since_us
 
     @property
     def since_us(self) -> Mapping[bytes, int]:
         """The keys of what our clients subscribe to, and since when."""
-        return self._since_us
+        return self._wanted.since_us
 
     # What arrives
 
@@ -254,7 +188,7 @@ class Receiver(Generic[F]):
             room: Our broker can take it now; otherwise it is asked for again later.
         """
         known = self._origin(origin, epoch, now_ms)
-        if known is None:
+        if known is None:  # of a life of the origin that has ended
             self.duplicates += 1
             return []
         chains = known.chains
@@ -263,19 +197,21 @@ class Receiver(Generic[F]):
             chain = chains.get(key)
             if chain is None:
                 if self._chains >= self._chains_max:
-                    continue  # not followed
+                    continue  # no room to follow it: what comes is delivered as it comes
                 chain = self._begin(known, key, prev, made_us, now_us)
             last = chain.last
-            if seq <= chain.begun:
+            if seq <= chain.begun:  # from before our clients' time: this chain has no say
                 continue
             concerned = True
             if last is None or prev > last:
                 next_everywhere = False
             elif seq <= last:
+                # Delivered already. Chains that were met later may not know it, and go on behind.
                 self.duplicates += 1
                 return self._pass(origin, known, seq, links, now_ms)
             if seq > chain.target:
                 chain.target = seq
+        # Every chain was begun behind it: a straggler. One that is not followed cannot say so.
         if not concerned and all(key in chains for key, _ in links):
             self.duplicates += 1
             return self._pass(origin, known, seq, links, now_ms)
@@ -283,6 +219,7 @@ class Receiver(Generic[F]):
             return self._deliver(origin, known, seq, links, frame, now_ms)
         for key, _ in links:
             self._look_for_gap(origin, known, key, now_ms)
+        # Without room at our broker nothing is held either: it is asked for again, in small parts.
         if room:
             self._hold(known, seq, links, frame, size)
         return []
@@ -308,7 +245,7 @@ class Receiver(Generic[F]):
         for key, head in heads:
             chain = known.chains.get(key)
             if chain is None:
-                if self._chains >= self._chains_max or self._is_fresh(key, now_us):
+                if self._chains >= self._chains_max or self._wanted.is_fresh(key, now_us):
                     continue
                 chain = self._begin(known, key, head, made_us, now_us)
             chain.target = max(chain.target, head)
@@ -336,9 +273,9 @@ class Receiver(Generic[F]):
             held = known.held.get(seq)
             if held is None:
                 continue
-            if self._is_stale(known, seq, held.links):
+            if known.is_stale(seq, held.links):
                 self._unhold(known, seq)
-            elif self._is_next(known, seq, held.links):
+            elif known.is_next(seq, held.links):
                 self._unhold(known, seq)
                 done += self._deliver(origin, known, seq, held.links, held.frame, now_ms)
         return done
@@ -403,7 +340,7 @@ class Receiver(Generic[F]):
             known = self._origin(origin, epoch, now_ms)
             if known is not None:
                 self._chains += key not in known.chains
-                known.chains[key] = _Chain(last, last)
+                known.chains[key] = Chain(last, last)
 
     def expire(self, now_ms: Millis) -> None:
         """Forget origins that are silent for so long that they have forgotten, too."""
@@ -413,7 +350,7 @@ class Receiver(Generic[F]):
 
     # Inside
 
-    def _origin(self, origin: BrokerId, epoch: int, now_ms: Millis) -> _Origin[F] | None:
+    def _origin(self, origin: BrokerId, epoch: int, now_ms: Millis) -> OriginState[F] | None:
         """The state of ``origin``; ``None`` when ``epoch`` is a former one."""
         known = self._origins.get(origin)
         if known is not None and epoch == known.epoch:
@@ -423,65 +360,32 @@ class Receiver(Generic[F]):
             if epoch < known.epoch and now_ms - known.heard_ms < FORMER_EPOCH_MS:
                 return None
             self._forget(origin, known)
-        known = self._origins[origin] = _Origin(epoch, now_ms)
+        known = self._origins[origin] = OriginState(epoch, now_ms)
         return known
 
-    def _forget(self, origin: BrokerId, known: _Origin[F]) -> None:
+    def _forget(self, origin: BrokerId, known: OriginState[F]) -> None:
         self._chains -= len(known.chains)
         self.held_bytes -= sum(held.size for held in known.held.values())
         self._timers.clear(origin)
         del self._origins[origin]
 
-    def _remember(self, known: _Origin[F], key: bytes, chain: _Chain) -> None:
-        """Our clients may want the chain again; clocks alone do not tell what they had."""
-        last = chain.begun if chain.last is None else chain.last
-        if len(known.former) >= FORMER_MAX:
-            del known.former[next(iter(known.former))]
-        known.former[key] = last
-
-    def _begin(self, known: _Origin[F], key: bytes, prev: int, made_us: int, now_us: int) -> _Chain:
+    def _begin(
+        self, known: OriginState[F], key: bytes, prev: int, made_us: int, now_us: int
+    ) -> Chain:
         self._chains += 1
-        age_us = self._age_us(key, now_us)
-        known_beginning = prev == 0 or self._is_fresh(key, now_us)
-        chain = _Chain(prev if known_beginning else None, prev, max(1, made_us - age_us))
+        age_us = self._wanted.age_us(key, now_us)
+        known_beginning = prev == 0 or self._wanted.is_fresh(key, now_us)
+        chain = Chain(prev if known_beginning else None, prev, max(1, made_us - age_us))
         chain.begun = known.former.pop(key, 0)
         if known_beginning:
             chain.begun = max(prev, chain.begun)
         known.chains[key] = chain
         return chain
 
-    def _is_fresh(self, key: bytes, now_us: int) -> bool:
-        """Whether our clients came so lately that they ask for nothing of the past."""
-        _, expected_until_us = self._expected.get(key, (0, 0))
-        return now_us >= expected_until_us and self._age_us(key, now_us) < FRESH_US
-
-    def _age_us(self, key: bytes, now_us: int) -> int:
-        """How long our clients want ``key`` already."""
-        since_us = self._since_us.get(key, now_us)
-        expected_us, until_us = self._expected.get(key, (0, 0))
-        if now_us < until_us:
-            since_us = min(since_us, expected_us)
-        if since_us > now_us:  # our clock was set back: as long ago as can be
-            return self._keep_ms * 1_000
-        return now_us - since_us
-
-    def _is_next(self, known: _Origin[F], seq: int, links: tuple[Chained, ...]) -> bool:
-        for key, prev in links:
-            chain = known.chains.get(key)
-            if chain is None or seq <= chain.begun:
-                continue
-            if chain.last is None or prev > chain.last:
-                return False
-        return True
-
-    def _is_stale(self, known: _Origin[F], seq: int, links: tuple[Chained, ...]) -> bool:
-        chains = [known.chains.get(key) for key, _ in links]
-        return any(c is not None and c.last is not None and c.begun < seq <= c.last for c in chains)
-
     def _pass(
         self,
         origin: BrokerId,
-        known: _Origin[F],
+        known: OriginState[F],
         seq: int,
         links: tuple[Chained, ...],
         now_ms: Millis,
@@ -500,7 +404,7 @@ class Receiver(Generic[F]):
     def _deliver(
         self,
         origin: BrokerId,
-        known: _Origin[F],
+        known: OriginState[F],
         seq: int,
         links: tuple[Chained, ...],
         frame: F,
@@ -530,7 +434,7 @@ class Receiver(Generic[F]):
         return done
 
     def _followers(
-        self, known: _Origin[F], seq: int, links: tuple[Chained, ...]
+        self, known: OriginState[F], seq: int, links: tuple[Chained, ...]
     ) -> list[tuple[int, tuple[Chained, ...], F]]:
         """The held frames whose turn came with frame ``seq``."""
         found: list[tuple[int, tuple[Chained, ...], F]] = []
@@ -539,13 +443,13 @@ class Receiver(Generic[F]):
             held = known.held.get(follower) if follower is not None else None
             if follower is None or held is None:
                 continue
-            if self._is_next(known, follower, held.links):
+            if known.is_next(follower, held.links):
                 self._unhold(known, follower)
                 found.append((follower, held.links, held.frame))
         return found
 
     def _look_for_gap(
-        self, origin: BrokerId, known: _Origin[F], key: bytes, now_ms: Millis
+        self, origin: BrokerId, known: OriginState[F], key: bytes, now_ms: Millis
     ) -> None:
         chain = known.chains.get(key)
         if chain is None or key in known.gaps:
@@ -557,7 +461,7 @@ class Receiver(Generic[F]):
                 self._timers.set(origin, Millis(now_ms + soon_ms))
             known.gaps[key] = None
 
-    def _close_gap(self, origin: BrokerId, known: _Origin[F], key: bytes) -> None:
+    def _close_gap(self, origin: BrokerId, known: OriginState[F], key: bytes) -> None:
         chain = known.chains.get(key)
         if chain is None or (chain.last is not None and chain.last >= chain.target):
             known.gaps.pop(key, None)
@@ -565,18 +469,18 @@ class Receiver(Generic[F]):
                 self._timers.clear(origin)
 
     def _hold(
-        self, known: _Origin[F], seq: int, links: tuple[Chained, ...], frame: F, size: int
+        self, known: OriginState[F], seq: int, links: tuple[Chained, ...], frame: F, size: int
     ) -> None:
         if seq in known.held:
             return
         if self.held_bytes + size > self._held_bytes_max or len(known.held) >= HELD_MAX:
             return
         self.held_bytes += size
-        known.held[seq] = _Held(links, frame, size)
+        known.held[seq] = Held(links, frame, size)
         for key, prev in links:
             known.waiting[(key, prev)] = seq
 
-    def _unhold(self, known: _Origin[F], seq: int) -> None:
+    def _unhold(self, known: OriginState[F], seq: int) -> None:
         held = known.held.pop(seq, None)
         if held is not None:
             self.held_bytes -= held.size
@@ -584,6 +488,6 @@ class Receiver(Generic[F]):
                 if known.waiting.get((link.key, link.prev)) == seq:
                     del known.waiting[(link.key, link.prev)]
 
-    def _drop_held(self, known: _Origin[F], key: bytes) -> None:
+    def _drop_held(self, known: OriginState[F], key: bytes) -> None:
         for seq in [s for s, held in known.held.items() if any(k == key for k, _ in held.links)]:
             self._unhold(known, seq)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from federator.protocol.custody.record import Record
-from federator.protocol.frames import keys_in
-from federator.protocol.messages import AskedChain
+from federator.protocol.forwarding.frames import keys_in
+from federator.protocol.messages.control import AskedChain
 
 ANSWER_BYTES_MAX = 131_072
 ANSWER_FRAMES_MAX = 256

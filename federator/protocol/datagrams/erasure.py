@@ -1,7 +1,7 @@
-"""What is wanted of an erasure code; ``runtime.raptor`` brings one.
+"""What datagrams need of an erasure code; ``runtime.datagrams.raptor`` provides one.
 
-Systematic: the first packets are the symbols themselves. Any as many packets as there are symbols
-should do; a code that at times wants one more says ``None``.
+The code is systematic: the first packets are the symbols themselves. Any as many packets as there
+are symbols should do; a code that at times wants one more says ``None``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ class Coder(Protocol):
     """Makes repair packets, and symbols of them. Symbols of one window have one length, of 8 n."""
 
     def repairs(self, symbols: Sequence[bytes], count: int) -> list[bytes]:
-        """So many repair packets, each as long as a symbol."""
+        """Make ``count`` repair packets, each as long as a symbol."""
 
     def rebuild(self, parts: int, size: int, packets: Mapping[int, bytes]) -> list[bytes] | None:
         """All symbols of a window of ``parts``; ``None``: these packets do not do.
@@ -20,5 +20,5 @@ class Coder(Protocol):
         Args:
             parts: How many symbols there are.
             size: Bytes of each.
-            packets: By place; symbols first, then repair packets. Each of ``size`` bytes.
+            packets: Packets of ``size`` bytes by place; symbols first, then repair packets.
         """

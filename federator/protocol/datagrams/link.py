@@ -5,7 +5,7 @@ have gone there and a report of it come back; so a firewall, or a road too narro
 costs probes and nothing else. A link that loses more than any redundancy mends, or that falls
 silent, is left alone for a while: all it held goes by the broker.
 
-Source: docs/udp-fec.md, "When it is used"; RFC 8085 (section 3.1.10: circuit breakers).
+Source: docs/udp-fec.md, "When it is used"; RFC 8085, 3.1.10 (circuit breakers).
 """
 
 from dataclasses import dataclass
@@ -28,8 +28,8 @@ REST_MS: Final = 10_000
 
 
 @dataclass(slots=True)
-class Heard:
-    """What came of one datagram, or of a deadline.
+class Received:
+    """What follows from one datagram, or from a deadline.
 
     Attributes:
         datagrams: To be sealed and sent.
@@ -43,7 +43,7 @@ class Heard:
 
 
 class DatagramLink:
-    """The link to one neighbour.
+    """The link over datagrams to one neighbour.
 
     Args:
         limits: How it may be used.
@@ -74,7 +74,7 @@ class DatagramLink:
         outcome = self.sender.offer(frame, now_ms=now_ms)
         return None if outcome is None else outcome.datagrams
 
-    def on_datagram(self, datagram: bytes, *, now_ms: Millis) -> Heard:
+    def on_datagram(self, datagram: bytes, *, now_ms: Millis) -> Received:
         """Take what the neighbour sent."""
         try:
             stream, number, body = wire.unpack(datagram)
@@ -84,11 +84,11 @@ class DatagramLink:
             frames = self.receiver.take(stream, number, body, now_ms=now_ms)
         except DecodeError:
             self.malformed += 1
-            return Heard([], [], [])
+            return Received([], [], [])
         return self._told([], [], frames, now_ms)
 
-    def on_deadline(self, *, now_ms: Millis) -> Heard:
-        """Do what is due."""
+    def on_deadline(self, *, now_ms: Millis) -> Received:
+        """Probe, repair, give back, or report: whatever is due."""
         outcome = self.sender.on_deadline(now_ms=now_ms)
         datagrams, given_back = outcome.datagrams, outcome.given_back
         if now_ms >= self._probe_at_ms:
@@ -99,7 +99,7 @@ class DatagramLink:
         return self._told(datagrams, given_back, frames, now_ms)
 
     def give_up(self) -> list[bytes]:
-        """Use the link no more for now: what must go another way, if there is one."""
+        """Use the link no more for now; return the frames that must go another way."""
         self.usable = False
         return self.sender.give_all_back()
 
@@ -112,10 +112,10 @@ class DatagramLink:
         head = self.sender.head(wire.PROBE, now_ms)
         return [head if self.usable else head.ljust(self._limits.datagram_bytes, b"\0")]
 
-    def _on_report(self, report: wire.Report, now_ms: Millis) -> Heard:
+    def _on_report(self, report: wire.Report, now_ms: Millis) -> Received:
         outcome = self.sender.on_report(report, now_ms=now_ms)
         if not self.sender.is_about(report):
-            return Heard([], [], [])
+            return Received([], [], [])
         self._reported_at_ms = now_ms
         if self.sender.plr > PLR_USABLE_MAX:
             self._rests_until_ms = Millis(now_ms + REST_MS)
@@ -126,9 +126,9 @@ class DatagramLink:
 
     def _told(
         self, datagrams: list[bytes], given_back: list[bytes], frames: list[bytes], now_ms: Millis
-    ) -> Heard:
+    ) -> Received:
         report = self.receiver.report(now_ms=now_ms)
         if report is not None:
             head = self.sender.head(wire.REPORT, now_ms)
             datagrams.append(head + wire.report_body(report))
-        return Heard(datagrams, given_back, frames)
+        return Received(datagrams, given_back, frames)

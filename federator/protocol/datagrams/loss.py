@@ -6,7 +6,7 @@ know of a Gilbert-Elliott link. A number that is missing counts as lost once ``L
 numbers are out: until then it may be late. Old times count half as much after every ``MEMORY``
 datagrams, and whenever the owner says so.
 
-Source: papers/fec-codec-placement.txt, section 2; planner/codecs/loss.py for the model.
+Source: Esposito 2018, 2; lab/papers/codecs/loss.py for the model.
 """
 
 from typing import Final
@@ -25,7 +25,7 @@ class LossMeter:
 
     Attributes:
         judged: Datagrams that were found to have come or to be lost.
-        lost: Those lost.
+        lost: Datagrams that were found to be lost.
     """
 
     def __init__(self) -> None:
@@ -49,17 +49,17 @@ class LossMeter:
         return max(1.0, self._missing / self._runs) if self._runs else 1.0
 
     def restart(self) -> None:
-        """Numbers begin anew; what was learnt stays."""
+        """Let numbers begin anew; what was learnt stays."""
         self._top = None
 
     def age(self) -> None:
-        """What was learnt so far counts half as much from now on."""
+        """Count what was learnt so far half as much from now on."""
         self._sent = max(self._sent / 2, PRIOR)
         self._missing /= 2
         self._runs /= 2
 
     def note(self, number: int) -> None:
-        """A datagram came."""
+        """Note that the datagram with ``number`` came."""
         top = self._top
         if top is None or number > top + GAP_MAX:
             self._top, self._came, self._in_run = number, (1 << LATE_MAX) - 1, False

@@ -16,7 +16,7 @@ Every agent on the way decodes, and makes repair packets for the next link alone
 redundancy survives beyond it, and the leader's choice in the game of the paper comes down to this:
 what its follower loses. See docs/udp-fec.md, "How many, and who decodes".
 
-Source: papers/fec-codec-placement.txt, sections 2 and 3.2; RFC 8681 for windows that slide.
+Source: Esposito 2018, 2 and 3.2; RFC 8681 for windows that slide.
 """
 
 from functools import lru_cache
@@ -75,7 +75,7 @@ def _needed(
 
 
 class Chain:
-    """A link of Gilbert and Elliott.
+    """The Gilbert-Elliott model of a link.
 
     Args:
         plr: Share of packets lost, below 1.
@@ -96,8 +96,8 @@ class Chain:
         """P(a group's own window does not mend it), P(a part of it stays lost).
 
         Args:
-            parts: Of a group.
-            repairs: Packets of a window.
+            parts: Parts of a group.
+            repairs: Repair packets of a window.
         """
         after_a = self._walk(parts, 1.0 - self._plr, self._plr)
         late = total = 0.0

@@ -1,4 +1,4 @@
-"""The other end: parts in, whole frames out in the order they were sent, reports back.
+"""The receiving end of a link over datagrams: parts in, whole frames out in order, reports back.
 
 A part that came goes straight into its frame. A window is looked at only when a part of it is
 missing and there are repair packets enough to rebuild it. A frame whose predecessor is missing
@@ -41,7 +41,7 @@ REPORT_AFTER: Final = 64
 
 @dataclass(slots=True)
 class ReceiverCounters:
-    """What happened since the start."""
+    """Counts of what happened since the start."""
 
     frames: int = 0
     parts: int = 0
@@ -66,7 +66,7 @@ class _Partial:
 
 
 class Receiver:
-    """Frames of one neighbour.
+    """Receives the frames of one neighbour.
 
     Args:
         coder: Rebuilds what is missing.
@@ -105,7 +105,7 @@ class Receiver:
 
     @property
     def held_bytes(self) -> int:
-        """Of frames that are not whole or wait."""
+        """The bytes of frames that are not whole, or wait for their turn."""
         return self._partial_bytes + self._ready_bytes
 
     def take(self, stream: int, number: int, body: wire.Body, *, now_ms: Millis) -> list[bytes]:
@@ -132,7 +132,7 @@ class Receiver:
         return released + late + self._release(now_ms)
 
     def note_number(self, stream: int, number: int) -> None:
-        """A report came, which has a number like all."""
+        """Note the number of a report, which is a datagram like all."""
         if stream == self._stream:
             self.meter.note(number)
 
@@ -144,11 +144,11 @@ class Receiver:
         return min(times) if times else None
 
     def on_deadline(self, *, now_ms: Millis) -> list[bytes]:
-        """Frames that waited long enough for those before them."""
+        """Return frames that waited long enough for those before them."""
         return self._release(now_ms)
 
     def report(self, *, now_ms: Millis) -> wire.Report | None:
-        """What arrived, when it is time to tell."""
+        """The report of what arrived, when it is time to tell."""
         if self._report_at_ms is None or now_ms < self._report_at_ms:
             return None
         self._report_at_ms = None
@@ -208,7 +208,7 @@ class Receiver:
         return self._rebuild(now_ms)
 
     def _keep(self, ordinal: int, content: bytes) -> bool:
-        """Remember a part; whether it is new and not too old."""
+        """Remember a part; tells whether it is new and not too old."""
         parts = self._parts
         if ordinal in parts or ordinal <= self._part_top - PARTS_KEPT:
             return False
@@ -245,7 +245,7 @@ class Receiver:
         return late
 
     def _decode(self, first: int, count: int, window: _Window) -> list[bytes]:
-        """All symbols of a window; none when these packets do not do."""
+        """Rebuild all symbols of a window; none when these packets do not do."""
         size = len(next(iter(window.repairs.values())))
         packets: dict[int, bytes] = {}
         for place in range(count):
@@ -313,7 +313,7 @@ class Receiver:
         return []
 
     def _release(self, now_ms: Millis) -> list[bytes]:
-        """Frames whose turn it is, and those behind a gap that lasted too long."""
+        """Return frames whose turn it is, and those behind a gap that lasted too long."""
         released: list[bytes] = []
         while self._ready:
             if self._next in self._ready:

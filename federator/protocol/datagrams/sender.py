@@ -52,7 +52,7 @@ class Limits:
         datagram_bytes: Longest datagram, without its seal.
         wait_ms: A group ends so long after its first part at the latest.
         bytes_per_s: Pace.
-        in_flight_bytes_max: Of frames that nobody reported whole yet.
+        in_flight_bytes_max: Bytes of frames that nobody reported whole yet.
         parts_per_group_max: A group with so many parts is full.
         repairs_max: Repair packets of one window, at most.
         failing_max: Share of groups of which a part may stay lost.
@@ -71,7 +71,7 @@ class Limits:
 
 @dataclass(slots=True)
 class SenderCounters:
-    """What happened since the start."""
+    """Counts of what happened since the start."""
 
     frames: int = 0
     parts: int = 0
@@ -88,13 +88,13 @@ class _Group:
     """Parts that left one after the other.
 
     Attributes:
-        first: Number of its first part.
+        first: The number of its first part.
         due_ms: When its window, and later its second one, is to follow.
         repairs: Packets behind it.
-        done: No window follows any more.
+        done: Whether no window follows any more.
         waiting: Datagrams for it that wait for their turn.
-        last_number: Of the datagrams for it so far.
-        sent_ms: When that one left.
+        last_number: The number of the last datagram for it so far.
+        sent_ms: When that datagram left.
     """
 
     first: int
@@ -114,7 +114,7 @@ class _Flight:
 
 
 @dataclass(slots=True)
-class Outcome:
+class SendOutcome:
     """What is to be done, in order.
 
     Attributes:
@@ -127,7 +127,7 @@ class Outcome:
 
 
 class Sender:
-    """Frames to one neighbour.
+    """Sends frames to one neighbour.
 
     Args:
         limits: How the link may be used.
@@ -169,7 +169,7 @@ class Sender:
 
     @property
     def round_trip_ms(self) -> float | None:
-        """Smoothed; ``None`` before the first report."""
+        """The smoothed round trip; ``None`` before the first report."""
         return self._smoothed_ms
 
     @property
@@ -179,7 +179,7 @@ class Sender:
 
     @property
     def in_flight_bytes(self) -> int:
-        """Their bytes."""
+        """The bytes of frames that nobody reported whole yet."""
         return self._in_flight_bytes
 
     @property
@@ -210,7 +210,7 @@ class Sender:
             self._sent_at.append((self._number, now_ms))
         return wire.head(kind, stream=self._stream, number=self._number)
 
-    def offer(self, frame: bytes, *, now_ms: Millis) -> Outcome | None:
+    def offer(self, frame: bytes, *, now_ms: Millis) -> SendOutcome | None:
         """Send ``frame``; ``None``: not this way, there is no room for it or it is too long."""
         parts = -(-len(frame) // self._piece_bytes)
         limits = self._limits
@@ -238,12 +238,12 @@ class Sender:
         self._in_flight_bytes += len(frame)
         if self._open is not None and now_ms + self._gap_ms() >= self._open.due_ms:
             self._close(now_ms)
-        outcome = Outcome()
+        outcome = SendOutcome()
         self._pump(outcome.datagrams, now_ms)
         return outcome
 
     def _gap_ms(self) -> int:
-        """More often than not, the next frame does not come sooner than this."""
+        """The median time between frames: most often the next one comes no sooner."""
         gaps = sorted(self._gaps_ms)
         return gaps[len(gaps) // 2] if gaps else 0
 
@@ -251,9 +251,9 @@ class Sender:
         """Whether ``report`` tells of our stream, and of nothing that we did not send."""
         return report.stream == self._stream and report.newest <= self._number
 
-    def on_report(self, report: wire.Report, *, now_ms: Millis) -> Outcome:
+    def on_report(self, report: wire.Report, *, now_ms: Millis) -> SendOutcome:
         """Forget what arrived; give back what must be lost."""
-        outcome = Outcome()
+        outcome = SendOutcome()
         if not self.is_about(report):
             return outcome
         self.plr = report.plr_ppm / 1_000_000
@@ -269,9 +269,9 @@ class Sender:
         self._pump(outcome.datagrams, now_ms)
         return outcome
 
-    def on_deadline(self, *, now_ms: Millis) -> Outcome:
+    def on_deadline(self, *, now_ms: Millis) -> SendOutcome:
         """Send repair packets and what waits for its turn, give back what was not reported."""
-        outcome = Outcome()
+        outcome = SendOutcome()
         if self._open is not None:
             if now_ms >= self._open.due_ms:
                 self._close(now_ms)
@@ -283,7 +283,7 @@ class Sender:
         return outcome
 
     def give_all_back(self) -> list[bytes]:
-        """The link is not to be used for now: all frames that nobody reported whole.
+        """Return all frames that nobody reported whole: the link is not used for now.
 
         Another stream begins, so that nobody waits for them over there.
         """
@@ -316,7 +316,7 @@ class Sender:
         return group
 
     def _close(self, now_ms: Millis) -> None:
-        """End the open group: repair packets for it and those before."""
+        """End the open group, and send repair packets for it and those before."""
         group, past = self._open, self._past
         assert group is not None
         self.counters.groups += 1
@@ -331,7 +331,7 @@ class Sender:
             past.popleft().done = True
 
     def _look_back(self) -> None:
-        """Nothing followed a group: its second window. Other packets than before."""
+        """Send the second window of a group that nothing followed, with other repair packets."""
         last = self._past[-1]
         self._repair(self._repairs_for(last, late_max=1.0), last.repairs)
         for group in self._past:
@@ -400,7 +400,7 @@ class Sender:
             datagrams.append(datagram)
 
     def _can_number(self) -> bool:
-        """Numbers are left; a stream that had many is followed by another when nothing is out."""
+        """Whether numbers are left; a stream that had many is followed once nothing is out."""
         if self._number < RENEW_AT:
             return True
         if not self._flights and not self._queue and self._open is None and not self._past:
@@ -436,7 +436,7 @@ class Sender:
         self._in_flight_bytes -= len(frame)
         return frame
 
-    def _give_back(self, outcome: Outcome, is_lost: Callable[[_Group], bool]) -> None:
+    def _give_back(self, outcome: SendOutcome, is_lost: Callable[[_Group], bool]) -> None:
         """Give back the oldest frames, as long as all that is for them left and counts as lost."""
         for number, flight in list(self._flights.items()):
             group = flight.group

@@ -47,20 +47,20 @@ _WINDOW_BYTES: Final = WINDOW // 8
 
 HEAD_BYTES: Final = _HEAD.size
 PART_BYTES: Final = HEAD_BYTES + _PART.size + _PLACE.size
-"""Of a part, beside its bytes."""
+"""Bytes of a datagram with a part, beside the part."""
 REPAIR_BYTES: Final = HEAD_BYTES + _REPAIR.size
 SYMBOL_EXTRA: Final = _LENGTH.size + _PLACE.size
-"""Of a symbol, beside the bytes of a frame."""
+"""Bytes of a symbol, beside those of a frame."""
 
 
 class Part(NamedTuple):
     """One part of a frame.
 
     Attributes:
-        ordinal: Its number among the parts of the stream.
+        ordinal: The number among the parts of the stream.
         wait_ms: Repair packets for it leave at most so long after it, others at most
             ``SECOND_WAITS`` times so long after those.
-        content: Its place in its frame and its bytes, as the code protects them.
+        content: The place in its frame and the bytes, as the code protects them.
     """
 
     ordinal: int
@@ -75,7 +75,7 @@ class Repair(NamedTuple):
         first: The number of the first part of its window.
         place: Which packet of the code it is; parts come first.
         parts: How many parts the window has.
-        symbol: Its bytes, as long as every symbol of the window.
+        symbol: The bytes, as long as every symbol of the window.
     """
 
     first: int
@@ -85,7 +85,7 @@ class Repair(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What arrived, to the sender of a stream.
+    """Tells the sender of a stream what arrived.
 
     Attributes:
         stream: Which stream this is about.
@@ -129,17 +129,17 @@ def content(place: Place, piece: bytes | memoryview) -> bytes:
 
 
 def part_body(part: Part) -> bytes:
-    """A part behind its head."""
+    """The wire form of ``part``, behind the head."""
     return _PART.pack(part.ordinal, part.wait_ms) + part.content
 
 
 def repair_body(repair: Repair) -> bytes:
-    """A repair packet behind its head."""
+    """The wire form of ``repair``, behind the head."""
     return _REPAIR.pack(repair.first, repair.place, repair.parts) + repair.symbol
 
 
 def report_body(report: Report) -> bytes:
-    """A report behind its head."""
+    """The wire form of ``report``, behind the head."""
     return _REPORT.pack(
         report.stream,
         report.newest,
@@ -210,7 +210,7 @@ def open_content(protected: bytes) -> tuple[Place, bytes]:
     """The place of a part in its frame, and its bytes.
 
     Raises:
-        DecodeError: They contradict each other.
+        DecodeError: Place and length contradict each other.
     """
     if len(protected) <= _PLACE.size:
         raise DecodeError(f"part: {len(protected)} bytes, more than {_PLACE.size} wanted")
@@ -227,15 +227,15 @@ def symbol_bytes(contents: Sequence[bytes]) -> int:
 
 
 def to_symbol(protected: bytes, size: int) -> bytes:
-    """A part as a symbol of ``size`` bytes."""
+    """Return a part as a symbol of ``size`` bytes."""
     return (_LENGTH.pack(len(protected)) + protected).ljust(size, b"\0")
 
 
 def from_symbol(symbol: bytes) -> bytes:
-    """What was made a symbol.
+    """The part that was made a symbol.
 
     Raises:
-        DecodeError: It was not one of ours.
+        DecodeError: The symbol was not made by ``to_symbol``.
     """
     (length,) = _LENGTH.unpack_from(symbol)
     if length > len(symbol) - _LENGTH.size:

@@ -5,13 +5,17 @@ from federator.protocol.discovery.discovery import (
     VERSION_TOPIC,
     Discovery,
     DiscoveryEffect,
-    DiscoveryParameters,
-    DiscoverySnapshot,
 )
 from federator.protocol.discovery.interest import InterestChanged, MembersChanged
 from federator.protocol.discovery.log_lines import LOG_TOPICS
 from federator.protocol.discovery.reconciliation import ProbeCounts
-from federator.protocol.discovery.records import DiscoveryRecord, decode_record, encode_record
+from federator.protocol.discovery.records import (
+    DiscoveryParameters,
+    DiscoveryRecord,
+    DiscoverySnapshot,
+    decode_record,
+    encode_record,
+)
 from federator.protocol.discovery.subscription_table import ClientFlow
 
 __all__ = [

@@ -8,13 +8,12 @@ Lines are missing when the connection was away for longer than the broker keeps 
 (``LOG_LINES_KEPT_MS``), when the broker did not keep our session, when our queue there overflowed,
 or when nobody listened yet: a fresh agent beside a broker that is already in use.
 
-Source: docs/protocol.md section 9; design section 4.
+Source: docs/protocol.md 9.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 from federator.errors import DecodeError
 from federator.protocol.discovery.interest import (
@@ -23,20 +22,19 @@ from federator.protocol.discovery.interest import (
     InterestChanged,
     MembersChanged,
 )
-from federator.protocol.discovery.log_events import (
+from federator.protocol.discovery.log_lines import (
     Ambiguous,
     ClientConnected,
     ClientEnded,
     ClientEvent,
     Dropping,
     LogEvent,
+    LogReader,
     SessionExpired,
     Subscribed,
     Unreadable,
     Unsubscribed,
 )
-from federator.protocol.discovery.log_lines import LogReader
-from federator.protocol.discovery.notices import NoticeLimiter
 from federator.protocol.discovery.reconciliation import (
     Kind,
     ProbeCounts,
@@ -45,7 +43,12 @@ from federator.protocol.discovery.reconciliation import (
     Verdict,
     Widened,
 )
-from federator.protocol.discovery.records import RECORD_VERSION, DiscoveryRecord
+from federator.protocol.discovery.records import (
+    RECORD_VERSION,
+    DiscoveryParameters,
+    DiscoveryRecord,
+    DiscoverySnapshot,
+)
 from federator.protocol.discovery.regular_topics import RegularTopics
 from federator.protocol.discovery.subscription_table import (
     CUT_MARK,
@@ -55,6 +58,7 @@ from federator.protocol.discovery.subscription_table import (
     SubscriptionTable,
 )
 from federator.protocol.effects import Notice
+from federator.protocol.rate_limiter import NoticeLimiter
 from federator.protocol.types import Millis
 
 VERSION_TOPIC = "$SYS/broker/version"
@@ -73,90 +77,6 @@ _NUMBER = re.compile(rb"\d{1,15}(?= seconds\Z|\Z)")
 _LINE_CHARS_MAX = 200
 
 DiscoveryEffect = InterestChanged | MembersChanged | ProbeCounts | Notice
-
-
-@dataclass(frozen=True, slots=True)
-class DiscoveryParameters:
-    """How discovery behaves.
-
-    Attributes:
-        log_topics: Learn from the broker's log. Without it only the other sources count, and
-            nothing is ever widened.
-        filters: Always wanted, by configuration.
-        match_all: Whether ``#`` and ``+/#`` of clients stay local or travel.
-        groups_span_brokers: Count members of shared groups apart, instead of wanting their filters.
-        widen: Want ``#`` while the table cannot be trusted; otherwise only say so.
-        unlogged_subscriptions: Held by bridges that are configured in the broker itself, which
-            counts but never logs them.
-        filters_max: Subscriptions stored.
-        bytes_max: UTF-8 bytes of client ids and filters stored.
-        clients_max: Clients stored.
-        registrations_max: Filters registered by clients.
-        registration_ttl_ms: How long a registration lasts.
-        hopeful_ms: After a gap, how long a count of everything we knew is taken to mean that
-            nothing has changed.
-        tick_ms: How long the broker's numbers of one moment take to arrive, at most.
-        probe_interval_ms: Between two requests for counts. Should exceed the broker's
-            ``sys_interval``.
-        notice_gap_ms: Least time between two notices of one name.
-    """
-
-    log_topics: bool = True
-    filters: tuple[str, ...] = ()
-    match_all: Literal["local", "federate"] = "local"
-    groups_span_brokers: bool = False
-    widen: bool = True
-    unlogged_subscriptions: int = 0
-    filters_max: int = 1_000_000
-    bytes_max: int = 128 * 1024 * 1024
-    clients_max: int = 200_000
-    registrations_max: int = 10_000
-    registration_ttl_ms: Millis = Millis(3_600_000)
-    hopeful_ms: Millis = Millis(600_000)
-    tick_ms: Millis = Millis(500)
-    probe_interval_ms: Millis = Millis(15_000)
-    notice_gap_ms: Millis = Millis(10_000)
-
-
-@dataclass(frozen=True, slots=True)
-class DiscoverySnapshot:
-    """What an operator sees.
-
-    Attributes:
-        trusted: The table is all there is.
-        widened: ``#`` is wanted because it is not.
-        reason: Why not trusted, with numbers; empty when trusted.
-        counted, counted_shared: The broker's counts, -1 while unknown.
-        sure, doubtful: Subscriptions known, our own included, and those that may have vanished.
-        clients: Clients known.
-        wanted: Filters wanted from the federation.
-        registered: Of these, registered by clients themselves.
-        kept_local: Match-all filters that stay local, with the number of their subscriptions.
-        full_percent: How full the table is.
-        lines: Log lines read.
-        ambiguous: Lines with several readings.
-        unreadable: Lines that could not be read.
-        broker_drops: Times the broker said that it drops messages for one of our clients.
-        refused: Entries for which there was no room.
-    """
-
-    trusted: bool
-    widened: bool
-    reason: str
-    counted: int
-    counted_shared: int
-    sure: int
-    doubtful: int
-    clients: int
-    wanted: int
-    registered: int
-    kept_local: dict[str, int]
-    full_percent: int
-    lines: int
-    ambiguous: int
-    unreadable: int
-    broker_drops: int
-    refused: int
 
 
 @dataclass(slots=True)
@@ -227,7 +147,7 @@ class Discovery:
 
     @property
     def widened(self) -> bool:
-        """Everything is wanted, for lack of certainty."""
+        """Whether everything is wanted, for lack of certainty."""
         return self._holds_everything
 
     @property
@@ -237,7 +157,7 @@ class Discovery:
 
     @property
     def wanted_count(self) -> int:
-        """How many they are."""
+        """How many filters are wanted."""
         return len(self._interest)
 
     @property
@@ -251,7 +171,7 @@ class Discovery:
         return self._table.revision
 
     def is_connected(self, id: str) -> bool:
-        """The client is connected, as far as is known."""
+        """Whether the client is connected, as far as is known."""
         return self._table.is_connected(id)
 
     def filters_of(self, id: str) -> frozenset[str]:
@@ -263,7 +183,7 @@ class Discovery:
         return self._table.flow()
 
     def snapshot(self) -> DiscoverySnapshot:
-        """What an operator sees. Walks the whole table."""
+        """The state of discovery for operators. Walks the whole table."""
         verdict, counts = self._verdict(), self._reconciliation.counts
         tallies = self._table.tallies()
         return DiscoverySnapshot(
@@ -294,7 +214,7 @@ class Discovery:
     # What happens
 
     def on_broker_up(self, *, session_present: bool, now_ms: Millis) -> list[DiscoveryEffect]:
-        """The connection that carries the log is up, and our subscriptions are on their way."""
+        """Follow the log again: its connection is up, and our subscriptions are on their way."""
         hearing = self._hearing
         self._reader.timestamps.forget()
         heard = hearing.last_heard_ms
@@ -311,6 +231,7 @@ class Discovery:
                 forgotten = "" if session_present else ", and the broker forgot our session"
                 reason = f"the log was not heard for {away_ms} ms{forgotten}"
             self._reconciliation.distrust(reason, gap=True, now_ms=now_ms)
+        # A session from before our start may hold a probe subscription, which would be counted.
         probes = [self._reconciliation.drop_probe()] if hearing.first and session_present else []
         hearing.first = False
         hearing.last_heard_ms = now_ms
@@ -318,14 +239,14 @@ class Discovery:
         return self._finish(probes, now_ms=now_ms)
 
     def on_broker_down(self, *, now_ms: Millis) -> list[DiscoveryEffect]:
-        """The connection that carries the log is gone."""
+        """Note that the connection that carries the log is gone."""
         self._reconciliation.on_broker_down()
         return self._finish([], now_ms=now_ms)
 
     def on_own_subscriptions(
         self, id: str, filters: frozenset[str], *, now_ms: Millis
     ) -> list[DiscoveryEffect]:
-        """One of our own clients holds exactly ``filters``, whatever the log said."""
+        """Note that one of our own clients holds exactly ``filters``, whatever the log said."""
         self._reconciliation.end_tick(now_ms=now_ms)
         if id != self._own_id and filters != self._table.filters_of(id):
             self._reconciliation.on_unordered(now_ms=now_ms)
@@ -333,7 +254,7 @@ class Discovery:
         return self._finish([], now_ms=now_ms)
 
     def on_log(self, topic: str, payload: bytes, *, now_ms: Millis) -> list[DiscoveryEffect]:
-        """A line of the broker's log. Never raises, whatever it says."""
+        """Read a line of the broker's log. Never raises, whatever it says."""
         self._hearing.last_heard_ms = now_ms
         self._counters.lines += 1
         self._reconciliation.end_tick(now_ms=now_ms)
@@ -345,7 +266,7 @@ class Discovery:
     def on_sys(
         self, topic: str, payload: bytes, *, now_ms: Millis, retained: bool = False
     ) -> list[DiscoveryEffect]:
-        """A ``$SYS`` topic; ``retained`` when it was stored before we subscribed."""
+        """Take a ``$SYS`` topic; ``retained`` when it was stored before we subscribed."""
         self._hearing.last_heard_ms = now_ms
         if topic == VERSION_TOPIC:
             self._reader.on_version(payload.decode(errors="replace"))
@@ -367,7 +288,7 @@ class Discovery:
         return self._finish([], now_ms=now_ms)
 
     def on_regular_topic(self, payload: bytes, *, now_ms: Millis) -> list[DiscoveryEffect]:
-        """A client registered, renewed or withdrew a filter."""
+        """Register, renew or withdraw a filter for a client."""
         self._counters.registrations += 1
         try:
             self._regular.on_payload(payload, now_ms=now_ms)
@@ -376,14 +297,14 @@ class Discovery:
         return self._finish([], now_ms=now_ms)
 
     def on_deadline(self, *, now_ms: Millis) -> list[DiscoveryEffect]:
-        """The instant returned by ``next_deadline_ms`` has come."""
+        """End registrations, compare counts, or probe: whatever is due."""
         self._regular.on_deadline(now_ms=now_ms)
         return self._finish(self._reconciliation.on_deadline(now_ms=now_ms), now_ms=now_ms)
 
     # On disk
 
     def record(self, *, now_ms: Millis) -> DiscoveryRecord:
-        """Everything worth keeping over a restart."""
+        """The record of everything worth keeping over a restart."""
         return DiscoveryRecord(
             version=RECORD_VERSION,
             trusted=isinstance(self._reconciliation.verdict, Trusted),
@@ -478,7 +399,7 @@ class Discovery:
                 self._on_dropping(event.id, now_ms=now_ms)
 
     def _on_candidate(self, event: ClientEvent, *, now_ms: Millis) -> None:
-        """Something that perhaps happened: only ever want more for it."""
+        """Follow an event that perhaps happened: only ever want more for it."""
         match event:
             case ClientConnected():
                 self._table.doubt_connected(event.id)

@@ -11,7 +11,7 @@ not pull the whole federation onto a gateway.
 itself. When groups span brokers, members are counted instead: what they get is not for every
 broker (``protocol.sharing``).
 
-Source: docs/protocol.md section 9; design section 4.
+Source: docs/protocol.md 9.
 """
 
 from collections import Counter
@@ -36,7 +36,7 @@ class MembersChanged:
 
     Attributes:
         members: How many members groups, as (group, filter), have now; 0 when the last one left.
-        watched: Some client subscribes to everything here, unknown to the federation.
+        watched: Whether some client subscribes to everything here, unknown to the federation.
     """
 
     members: dict[tuple[str, str], int]
@@ -47,8 +47,8 @@ class Interest:
     """Filters wanted from the federation.
 
     Args:
-        federate_match_all: Let ``#`` and ``+/#`` from clients travel too.
-        groups_span_brokers: Count the members of shared groups apart.
+        federate_match_all: Whether to let ``#`` and ``+/#`` from clients travel too.
+        groups_span_brokers: Whether to count the members of shared groups apart.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Interest:
 
     @property
     def wanted(self) -> frozenset[str]:
-        """All filters that somebody holds."""
+        """The filters that somebody holds."""
         return frozenset(self._held)
 
     @property

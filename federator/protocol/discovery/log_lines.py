@@ -7,31 +7,172 @@ whose client is not connected (only when we know all that are), and says ``Ambig
 than one is left. Whoever crafts an id that looks like a log line only adds readings: it cannot take
 the true one away.
 
+The timestamp before each line may be anything ``strftime`` knows, or be switched off, so no fixed
+pattern will do. But one line is known word for word except for its timestamp: the one that reports
+our own subscription to the log, the first line a new subscriber ever gets. What stands before our
+client id there is the timestamp; its shape (digits, words, signs) strips it from every other line.
+A client that imitates that line can only put **more** before our id, so the shortest shape wins.
+
 Three dialects: 2.0.x, 2.1.0 (MQTT 5 reasons, other protocol numbers), and from 2.1.1 the client's
 address in brackets. Lines end after ``LINE_BYTES_MAX`` bytes, perhaps inside a character.
 
-Source: Mosquitto's sources 2.0.11, 2.0.22, 2.1.0, 2.1.1, 2.1.2 (see ``log_events``).
+Source: docs/protocol.md 9; Mosquitto 2.0.11, 2.0.22, 2.1.0, 2.1.1 and 2.1.2: ``logging.c``,
+``handle_connect.c``, ``loop.c``, ``handle_subscribe.c``, ``handle_unsubscribe.c``,
+``session_expiry.c`` and ``database.c``.
 """
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from federator.protocol.discovery.log_events import (
-    Ambiguous,
-    ClientConnected,
-    ClientEnded,
-    ClientEvent,
-    Dropping,
-    LogEvent,
-    SessionExpired,
-    Subscribed,
-    Unreadable,
-    Unsubscribed,
-)
-from federator.protocol.discovery.log_timestamps import LOG_ROOT, TimestampShape
 from federator.protocol.filters import validate_filter
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConnected:
+    """A client connected, perhaps taking over from an older connection of the same id.
+
+    ``clean`` is Clean Session (MQTT 3) or Clean Start (MQTT 5); ``protocol`` is 3, 4 or 5.
+    """
+
+    id: str
+    clean: bool
+    protocol: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClientEnded:
+    """A connection ended. Whether its session did is another matter."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionExpired:
+    """The broker forgot the session of a client that was away."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """A subscription was granted. A ``cut`` filter is only the beginning of the true one."""
+
+    id: str
+    qos: int
+    filter: str
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribed:
+    """A client unsubscribed, whether or not it had subscribed. ``cut`` as in ``Subscribed``."""
+
+    id: str
+    filter: str
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Dropping:
+    """The client's queue is full: the broker throws its messages away."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A line that may have told something, but it cannot be said what or about whom."""
+
+    line: str
+    subscription: bool  # it stood on the topic of subscriptions
+
+
+ClientEvent = ClientConnected | ClientEnded | SessionExpired | Subscribed | Unsubscribed | Dropping
+
+
+@dataclass(frozen=True, slots=True)
+class Ambiguous:
+    """A line with several readings: one of ``candidates`` is true, and nobody can tell which.
+
+    ``cut`` says that the line ended before its end, so perhaps none of them is.
+    """
+
+    line: str
+    candidates: tuple[ClientEvent, ...]
+    cut: bool = False
+
+
+LogEvent = ClientEvent | Ambiguous | Unreadable
+
+
+LOG_ROOT = "$SYS/broker/log/"
+
+_EPOCH = re.compile(r"\d{9,11}: ")
+_NOTHING = re.compile("")
+_RUNS = re.compile(r"(\d+)|([^\W\d_]+)|( +)|(.)", re.DOTALL)
+PREFIX_CHARS_MAX = 256
+
+
+class TimestampShape:
+    """Strips timestamps. Until it has learned, it takes leading seconds since 1970 for one.
+
+    Args:
+        own_id: Client id of the connection that subscribes to the log.
+    """
+
+    def __init__(self, own_id: str) -> None:
+        self._own_line = re.compile(
+            rf"(.*?)(?<!\S){re.escape(own_id)} [012] {re.escape(LOG_ROOT)}", re.DOTALL
+        )
+        self.forget()
+
+    def forget(self) -> None:
+        """Learn anew: the broker may have been configured again."""
+        self._learned: re.Pattern[str] | None = None
+        self._learned_from = ""
+
+    def learn(self, line: str) -> None:
+        """Keep the shape of a line from the topic of subscriptions when it is about us."""
+        own = self._own_line.match(line)
+        if own is None:
+            return
+        prefix = own.group(1)
+        if len(prefix) > PREFIX_CHARS_MAX or (prefix and not prefix.endswith(": ")):
+            return
+        if self._learned is None or len(prefix) < len(self._learned_from):
+            self._learned = _shape_of(prefix)
+            self._learned_from = prefix
+
+    def strip(self, line: str) -> str | None:
+        """Return ``line`` without its timestamp; ``None`` when it does not begin as others do."""
+        if self._learned is None:
+            found = _EPOCH.match(line)
+            return line[found.end() :] if found else line
+        found = self._learned.match(line)
+        return line[found.end() :] if found else None
+
+
+def _shape_of(prefix: str) -> re.Pattern[str]:
+    if not prefix:
+        return _NOTHING
+    if _EPOCH.fullmatch(prefix):
+        return _EPOCH
+    shape = []
+    for digits, letters, blanks, other in _RUNS.findall(prefix.removesuffix(": ")):
+        if digits:
+            shape.append(r"\d+")
+        elif letters:
+            shape.append(r"[^\W\d_]+")
+        elif blanks:
+            shape.append(" +")
+        else:
+            shape.append("[+-]" if other in "+-" else re.escape(other))
+    return re.compile("".join(shape) + ": ")  # one blank: an id may begin with more
+
 
 LINE_BYTES_MAX = 999
 READINGS_MAX = 8
@@ -74,10 +215,10 @@ class KnownClients(Protocol):
 
     @property
     def complete(self) -> bool:
-        """No client is connected but the known ones."""
+        """Whether no client is connected but the known ones."""
 
     def is_connected(self, id: str) -> bool:
-        """The client is connected, as far as is known."""
+        """Whether the client is connected, as far as is known."""
 
 
 class LogReader:

@@ -22,7 +22,7 @@ change it ourselves now and then with a subscription of our own (``ProbeCounts``
 
 Think of a cloakroom: the tickets we hold must add up to the coats that hang there.
 
-Source: docs/protocol.md section 9; Mosquitto's ``subs.c`` and ``sys_tree.c``.
+Source: docs/protocol.md 9; Mosquitto's ``subs.c`` and ``sys_tree.c``.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from federator.protocol.discovery.subscription_table import SubscriptionTable, T
 from federator.protocol.types import Millis
 
 FIRST_PROBE_MS = Millis(1_000)
-"""After the connection is up: what the broker has stored should be here by then."""
+"""Time from the connection to the first probe: stored counts should be here by then."""
 
 PROBES_ANSWERED_WITHIN = 2
 """Probes after which a broker that publishes counts must have published one."""
@@ -56,12 +56,12 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Trusted:
-    """What we know is all there is."""
+    """The verdict that what we know is all there is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Widened:
-    """There may be more than we know."""
+    """The verdict that there may be more than we know."""
 
     reason: str
 
@@ -71,7 +71,7 @@ Verdict = Trusted | Widened
 
 @dataclass(frozen=True, slots=True)
 class ProbeCounts:
-    """Subscribe to the probe filters, or unsubscribe, so that the broker counts anew."""
+    """Orders to subscribe to the probe filters, or unsubscribe, so that the broker counts anew."""
 
     subscribe: bool
 
@@ -85,8 +85,8 @@ def compare(count: int, tally: Tally, *, hopeful: bool, by_class: bool) -> Compa
     Args:
         count: What the broker says.
         tally: What we know.
-        hopeful: All doubtful ones may be alive.
-        by_class: Those of one class may be alive alone.
+        hopeful: Whether all doubtful ones may be alive.
+        by_class: Whether those of one class may be alive alone.
 
     Returns:
         The outcome and, when it is ``EXACT``, whether the doubtful subscriptions of persistent
@@ -109,7 +109,7 @@ def compare(count: int, tally: Tally, *, hopeful: bool, by_class: bool) -> Compa
 
 
 class Reconciliation:
-    """Holds the verdict on a table.
+    """Judges whether a table of subscriptions can be trusted.
 
     Args:
         table: The table to judge; doubts in it are settled from here.
@@ -149,7 +149,7 @@ class Reconciliation:
 
     @property
     def verdict(self) -> Verdict:
-        """What we believe now."""
+        """The verdict now."""
         return self._verdict
 
     @property
@@ -169,7 +169,7 @@ class Reconciliation:
         self._verdict = Trusted()
 
     def distrust(self, reason: str, *, gap: bool, now_ms: Millis) -> None:
-        """Lines are missing; in a ``gap``, perhaps counts as well."""
+        """Trust the table no more: lines are missing; in a ``gap``, perhaps counts as well."""
         self._verdict = Widened(reason)
         self._tick_ends_at_ms = None
         self._hopeful_until_ms = Millis(now_ms + self._hopeful_ms)
@@ -179,16 +179,16 @@ class Reconciliation:
             self._restarted = False
 
     def on_broker_restarted(self) -> None:
-        """The broker runs for a shorter time than when we last heard of it."""
+        """Note that the broker restarted: its uptime is shorter than before."""
         self._restarted = True
 
     def on_broker_up(self, *, now_ms: Millis) -> None:
-        """The broker answers again, and will send the counts it has stored."""
+        """Note that the broker answers again, and will send the counts it has stored."""
         self._up = True
         self._probe_at_ms = Millis(now_ms + FIRST_PROBE_MS)
 
     def drop_probe(self) -> ProbeCounts:
-        """The session we resume may hold the probes of an earlier process: hold none.
+        """Hold no probes: the session that we resume may hold those of an earlier process.
 
         Not the other way round: counts from before are on their way, and a subscription more of
         ours would make up in them for one of a client.
@@ -197,25 +197,25 @@ class Reconciliation:
         return ProbeCounts(subscribe=False)
 
     def on_broker_down(self) -> None:
-        """Nothing can be asked."""
+        """Probe no more: the broker cannot be asked."""
         self._up = False
         self._tick_ends_at_ms = None
 
     def on_unordered(self, *, now_ms: Millis) -> None:
-        """The table learned by another way than the log: numbers that come now may be older.
+        """Compare nothing for a moment: the table learned of a subscription not by the log.
 
-        They would lack what we just learned, and a subscription that no line told of would make up
-        for it. The next tick has newer ones.
+        Numbers that come now may be older, and lack what we just learned; a subscription that no
+        line told of would make up for it. The next tick has newer ones.
         """
         self._unordered_until_ms = Millis(now_ms + self._tick_ms)
 
     def on_tick(self, *, now_ms: Millis) -> None:
-        """The broker begins to publish its numbers."""
+        """Open a tick: the broker begins to publish its numbers."""
         if self._tick_ends_at_ms is None and now_ms >= self._unordered_until_ms:
             self._tick_ends_at_ms = Millis(now_ms + self._tick_ms)
 
     def on_count(self, kind: Kind, count: int, *, stored: bool, now_ms: Millis) -> None:
-        """A count arrived; a ``stored`` one is the newest from before we subscribed."""
+        """Take a count; a ``stored`` one is the newest from before we subscribed."""
         if kind is Kind.PLAIN:
             count = max(0, count - self._unlogged)
         if stored:
@@ -226,7 +226,7 @@ class Reconciliation:
         self.on_tick(now_ms=now_ms)
 
     def on_clients_connected(self, count: int, *, stored: bool, now_ms: Millis) -> None:
-        """The number of connected clients arrived."""
+        """Take the number of connected clients."""
         self._connected = count
         if not stored:
             self.on_tick(now_ms=now_ms)
@@ -268,7 +268,7 @@ class Reconciliation:
         }
 
     def _check(self) -> None:
-        """Numbers came while we trust: every subscription is known, only doubts are open."""
+        """Compare while we trust: every subscription is known, only doubts are open."""
         compared = self._compare(hopeful=True, by_class=False)
         if more := [kind for kind, (outcome, _, _) in compared.items() if outcome is Outcome.MORE]:
             self._verdict = Widened(self._reason(more))
@@ -277,7 +277,7 @@ class Reconciliation:
                 self._settle(kind, persistent=persistent, other=other)
 
     def _reconsider(self, *, now_ms: Millis) -> None:
-        """Numbers came while we do not trust."""
+        """Compare while we do not trust."""
         hopeful = now_ms < self._hopeful_until_ms and not self._table.guesses
         compared = self._compare(hopeful=hopeful, by_class=hopeful and self._restarted)
         agree = {kind for kind, (outcome, _, _) in compared.items() if outcome is Outcome.EXACT}
@@ -287,6 +287,7 @@ class Reconciliation:
             self._verdict = Widened(self._reason(disagree))
         for kind in sorted(agree, key=lambda kind: kind.value):
             _, persistent, other = compared[kind]
+            # While one kind disagrees, doubtful ones of the other may go, but are not believed.
             if all_agree or not (persistent or other):
                 self._settle(kind, persistent=persistent, other=other)
         if all_agree:

@@ -4,7 +4,7 @@ For brokers that log no subscriptions and for clients that prefer to speak up. T
 filter; ``- `` before it takes it back. A registration ends by itself after ``ttl_ms``, so clients
 repeat it.
 
-Source: papers/federator.txt, section 6 (NEW_REGULAR_TOPIC); docs/protocol.md section 9.
+Source: Spohn 2021, 6 (NEW_REGULAR_TOPIC); docs/protocol.md 9.
 """
 
 from federator.errors import DecodeError
@@ -79,7 +79,7 @@ class RegularTopics:
             self._interest.release(filter)
 
     def remaining_ms(self, *, now_ms: Millis) -> list[tuple[str, int]]:
-        """Registrations with the time each has left."""
+        """The registrations with the time each has left."""
         return [(filter, max(0, at - now_ms)) for filter, at in self._expires_at_ms.items()]
 
     def load(self, remaining: list[tuple[str, int]], *, now_ms: Millis) -> None:

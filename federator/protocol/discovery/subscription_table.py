@@ -24,7 +24,7 @@ marked as the broker says are connected, we know them all (``complete``).
 
 Our own agents' clients (prefix ``federator-``) count towards the broker's number, but want nothing.
 
-Source: docs/protocol.md section 9; Mosquitto's ``connect__on_authorised`` and ``subs.c``.
+Source: docs/protocol.md 9; Mosquitto's ``connect__on_authorised`` and ``subs.c``.
 """
 
 from collections.abc import Iterable, Iterator
@@ -82,9 +82,9 @@ class ClientFlow:
     """What one client subscribes, for the session flow table.
 
     Attributes:
-        keeps: Its session outlives its connection, as far as the log tells: an MQTT 3 client said
-            so, an MQTT 5 client came without a clean start.
-        filters: Each with its QoS; 1 where the log was not heard.
+        keeps: Whether its session outlives its connection, as far as the log tells: an MQTT 3
+            client said so, an MQTT 5 client came without a clean start.
+        filters: Its filters, each with its QoS; 1 where the log was not heard.
     """
 
     id: str
@@ -107,7 +107,7 @@ class Tally:
 
     @property
     def most(self) -> int:
-        """With every doubtful one."""
+        """The number of subscriptions with every doubtful one."""
         return self.sure + self.doubtful_persistent + self.doubtful_other
 
 
@@ -121,7 +121,7 @@ class SubscriptionTable:
         clients_max: Clients stored, with or without subscriptions.
 
     Attributes:
-        complete: All connected clients are known.
+        complete: Whether all connected clients are known.
         refused: Entries for which there was no room.
         revision: Grows with every change.
     """
@@ -183,7 +183,7 @@ class SubscriptionTable:
         return len(self._guesses)
 
     def is_connected(self, id: str) -> bool:
-        """The client is connected, as far as is known."""
+        """Whether the client is connected, as far as is known."""
         client = self._clients.get(id)
         return client is not None and client.connected
 
@@ -226,7 +226,7 @@ class SubscriptionTable:
     # What happens
 
     def on_connected(self, id: str, *, clean: bool, protocol: int) -> None:
-        """A client connected; an older connection of the same id is thereby over."""
+        """Follow a client that connected; an older connection of the same id is thereby over."""
         client = self._client(id)
         if client is None:
             return
@@ -247,7 +247,7 @@ class SubscriptionTable:
         self.revision += 1
 
     def on_ended(self, id: str) -> None:
-        """A connection ended."""
+        """Follow the end of a connection."""
         client = self._clients.get(id)
         if client is None:
             return
@@ -260,7 +260,7 @@ class SubscriptionTable:
         self.revision += 1
 
     def on_expired(self, id: str) -> None:
-        """The broker forgot a session."""
+        """Drop all of a client whose session the broker forgot."""
         client = self._clients.get(id)
         if client is None:
             return
@@ -270,7 +270,7 @@ class SubscriptionTable:
         self.revision += 1
 
     def on_subscribed(self, id: str, filter: str, qos: int = 1) -> bool:
-        """A client subscribed; ``False`` when the table is full and does not remember it."""
+        """Add a subscription; ``False`` when the table is full and does not remember it."""
         client = self._client(id)
         if client is None:
             return False
@@ -285,7 +285,7 @@ class SubscriptionTable:
         return True
 
     def on_unsubscribed(self, id: str, filter: str) -> None:
-        """A client unsubscribed. A stored beginning of ``filter`` becomes doubtful."""
+        """Drop a subscription. A stored beginning of ``filter`` becomes doubtful."""
         client = self._clients.get(id)
         if client is None:
             return
@@ -298,7 +298,7 @@ class SubscriptionTable:
     # What may have happened
 
     def doubt_connected(self, id: str) -> None:
-        """Perhaps this client connected."""
+        """Doubt what a connection of this client would have changed: perhaps it connected."""
         self.complete = False
         client = self._clients.get(id)
         if client is not None:
@@ -307,7 +307,7 @@ class SubscriptionTable:
             self.revision += 1
 
     def doubt_subscribed(self, id: str, filter: str) -> bool:
-        """Perhaps this client subscribed; ``False`` when the table is full."""
+        """Add a doubtful subscription; ``False`` when the table is full."""
         client = self._client(id)
         if client is None:
             return False
@@ -319,7 +319,7 @@ class SubscriptionTable:
         return True
 
     def doubt_client(self, id: str) -> None:
-        """Perhaps this client's connection or session ended."""
+        """Doubt all of this client: perhaps its connection or session ended."""
         self.complete = False
         client = self._clients.get(id)
         if client is not None:
@@ -328,23 +328,24 @@ class SubscriptionTable:
             self._forget_if_empty(id, client)
 
     def doubt_filter(self, id: str, filter: str) -> None:
-        """Perhaps this client unsubscribed."""
+        """Doubt a subscription: perhaps this client unsubscribed."""
         client = self._clients.get(id)
         if client is not None:
             self._doubt(client, {filter} & client.sure)
             self._doubt_cuts(client, filter)
 
     def on_gap(self) -> None:
-        """Lines were missed: nothing is sure but what is our own."""
+        """Doubt everything but what is our own: lines were missed."""
         self.complete = False
         for id, client in self._clients.items():
             if not id.startswith(OWN_PREFIX):
                 self._doubt(client)
                 self._set_connected(client, False)
-        self._forget_empty()
+        for id, client in list(self._clients.items()):
+            self._forget_if_empty(id, client)
 
     def set_own(self, id: str, filters: frozenset[str]) -> None:
-        """One of our own clients is connected and holds exactly ``filters``."""
+        """Note that one of our own clients is connected and holds exactly ``filters``."""
         assert id.startswith(OWN_PREFIX), f"not a client of ours: {id!r}"
         client = self._client(id)
         if client is None:
@@ -358,7 +359,7 @@ class SubscriptionTable:
     # What the broker's count settles
 
     def settle(self, *, shared: bool, persistent: bool, survive: bool) -> None:
-        """Doubtful subscriptions of one kind and class are all alive, or all gone."""
+        """Keep or drop all doubtful subscriptions of one kind and class, as the count says."""
         for id, client in list(self._clients.items()):
             if (client.fate is Fate.PERSISTS) is not persistent:
                 continue
@@ -471,10 +472,6 @@ class SubscriptionTable:
         if not (client.connected or client.sure or client.doubtful) and id in self._clients:
             del self._clients[id]
             self._bytes -= len(id.encode())
-
-    def _forget_empty(self) -> None:
-        for id, client in list(self._clients.items()):
-            self._forget_if_empty(id, client)
 
     def _hold(self, filter: str, *, release: bool = False) -> None:
         change = self._interest.release if release else self._interest.hold

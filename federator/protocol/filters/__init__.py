@@ -1,10 +1,8 @@
 """Topic filters: syntax, matching, and sets of them."""
 
-from federator.protocol.filters.algebra import canonical, contains, join, overlaps
+from federator.protocol.filters.algebra import canonical, contains, join, matches, overlaps
 from federator.protocol.filters.cover import Cover, CoverChange
-from federator.protocol.filters.digests import DigestedSet
-from federator.protocol.filters.keys import digest_of, filter_key
-from federator.protocol.filters.matching import matches
+from federator.protocol.filters.digests import DigestedSet, digest_of, filter_key
 from federator.protocol.filters.syntax import (
     LEVELS_MAX,
     is_match_all,

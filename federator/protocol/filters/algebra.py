@@ -1,15 +1,17 @@
-"""Filters as sets of topics: containment, overlap, and the least filter around two.
+"""Filters as sets of topics: matching, containment, overlap, and the least filter around two.
 
-A filter stands for the set of topics it matches. Ordered by containment, any two filters have a
-least one that contains both, their join. Joining ``a/+`` and ``+/b`` gives ``+/+``. Where one path
-ends before the other only ``#`` can follow, and it matches the level above it too: ``a`` and
-``a/b`` join to ``a/#``.
+A filter stands for the set of topics it matches. To match, both paths are walked level by level:
+``a/#`` matches ``a`` too, and a leading wildcard never matches a topic that starts with ``$``.
+
+Ordered by containment, any two filters have a least one that contains both, their join. Joining
+``a/+`` and ``+/b`` gives ``+/+``. Where one path ends before the other only ``#`` can follow, and
+it matches the level above it too: ``a`` and ``a/b`` join to ``a/#``.
 
 There is no empty topic, so a ``#`` that stands for it in vain can be written ``+/#``: ``#`` and
 ``+/#`` are two names of one set, and so are ``/#`` and ``/+/#``; no others are. ``/#`` and ``+``
 share nothing. The comparisons below work on the longer names.
 
-Source: MQTT Version 5.0, section 4.7; design, section 3.4 (non-overlapping cover).
+Source: OASIS MQTT 5.0, 4.7.
 """
 
 from collections.abc import Sequence
@@ -27,6 +29,28 @@ def canonical(filter: str) -> str:
 def levels_of(filter: str) -> list[str]:
     """Return the levels of ``filter`` by its longer name, which implies no empty topic."""
     return _LONG.get(filter, filter).split("/")
+
+
+def matches(filter: str, topic: str) -> bool:
+    """Tell whether a valid ``filter`` (without ``$share``) matches ``topic``.
+
+    A text with wildcards is no topic: nothing matches it.
+    """
+    if "+" in topic or "#" in topic or (topic[:1] == "$" and filter[:1] in "+#"):
+        return False
+    return levels_match(filter.split("/"), topic.split("/"), 0)
+
+
+def levels_match(filter: Sequence[str], topic: Sequence[str], start: int) -> bool:
+    """Tell whether the paths match from level ``start`` on; earlier levels are taken to match."""
+    ends = len(topic)
+    for at in range(start, len(filter)):
+        level = filter[at]
+        if level == "#":
+            return True
+        if at >= ends or (level != "+" and level != topic[at]):
+            return False
+    return len(filter) == ends
 
 
 def contains(a: str, b: str) -> bool:

@@ -12,7 +12,7 @@ suffice to force it. Removing any other wanted filter changes nothing; removing 
 this one group again. A cover filter that is itself the only wanted one, by far the common case,
 costs a trie entry and nothing else.
 
-Source: design, section 3.4.
+Source: docs/ARCHITECTURE.md, "When the cover changes".
 """
 
 from collections.abc import Iterable
@@ -68,7 +68,7 @@ class Cover:
         return None
 
     def update(self, added: Iterable[str] = (), removed: Iterable[str] = ()) -> CoverChange:
-        """Remove, then add, wanted filters: one named in both is wanted. Repeats alter nothing.
+        """Remove, then add, wanted filters: one named in both is wanted. Repetitions alter nothing.
 
         Raises:
             ValueError: An added filter starts with ``$``; nothing has changed.

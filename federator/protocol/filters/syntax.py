@@ -5,7 +5,7 @@ and must be a whole level; ``#`` stands for the rest of the path, the level abov
 must be the last level. ``$share/<group>/<filter>`` is a way to subscribe to ``<filter>``, not
 another filter.
 
-Source: MQTT Version 5.0, sections 1.5.4 (UTF-8), 4.7 (topics and filters), 4.8.2 (shared).
+Source: OASIS MQTT 5.0, 1.5.4 (UTF-8), 4.7 (topics and filters), 4.8.2 (shared).
 """
 
 import re
@@ -25,7 +25,7 @@ SHARE: Final = "$share/"
 _PLANE_ENDS = "".join(chr((plane << 16) + end) for plane in range(17) for end in (0xFFFE, 0xFFFF))
 _REFUSED = re.compile(f"[\x01-\x1f\x7f-\x9f\ufdd0-\ufdef{_PLANE_ENDS}]")
 """Control characters and non-characters: a broker may close the connection that sends one, and
-Mosquitto does. Our data connection would never stand again. MQTT section 1.5.4."""
+Mosquitto does. Our data connection would never stand again. OASIS MQTT 5.0, 1.5.4."""
 
 
 def validate_topic(text: str, *, levels_max: int = LEVELS_MAX) -> str:

@@ -11,12 +11,12 @@ Source: lazy expansion in V. Leis and others, "The Adaptive Radix Tree", ICDE 20
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-from federator.protocol.filters.algebra import levels_of, levels_overlap
-from federator.protocol.filters.matching import levels_match
+from federator.protocol.filters.algebra import levels_match, levels_of, levels_overlap
 from federator.protocol.filters.sparse import is_sparse
 
 Node: TypeAlias = dict[str, "str | Node"]
-"""By level: the only filter below, or the branches below. By ``END``: the filter that ends here."""
+"""A dictionary from level to the only filter below, or to the branches below; from ``END`` to the
+filter that ends here."""
 
 END: Final = "/"
 """No level contains a slash."""
@@ -108,8 +108,8 @@ class FilterTrie:
     def overlapping(self, filter: str) -> list[str]:
         """Return all filters that share a topic with ``filter``, sorted.
 
-        A filter without wildcards costs as much as a topic; each ``+`` costs a look at all branches
-        of a level.
+        A filter without wildcards costs as much as a topic; each ``+`` costs a walk through all
+        branches of a level.
         """
         levels = levels_of(filter)
         ends = len(levels)

@@ -1,13 +1,13 @@
 """Retained publications inside a run of PUBLISH packets, as bytes.
 
-Source: OASIS MQTT 5.0, section 3.3.
+Source: OASIS MQTT 5.0, 3.3.
 """
 
 from collections.abc import Iterator
 from hashlib import blake2b
 from typing import NamedTuple
 
-from federator.protocol.publications import (
+from federator.protocol.forwarding.publications import (
     DUP_BIT,
     QOS_BITS,
     RETAIN_BIT,
@@ -30,7 +30,7 @@ class RetainedPacket(NamedTuple):
 
 
 def payload_digest(payload: bytes | memoryview) -> int:
-    """A payload as a number below 2**64."""
+    """The digest of ``payload``, a number below 2**64."""
     return int.from_bytes(blake2b(payload, digest_size=DIGEST_BYTES).digest(), "big")
 
 
@@ -52,14 +52,14 @@ def retained_in(run: bytes) -> Iterator[RetainedPacket]:
 
 
 def as_stored(packet: bytes | memoryview) -> bytes:
-    """``packet`` as a broker stores it: retained, not a repetition."""
+    """Return ``packet`` as a broker stores it: retained, not a repetition."""
     copy = bytearray(packet)
     copy[0] = copy[0] & ~DUP_BIT | RETAIN_BIT
     return bytes(copy)
 
 
 def at_least_once(packet: bytes) -> bytes:
-    """A QoS 0 ``packet`` as one of QoS 1, for want of knowing its true QoS; others as they are."""
+    """Return a QoS 0 ``packet`` as one of QoS 1, since its true QoS is not known; others as is."""
     if packet[0] & QOS_BITS:
         return packet
     remaining, head = read_variable_byte_integer(packet, 1)

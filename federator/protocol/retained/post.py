@@ -2,16 +2,21 @@
 
 A request is flooded: it collects the ids that it passes, so whoever answers has a way back without
 anybody on it having to remember anything (as in dynamic source routing). A letter lost on the way
-is asked for again by who misses it.
+is asked for again by the broker that misses it.
 
-Source: RFC 4728, section 3.1; docs/protocol.md, section 13.
+Source: RFC 4728, 3.1; docs/protocol.md 13.
 """
 
 from collections.abc import Iterable
 
 import msgspec
 
-from federator.protocol.messages import PATH_MAX, RetainedBody, RetainedLetter, RetainedRequest
+from federator.protocol.messages.control import (
+    PATH_MAX,
+    RetainedBody,
+    RetainedLetter,
+    RetainedRequest,
+)
 from federator.protocol.types import BrokerId, Millis
 
 SEEN_MAX = 4_096
@@ -23,7 +28,7 @@ FLOOD_BURST = 200
 
 
 class RetainedPost:
-    """Floods and letters of one agent.
+    """Passes on the requests and letters that reach one agent.
 
     Args:
         self_id: Our id.
@@ -58,7 +63,7 @@ class RetainedPost:
             del self._seen[next(iter(self._seen))]
         self._seen[key] = None
         if len(path) + 1 >= PATH_MAX:
-            return True, None, []
+            return True, None, []  # one more broker would make the way back too long for a letter
         if not self._may_flood(now_ms):
             self.withheld += 1
             return True, None, []
@@ -96,10 +101,10 @@ class RetainedPost:
 
 
 def way_back(request: RetainedRequest, self_id: BrokerId) -> tuple[BrokerId, ...]:
-    """From us to who asked."""
+    """The way from us to the broker that asked."""
     return (self_id, *reversed(request.path))
 
 
 def way_to_sender(letter: RetainedLetter) -> tuple[BrokerId, ...]:
-    """From us, the addressee, to who wrote."""
+    """The way from us, the addressee, to the broker that wrote."""
     return tuple(reversed(letter.route))

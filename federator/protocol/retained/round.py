@@ -5,7 +5,7 @@ the entries of the buckets that differ, and only then the values that one of the
 fetched before every catalogue was read, so that of several versions only the newest is delivered,
 once. At last a peer is told which of its entries are out of date.
 
-Source: docs/protocol.md, section 13; anti-entropy as in Demers et al., "Epidemic
+Source: docs/protocol.md 13; anti-entropy as in Demers et al., "Epidemic
 algorithms for replicated database maintenance", 1987.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from federator.protocol.filters import matches
-from federator.protocol.messages import (
+from federator.protocol.messages.control import (
     RETAINED_ENTRIES_MAX,
     RetainedAsk,
     RetainedBody,
@@ -34,10 +34,10 @@ ASK_TOPICS_MAX = 256
 LETTER_CHARS_MAX = 65_536
 
 Way = tuple[BrokerId, ...]
-"""From us to a peer, both included."""
+"""The brokers from us to a peer, both included."""
 
 Post = list[tuple[Way, RetainedBody]]
-"""What to send to whom."""
+"""Letters to send, each with its way."""
 
 
 @dataclass(slots=True)
@@ -75,11 +75,11 @@ class Decision:
 
 
 class Round:
-    """One comparison.
+    """One comparison of our entries with those of peers.
 
     Args:
         store: What we know. Read, and in ``decide`` brought up to date.
-        wanted: Whether our broker should have a topic.
+        wanted: Tells whether our broker should have a topic.
     """
 
     def __init__(self, store: RetainedStore, *, wanted: Callable[[str], bool]) -> None:
@@ -95,11 +95,11 @@ class Round:
 
     @property
     def reading(self) -> bool:
-        """Pages are still to come."""
+        """Whether pages are still to come."""
         return bool(self._pulls or self._waiting)
 
     def on_offer(self, way: Way, offer: RetainedOffer) -> Post:
-        """A peer knows something else."""
+        """Take a peer's digests, and ask for the buckets that differ."""
         filter = offer.filter
         own = self._own.get(filter)
         if own is None:
@@ -110,7 +110,7 @@ class Round:
         return self._start_pulls()
 
     def on_page(self, way: Way, page: RetainedPage) -> Post:
-        """Entries of a peer."""
+        """Take a page of a peer's entries."""
         key = (way[-1], page.filter)
         pull = self._pulls.get(key)
         if pull is None or page.after != pull.after:
@@ -124,12 +124,12 @@ class Round:
         return [(pull.way, RetainedPull(pull.filter, pull.mask, pull.after))]
 
     def on_news(self, way: Way, news: RetainedNews) -> None:
-        """A peer has newer versions of these."""
+        """Take entries of which a peer has newer versions."""
         for entry in news.entries:
             self._weigh(way, news.filter, entry)
 
     def give_up_reading(self) -> int:
-        """No more pages come; return how many lists stay unread."""
+        """Wait for no more pages; return how many lists stay unread."""
         unread = len(self._pulls) + len(self._waiting)
         self._pulls.clear()
         self._waiting.clear()
@@ -230,7 +230,7 @@ class Round:
 
 
 def answer_pull(store: RetainedStore, pull: RetainedPull) -> RetainedPage:
-    """One page of our entries."""
+    """The page of our entries that ``pull`` asks for."""
     found, last = store.page(
         pull.filter,
         mask=pull.mask,
@@ -244,7 +244,7 @@ def answer_pull(store: RetainedStore, pull: RetainedPull) -> RetainedPage:
 
 
 def make_offer(filter: str, buckets: Buckets) -> RetainedOffer:
-    """Our digests below ``filter``."""
+    """The offer with our digests below ``filter``."""
     return RetainedOffer(filter, tuple(sorted(buckets.items())))
 
 

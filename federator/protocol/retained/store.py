@@ -5,7 +5,8 @@ topic is the newest known, what its payload hashes to, whether it is a delete (a
 a while so that an old value cannot come back), and whether our own broker is known to hold it.
 
 Not everything that happens on our broker passes through the agent: topics that nobody else wants
-are not subscribed. So now and then the agent looks, and has to place what it finds (``on_found``):
+are not subscribed. So now and then the agent scans what the broker retains, and has to place what
+it finds (``on_found``):
 
 - as known: nothing to do;
 - different, and our broker held the known state before: a client changed it unseen. It counts as
@@ -14,7 +15,7 @@ are not subscribed. So now and then the agent looks, and has to place what it fi
 - different, after the broker restarted: nobody can say whether it is new or came out of an old
   file. It is the oldest version possible: any known version, ours or anybody's, replaces it.
 
-Source: docs/protocol.md, section 13.
+Source: docs/protocol.md 13.
 """
 
 from bisect import bisect_left, bisect_right
@@ -35,7 +36,7 @@ BUCKETS = 64
 TOPICS_MAX = 100_000
 
 Buckets = dict[int, int]
-"""By bucket, the digest of its entries; empty ones are left out."""
+"""The digest of the entries of each bucket; empty buckets are left out."""
 
 
 class Verdict(Enum):
@@ -50,13 +51,13 @@ class Entry(NamedTuple):
     """What is known of one topic.
 
     Attributes:
-        version: Of the newest state known.
-        digest: Of its payload.
-        deleted: It is a tombstone.
-        here: Our broker is known to be in this state.
+        version: The version of the newest state known.
+        digest: The digest of its payload.
+        deleted: Whether it is a tombstone.
+        here: Whether our broker is known to be in this state.
         bucket: Part of the digests that the topic belongs to.
-        mark: Names topic, version and payload in digests.
-        touched: Number of the change that made this entry.
+        mark: A number for topic, version and payload, from which digests are made.
+        touched: The number of the change that made this entry.
         noted_us: When we learnt of it, or its version's time when that is later.
     """
 
@@ -90,7 +91,7 @@ class RetainedStore:
         self_id: Our id.
         topics_max: Entries held, tombstones included; what comes beyond has no version.
         tombstone_keep_us: How long a delete is remembered.
-        lets_out: Whether values of our own clients on a topic may leave our broker.
+        allows_export: Whether values of our own clients on a topic may leave our broker.
 
     Attributes:
         refused: Topics that found no room.
@@ -103,7 +104,7 @@ class RetainedStore:
         *,
         topics_max: int = TOPICS_MAX,
         tombstone_keep_us: int,
-        lets_out: Callable[[str], bool] = lambda topic: True,
+        allows_export: Callable[[str], bool] = lambda topic: True,
     ) -> None:
         self.refused = 0
         self.touched = 0
@@ -111,7 +112,7 @@ class RetainedStore:
         self._unknown = Version(0, 0, self_id)
         self._topics_max = topics_max
         self._keep_us = tombstone_keep_us
-        self._lets_out = lets_out
+        self._allows_export = allows_export
         self._entries: dict[str, Entry] = {}
         self._sorted: list[str] | None = []  # None: out of date
         self._tombstones = 0
@@ -180,22 +181,22 @@ class RetainedStore:
         )
 
     def doubt(self, topic: str) -> None:
-        """It is not sure any more that our broker is in the known state of ``topic``."""
+        """Note that our broker is perhaps not in the known state of ``topic``."""
         entry = self._entries.get(topic)
         if entry is not None:
             self._know(topic, entry, here=False)
 
     def doubt_others(self, *, since_us: int) -> None:
-        """So for what others set and we wrote after ``since_us``: it was perhaps lost on the way.
+        """Doubt what others set and we wrote after ``since_us``: it was perhaps lost on the way.
 
-        What our own clients set came from our broker.
+        What our own clients set came from our broker, so it is there.
         """
         for topic, entry in list(self._entries.items()):
             if entry.noted_us >= since_us and entry.version.origin != self._self_id:
                 self._know(topic, entry, here=False)
 
     def broker_restarted(self) -> None:
-        """What our broker holds is not known any more."""
+        """Doubt everything: what our broker holds after a restart is not known."""
         for topic, entry in list(self._entries.items()):
             self._know(topic, entry, here=False)
 
@@ -203,8 +204,8 @@ class RetainedStore:
         """Place values that our broker holds.
 
         Args:
-            found: By topic, the digest of the payload: all of a look, or some.
-            since: ``touched`` when the look began: entries changed later are not judged.
+            found: The digest of each payload, by topic: all that a scan found, or some.
+            since: ``touched`` when the scan began: entries changed later are not judged.
             now_us: Wall clock.
 
         Returns:
@@ -216,13 +217,13 @@ class RetainedStore:
             if self._place(topic, digest, since=since, now_us=now_us)
         ]
 
-    def on_looked(
+    def on_scanned(
         self, filters: Iterable[str], found: Collection[str], *, since: int, now_us: int
     ) -> None:
         """Place what our broker does not hold any more.
 
         Args:
-            filters: What was looked at, in whole.
+            filters: What was scanned, in whole.
             found: Every topic with a value.
             since: As for ``on_found``.
             now_us: Wall clock, for tombstones' age.
@@ -232,7 +233,7 @@ class RetainedStore:
             entry = self._entries[topic]
             if entry.deleted:
                 self._know(topic, entry, here=True)
-            elif entry.here:
+            elif entry.here:  # a client deleted it unseen
                 version = entry.version.successor(self._self_id)
                 self.put(topic, version, 0, deleted=True, now_us=now_us)
             else:
@@ -243,17 +244,17 @@ class RetainedStore:
         """Place one value that was found; ``True`` when it must be deleted."""
         entry = self._entries.get(topic)
         if entry is None:
-            if self._lets_out(topic):
+            if self._allows_export(topic):
                 self._put_found(topic, self._unknown, digest, now_us)
             return False
         if entry.touched > since:
-            return False
+            return False  # it changed while the scan was under way
         if entry.digest == digest and not entry.deleted:
             self._know(topic, entry, here=True)
         elif entry.here:
             self._put_found(topic, entry.version.successor(self._self_id), digest, now_us)
         elif entry.deleted:
-            return True
+            return True  # it was deleted elsewhere while our broker's state was not known
         else:
             self._put_found(topic, self._unknown, digest, now_us)
         return False
@@ -327,7 +328,7 @@ class RetainedStore:
                 self._forget(topic)
 
     def save(self) -> Callable[[], list[Saved | str]]:
-        """Everything as it is now; the work is done when that is called, by another thread even."""
+        """Return a function that lists everything as it is now; another thread may call it."""
         self._changed.clear()
         entries = list(self._entries.items())
         return lambda: [_saved(topic, entry) for topic, entry in entries]
@@ -361,7 +362,7 @@ class RetainedStore:
             )
 
     def _know(self, topic: str, entry: Entry, *, here: bool) -> None:
-        """Whether our broker is in the known state."""
+        """Note whether our broker is in the known state."""
         if entry.here != here:
             self._entries[topic] = entry._replace(here=here)
             self._changed[topic] = None
@@ -380,7 +381,7 @@ def bucket_of(topic: str) -> int:
 
 
 def digest_of_buckets(buckets: Buckets) -> int:
-    """One number for all of them."""
+    """One number for all buckets."""
     digest = 0
     for bucket, value in sorted(buckets.items()):
         digest = (digest * 31 + bucket + 1 + value) & 0xFFFF_FFFF_FFFF_FFFF

@@ -4,11 +4,11 @@ A version is (microseconds, number, origin), compared in this order, so that any
 topic have one newest wherever they meet. The microseconds are those of the frame that carried the
 value, the number is its place in the frame.
 
-The clock never stands still or goes back, and never stays behind a version that it saw: who
-overwrites a value after having heard of it is newer, although his wall clock may be slow. It is a
-hybrid logical clock with the counter folded into the microseconds.
+The clock never stands still or goes back, and never stays behind a version that it saw: a broker
+that overwrites a value after having heard of it makes a newer one, even with a slow wall clock. It
+is a hybrid logical clock with the counter folded into the microseconds.
 
-Source: Kulkarni et al., "Logical Physical Clocks", 2014; docs/protocol.md, section 13.
+Source: Kulkarni et al., "Logical Physical Clocks", 2014; docs/protocol.md 13.
 """
 
 from typing import NamedTuple
@@ -36,7 +36,7 @@ NEVER = Version(-1, 0, BrokerId(0))
 
 
 class HybridClock:
-    """Microseconds since 1970, strictly growing."""
+    """A clock of microseconds since 1970 that strictly grows."""
 
     def __init__(self) -> None:
         self._last_us = 0

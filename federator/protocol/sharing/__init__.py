@@ -2,23 +2,12 @@
 
 Every broker with members of a group announces how many; each broker that takes a publication from
 a client knows from that who must get it, and sends it to **one** broker with members, as a parcel
-that is kept until that broker has it. docs/protocol.md section 12.
+that is kept until that broker has it.
+
+Source: docs/protocol.md 12.
 """
 
-from federator.protocol.sharing.arrivals import Arrivals
-from federator.protocol.sharing.assignment import Assignment, Pick, TopicShare
-from federator.protocol.sharing.ledger import Held, Ledger, LedgerParameters, Lost, Owed, Resend
-from federator.protocol.sharing.membership import GroupKey, Members, Membership
-from federator.protocol.sharing.orphans import ORPHANS_MAX, Orphans
-from federator.protocol.sharing.parcels import (
-    PARCEL_HEADER_BYTES,
-    Confirmation,
-    Parcel,
-    pack_confirmation,
-    pack_parcel,
-    unpack_parcel,
-)
-from federator.protocol.sharing.records import (
+from federator.protocol.messages.group_records import (
     MemberRecord,
     frame_key,
     inbox_filter,
@@ -28,6 +17,24 @@ from federator.protocol.sharing.records import (
     is_record,
     parse_record,
     share_filter,
+)
+from federator.protocol.sharing.assignment import Assignment, Pick, TopicShare
+from federator.protocol.sharing.ledger import Held, Ledger, LedgerParameters, Lost, Owed, Resend
+from federator.protocol.sharing.membership import (
+    ORPHANS_MAX,
+    GroupKey,
+    Members,
+    Membership,
+    Orphans,
+)
+from federator.protocol.sharing.parcels import (
+    PARCEL_HEADER_BYTES,
+    Arrivals,
+    Confirmation,
+    Parcel,
+    pack_confirmation,
+    pack_parcel,
+    unpack_parcel,
 )
 from federator.protocol.sharing.returns import TRIES_MAX, Returns, publication_name
 

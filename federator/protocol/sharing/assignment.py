@@ -15,14 +15,14 @@ the members here get their fair share and the stand-ins take the rest elsewhere.
 A ``crossed`` broker gets the publication for its ordinary subscribers in any case, and its members
 with them; so it is the one to serve.
 
-Source: docs/protocol.md section 12; Mosquitto 2.0.11, ``subs__shared_process``.
+Source: docs/protocol.md 12; Mosquitto 2.0.11, ``subs__shared_process``.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from federator.protocol.bounded_cache import BoundedCache
 from federator.protocol.filters import FilterTrie
-from federator.protocol.memory import Remembered
 from federator.protocol.sharing.membership import GroupKey, Members, Membership
 from federator.protocol.types import BrokerId
 
@@ -42,7 +42,10 @@ class Pick:
     _credit: dict[BrokerId, int] = field(default_factory=dict)
 
     def next(self) -> BrokerId:
-        """Whose turn it is: the one with most credit, which then pays (smooth round robin)."""
+        """The broker whose turn it is: the one with most credit, which then pays.
+
+        This is smooth weighted round robin.
+        """
         if len(self.weights) == 1:
             return next(iter(self.weights))
         total = 0
@@ -61,8 +64,8 @@ class TopicShare:
     Attributes:
         picks: Who must get what a client published here.
         orphans: Groups that must get it once they have members again.
-        served_here: Some group has members here.
-        stood_in: Stand-ins of ours are among them.
+        served_here: Whether some group has members here.
+        stood_in: Whether stand-ins of ours are among them.
     """
 
     picks: tuple[Pick, ...]
@@ -72,14 +75,14 @@ class TopicShare:
 
 
 class Assignment:
-    """The picks of one broker.
+    """Decides which broker serves a group, as seen from one broker.
 
     Args:
         self_id: That broker.
         stand_ins_max: Stand-ins in one group here.
 
     Attributes:
-        share: What to do with a topic.
+        share: Tells what shared groups mean for a topic.
     """
 
     def __init__(self, self_id: BrokerId, *, stand_ins_max: int) -> None:
@@ -88,7 +91,7 @@ class Assignment:
         self._brokers: dict[GroupKey, dict[BrokerId, Members]] = {}
         self._by_filter: dict[str, list[GroupKey]] = {}
         self._trie = FilterTrie()
-        self.share = Remembered(self._share, answers_max=TOPICS_MAX)
+        self.share = BoundedCache(self._share, answers_max=TOPICS_MAX)
         self._picks: dict[tuple[GroupKey, ...], tuple[Pick, ...]] = {}
         self._taken: dict[GroupKey, Pick] = {}
         self.stand_ins: dict[GroupKey, int] = {}
@@ -105,7 +108,7 @@ class Assignment:
         watched: bool = False,
         orphans: frozenset[GroupKey] = frozenset(),
     ) -> None:
-        """Look at all groups anew.
+        """Assign all groups anew.
 
         ``watched``: clients here see all that is published here, repetitions included, so nobody
         stands in. ``orphans``: groups without members that are wanted all the same.
@@ -145,7 +148,7 @@ class Assignment:
         )
 
     def taken(self, topic: str) -> Pick | None:
-        """Who must get what a stand-in of ours took; ``None``: nobody is left elsewhere."""
+        """The pick for what a stand-in of ours took; ``None``: nobody is left elsewhere."""
         groups = self.groups_of(topic)
         for key in groups:
             if self._self_id in self._brokers[key]:
@@ -154,7 +157,7 @@ class Assignment:
         return picks[0] if picks else None
 
     def again(self, groups: Iterable[GroupKey]) -> tuple[Pick, ...]:
-        """Who must get what some broker, gone since, should have served ``groups`` with.
+        """The picks for what some broker, gone since, should have served ``groups`` with.
 
         Groups without any member now are left out.
         """
@@ -205,5 +208,5 @@ class Assignment:
             yield Pick(tuple(sorted(best.difference(served))), weights)
 
     def _at(self, broker: BrokerId, keys: Iterable[GroupKey]) -> frozenset[GroupKey]:
-        """Those of ``keys`` that are served by publishing at ``broker``."""
+        """The groups among ``keys`` that are served by publishing at ``broker``."""
         return frozenset(key for key in keys if broker in self._brokers[key])

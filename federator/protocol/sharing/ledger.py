@@ -11,7 +11,7 @@ What no broker within reach has members for is held until one has.
 Not more than ``window`` parcels per receiver are on their way; the others wait here, in order.
 Everything is bounded in bytes and age, and what falls out is said.
 
-Pure. Source: docs/protocol.md section 12.
+Source: docs/protocol.md 12.
 """
 
 from collections import deque
@@ -28,7 +28,7 @@ class LedgerParameters:
     """Bounds and spans.
 
     Attributes:
-        bytes_max: Of all runs kept.
+        bytes_max: Bytes of all runs kept.
         keep_ms: How long an unconfirmed parcel is kept.
         linger_ms: How long before a receiver's last sign what it confirmed is not trusted to be
             with its members.
@@ -49,16 +49,16 @@ class LedgerParameters:
 
 @dataclass(slots=True, eq=False)
 class Owed:
-    """One parcel.
+    """One parcel that we owe another broker.
 
     Attributes:
-        to: The broker that must serve,
-        groups: these groups,
-        number: under this number.
+        to: The broker that must serve the groups.
+        groups: The groups that must be served.
+        number: The number of the parcel for that broker.
         run: PUBLISH packets of QoS 1 and 2.
-        count: How many.
+        count: How many packets.
         since_ms: When we took it on; a change of receiver does not renew it.
-        sent: It is on its way, or was.
+        sent: Whether it is on its way, or was.
         confirmed_at_ms: When the receiver said that its broker has it.
     """
 
@@ -85,21 +85,21 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Resend:
-    """Send ``owed``, for the first time or again."""
+    """Orders to send ``owed``, for the first time or again."""
 
     owed: Owed
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """``owed`` was given up."""
+    """Says that ``owed`` was given up."""
 
     owed: Owed | Held
 
 
 @dataclass(slots=True)
 class _Account:
-    """What one receiver must get."""
+    """All parcels for one receiver."""
 
     last_number: int = 0
     owed: dict[int, Owed] = field(default_factory=dict)  # by number, ascending; not confirmed
@@ -112,7 +112,7 @@ class Ledger:
     """All parcels we have not seen the end of.
 
     Attributes:
-        bytes: Of the runs kept.
+        bytes: The bytes of the runs kept.
     """
 
     def __init__(self, parameters: LedgerParameters) -> None:
@@ -138,7 +138,7 @@ class Ledger:
         return True
 
     def take_held(self) -> list[Held]:
-        """What was held, oldest first; it is held no more."""
+        """Return what was held, oldest first; it is held no more."""
         held, self._held = list(self._held), deque()
         self.bytes -= sum(len(each.run) for each in held)
         return held
@@ -167,7 +167,7 @@ class Ledger:
     def confirm(
         self, by: BrokerId, ranges: Iterable[tuple[int, int]], *, now_ms: Millis
     ) -> list[Resend]:
-        """``by`` says that its broker has these numbers."""
+        """Note that the broker of ``by`` has the parcels with these numbers."""
         account = self._accounts.get(by)
         if account is None:
             return []
@@ -184,7 +184,7 @@ class Ledger:
         return self._fill(account, now_ms)
 
     def gone(self, receiver: BrokerId) -> list[Owed]:
-        """``receiver`` is out of reach: what others must be served with. It is owed no more."""
+        """Return what others must be served with: ``receiver`` is gone, and is owed no more."""
         account = self._accounts.get(receiver)
         if account is None:
             return []
@@ -199,7 +199,7 @@ class Ledger:
             self.bytes -= len(owed.run)
         for number in account.owed:
             self._retries.clear((receiver, number))
-        # Its numbers go on: it may come back and remember those it has seen.
+        # The numbers go on: the receiver may come back and remember those it has seen.
         self._accounts[receiver] = _Account(last_number=account.last_number)
         return again
 

@@ -4,14 +4,20 @@ A broker that changes its number announces the new record and takes the old one 
 need not arrive together. So records are counted as a set per broker: while both stand, the larger
 number counts, and a broker is gone only with its last record.
 
-Source: docs/protocol.md section 12.
+A group whose members all went out of reach without leaving was given up by nobody, so it is still
+owed what is published meanwhile: for a while it is wanted as before, and publications are held
+until members are heard of again. The same holds for what an agent knew before it was restarted.
+
+Source: docs/protocol.md 12.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from federator.protocol.filters import overlaps
-from federator.protocol.sharing.records import MemberRecord
-from federator.protocol.types import BrokerId
+from federator.protocol.messages.group_records import MemberRecord
+from federator.protocol.types import BrokerId, Millis
 
 GroupKey = tuple[str, str]
 """A group and its filter: ``$share/<group>/<filter>``."""
@@ -26,7 +32,7 @@ class Members:
 
 
 class Membership:
-    """All records of all brokers, our own included."""
+    """The member records of all brokers, our own included."""
 
     def __init__(self) -> None:
         self._records: dict[GroupKey, dict[BrokerId, set[MemberRecord]]] = {}
@@ -34,7 +40,7 @@ class Membership:
         self._in_reach: set[BrokerId] = set()
 
     def add(self, record: MemberRecord) -> None:
-        """Somebody announces ``record``."""
+        """Add ``record``, which somebody announces."""
         key = (record.group, record.filter)
         if key not in self._records:
             self._beside[key] = {o for o in self._records if overlaps(o[1], key[1])}
@@ -44,7 +50,7 @@ class Membership:
         brokers.setdefault(record.broker, set()).add(record)
 
     def discard(self, record: MemberRecord) -> None:
-        """Nobody announces ``record`` any more."""
+        """Remove ``record``, which nobody announces any more."""
         key = (record.group, record.filter)
         brokers = self._records.get(key, {})
         records = brokers.get(record.broker, set())
@@ -56,7 +62,7 @@ class Membership:
                 self._beside[other].discard(key)
 
     def reach(self, broker: BrokerId, in_reach: bool = True) -> None:
-        """Whether anything can be sent to ``broker``."""
+        """Note whether anything can be sent to ``broker``."""
         (self._in_reach.add if in_reach else self._in_reach.discard)(broker)
 
     @property
@@ -105,3 +111,45 @@ class Membership:
 
 def _named(brokers: list[BrokerId]) -> str:
     return ", ".join(str(broker) for broker in brokers)
+
+
+ORPHANS_MAX: Final = 10_000
+
+
+class Orphans:
+    """Groups whose members all went out of reach, each for ``keep_ms``.
+
+    The oldest is forgotten when there are too many.
+    """
+
+    def __init__(self, *, keep_ms: int, orphans_max: int = ORPHANS_MAX) -> None:
+        self._keep_ms = keep_ms
+        self._orphans_max = orphans_max
+        self._until_ms: dict[GroupKey, Millis] = {}  # in the order lost
+
+    @property
+    def groups(self) -> frozenset[GroupKey]:
+        """The groups that are remembered."""
+        return frozenset(self._until_ms)
+
+    def lose(self, key: GroupKey, *, now_ms: Millis) -> None:
+        """Remember ``key``, whose last members went out of reach."""
+        self._until_ms.pop(key, None)
+        self._until_ms[key] = Millis(now_ms + self._keep_ms)
+        if len(self._until_ms) > self._orphans_max:
+            del self._until_ms[next(iter(self._until_ms))]
+
+    def find(self, keys: Iterable[GroupKey]) -> None:
+        """Forget ``keys``, which have members again, or were given up."""
+        for key in keys:
+            self._until_ms.pop(key, None)
+
+    def next_deadline_ms(self) -> Millis | None:
+        """When ``expire`` is due."""
+        return next(iter(self._until_ms.values()), None)
+
+    def expire(self, *, now_ms: Millis) -> bool:
+        """Forget groups kept long enough; tells whether there were any."""
+        old = [key for key, until_ms in self._until_ms.items() if until_ms <= now_ms]
+        self.find(old)
+        return bool(old)

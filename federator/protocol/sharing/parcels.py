@@ -1,19 +1,26 @@
 """What travels to an inbox: a parcel of publications, or the confirmation of parcels.
 
-The body of a frame whose key is an inbox's. A parcel is a header and a run of PUBLISH packets, as
-in any other frame. Number 0 wants no confirmation: QoS 0.
+The body of a frame whose key is an inbox's holds one of these. A parcel is a header and a run of
+PUBLISH packets, as in any other frame. Number 0 wants no confirmation: QoS 0.
 
 Layout, big-endian: kind, epoch of the parcels' origin, then the number and the run, or up to
 ``RANGES_MAX`` pairs of first and last number.
 
-Source: docs/protocol.md section 12.
+Each parcel that arrives is served once, and confirmed when our own broker has it. Our broker
+acknowledges in order, so every parcel waits for a position in the stream of what we published. A
+parcel that comes again after it was confirmed is confirmed again: the confirmation was lost.
+
+Source: docs/protocol.md 12.
 """
 
 import struct
+from collections import deque
 from dataclasses import dataclass
+from typing import Final
 
 from federator.errors import DecodeError
-from federator.protocol.types import Epoch
+from federator.protocol.duplicates import DuplicateLog
+from federator.protocol.types import BrokerId, Epoch
 
 RANGES_MAX = 256
 
@@ -41,7 +48,7 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """Our parcels with these numbers, in pairs of first and last, are with the sender's broker."""
+    """Confirms parcels by number, in pairs of first and last: they are at the sender's broker."""
 
     epoch: Epoch
     ranges: tuple[tuple[int, int], ...]
@@ -76,3 +83,71 @@ def unpack_parcel(body: memoryview) -> Parcel | Confirmation:
         if len(ranges) <= RANGES_MAX and all(first <= last for first, last in ranges):
             return Confirmation(epoch, ranges)
     raise DecodeError(f"parcel: {len(body)} bytes of kind {kind}")
+
+
+PARCELS_REMEMBERED: Final = 65_536
+ORIGINS_MAX: Final = 4_096
+
+_Name = tuple[BrokerId, Epoch, int]
+
+
+class Arrivals:
+    """Parcels that came to us, wait for our broker, or are to be confirmed."""
+
+    def __init__(self) -> None:
+        self._seen = DuplicateLog(window_bits=PARCELS_REMEMBERED, origins_max=ORIGINS_MAX)
+        self._open: set[_Name] = set()
+        self._published: deque[tuple[int, _Name]] = deque()
+        self._confirm: set[_Name] = set()
+
+    @property
+    def busy(self) -> bool:
+        """Whether something waits for our broker, or to be confirmed."""
+        return bool(self._published or self._confirm)
+
+    def admit(self, origin: BrokerId, epoch: Epoch, number: int) -> bool:
+        """Whether this parcel must be served; it then stays open until ``published``."""
+        name = (origin, epoch, number)
+        first, _ = self._seen.admit(origin, epoch, number, k=1, mask=1)
+        if first:
+            self._open.add(name)
+        elif name not in self._open:
+            self._confirm.add(name)
+        return first
+
+    def published(self, origin: BrokerId, epoch: Epoch, number: int, position: int) -> None:
+        """Note that a parcel went to our broker, which has it when it acknowledges ``position``."""
+        self._published.append((position, (origin, epoch, number)))
+
+    def settle(self, through: int) -> None:
+        """Let parcels be confirmed: our broker acknowledged everything up to ``through``."""
+        while self._published and self._published[0][0] <= through:
+            _, name = self._published.popleft()
+            self._open.discard(name)
+            self._confirm.add(name)
+
+    def confirmations(self) -> list[tuple[BrokerId, Confirmation]]:
+        """The confirmations to send to each origin now."""
+        numbers: dict[tuple[BrokerId, Epoch], list[int]] = {}
+        for origin, epoch, number in sorted(self._confirm):
+            numbers.setdefault((origin, epoch), []).append(number)
+        self._confirm.clear()
+        told: list[tuple[BrokerId, Confirmation]] = []
+        for (origin, epoch), each in numbers.items():
+            ranges = _ranges(each)
+            told.extend(
+                (origin, Confirmation(epoch, tuple(ranges[at : at + RANGES_MAX])))
+                for at in range(0, len(ranges), RANGES_MAX)
+            )
+        return told
+
+
+def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
+    """Return ascending ``numbers`` as pairs of first and last."""
+    ranges: list[tuple[int, int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], number)
+        else:
+            ranges.append((number, number))
+    return ranges

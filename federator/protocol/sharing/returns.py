@@ -7,9 +7,9 @@ tells it from what a client published here, which is to go elsewhere.
 The note names topic and payload. If a client publishes the same at that moment the two may be taken
 for each other, which changes nothing: each of them is served once all the same. A note that nobody
 asks for (a member got the publication) is thrown away soon. So it is with letters that come back:
-whose handwriting is ours we post again.
+those in our own handwriting we post again.
 
-Pure. Source: docs/protocol.md section 12.
+Source: docs/protocol.md 12.
 """
 
 import hashlib
@@ -22,11 +22,11 @@ NOTE_MS: Final = 2_000
 """A note is kept for at least this long, and at most twice as long."""
 
 TRIES_MAX: Final = 64
-"""What came back so often goes to members elsewhere: there seems to be nobody here."""
+"""A publication that came back so often goes to members elsewhere: nobody seems to be here."""
 
 
 def publication_name(topic: str, payload: bytes | memoryview) -> bytes:
-    """What a note says: the same for equal publications."""
+    """A digest of topic and payload, the same for equal publications."""
     digest = hashlib.blake2b(topic.encode("utf-8", "surrogatepass"), digest_size=12)
     digest.update(b"\0")
     digest.update(payload)
@@ -45,7 +45,7 @@ class Returns:
         self._since_ms = Millis(0)
 
     def note(self, name: bytes, tries: int, *, now_ms: Millis) -> None:
-        """We publish this, for the ``tries``-th time."""
+        """Note that we publish this for the ``tries``-th time."""
         if self._count >= self._notes_max:
             self._turn_page(now_ms)
         self._forget(now_ms)
@@ -65,7 +65,7 @@ class Returns:
         return 0
 
     def _forget(self, now_ms: Millis) -> None:
-        """Throw away what nobody asked for."""
+        """Throw away notes that nobody asked for."""
         if now_ms >= self._since_ms + 2 * self._note_ms:
             self._old = {}
             self._turn_page(now_ms)

@@ -1,18 +1,18 @@
 """All brokers that arrange their links among themselves: who is there, who is missed, and where.
 
-Who is missed for a moment keeps his seat on the rings, so that a restart moves nobody. Then the
-others close the gap, but go on knocking at the door of who left it, for longer: a federation that
+A broker that is missed for a moment keeps its seat on the rings, so that a restart moves nobody.
+Then the others close the gap, but go on dialling the missed broker, for longer: a federation that
 was split has on both sides such neighbours of the other, and so heals by itself.
 
-Source: docs/protocol.md section 16.
+Source: docs/protocol.md 16.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
 
+from federator.protocol.messages.places import AddressVerifier, Place
 from federator.protocol.topology.graph import Pair, near_of
-from federator.protocol.topology.places import Place, Warrant
 from federator.protocol.topology.rings import Rings
 from federator.protocol.types import BrokerId, Epoch, Millis
 
@@ -23,37 +23,37 @@ class Member:
 
     Attributes:
         address: Where it was last.
-        words: Its places that are announced and believed; several while one replaces another.
-        epoch: The newest of its agent that we believed.
+        announced: Its places that are announced and believed; several while one replaces another.
+        epoch: The newest epoch of its agent that we believed.
         missed_at_ms: Since when nobody announces it; ``None`` while it is there.
     """
 
     address: str
-    words: set[Place] = field(default_factory=set)
+    announced: set[Place] = field(default_factory=set)
     epoch: Epoch = Epoch(0)
     missed_at_ms: Millis | None = None
 
     @property
     def place(self) -> Place | None:
-        """Its newest word, ``None`` while it is missed."""
-        return max(self.words, key=lambda place: (place.epoch, place.links), default=None)
+        """The newest place of the broker, ``None`` while it is missed."""
+        return max(self.announced, key=lambda place: (place.epoch, place.links), default=None)
 
 
 class Directory:
-    """Everybody, ourselves included.
+    """All brokers that arrange their links, ourselves included.
 
     Args:
         self_id: Our broker.
         rings: How many rings there are.
-        warrant: Judges addresses.
-        patience_ms: How long who is missed keeps his seat.
-        forget_ms: How long he is remembered.
+        verifier: Judges addresses.
+        patience_ms: How long a missed broker keeps its seat.
+        forget_ms: How long it is remembered.
         members_max: Brokers held; more are ignored.
 
     Attributes:
-        seated: Rings of those who are there, or missed for a moment.
-        expected: Rings of all who are not forgotten.
-        changed_at_ms: When somebody came, went or moved last.
+        seated: Rings of the brokers that are there, or missed for a moment.
+        expected: Rings of all brokers that are not forgotten.
+        changed_at_ms: When a broker came, went or moved last.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Directory:
         self_id: BrokerId,
         *,
         rings: int,
-        warrant: Warrant,
+        verifier: AddressVerifier,
         patience_ms: Millis,
         forget_ms: Millis,
         members_max: int,
@@ -72,7 +72,7 @@ class Directory:
         self.expected.add(self_id)
         self.changed_at_ms = Millis(0)
         self._self_id = self_id
-        self._warrant = warrant
+        self._warrant = verifier
         self._patience_ms = patience_ms
         self._forget_ms = forget_ms
         self._members_max = members_max
@@ -93,11 +93,11 @@ class Directory:
         return member.address if member is not None else ""
 
     def is_expected(self, id: BrokerId) -> bool:
-        """We know of it, there or not."""
+        """Whether we know of ``id``, there or not."""
         return id in self._members
 
     def at(self, address: str) -> BrokerId | None:
-        """Who is or was at ``address``."""
+        """The broker that is or was at ``address``."""
         found = (id for id, member in self if member.address == address)
         return next(found, None)
 
@@ -109,7 +109,7 @@ class Directory:
         return self._present
 
     def addresses(self) -> tuple[tuple[BrokerId, str], ...]:
-        """Whom we would look for after a restart."""
+        """The brokers, with addresses, to which to go back after a restart."""
         return tuple((id, member.address) for id, member in self)
 
     def recall(self, known: Iterable[tuple[BrokerId, str]], *, now_ms: Millis) -> None:
@@ -120,7 +120,7 @@ class Directory:
                 self.expected.add(id)
 
     def come(self, id: BrokerId, place: Place, *, now_ms: Millis) -> str:
-        """``id`` announces ``place``; why that is not believed, or nothing."""
+        """Take ``place``, which ``id`` announces; return why it is not believed, or nothing."""
         if not self._has_room(id):
             return ""
         objection = self._warrant.objection(id, place)
@@ -128,9 +128,9 @@ class Directory:
             return objection
         member = self._members.setdefault(id, Member(place.address))
         if place.epoch < member.epoch:
-            return ""  # a word of an earlier start, that is overtaken
+            return ""  # announced by an earlier start of its agent, and late
         member.epoch = place.epoch
-        member.words.add(place)
+        member.announced.add(place)
         self._present = None
         member.missed_at_ms = None
         if id not in self.seated or member.address != place.address:
@@ -141,19 +141,19 @@ class Directory:
         return ""
 
     def go(self, id: BrokerId, place: Place, *, lost: bool, now_ms: Millis) -> None:
-        """``place`` is announced no more; ``lost``: because ``id`` is out of reach."""
+        """Drop ``place``, announced no more; ``lost``: because ``id`` is out of reach."""
         member = self._members.get(id)
-        if member is None or place not in member.words:
+        if member is None or place not in member.announced:
             return
-        member.words.discard(place)
+        member.announced.discard(place)
         self._present = None
-        if not member.words:
+        if not member.announced:
             member.missed_at_ms = now_ms
-            if not lost:  # it arranges its links no more
+            if not lost:  # the broker took it back: it arranges its links no more
                 self._forget(id, now_ms)
 
-    def on_look(self, *, now_ms: Millis) -> None:
-        """Take the seat of who is missed for long, and forget who is for very long."""
+    def expire_missed(self, *, now_ms: Millis) -> None:
+        """Take the seats of brokers missed for long; forget those missed for very long."""
         for id, member in list(self._members.items()):
             if member.missed_at_ms is None:
                 continue
@@ -165,7 +165,7 @@ class Directory:
                 self._forget(id, now_ms)
 
     def start_over(self, *, now_ms: Millis) -> None:
-        """We were deaf: whom we miss, we miss from now on."""
+        """Count from now on for how long each missed broker is missed: we were deaf."""
         for _, member in self:
             if member.missed_at_ms is not None:
                 member.missed_at_ms = now_ms
@@ -174,7 +174,7 @@ class Directory:
         """The links that both ends tell of.
 
         Args:
-            own: With whom we have links.
+            own: The brokers with which we have links.
         """
         told = {id: frozenset(place.links) for id, place in self.present()}
         told[self._self_id] = frozenset(own)

@@ -1,8 +1,8 @@
 """How far other brokers are, measured one at a time.
 
-Who would choose the nearest of many need not measure them all, and must not measure them at once:
-the one not asked for longest is next, and each broker has an order of its own, so that not all
-measure the same one.
+To choose the nearest of many, a broker need not measure them all, and must not measure them at
+once: the one not measured for longest is next, and each broker has an order of its own, so that not
+all measure the same one.
 
 Source: docs/topology.md.
 """
@@ -15,14 +15,14 @@ from federator.protocol.types import BrokerId, Millis
 
 MEASURED_MAX: Final = 4_096
 _ORDER: Final = 1_000_000
-"""Not a ring: the order in which a broker measures others."""
+"""Added to a broker's id, the number of a ring that is the order in which it measures others."""
 
 
 class Distances:
-    """From one broker.
+    """Distances from one broker.
 
     Args:
-        self_id: Which.
+        self_id: The broker.
     """
 
     def __init__(self, self_id: BrokerId) -> None:
@@ -36,11 +36,11 @@ class Distances:
         return self._far_ms.get(id)
 
     def farthest_ms(self, ids: Iterable[BrokerId]) -> int:
-        """Of these, as far as measured."""
+        """The longest round trip to one of ``ids``, as far as measured."""
         return max((self._far_ms.get(id) or 0 for id in ids), default=0)
 
     def order(self, id: BrokerId) -> bytes:
-        """What to sort by: another order for every broker, so that not all choose alike."""
+        """A key to sort brokers by: another order for every broker, so that choices differ."""
         return seat(self._ring, id)
 
     def may_measure(self, now_ms: Millis) -> bool:
@@ -48,14 +48,14 @@ class Distances:
         return self._measuring is None and now_ms >= self._next_ms
 
     def choose(self, ids: Iterable[BrokerId], *, pause_ms: int, now_ms: Millis) -> BrokerId | None:
-        """Whom of these to measure now; the next one after the pause at the earliest."""
+        """The broker to measure now, if any; the next one after the pause at the earliest."""
         age = {id: number for number, id in enumerate(self._far_ms, start=1)}
         self._next_ms = Millis(now_ms + pause_ms)
         self._measuring = min(ids, key=lambda id: (age.get(id, 0), self.order(id)), default=None)
         return self._measuring
 
     def on_measured(self, id: BrokerId, round_trip_ms: int | None) -> None:
-        """The driver measured ``id``; what nobody asked for is ignored."""
+        """Note what the driver measured; a measurement that was not asked for is ignored."""
         if id != self._measuring:
             return
         self._measuring = None

@@ -41,13 +41,13 @@ def without(near: Near, gone: Collection[BrokerId]) -> dict[BrokerId, set[Broker
 def hops_from(near: Near, start: BrokerId) -> dict[BrokerId, int]:
     """Links to cross from ``start``, for everyone in its part."""
     hops = {start: 0}
-    border = deque([start])
-    while border:
-        here = border.popleft()
+    frontier = deque([start])
+    while frontier:
+        here = frontier.popleft()
         for other in near[here]:
             if other not in hops:
                 hops[other] = hops[here] + 1
-                border.append(other)
+                frontier.append(other)
     return hops
 
 
@@ -81,7 +81,7 @@ def diameter_of(near: Near) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Weak:
-    """Where a graph would break.
+    """The brokers and links whose loss would part a graph.
 
     Attributes:
         brokers: Articulation points, ascending.
@@ -104,7 +104,7 @@ def weak_of(near: Near) -> Weak:
         order[root] = low[root] = len(order)
         children_of_root = 0
         path = [(root, iter(sorted(near[root])), root)]
-        while path:  # by hand, for brokers in a line are deeper than calls may be
+        while path:  # a stack by hand: brokers in a line are deeper than calls may be
             here, others, parent = path[-1]
             other = next(others, None)
             if other is None:
@@ -130,7 +130,7 @@ def weak_of(near: Near) -> Weak:
 def can_spare(near: Near, a: BrokerId, b: BrokerId) -> bool:
     """Whether the link of ``a`` and ``b`` holds nothing together that one death could part.
 
-    So it is when two ways between them have neither a link with it nor a broker in common: then
+    That holds when two ways between them have neither a link with it nor a broker in common: then
     whoever dies, the rest is in as many parts without the link as with it.
     """
     once = _way(near, a, b, frozenset())
@@ -142,15 +142,15 @@ def can_spare(near: Near, a: BrokerId, b: BrokerId) -> bool:
 def _way(near: Near, a: BrokerId, b: BrokerId, avoid: frozenset[BrokerId]) -> list[BrokerId] | None:
     """A shortest way from ``a`` to ``b`` that is not their link and touches none of ``avoid``."""
     came_from: dict[BrokerId, BrokerId] = {a: a}
-    border = deque([a])
-    while border:
-        here = border.popleft()
+    frontier = deque([a])
+    while frontier:
+        here = frontier.popleft()
         for other in near[here]:
             if other in came_from or other in avoid or (here, other) == (a, b):
                 continue
             came_from[other] = here
             if other != b:
-                border.append(other)
+                frontier.append(other)
                 continue
             way = [b]
             while way[-1] != a:
@@ -181,7 +181,7 @@ class Strength:
 
     @property
     def survives_any_death(self) -> bool:
-        """It is whole, and stays so whichever broker dies."""
+        """Whether the graph is whole, and stays so whichever broker dies."""
         return len(self.parts) <= 1 and not self.weak.brokers
 
 

@@ -18,17 +18,17 @@ class TopologyParameters:
         seeds: Addresses to join by.
         kept: Addresses of links that the operator wants whatever we think.
         known: Brokers of the federation when we ran before, and where they were.
-        look_ms: Between two looks at what could be better.
+        look_ms: Between two reviews of our links.
         settle_ms: Between two links given up, and for how long a link is left alone first.
         patience_ms: How long a broker may be missed before others close the gap.
         give_up_ms: How long a link that nobody needs may fail to come up.
-        reach_ms: How long a link that is needed may; then others take its place for
-        retry_ms: this time.
-        cool_ms: How long who was given up is not taken for being nearer.
-        measure_ms: Between two measurements of the way to brokers we are not linked with.
+        reach_ms: How long a link that is needed may fail to come up before others take its place.
+        retry_ms: How long others take its place.
+        cool_ms: How long a broker that was given up is not taken again for being nearer.
+        measure_ms: Between two measurements of how far other brokers are.
         exchange_ms: Between two neighbours exchanged for nearer ones.
         say_ms: Least time between two changes of what we announce.
-        forget_ms: How long a broker that is gone is looked for.
+        forget_ms: How long a broker that is gone is still dialled.
         members_max: Brokers remembered.
         guests_max: Links beyond ``neighbours`` for brokers that join by us.
     """

@@ -3,8 +3,8 @@
 Think of several round tables at which the same guests sit, each time shuffled anew: everyone holds
 hands with both neighbours at every table. One table alone survives any single death, for a ring
 broken once is still a line. Two shuffled tables already make the way between any two guests short:
-the union of random rings is an expander, whose diameter grows as the logarithm of the guests. Who
-comes or goes changes hands only with those beside him.
+the union of random rings is an expander, whose diameter grows as the logarithm of the guests. A
+guest who comes or goes changes hands only with those beside.
 
 No message says who sits where: each broker computes it from the ids alone.
 
@@ -26,7 +26,7 @@ _Seat = tuple[bytes, BrokerId]
 
 @lru_cache(maxsize=SEATS_REMEMBERED_MAX)
 def seat(ring: int, id: BrokerId) -> bytes:
-    """Where ``id`` sits at table ``ring``."""
+    """The place of ``id`` on ring ``ring``."""
     return blake2b(b"%d %d" % (ring, id), digest_size=8, person=b"federator ring").digest()
 
 
@@ -48,21 +48,21 @@ class Rings:
         return id in self._members
 
     def add(self, id: BrokerId) -> None:
-        """``id`` sits down."""
+        """Give ``id`` a place on every ring."""
         if id not in self._members:
             self._members.add(id)
             for number, ring in enumerate(self._rings):
                 insort(ring, (seat(number, id), id))
 
     def discard(self, id: BrokerId) -> None:
-        """``id`` leaves."""
+        """Remove ``id`` from every ring."""
         if id in self._members:
             self._members.discard(id)
             for number, ring in enumerate(self._rings):
                 del ring[bisect_left(ring, (seat(number, id), id))]
 
     def beside(self, id: BrokerId, *, skip: Collection[BrokerId] = ()) -> set[BrokerId]:
-        """Who sits beside ``id`` on each ring, or would; over those in ``skip`` it reaches."""
+        """The brokers beside ``id``, on a ring or not, on each ring; over ``skip`` it reaches."""
         found: set[BrokerId] = set()
         for number, ring in enumerate(self._rings):
             at = (seat(number, id), id)

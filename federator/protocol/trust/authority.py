@@ -1,4 +1,4 @@
-"""Whose passports hold: the federation keys that are trusted, and the lists of what they took back.
+"""Whose certificates hold: the federation keys that are trusted, and what they revoked.
 
 Several federation keys may be trusted at once, which is how keys are changed without an outage:
 trust the new one everywhere, issue anew, then trust the old one no more.
@@ -26,7 +26,7 @@ GENUINE_MAX = 4_096
 
 
 class DistrustError(DecodeError):
-    """Somebody's word is not believed; the text says why."""
+    """A message, certificate or signature is not believed; the text says why."""
 
 
 class Authority:
@@ -46,11 +46,11 @@ class Authority:
         self._genuine: dict[bytes, tuple[Certificate, bytes]] = {}
 
     def judge(self, data: bytes, *, now_s: int) -> Certificate:
-        """The certificate in ``data``, if it holds now.
+        """Return the certificate in ``data``, if it holds now.
 
         Raises:
-            DistrustError: It does not.
-            DecodeError: It is none.
+            DistrustError: The certificate does not hold.
+            DecodeError: ``data`` is no certificate.
         """
         certificate, issuer = self._genuine.get(data) or self._examine(data)
         if issuer not in self._trusted:
@@ -67,11 +67,11 @@ class Authority:
         return certificate
 
     def revoke(self, data: bytes) -> bool:
-        """Take up a list of revocations; whether it is news.
+        """Take up a list of revocations; tells whether it is news.
 
         Raises:
-            DistrustError: It is not a trusted key's.
-            DecodeError: It is none.
+            DistrustError: No trusted key signed the list.
+            DecodeError: ``data`` is no list of revocations.
         """
         if any(data == known for _, known in self._revoked.values()):
             return False
@@ -91,7 +91,7 @@ class Authority:
         self._revoked = {key: known for key, known in self._revoked.items() if key in self._trusted}
 
     def trusting(self, trusted: Iterable[bytes]) -> "Authority":
-        """Another one, as this would be after ``retrust``."""
+        """Return another authority, as this one would be after ``retrust``."""
         other = Authority(self._federation, trusted, self._verify)
         other._revoked = {k: known for k, known in self._revoked.items() if k in other._trusted}
         return other
@@ -103,7 +103,7 @@ class Authority:
 
     @property
     def trusted(self) -> frozenset[bytes]:
-        """The federation keys."""
+        """The federation keys that are trusted."""
         return self._trusted
 
     def _examine(self, data: bytes) -> tuple[Certificate, bytes]:

@@ -1,7 +1,7 @@
-"""Passports: what the federation key says of one agent, and which it took back.
+"""Certificates: what the federation key says of one agent, and the list of those it revoked.
 
-Both travel and rest as bytes that were signed, with the signature beside them: what was signed is
-never encoded again, so nothing depends on two encoders agreeing.
+Both travel and are stored as bytes that were signed, with the signature beside them: what was
+signed is never encoded again, so nothing depends on two encoders agreeing.
 
 Source: docs/security.md, "Keys".
 """
@@ -12,12 +12,12 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import msgspec
 
 from federator.errors import DecodeError
+from federator.protocol.messages.fields import Id
 from federator.protocol.trust.primitives import (
     EXCHANGE_KEY_BYTES,
     SIGNATURE_BYTES,
     SIGNING_KEY_BYTES,
 )
-from federator.protocol.types import BROKER_ID_MAX, BrokerId
 
 SIGNED_BYTES_MAX: Final = 65_536
 REVOKED_MAX: Final = 4_000
@@ -32,19 +32,19 @@ class Certificate(msgspec.Struct, frozen=True, array_like=True):
     """The federation's word for one agent.
 
     Attributes:
-        version: Of this format.
+        version: The version of this format.
         federation: Where it holds.
         id: The broker whose agent this is.
-        signing_key: Ed25519, public.
-        exchange_key: X25519, public.
+        signing_key: The public key for signatures, Ed25519.
+        exchange_key: The public key for key agreement, X25519.
         not_before_s: Unix time from which it holds,
         expires_s: and until which.
-        serial: By which it can be taken back.
+        serial: By which it can be revoked.
     """
 
     version: Literal[1]
     federation: _Federation
-    id: Annotated[BrokerId, msgspec.Meta(ge=0, le=BROKER_ID_MAX)]
+    id: Id
     signing_key: Annotated[
         bytes, msgspec.Meta(min_length=SIGNING_KEY_BYTES, max_length=SIGNING_KEY_BYTES)
     ]
@@ -71,7 +71,7 @@ class Signed(msgspec.Struct, frozen=True, array_like=True):
     Attributes:
         issuer: The federation key, public.
         text: The encoded ``Certificate`` or ``Revocations``.
-        signature: Over ``signed_text`` of it.
+        signature: The signature over ``signed_text`` of it.
     """
 
     issuer: Annotated[
@@ -91,7 +91,7 @@ _signed: Final = msgspec.msgpack.Decoder(Signed)
 
 
 def encode(value: msgspec.Struct) -> bytes:
-    """The wire form."""
+    """The wire form of ``value``."""
     return _encoder.encode(value)
 
 
@@ -104,7 +104,7 @@ def decode_signed(data: bytes) -> Signed:
     """What was signed, its signature not looked at.
 
     Raises:
-        DecodeError: It is nothing of the kind.
+        DecodeError: ``data`` is nothing of the kind.
     """
     if len(data) > SIGNED_BYTES_MAX:
         raise DecodeError(f"signed: {len(data)} bytes, at most {SIGNED_BYTES_MAX} wanted")
@@ -112,25 +112,25 @@ def decode_signed(data: bytes) -> Signed:
 
 
 def decode_certificate(text: bytes) -> Certificate:
-    """The certificate in a ``Signed``.
+    """The certificate in the text of a ``Signed``.
 
     Raises:
-        DecodeError: It is none.
+        DecodeError: The text is no certificate.
     """
     return _decoded(_certificate, "certificate", text)
 
 
 def decode_revocations(text: bytes) -> Revocations:
-    """The list of serials in a ``Signed``.
+    """The list of serials in the text of a ``Signed``.
 
     Raises:
-        DecodeError: It is none.
+        DecodeError: The text is no such list.
     """
     return _decoded(_revocations, "revocations", text)
 
 
 def fingerprint(key: bytes) -> str:
-    """How people tell keys apart."""
+    """A short name of ``key``, by which people tell keys apart."""
     return blake2b(key, digest_size=8).hexdigest()
 
 
@@ -142,6 +142,6 @@ def _decoded(decoder: "msgspec.msgpack.Decoder[_T]", what: str, data: bytes) -> 
 
 
 def as_document(value: msgspec.Struct) -> dict[str, Any]:
-    """For people: keys and serials in hexadecimal."""
+    """The fields of ``value`` for people: keys and serials in hexadecimal."""
     plain = msgspec.structs.asdict(value)
     return {key: each.hex() if isinstance(each, bytes) else each for key, each in plain.items()}

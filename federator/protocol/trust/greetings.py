@@ -1,4 +1,4 @@
-"""Signed words to whoever listens: a hello or a bye, with the passport and what a key needs.
+"""Signed messages to whoever listens: a hello or a bye, with what is needed to agree on a key.
 
 Only these are signed one by one. A hello comes before there is a common key, and a bye may be a
 Will that lies ready at a broker for months.
@@ -11,31 +11,30 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from federator.errors import DecodeError
-from federator.protocol.messages import NEIGHBOURS_MAX
+from federator.protocol.messages.control import NEIGHBOURS_MAX
+from federator.protocol.messages.fields import Id
 from federator.protocol.trust.primitives import SIGNATURE_BYTES
-from federator.protocol.types import BROKER_ID_MAX, BrokerId
 
 MARK: Final = b"S"
 """First byte on the wire. An open federation's messages begin with 0x90 or more."""
 
 SALT_BYTES: Final = 16
-PRESENCE_BYTES: Final = 8
+AGREEMENT_NAME_BYTES: Final = 8
 GREETING_BYTES_MAX: Final = 131_072
-
-_Id = Annotated[BrokerId, msgspec.Meta(ge=0, le=BROKER_ID_MAX)]
 
 
 class Greeting(msgspec.Struct, frozen=True, array_like=True):
-    """What is signed.
+    """What the sender of a hello or a bye signs.
 
     Attributes:
-        version: Of this format.
+        version: The version of this format.
         certificate: The sender's, as the federation key signed it.
         salt: Drawn anew at each start of the sender; part of every key.
         counter: Grows with each greeting of one salt; 0 in a Will.
         to: Whom the sender believes at the other end; ``None`` while it does not know.
-        holds: Which presence of each neighbour the sender has: keys that go with it it understands.
-        kind: Topic of the message.
+        holds: The name of the half of the key agreement that the sender has of each neighbour: it
+            understands keys derived from it.
+        kind: The topic of the message.
         body: The encoded message.
     """
 
@@ -43,8 +42,8 @@ class Greeting(msgspec.Struct, frozen=True, array_like=True):
     certificate: bytes
     salt: Annotated[bytes, msgspec.Meta(min_length=SALT_BYTES, max_length=SALT_BYTES)]
     counter: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-    to: _Id | None
-    holds: Annotated[dict[_Id, bytes], msgspec.Meta(max_length=NEIGHBOURS_MAX)]
+    to: Id | None
+    holds: Annotated[dict[Id, bytes], msgspec.Meta(max_length=NEIGHBOURS_MAX)]
     kind: str
     body: bytes
 
@@ -54,17 +53,17 @@ _decoder: Final = msgspec.msgpack.Decoder(Greeting)
 
 
 def encode_greeting(greeting: Greeting) -> bytes:
-    """What the sender signs."""
+    """The encoding of ``greeting``, which is signed."""
     return _encoder.encode(greeting)
 
 
 def signed_text(federation: str, text: bytes) -> bytes:
-    """What the signature is over."""
+    """What the signature on a greeting with the encoding ``text`` is over."""
     return b"federator greeting 1\0" + federation.encode() + b"\0" + text
 
 
 def pack(text: bytes, signature: bytes) -> bytes:
-    """The wire form."""
+    """The wire form of a greeting with the encoding ``text``."""
     return MARK + signature + text
 
 
@@ -72,7 +71,7 @@ def unpack(payload: bytes) -> tuple[Greeting, bytes, bytes]:
     """The greeting, its encoding, and the signature, not looked at.
 
     Raises:
-        DecodeError: It is none.
+        DecodeError: The payload is no greeting.
     """
     if len(payload) > GREETING_BYTES_MAX:
         raise DecodeError(f"greeting: {len(payload)} bytes, at most {GREETING_BYTES_MAX} wanted")

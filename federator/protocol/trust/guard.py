@@ -1,8 +1,8 @@
-"""Between the protocol and the wire: every word out is made ours, every word in is somebody's.
+"""Signs and seals what one agent sends, and checks what comes in before the protocol sees it.
 
-A doorkeeper with a list. Whoever greets must show a passport that holds; whatever else comes in
-must bear the seal of somebody who greeted, and say that same name inside. What does not is turned
-away before anything of the protocol has seen it, the duplicate window included.
+Whoever greets must show a certificate that holds; whatever else comes in must bear the seal of
+somebody who greeted, and name that same sender inside. What does not is turned away before anything
+of the protocol has seen it, the duplicate window included.
 
 On the wire a greeting begins with ``S``, a seal with ``M`` (readable) or ``C`` (encrypted), then
 key name, sender, number, tag. The topic's last level belongs to what is sealed, so nothing can be
@@ -18,8 +18,14 @@ from enum import StrEnum
 from typing import Final
 
 from federator.errors import DecodeError
-from federator.protocol.messages import NEIGHBOURS_MAX, Bye, CoreAnn, Hello, Message, sender_of
-from federator.protocol.trust.addresses import AddressReader, prove_address
+from federator.protocol.messages.control import (
+    NEIGHBOURS_MAX,
+    Bye,
+    CoreAnn,
+    Hello,
+    Message,
+    sender_of,
+)
 from federator.protocol.trust.authority import Authority, DistrustError
 from federator.protocol.trust.greetings import (
     MARK,
@@ -29,9 +35,9 @@ from federator.protocol.trust.greetings import (
     signed_text,
     unpack,
 )
-from federator.protocol.trust.peers import Peer, Presence, presence
+from federator.protocol.trust.peers import KeyAgreement, Peer, agreement_half
 from federator.protocol.trust.primitives import TAG_BYTES, Identity, Verifier
-from federator.protocol.trust.proofs import ProofReader, prove
+from federator.protocol.trust.proofs import AddressReader, ProofReader, prove, prove_address
 from federator.protocol.types import BrokerId, Epoch
 
 CONTROL, DATA, DATAGRAM = 0, 1, 2
@@ -46,14 +52,14 @@ SEAL_BYTES: Final = HEADER_BYTES + TAG_BYTES
 
 
 def overheard(payload: bytes) -> tuple[str, bytes | None]:
-    """What a passer-by reads of a payload, who holds no key and judges nothing.
+    """What somebody without a key reads of a payload.
 
     Returns:
         ``"signed"`` or ``"sealed"``, ``"open"`` when it is under no seal; and what is inside,
         ``None`` when that is encrypted.
 
     Raises:
-        DecodeError: It begins as a greeting or a seal and is none.
+        DecodeError: The payload begins as a greeting or a seal and is none.
     """
     if payload[:1] == MARK:
         greeting, _, _ = unpack(payload)
@@ -75,14 +81,14 @@ class Manner(StrEnum):
 
 
 class Guard:
-    """Seals and breaks seals for one agent.
+    """Seals, and opens seals, for one agent.
 
     Args:
         federation: The federation's name.
-        authority: Whose passports hold.
+        authority: Judges certificates.
         verify: Judges signatures.
         identity: Our secrets.
-        certificate: Ours, as the federation key signed it.
+        certificate: Our certificate, as the federation key signed it.
         salt: Drawn for this start, never used before.
         manner: How we seal; both manners are understood.
         now_s: Unix time, for certificates.
@@ -108,16 +114,16 @@ class Guard:
         self._encrypts = manner is Manner.SEALED
         self._proofs = ProofReader(federation, authority, verify)
         self._addresses = AddressReader(federation, authority, verify)
-        self._ours = presence(certificate, authority.judge(certificate, now_s=now_s()), salt)
+        self._ours = agreement_half(certificate, authority.judge(certificate, now_s=now_s()), salt)
         self._peers: OrderedDict[BrokerId, Peer] = OrderedDict()
         self._epochs: dict[BrokerId, Epoch] = {}
         self._greeted = 0
-        # Counts for all together: a neighbour forgotten and met again sees no number twice.
+        # One count for all neighbours: one that is forgotten and met again sees no number twice.
         self._sealed = 0
 
     @property
-    def ours(self) -> Presence:
-        """Our own presence."""
+    def ours(self) -> KeyAgreement:
+        """Our own half of the key agreement."""
         return self._ours
 
     def renew(self, identity: Identity, certificate: bytes, *, trusted: Iterable[bytes]) -> None:
@@ -125,11 +131,12 @@ class Guard:
 
         Args:
             identity: Our secrets.
-            certificate: Ours, as one of the federation keys signed it.
+            certificate: Our new certificate, as one of the federation keys signed it.
             trusted: The federation keys from now on.
 
         Raises:
-            DecodeError: It does not hold under these keys, or is another broker's. Nothing changed.
+            DecodeError: The certificate does not hold under these keys, or is another broker's.
+                Nothing changed.
         """
         trusted = frozenset(trusted)
         told = self.authority.trusting(trusted).judge(certificate, now_s=self._now_s())
@@ -137,7 +144,7 @@ class Guard:
             raise DistrustError(f"the new certificate is of broker {told.id}")
         self.authority.retrust(trusted)
         self._identity = identity
-        self._ours = presence(certificate, told, self._ours.salt)
+        self._ours = agreement_half(certificate, told, self._ours.salt)
         for peer in self._peers.values():
             peer.learn(self._ours, identity, self._federation)
 
@@ -166,7 +173,7 @@ class Guard:
     # -- control messages -------------------------------------------------------------------------
 
     def prove(self, message: Message) -> Message:
-        """``message`` with our signature as a core, when it is an announcement of ours."""
+        """Return ``message``, with our signature as a core when it is an announcement of ours."""
         if isinstance(message, CoreAnn) and message.core == self._ours.certificate.id:
             return prove(message, self._federation, self._ours.data, self._identity)
         return message
@@ -187,7 +194,7 @@ class Guard:
             salt=self._ours.salt,
             counter=0 if will else self._greeted,
             to=to,
-            holds={} if will else {id_: peer.presence.name for id_, peer in self._peers.items()},
+            holds={} if will else {id_: peer.agreement.name for id_, peer in self._peers.items()},
             kind=kind,
             body=body,
         )
@@ -195,7 +202,7 @@ class Guard:
         return pack(text, self._identity.sign(signed_text(self._federation, text)))
 
     def seal(self, channel: int, kind: str, body: bytes, to: BrokerId) -> bytes | None:
-        """``body`` sealed for one neighbour; ``None`` when it has not shaken hands.
+        """Return ``body`` sealed for one neighbour; ``None`` when it has not shaken hands.
 
         Args:
             channel: ``CONTROL`` or ``DATA``.
@@ -214,13 +221,14 @@ class Guard:
         about = header + kind.encode()
         if self._encrypts:
             return header + keys.ours.encrypt(nonce, body, about)
+        # Readable: the body is authenticated like the header, and only the tag is made.
         return header + keys.ours.encrypt(nonce, b"", about + body) + body
 
     def unseal(self, channel: int, kind: str, payload: bytes) -> tuple[BrokerId, bytes]:
-        """Who sealed ``payload``, and what is in it.
+        """Open a seal: return who sealed ``payload``, and what is in it.
 
         Raises:
-            DecodeError: It bears no seal of a neighbour that shook hands, or came before.
+            DecodeError: The payload bears no seal of a neighbour that shook hands, or came before.
         """
         if payload[:1] not in _MARKS:
             raise DistrustError("without a seal: an agent that is not in signed mode, or a client")
@@ -246,12 +254,12 @@ class Guard:
         return BrokerId(sender), body
 
     def read(self, kind: str, payload: bytes) -> tuple[BrokerId, bytes, Greeting | None]:
-        """Who sent a control message, its encoding, and the greeting it came in, if in one.
+        """Return who sent a control message, its encoding, and the greeting it came in, if any.
 
         ``admit`` must follow with what it decodes to.
 
         Raises:
-            DecodeError: It is not to be believed.
+            DecodeError: The message is not to be believed.
         """
         if payload[:1] != MARK:
             sender, body = self.unseal(CONTROL, kind, payload)
@@ -277,7 +285,7 @@ class Guard:
             greeting: What it came in.
 
         Raises:
-            DecodeError: It speaks in another's name, or is one that must be sealed.
+            DecodeError: The message speaks in another's name, or is one that must be sealed.
         """
         told = sender_of(message)
         if told != sender:
@@ -296,19 +304,21 @@ class Guard:
         certificate = self.authority.judge(greeting.certificate, now_s=self._now_s())
         known = self._peers.get(sender)
         if known is not None and epoch < self._epochs[sender]:
-            return  # of an earlier start, or replayed: the links machine judges it; keys stay
-        if known is not None and greeting.salt == known.presence.salt:
+            # It is of an earlier start, or replayed: the links judge it by its epoch; keys stay.
+            return
+        if known is not None and greeting.salt == known.agreement.salt:
             if greeting.counter <= known.counter:
                 raise DistrustError(f"greeting {greeting.counter} of {sender} came before")
         elif known is not None and epoch == self._epochs[sender]:
+            # A restart draws another salt and a greater epoch, so this is another agent.
             raise DistrustError(f"two agents speak as {sender}, in the same epoch")
         else:
-            known = None  # it restarted: what it numbered before says nothing now
+            known = None  # the neighbour restarted: its numbers begin anew
         if known is None:
-            known = Peer(presence(greeting.certificate, certificate, greeting.salt))
+            known = Peer(agreement_half(greeting.certificate, certificate, greeting.salt))
             self._peers[sender] = known
-        elif known.presence.data != greeting.certificate:
-            known.presence = presence(greeting.certificate, certificate, greeting.salt)
+        elif known.agreement.data != greeting.certificate:
+            known.agreement = agreement_half(greeting.certificate, certificate, greeting.salt)
         known.counter = greeting.counter
         known.holds = greeting.holds.get(self._ours.certificate.id, b"")
         self._epochs[sender] = epoch
@@ -318,11 +328,11 @@ class Guard:
             del self._epochs[self._peers.popitem(last=False)[0]]
 
     def forget_distrusted(self) -> list[BrokerId]:
-        """Who is to be heard no more since certificates expired or were taken back."""
+        """Forget neighbours whose certificates expired or were revoked; return them."""
         gone: list[BrokerId] = []
         for id_, peer in list(self._peers.items()):
             try:
-                self.authority.judge(peer.presence.data, now_s=self._now_s())
+                self.authority.judge(peer.agreement.data, now_s=self._now_s())
             except DecodeError:
                 gone.append(id_)
                 del self._peers[id_], self._epochs[id_]

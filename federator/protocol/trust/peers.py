@@ -1,10 +1,10 @@
 """One neighbour and the keys we share with it.
 
-Each side's presence is its certificate and the salt of its start. A key belongs to a pair of
-presences and a direction, so after any restart, and after any change of certificates, keys are
-others, and what was recorded before opens nothing. A side speaks under a new pair only when the
-other said that it holds it; it understands all recent ones. So keys change under way without a
-lost message.
+Each side's half of the key agreement is its certificate and the salt of its start. A key belongs to
+a pair of halves and a direction, so after any restart, and after any change of certificates, keys
+are others, and what was recorded before opens nothing. A side speaks under a new pair only when the
+other said that it holds our half; it understands all recent pairs. So keys change under way without
+a lost message.
 
 Source: docs/security.md, "Seals"; RFC 5869 for the way from a secret to keys.
 """
@@ -17,12 +17,12 @@ from typing import Final
 
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.trust.certificates import Certificate
-from federator.protocol.trust.greetings import PRESENCE_BYTES
+from federator.protocol.trust.greetings import AGREEMENT_NAME_BYTES
 from federator.protocol.trust.primitives import Cipher, Identity
 from federator.protocol.types import BrokerId, Epoch
 
 KEYS_KEPT: Final = 4
-"""Pairs of presences understood per neighbour: both sides may be changing certificates."""
+"""Pairs of halves understood per neighbour: both sides may be changing certificates."""
 
 CHANNELS: Final = 3
 """Control messages, frames and datagrams: each has a window of its own."""
@@ -31,14 +31,14 @@ KEY_NAME_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
-    """One side, since its start or its last change of certificate. Made by ``presence``.
+class KeyAgreement:
+    """One side's half, since its start or its last change of certificate. See ``agreement_half``.
 
     Attributes:
         data: The certificate, as the federation key signed it.
         certificate: What it says.
-        salt: Of this start.
-        name: By which the other side says that it holds this.
+        salt: Drawn at this start.
+        name: By which the other side says that it holds this half.
     """
 
     data: bytes
@@ -47,15 +47,15 @@ class Presence:
     name: bytes
 
 
-def presence(data: bytes, certificate: Certificate, salt: bytes) -> Presence:
-    """The presence of a certificate and a salt."""
-    name = blake2b(data + salt, digest_size=PRESENCE_BYTES).digest()
-    return Presence(data, certificate, salt, name)
+def agreement_half(data: bytes, certificate: Certificate, salt: bytes) -> KeyAgreement:
+    """The half of the key agreement with this certificate and salt."""
+    name = blake2b(data + salt, digest_size=AGREEMENT_NAME_BYTES).digest()
+    return KeyAgreement(data, certificate, salt, name)
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Both directions between two presences."""
+    """The ciphers of both directions under one key agreement."""
 
     name: bytes
     ours: Cipher
@@ -67,13 +67,13 @@ class Peer:
     """A neighbour that shook hands.
 
     Attributes:
-        presence: Its newest.
-        counter: Of its last greeting.
-        holds: Which presence of ours it said to hold.
-        windows: Which of its seals were broken before, by channel.
+        agreement: Its newest half of the key agreement.
+        counter: The counter of its last greeting.
+        holds: The name of the half of ours that it said to hold.
+        windows: Numbers of its seals that came before, by channel.
     """
 
-    presence: Presence
+    agreement: KeyAgreement
     counter: int = 0
     holds: bytes = b""
     windows: tuple[DuplicateLog, ...] = field(
@@ -87,28 +87,28 @@ class Peer:
         first, _ = self.windows[channel].admit(BrokerId(0), Epoch(0), counter, k=1, mask=1)
         return first
 
-    def keys_to(self, ours: Presence, identity: Identity, federation: str) -> Keys | None:
-        """The keys to speak under; ``None`` while the peer holds nothing that goes with ours.
+    def keys_to(self, ours: KeyAgreement, identity: Identity, federation: str) -> Keys | None:
+        """The keys to speak under; ``None`` while the peer does not hold our half.
 
         A peer that has not heard of our new certificate yet is spoken to under the old one's keys.
         """
         current = self._current
-        if current is None or current[:2] != (ours.name, self.presence.name):
+        if current is None or current[:2] != (ours.name, self.agreement.name):
             if self.holds == ours.name:
                 keys = self.learn(ours, identity, federation)
                 if keys is None:
                     return None
-                self._current = (ours.name, self.presence.name, keys, self.presence.salt)
-            elif current is not None and current[3] != self.presence.salt:
+                self._current = (ours.name, self.agreement.name, keys, self.agreement.salt)
+            elif current is not None and current[3] != self.agreement.salt:
                 self._current = None
         return None if self._current is None else self._current[2]
 
-    def learn(self, ours: Presence, identity: Identity, federation: str) -> Keys | None:
-        """Make the keys between ``ours`` and the peer's newest presence, and understand them."""
-        name = key_name(ours, self.presence)
+    def learn(self, ours: KeyAgreement, identity: Identity, federation: str) -> Keys | None:
+        """Make the keys between ``ours`` and the peer's newest half, and understand them."""
+        name = key_name(ours, self.agreement)
         known = self._keys.get(name)
         if known is None:
-            known = derive(ours, self.presence, identity, federation)
+            known = derive(ours, self.agreement, identity, federation)
             if known is None:
                 return None
             self._keys[name] = known
@@ -117,18 +117,20 @@ class Peer:
         return known
 
     def understood(self, name: bytes) -> Keys | None:
-        """The keys of that name, if they are recent."""
+        """The keys with that name, if they are recent."""
         return self._keys.get(name)
 
 
-def key_name(one: Presence, other: Presence) -> bytes:
+def key_name(one: KeyAgreement, other: KeyAgreement) -> bytes:
     """What a seal says of the keys it is under: the same from both sides."""
     names = b"".join(sorted((one.name, other.name)))
     return blake2b(names, digest_size=KEY_NAME_BYTES).digest()
 
 
-def derive(ours: Presence, theirs: Presence, identity: Identity, federation: str) -> Keys | None:
-    """The keys between two presences; ``None`` when the other's is unusable."""
+def derive(
+    ours: KeyAgreement, theirs: KeyAgreement, identity: Identity, federation: str
+) -> Keys | None:
+    """The keys of two halves; ``None`` when the other's is unusable."""
     salt = b"".join(sorted((ours.name + ours.salt, theirs.name + theirs.salt)))
     us, them = ours.certificate.id, theirs.certificate.id
     exchange_key = theirs.certificate.exchange_key

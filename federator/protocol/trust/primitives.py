@@ -1,4 +1,4 @@
-"""The four things asked of cryptography. ``runtime.crypto`` does them; here are their promises."""
+"""What the protocol asks of cryptography, and relies on; ``runtime.trust.crypto`` provides it."""
 
 from typing import Protocol
 
@@ -13,7 +13,7 @@ class Cipher(Protocol):
     """Authenticated encryption under one key. A nonce must never be used twice."""
 
     def encrypt(self, nonce: bytes, data: bytes, associated_data: bytes, /) -> bytes:
-        """``data`` so that only holders of the key read it, and a tag over it and the rest."""
+        """Return ``data`` encrypted under the key, and a tag over it and ``associated_data``."""
 
     def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes, /) -> bytes | None:
         """What was encrypted; ``None`` when any of it is not as it was."""

@@ -1,6 +1,5 @@
 """Nodes wired by hand that take part in failover, and what they told their clients."""
 
-from federator.protocol.controller.records import BrokerRecord, FlowRow
 from federator.protocol.effects import PublishGuide, SetDraining, StepBack, StepIn
 from federator.protocol.events import (
     DrainRequested,
@@ -9,6 +8,7 @@ from federator.protocol.events import (
     RowsChanged,
     StatusChanged,
 )
+from federator.protocol.messages.session_records import BrokerRecord, FlowRow
 from federator.protocol.node import Identity, Node
 from tests.protocol.network import PARAMETERS, Network
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from federator.protocol.controller.equivalence import Likeness, relate
 from federator.protocol.controller.flow_table import SessionFlowTable
-from federator.protocol.controller.records import FlowRow
 from federator.protocol.filters import matches
+from federator.protocol.messages.session_records import FlowRow
 
 CLIENTS = ("x", "y", "z")
 rows = st.builds(

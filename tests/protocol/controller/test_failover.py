@@ -2,10 +2,10 @@
 
 import pytest
 
-from federator.protocol.controller.records import FlowRow
 from federator.protocol.effects import StepBack, StepIn
 from federator.protocol.events import NeighbourDisconnected, Received
-from federator.protocol.messages import Bye
+from federator.protocol.messages.control import Bye
+from federator.protocol.messages.session_records import FlowRow
 from tests.protocol.controller.brokers import GONE_MS, Brokers, kept
 from tests.protocol.network import grid_links
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from federator.protocol.custody import Chained, Delivery, Owed, Receiver, Tails, answer
 from federator.protocol.effects import FilterRoute
-from federator.protocol.messages import AskedChain
+from federator.protocol.messages.control import AskedChain
 from federator.protocol.types import BrokerId, Millis
 
 ORIGIN = BrokerId(1)

@@ -7,7 +7,7 @@ import random
 
 from federator.protocol.datagrams.link import DatagramLink
 from federator.protocol.datagrams.sender import Limits
-from federator.runtime.raptor import RaptorCoder
+from federator.runtime.datagrams.raptor import RaptorCoder
 
 
 class Chain:

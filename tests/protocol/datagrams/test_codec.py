@@ -7,7 +7,7 @@ import pytest
 from federator.protocol.datagrams.loss import LATE_MAX, LossMeter
 from federator.protocol.datagrams.protection import Chain as Model
 from federator.protocol.datagrams.protection import repairs_for
-from federator.runtime.raptor import RaptorCoder
+from federator.runtime.datagrams.raptor import RaptorCoder
 from tests.protocol.datagrams.road import Chain
 
 

@@ -20,9 +20,9 @@ from federator.protocol.datagrams.receiver import (
 )
 from federator.protocol.datagrams.sender import Limits
 from federator.protocol.trust.guard import DATA, DATAGRAM, Manner
-from federator.runtime.raptor import RaptorCoder
+from federator.runtime.datagrams.raptor import RaptorCoder
 from tests.protocol.datagrams.road import Road
-from tests.protocol.trust.office import Office
+from tests.protocol.trust.key_maker import KeyMaker
 from tests.protocol.trust.test_guard import shake
 from tests.protocol.trust.test_hostile_payloads import changed, state
 
@@ -47,8 +47,8 @@ def recorded(plr=0.05):
 @pytest.mark.parametrize("manner", [Manner.SIGNED, Manner.SEALED])
 def test_no_changed_datagram_is_taken_and_none_leaves_a_trace(manner):
     rng = random.Random(7)
-    office = Office()
-    one, two = office.guard(1, manner=manner), office.guard(2)
+    maker = KeyMaker()
+    one, two = maker.guard(1, manner=manner), maker.guard(2)
     shake(one, two)
     genuine = [(KIND, one.seal(DATAGRAM, KIND, datagram, 2)) for datagram in recorded()]
     frame = one.seal(DATA, "data", bytes(100), 2)

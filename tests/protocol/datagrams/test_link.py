@@ -11,7 +11,7 @@ from federator.protocol.datagrams.protection import Chain as Model
 from federator.protocol.datagrams.receiver import PARTIAL_BYTES_MAX, PARTS_KEPT, WINDOWS_MAX
 from federator.protocol.datagrams.sender import Limits
 from federator.protocol.types import Millis
-from federator.runtime.raptor import RaptorCoder
+from federator.runtime.datagrams.raptor import RaptorCoder
 from tests.protocol.datagrams.road import Road
 
 

@@ -84,7 +84,7 @@ class _any_end:
 @pytest.mark.parametrize("size", [576, 1_000, 1_167, 1_439])
 def test_neither_parts_nor_repair_packets_are_longer_than_a_datagram(size):
     from federator.protocol.datagrams.sender import Limits, Sender  # noqa: PLC0415
-    from federator.runtime.raptor import RaptorCoder  # noqa: PLC0415
+    from federator.runtime.datagrams.raptor import RaptorCoder  # noqa: PLC0415
 
     limits = Limits(datagram_bytes=size, bytes_per_s=10**9)
     sender = Sender(limits, RaptorCoder(), stream=1)

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from federator.protocol.discovery.log_events import Ambiguous, LogEvent, Unreadable
-from federator.protocol.discovery.log_timestamps import LOG_ROOT
+from federator.protocol.discovery.log_lines import LOG_ROOT, Ambiguous, LogEvent, Unreadable
 
 FOLDER = Path(__file__).parent / "golden"
 

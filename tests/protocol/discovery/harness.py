@@ -7,8 +7,7 @@ from federator.protocol.discovery import (
     InterestChanged,
     ProbeCounts,
 )
-from federator.protocol.discovery.log_events import ClientEvent
-from federator.protocol.discovery.log_lines import LOG_TOPICS, SUBSCRIBE_TOPIC
+from federator.protocol.discovery.log_lines import LOG_TOPICS, SUBSCRIBE_TOPIC, ClientEvent
 from federator.protocol.effects import Notice
 from federator.protocol.types import Millis
 from tests.protocol.discovery.model_broker import printed

@@ -5,7 +5,11 @@ Deliberately naive: sessions are dictionaries, lines are format strings copied f
 
 from dataclasses import dataclass, field
 
-from federator.protocol.discovery.log_events import (
+from federator.protocol.discovery.log_lines import (
+    LINE_BYTES_MAX,
+    NOTICE_TOPIC,
+    SUBSCRIBE_TOPIC,
+    UNSUBSCRIBE_TOPIC,
     ClientConnected,
     ClientEnded,
     ClientEvent,
@@ -13,12 +17,6 @@ from federator.protocol.discovery.log_events import (
     SessionExpired,
     Subscribed,
     Unsubscribed,
-)
-from federator.protocol.discovery.log_lines import (
-    LINE_BYTES_MAX,
-    NOTICE_TOPIC,
-    SUBSCRIBE_TOPIC,
-    UNSUBSCRIBE_TOPIC,
 )
 
 PRINTED_PROTOCOL = {"2.0.11": {3: 1, 4: 2, 5: 5}}

@@ -5,14 +5,14 @@ once the broker has counted in peace: what is wanted is exactly what is subscrib
 
 Newcomers in a gap hold more filters here than all other clients together: a gap in which equally
 many subscriptions come and go cannot be told from one in which nothing happened
-(docs/protocol.md, section 4).
+(docs/protocol.md 4).
 """
 
 import random
 
 import pytest
 
-from federator.protocol.discovery.log_events import ClientEvent
+from federator.protocol.discovery.log_lines import ClientEvent
 from federator.protocol.filters import without_share
 from federator.protocol.types import Millis
 from tests.protocol.discovery.harness import CONNECTED, PLAIN, SHARED, UPTIME, Driven

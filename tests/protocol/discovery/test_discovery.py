@@ -11,7 +11,9 @@ from federator.protocol.discovery import (
     encode_record,
 )
 from federator.protocol.discovery.interest import Interest
-from federator.protocol.discovery.log_events import (
+from federator.protocol.discovery.log_lines import (
+    NOTICE_TOPIC,
+    SUBSCRIBE_TOPIC,
     ClientConnected,
     ClientEnded,
     ClientEvent,
@@ -20,7 +22,6 @@ from federator.protocol.discovery.log_events import (
     Subscribed,
     Unsubscribed,
 )
-from federator.protocol.discovery.log_lines import NOTICE_TOPIC, SUBSCRIBE_TOPIC
 from federator.protocol.discovery.subscription_table import SubscriptionTable
 from federator.protocol.types import Millis
 from tests.protocol.discovery.harness import CONNECTED, OWN_ID, PLAIN, SHARED, UPTIME, Driven

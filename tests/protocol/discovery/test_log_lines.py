@@ -7,15 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from federator.protocol.discovery.log_events import (
-    Ambiguous,
-    ClientConnected,
-    ClientEnded,
-    ClientEvent,
-    Subscribed,
-    Unreadable,
-    Unsubscribed,
-)
 from federator.protocol.discovery.log_lines import (
     ERROR_TOPIC,
     LINE_BYTES_MAX,
@@ -23,8 +14,16 @@ from federator.protocol.discovery.log_lines import (
     NOTICE_TOPIC,
     READINGS_MAX,
     SUBSCRIBE_TOPIC,
+    Ambiguous,
+    ClientConnected,
+    ClientEnded,
+    ClientEvent,
     LogReader,
+    Subscribed,
+    Unreadable,
+    Unsubscribed,
 )
+from tests.effort import seeds
 from tests.protocol.discovery.golden_files import (
     GoldenFile,
     NobodyKnown,
@@ -34,7 +33,7 @@ from tests.protocol.discovery.golden_files import (
 from tests.protocol.discovery.model_broker import printed
 
 OWN_ID = "federator-1-ctl"
-LINES = int(os.environ.get("FEDERATOR_LOG_LINES", "200000"))
+LINES = int(os.environ.get("FEDERATOR_LOG_LINES", seeds(200_000)))
 """Set it to 1000000 for the long run."""
 
 
@@ -229,7 +228,7 @@ def assert_not_credited_to_another(event: object, truth: ClientEvent, *, cut: bo
             assert event == truth
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=seeds(1500), deadline=None)
 @given(truth=events, others=st.lists(names, max_size=3), version=versions, timestamp=timestamps)
 def test_no_line_is_credited_to_the_wrong_client_when_all_are_known(
     truth: ClientEvent, others: list[str], version: str, timestamp: str
@@ -244,7 +243,7 @@ def test_no_line_is_credited_to_the_wrong_client_when_all_are_known(
     assert_not_credited_to_another(event, truth, cut=len(line) >= LINE_BYTES_MAX)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=seeds(1500), deadline=None)
 @given(truth=events, version=versions, timestamp=timestamps)
 def test_no_line_is_credited_to_the_wrong_client_when_none_are_known(
     truth: ClientEvent, version: str, timestamp: str

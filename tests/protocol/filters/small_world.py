@@ -30,7 +30,7 @@ filters = st.sampled_from(FILTERS)
 
 
 def stupid_match(filter: Sequence[str], topic: Sequence[str]) -> bool:
-    """MQTT 5, section 4.7, by cases."""
+    """OASIS MQTT 5.0, 4.7, by cases."""
     match filter, topic:
         case ["#"], _:
             return True

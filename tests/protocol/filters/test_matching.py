@@ -17,7 +17,7 @@ any_filters = (
 @pytest.mark.parametrize(
     ("filter", "topic"),
     [
-        # MQTT 5, section 4.7.1.2
+        # OASIS MQTT 5.0, 4.7.1.2
         ("sport/tennis/player1/#", "sport/tennis/player1"),
         ("sport/tennis/player1/#", "sport/tennis/player1/ranking"),
         ("sport/tennis/player1/#", "sport/tennis/player1/score/wimbledon"),

@@ -14,7 +14,7 @@ from federator.protocol.filters import (
 @pytest.mark.parametrize(
     "filter",
     [
-        # MQTT 5, section 4.7.1.2 and 4.7.1.3
+        # OASIS MQTT 5.0, 4.7.1.2 and 4.7.1.3
         "sport/tennis/player1/#",
         "sport/#",
         "#",

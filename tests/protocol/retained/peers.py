@@ -1,6 +1,6 @@
 """Brokers and agents in one piece, to see whether their retained values come to agree."""
 
-from federator.protocol.messages import (
+from federator.protocol.messages.control import (
     RetainedAsk,
     RetainedNews,
     RetainedPull,
@@ -60,7 +60,7 @@ class Peer:
         since = self.store.touched
         for topic in self.store.on_found(found, since=since, now_us=now_us):
             self._publish(topic, b"")
-        self.store.on_looked(["#"], found, since=since, now_us=now_us)
+        self.store.on_scanned(["#"], found, since=since, now_us=now_us)
 
     def restart_agent(self):
         """Our broker runs on."""

@@ -1,4 +1,4 @@
-"""Brokers that can talk come to retain the same. docs/protocol.md, section 13."""
+"""Brokers that can talk come to retain the same. docs/protocol.md 13."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

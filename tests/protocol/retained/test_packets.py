@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mqtt5 import PublishPacket, QoS
 
-from federator.protocol.publications import RunChecker, qos_of
+from federator.protocol.forwarding.publications import RunChecker, qos_of
 from federator.protocol.retained.packets import (
     as_stored,
     at_least_once,

@@ -1,10 +1,10 @@
-"""Requests reach everyone once, and letters find back. docs/protocol.md, section 13."""
+"""Requests reach everyone once, and letters find back. docs/protocol.md 13."""
 
 import random
 
 import pytest
 
-from federator.protocol.messages import PATH_MAX, RetainedNews, RetainedRequest
+from federator.protocol.messages.control import PATH_MAX, RetainedNews, RetainedRequest
 from federator.protocol.retained.post import (
     FLOOD_BURST,
     FLOOD_GAP_MS,
@@ -100,7 +100,7 @@ def test_requests_remembered_are_bounded():
 def test_a_letter_that_goes_astray_is_dropped():
     letter = RetainedPost(1).write(BODY, (1, 2, 3))
 
-    stranger = RetainedPost(5)
-    assert stranger.on_letter(letter) is None
-    assert stranger.lost == 1
-    assert not stranger.is_for_us(letter)
+    outsider = RetainedPost(5)
+    assert outsider.on_letter(letter) is None
+    assert outsider.lost == 1
+    assert not outsider.is_for_us(letter)

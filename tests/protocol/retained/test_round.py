@@ -1,8 +1,8 @@
-"""One comparison, step by step. docs/protocol.md, section 13."""
+"""One comparison, step by step. docs/protocol.md 13."""
 
 import pytest
 
-from federator.protocol.messages import (
+from federator.protocol.messages.control import (
     RETAINED_ENTRIES_MAX,
     RetainedEntry,
     RetainedNews,

@@ -1,4 +1,4 @@
-"""What an agent makes of what it finds on its broker. docs/protocol.md, section 13."""
+"""What an agent makes of what it finds on its broker. docs/protocol.md 13."""
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,7 @@ def known(store, topic, time_us, digest=0, *, deleted=False, here=True, origin=O
 def look(store, filter, **found):
     since = store.touched
     erase = store.on_found(found, since=since, now_us=100)
-    store.on_looked([filter], found.keys(), since=since, now_us=100)
+    store.on_scanned([filter], found.keys(), since=since, now_us=100)
     return erase
 
 
@@ -82,7 +82,7 @@ def test_what_changed_during_a_look_is_not_judged_by_it(store):
     added = known(store, "b", 60, 8)
 
     store.on_found({"a": 7}, since=since, now_us=100)
-    store.on_looked(["#"], {"a": 7}, since=since, now_us=100)
+    store.on_scanned(["#"], {"a": 7}, since=since, now_us=100)
 
     assert store.get("a").version == newer
     assert store.get("b").version == added
@@ -114,7 +114,9 @@ def test_an_arriving_value_is_newer_the_same_or_older(store):
 
 
 def test_private_topics_are_not_noted():
-    store = RetainedStore(ME, tombstone_keep_us=KEEP_US, lets_out=lambda topic: topic != "secret")
+    store = RetainedStore(
+        ME, tombstone_keep_us=KEEP_US, allows_export=lambda topic: topic != "secret"
+    )
 
     look(store, "#", secret=1, open=1)
 

@@ -1,4 +1,4 @@
-"""The clock that orders retained values. docs/protocol.md, section 13."""
+"""The clock that orders retained values. docs/protocol.md 13."""
 
 from federator.protocol.retained.versions import CLOCK_LEAP_MAX_US, NEVER, HybridClock, Version
 

@@ -4,8 +4,8 @@ import pytest
 
 from federator.errors import DecodeError
 from federator.protocol.trust.authority import DistrustError
-from federator.runtime.crypto import SecretIdentity
-from tests.protocol.trust.office import NOW_S, Office
+from federator.runtime.trust.crypto import SecretIdentity
+from tests.protocol.trust.key_maker import NOW_S, KeyMaker
 
 
 @pytest.fixture
@@ -14,22 +14,22 @@ def identity():
 
 
 def test_a_certificate_of_the_federation_key_holds(identity):
-    office = Office()
+    maker = KeyMaker()
 
-    judged = office.authority().judge(office.issue(5, identity=identity), now_s=NOW_S)
+    judged = maker.authority().judge(maker.issue(5, identity=identity), now_s=NOW_S)
 
     assert (judged.id, judged.signing_key) == (5, identity.signing_key)
 
 
 def test_another_federations_key_is_not_trusted(identity):
-    ours, theirs = Office(), Office()
+    ours, theirs = KeyMaker(), KeyMaker()
 
     with pytest.raises(DistrustError, match="not trusted"):
         ours.authority().judge(theirs.issue(5, identity=identity), now_s=NOW_S)
 
 
 def test_another_federation_of_the_same_key_is_another_federation(identity):
-    ours, theirs = Office(), Office("other")
+    ours, theirs = KeyMaker(), KeyMaker("other")
     theirs.key = ours.key
 
     with pytest.raises(DistrustError, match="federation 'other'"):
@@ -37,8 +37,8 @@ def test_another_federation_of_the_same_key_is_another_federation(identity):
 
 
 def test_time_is_up_and_time_has_not_come(identity):
-    office = Office()
-    authority, certificate = office.authority(), office.issue(5, identity=identity, days=1)
+    maker = KeyMaker()
+    authority, certificate = maker.authority(), maker.issue(5, identity=identity, days=1)
 
     with pytest.raises(DistrustError, match="expired"):
         authority.judge(certificate, now_s=NOW_S + 86_400)
@@ -47,8 +47,8 @@ def test_time_is_up_and_time_has_not_come(identity):
 
 
 def test_every_changed_bit_of_a_certificate_spoils_it(identity):
-    office = Office()
-    authority, good = office.authority(), office.issue(5, identity=identity)
+    maker = KeyMaker()
+    authority, good = maker.authority(), maker.issue(5, identity=identity)
 
     for at in range(len(good) * 8):
         bad = bytearray(good)
@@ -58,31 +58,31 @@ def test_every_changed_bit_of_a_certificate_spoils_it(identity):
 
 
 def test_a_list_of_revocations_is_replaced_by_a_newer_one_only(identity):
-    office = Office()
-    authority = office.authority()
-    certificate = office.issue(5, identity=identity)
+    maker = KeyMaker()
+    authority = maker.authority()
+    certificate = maker.issue(5, identity=identity)
 
-    assert authority.revoke(office.revoke(1, number=2))
-    assert not authority.revoke(office.revoke(number=1))
-    assert not authority.revoke(office.revoke(1, number=2))
+    assert authority.revoke(maker.revoke(1, number=2))
+    assert not authority.revoke(maker.revoke(number=1))
+    assert not authority.revoke(maker.revoke(1, number=2))
     with pytest.raises(DistrustError, match="revoked"):
         authority.judge(certificate, now_s=NOW_S)
-    assert authority.revoke(office.revoke(number=3))
+    assert authority.revoke(maker.revoke(number=3))
     assert authority.judge(certificate, now_s=NOW_S).id == 5
 
 
 def test_a_stranger_revokes_nothing(identity):
-    office, stranger = Office(), Office()
-    authority = office.authority()
+    maker, another = KeyMaker(), KeyMaker()
+    authority = maker.authority()
 
     with pytest.raises(DistrustError, match="not trusted"):
-        authority.revoke(stranger.revoke(1))
+        authority.revoke(another.revoke(1))
 
     assert authority.revocations == []
 
 
 def test_federation_keys_change_one_after_the_other(identity):
-    old, new = Office(), Office()
+    old, new = KeyMaker(), KeyMaker()
     before, after = old.issue(5, identity=identity), new.issue(5, identity=identity)
     authority = old.authority(new)
 

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federator.errors import DecodeError
-from federator.protocol.codec import decode, encode
-from federator.protocol.messages import Bye, CoreAnn, Hello, Solicit
+from federator.protocol.messages.codec import decode, encode
+from federator.protocol.messages.control import Bye, CoreAnn, Hello, Solicit
 from federator.protocol.trust.authority import DistrustError
 from federator.protocol.trust.guard import CONTROL, DATA, Manner, overheard
 from federator.protocol.types import BrokerId
-from federator.runtime.crypto import SecretIdentity
-from tests.protocol.trust.office import Office
+from federator.runtime.trust.crypto import SecretIdentity
+from tests.protocol.trust.key_maker import KeyMaker
 
 ANN = CoreAnn(1, 1, 0, 7, 3, 0, True, ("a",), (), 99, 1)
 
@@ -45,14 +45,14 @@ def tell(sender, receiver, kind, message):
 
 
 @pytest.fixture
-def office():
-    return Office()
+def maker():
+    return KeyMaker()
 
 
 @pytest.fixture
-def pair(office):
+def pair(maker):
     """Guards 1 and 2 that have shaken hands."""
-    one, two = office.guard(1), office.guard(2)
+    one, two = maker.guard(1), maker.guard(2)
     shake(one, two)
     return one, two
 
@@ -64,8 +64,8 @@ def shake(one, two):
 
 
 @pytest.mark.parametrize("manner", list(Manner))
-def test_what_one_seals_the_other_reads(office, manner):
-    one, two = office.guard(1, manner=manner), office.guard(2, manner=manner)
+def test_what_one_seals_the_other_reads(maker, manner):
+    one, two = maker.guard(1, manner=manner), maker.guard(2, manner=manner)
     shake(one, two)
 
     sealed = one.seal(DATA, "data", b"a frame", 2)
@@ -74,8 +74,8 @@ def test_what_one_seals_the_other_reads(office, manner):
     assert (b"a frame" in sealed) is (manner is Manner.SIGNED)
 
 
-def test_nothing_is_sealed_for_who_never_greeted_or_does_not_hold_our_keys_yet(office):
-    one, two = office.guard(1), office.guard(2)
+def test_nothing_is_sealed_for_who_never_greeted_or_does_not_hold_our_keys_yet(maker):
+    one, two = maker.guard(1), maker.guard(2)
     greet(one, two)
     assert one.seal(CONTROL, "ctl", b"", 2) is None
     assert two.seal(CONTROL, "ctl", b"", 1) is None  # who knows whether one heard anything
@@ -103,9 +103,9 @@ def test_frames_and_control_messages_cannot_be_taken_for_each_other(pair):
             two.unseal(channel, kind, sealed)
 
 
-def test_what_was_meant_for_another_is_not_taken(office, pair):
+def test_what_was_meant_for_another_is_not_taken(maker, pair):
     one, two = pair
-    three = office.guard(3)
+    three = maker.guard(3)
     shake(one, three)
 
     for payload in (one.seal(CONTROL, "ctl", b"x", 2), one.seal(DATA, "data", b"x", 2)):
@@ -116,8 +116,8 @@ def test_what_was_meant_for_another_is_not_taken(office, pair):
     assert two is not three
 
 
-def test_a_greeting_recorded_before_says_nothing_now(office):
-    one, two = office.guard(1), office.guard(2)
+def test_a_greeting_recorded_before_says_nothing_now(maker):
+    one, two = maker.guard(1), maker.guard(2)
     first = greet(one, two)
     greet(one, two)
 
@@ -125,11 +125,11 @@ def test_a_greeting_recorded_before_says_nothing_now(office):
         hear(two, "hello", first)
 
 
-def test_after_the_receiver_restarts_no_recorded_word_opens(office):
-    one, two = office.guard(1), office.guard(2)
+def test_after_the_receiver_restarts_no_recorded_word_opens(maker):
+    one, two = maker.guard(1), maker.guard(2)
     shake(one, two)
     sealed = [one.seal(DATA, "data", b"x", 2) for _ in range(3)]
-    again = office.guard(2, salt=b"another start...")
+    again = maker.guard(2, salt=b"another start...")
     greet(one, again, epoch=7)
 
     for payload in sealed:
@@ -137,10 +137,10 @@ def test_after_the_receiver_restarts_no_recorded_word_opens(office):
             again.unseal(DATA, "data", payload)
 
 
-def test_a_sender_that_restarts_is_believed_under_its_new_epoch_only(office, pair):
+def test_a_sender_that_restarts_is_believed_under_its_new_epoch_only(maker, pair):
     _, two = pair
     identity = SecretIdentity.new()
-    again = office.guard(1, salt=b"another start...", identity=identity)
+    again = maker.guard(1, salt=b"another start...", identity=identity)
 
     with pytest.raises(DistrustError, match="same epoch"):
         greet(again, two, epoch=7)
@@ -150,9 +150,9 @@ def test_a_sender_that_restarts_is_believed_under_its_new_epoch_only(office, pai
     assert tell(again, two, "ctl", Solicit(1, 5, 7, 3, 9)).core == 5
 
 
-def test_a_hello_of_an_earlier_start_changes_no_keys(office, pair):
+def test_a_hello_of_an_earlier_start_changes_no_keys(maker, pair):
     one, two = pair
-    earlier = office.guard(1, salt=b"long ago........")
+    earlier = maker.guard(1, salt=b"long ago........")
 
     greet(earlier, two, epoch=6)  # the links machine judges it
 
@@ -188,9 +188,9 @@ def test_an_open_agents_words_are_not_taken(pair):
             hear(two, kind, encode(message) + bytes(64))
 
 
-def test_an_announcement_wants_its_cores_signature_whoever_brings_it(office, pair):
+def test_an_announcement_wants_its_cores_signature_whoever_brings_it(maker, pair):
     one, two = pair
-    three = office.guard(3)
+    three = maker.guard(3)
     shake(two, three)
     heard = tell(one, two, "core_ann", one.prove(ANN))
     relayed = msgspec.structs.replace(heard, sender=2, cost=1, added=())
@@ -221,13 +221,13 @@ def test_nobody_becomes_core_0_by_saying_so(pair):
             tell(one, two, "core_ann", msgspec.structs.replace(zero, proof=proof))
 
 
-def test_a_certificate_changes_under_way_without_a_lost_word(office, pair):
+def test_a_certificate_changes_under_way_without_a_lost_word(maker, pair):
     one, two = pair
     before = one.seal(DATA, "data", b"before", 2)
     fresh = SecretIdentity.new()
 
     trusted = one.authority.trusted
-    one.renew(fresh, office.issue(1, identity=fresh), trusted=trusted)
+    one.renew(fresh, maker.issue(1, identity=fresh), trusted=trusted)
 
     between = one.seal(DATA, "data", b"between", 2)
     back = two.seal(DATA, "data", b"back", 1)
@@ -243,11 +243,11 @@ def test_a_certificate_changes_under_way_without_a_lost_word(office, pair):
     assert [one.unseal(DATA, "data", p)[1] for p in (back, late)] == [b"back", b"late"]
 
 
-def test_a_revoked_neighbour_is_heard_no_more(office, pair):
+def test_a_revoked_neighbour_is_heard_no_more(maker, pair):
     one, two = pair
     serial = int.from_bytes(one.ours.certificate.serial, "big")
 
-    assert two.authority.revoke(office.revoke(serial))
+    assert two.authority.revoke(maker.revoke(serial))
     assert two.forget_distrusted() == [1]
 
     with pytest.raises(DistrustError, match="do not hold"):
@@ -256,16 +256,16 @@ def test_a_revoked_neighbour_is_heard_no_more(office, pair):
         greet(one, two)
 
 
-def test_a_certificate_that_expires_ends_what_it_began(office, pair):
+def test_a_certificate_that_expires_ends_what_it_began(maker, pair):
     one, two = pair
-    office.now_s += 40 * 86_400
+    maker.now_s += 40 * 86_400
 
     assert two.forget_distrusted() == [1]
     with pytest.raises(DistrustError, match="expired"):
         greet(one, two)
 
 
-def test_no_number_is_used_twice_though_a_neighbour_is_forgotten_in_between(office, pair):
+def test_no_number_is_used_twice_though_a_neighbour_is_forgotten_in_between(maker, pair):
     one, two = pair
     first = one.seal(DATA, "data", b"x", 2)
     one._peers.clear()  # as after a thousand other neighbours
@@ -279,9 +279,9 @@ def test_no_number_is_used_twice_though_a_neighbour_is_forgotten_in_between(offi
 @given(st.integers(0), st.sampled_from(["flip", "cut", "extend"]), st.booleans())
 def test_a_changed_payload_is_never_believed(seed, how, encrypted):
     rng = random.Random(seed)
-    office = Office()
+    maker = KeyMaker()
     manner = Manner.SEALED if encrypted else Manner.SIGNED
-    one, two = office.guard(1, manner=manner), office.guard(2)
+    one, two = maker.guard(1, manner=manner), maker.guard(2)
     shake(one, two)
     sealed = bytearray(one.seal(CONTROL, "core_ann", encode(one.prove(ANN)), 2))
     if how == "flip":
@@ -298,8 +298,8 @@ def test_a_changed_payload_is_never_believed(seed, how, encrypted):
 @given(st.integers(0))
 def test_a_changed_greeting_is_never_believed(seed):
     rng = random.Random(seed)
-    office = Office()
-    one, two = office.guard(1), office.guard(2)
+    maker = KeyMaker()
+    one, two = maker.guard(1), maker.guard(2)
     payload = bytearray(one.greet("hello", encode(hello(1)), None))
     payload[rng.randrange(len(payload))] ^= 1 << rng.randrange(8)
 
@@ -309,8 +309,8 @@ def test_a_changed_greeting_is_never_believed(seed):
     assert two.seal(CONTROL, "ctl", b"", 1) is None
 
 
-def test_a_passer_by_reads_greetings_and_what_is_signed_but_not_what_is_sealed(office):
-    one, two = office.guard(1), office.guard(2, manner=Manner.SEALED)
+def test_a_passer_by_reads_greetings_and_what_is_signed_but_not_what_is_sealed(maker):
+    one, two = maker.guard(1), maker.guard(2, manner=Manner.SEALED)
     shake(one, two)
     body = encode(Bye(1, 7, 1))
 

@@ -8,10 +8,10 @@ import random
 import pytest
 
 from federator.errors import DecodeError
-from federator.protocol.codec import encode
-from federator.protocol.messages import Bye, CoreAnn, Solicit
+from federator.protocol.messages.codec import encode
+from federator.protocol.messages.control import Bye, CoreAnn, Solicit
 from federator.protocol.trust.guard import CONTROL, DATA, Manner
-from tests.protocol.trust.office import Office
+from tests.protocol.trust.key_maker import KeyMaker
 from tests.protocol.trust.test_guard import ANN, greet, hear, hello, shake
 
 INPUTS = int(os.environ.get("HOSTILE_INPUTS", "4000"))
@@ -58,7 +58,7 @@ def changed(payload, others, rng):
 
 def state(guard):
     return [
-        (id_, peer.presence.name, peer.counter, peer.holds, sorted(peer._keys))
+        (id_, peer.agreement.name, peer.counter, peer.holds, sorted(peer._keys))
         for id_, peer in guard._peers.items()
     ]
 
@@ -66,9 +66,9 @@ def state(guard):
 @pytest.mark.parametrize("seed", [1, 2])
 def test_no_changed_payload_is_believed(seed):
     rng = random.Random(seed)
-    office = Office()
-    one = office.guard(1, manner=Manner.SEALED if seed % 2 else Manner.SIGNED)
-    two = office.guard(2)
+    maker = KeyMaker()
+    one = maker.guard(1, manner=Manner.SEALED if seed % 2 else Manner.SIGNED)
+    two = maker.guard(2)
     shake(one, two)
     genuine = recorded(one)
     originals = {payload for _, payload in genuine[:6]}

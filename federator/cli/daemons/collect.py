@@ -1,0 +1,100 @@
+"""``federator collect``: land the metrics streams of a federation, until SIGTERM or SIGINT."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from federator.cli.agent_pages import get
+from federator.cli.daemons import logs
+from federator.cli.observe.status import shown, table
+from federator.cli.options import columns
+from federator.collector import app
+from federator.config import load_collector
+
+DEFAULT_CONFIG = Path("/etc/federator/collector.toml")
+
+
+@click.command(name="collect")
+@click.option("--to", "landing", type=click.Path(path_type=Path), help="Folder to land files in.")
+@click.option(
+    "--broker",
+    "brokers",
+    multiple=True,
+    metavar="URL",
+    help="A broker to begin with, mqtt://HOST[:PORT] or mqtts://...; any one finds the others. May "
+    "be given more than once.",
+)
+@click.option(
+    "-c",
+    "--config",
+    type=click.Path(path_type=Path),
+    help=f"Configuration file. [$FEDERATOR_COLLECTOR_CONFIG or {DEFAULT_CONFIG}, if it exists]",
+)
+@click.option("--only", is_flag=True, help="Keep to the brokers given; look for no others.")
+@click.option("--check", is_flag=True, help="Read the configuration and stop there.")
+@click.option(
+    "--status",
+    "status_of",
+    metavar="URL",
+    help="Show how the collector at http://HOST:PORT is doing, and stop there.",
+)
+@click.option("--json", "as_json", is_flag=True, help="With --status: its answer as it is.")
+def command(
+    landing: Path | None,
+    brokers: tuple[str, ...],
+    config: Path | None,
+    only: bool,
+    check: bool,
+    status_of: str | None,
+    as_json: bool,
+) -> int:
+    """Land the metrics streams of a whole federation in a folder, each record exactly once.
+
+    It may be killed and started again at any moment, and so may agents and brokers. SIGTERM lands
+    what is in memory and leaves.
+    """
+    if status_of is not None:
+        return _show_status(status_of.rstrip("/"), as_json)
+    if config is None and (named := os.environ.get("FEDERATOR_COLLECTOR_CONFIG")):
+        config = Path(named)
+    if config is None and DEFAULT_CONFIG.exists():
+        config = DEFAULT_CONFIG
+    if config is None and landing is None and "FEDERATOR_LANDING" not in os.environ:
+        raise click.UsageError("--to FOLDER is missing, and there is no configuration")
+    if config is None and not brokers and "FEDERATOR_BROKERS" not in os.environ:
+        raise click.UsageError("--broker URL is missing, and there is no configuration")
+    settings = load_collector(config, os.environ, landing=landing, brokers=brokers, only=only)
+    if check:
+        named_brokers = ", ".join(broker.url for broker in settings.brokers)
+        click.echo(f"to {settings.landing} from {named_brokers}: the configuration can be used")
+        return 0
+    logs.configure(settings.log)
+    app.serve(settings)
+    return 0
+
+
+def _show_status(url: str, as_json: bool) -> int:
+    """Exits 0 when it reads somebody, 1 when it cannot, 69 when it does not answer."""
+    status = get(url, "/status")
+    click.echo(json.dumps(status, indent=2) if as_json else "\n".join(as_text(status)))
+    return 0 if status.get("ready") else 1
+
+
+def as_text(status: Mapping[str, Any]) -> list[str]:
+    """The status for people: what hinders first, then brokers, spools, counters."""
+    state = "ready" if status.get("ready") else f"NOT READY: {status.get('ready_reason', '')}"
+    lines = [
+        f"federation {status.get('federation')} to {status.get('landing')}: {state}",
+        f"{status.get('files')} files, {status.get('bytes')} bytes",
+    ]
+    if unreached := status.get("unreached"):
+        lines.append(f"no address that works is known of brokers {shown(unreached)}")
+    for title in ("brokers", "spools"):
+        lines += ["", f"{title}:", *table(status.get(title, []))]
+    pairs = [(k, shown(v)) for k, v in status.get("counters", {}).items() if v]
+    lines += ["", "counters:", *(columns(pairs, indent=2) if pairs else ["  nothing yet"])]
+    return lines

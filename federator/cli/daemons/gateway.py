@@ -1,0 +1,35 @@
+"""``federator gateway``: the proxy that clients connect to, until SIGTERM or SIGINT."""
+
+import os
+from pathlib import Path
+
+import click
+
+from federator.cli.daemons import logs
+from federator.config import load_gateway
+from federator.gateway import app
+
+DEFAULT_CONFIG = Path("/etc/federator/gateway.toml")
+
+
+@click.command(name="gateway")
+@click.option(
+    "-c",
+    "--config",
+    type=click.Path(path_type=Path),
+    help=f"Configuration file. [$FEDERATOR_GATEWAY_CONFIG or {DEFAULT_CONFIG}]",
+)
+@click.option("--check", is_flag=True, help="Read the configuration and stop there.")
+def command(config: Path | None, check: bool) -> None:
+    """Be a gateway: clients that connect to it outlive their brokers.
+
+    SIGTERM lets publications be acknowledged, tells the clients, and leaves.
+    """
+    path = config or Path(os.environ.get("FEDERATOR_GATEWAY_CONFIG", DEFAULT_CONFIG))
+    settings = load_gateway(path, os.environ)
+    if check:
+        brokers = ", ".join(str(broker.id) for broker in settings.brokers)
+        click.echo(f"gateway {settings.name}, brokers {brokers}: the configuration can be used")
+        return
+    logs.configure(settings.log)
+    app.serve(settings)

@@ -1,0 +1,94 @@
+"""Our own log: one event a line on standard error, for people or for machines.
+
+Whatever happens, the log must not fill a disk: every event name has a bucket of lines that fills
+slowly. What did not fit is counted in ``withheld`` of the next line of that name.
+"""
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from federator.config import LogSettings
+
+LINES_BURST = 60
+"""Lines of one event name that may come at once: a broker with as many neighbours starts."""
+
+LINE_EVERY_S = 10.0
+"""How long it takes until one more may come."""
+
+NAMES_MAX = 256
+"""Event names told apart; the texts of libraries could be endless. The others share a bucket."""
+
+
+class RateLimit:
+    """A processor that drops what exceeds the bounds above.
+
+    Args:
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._full_at_s: dict[str, float] = {}  # when the bucket of a name is full again
+        self._withheld: dict[str, int] = {}
+
+    def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+        """Let ``event`` pass, or drop it."""
+        name = str(event.get("event"))
+        if name not in self._full_at_s and len(self._full_at_s) >= NAMES_MAX:
+            name = ""
+        now_s = self._clock()
+        full_at_s = max(now_s, self._full_at_s.get(name, now_s)) + LINE_EVERY_S
+        if full_at_s - now_s > LINES_BURST * LINE_EVERY_S:
+            self._withheld[name] = self._withheld.get(name, 0) + 1
+            raise structlog.DropEvent
+        self._full_at_s[name] = full_at_s
+        if withheld := self._withheld.pop(name, 0):
+            event["withheld"] = event.get("withheld", 0) + withheld
+        return event
+
+
+def configure(settings: LogSettings) -> None:
+    """Send every ``structlog`` event to standard error in the configured form."""
+    level = logging.getLevelNamesMapping()[settings.level.upper()]
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            RateLimit(),
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.StackInfoRenderer(),
+            *(_json() if settings.format == "json" else _console()),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    # asyncio's own warnings go the same way, so that one reader understands every line.
+    logging.basicConfig(level=logging.WARNING, handlers=[_Forward()], force=True)
+
+
+def _json() -> list[Processor]:
+    # Without local variables, here and below: they may hold secrets.
+    traceback = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+    return [structlog.processors.ExceptionRenderer(traceback), structlog.processors.JSONRenderer()]
+
+
+def _console() -> list[Processor]:
+    return [
+        structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
+    ]
+
+
+class _Forward(logging.Handler):
+    """Hands a record of the standard library to structlog."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        logger = structlog.get_logger(record.name)
+        logger.log(record.levelno, record.getMessage(), exc_info=record.exc_info)

@@ -1,0 +1,63 @@
+"""``federator run``: the daemon, in the foreground, until SIGTERM or SIGINT."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from federator.cli.daemons import logs
+from federator.cli.options import config_option, named, settings_from
+from federator.config import Settings
+from federator.errors import ConfigError, LinkError
+from federator.runtime.agent import app
+from federator.runtime.doctor.diagnosis import judge
+from federator.runtime.doctor.doctor import examine
+from federator.runtime.mqtt.probe import RefusedError
+
+UNAVAILABLE, CONFIG = 69, 78
+"""Exit codes of ``sysexits.h``."""
+
+
+@click.command(name="run")
+@config_option
+@click.option(
+    "--fail-fast",
+    is_flag=True,
+    help="Exit when the broker cannot be reached, refuses us or lacks log topics, instead of "
+    "trying again for ever.",
+)
+def command(config: Path | None, fail_fast: bool) -> None:
+    """Be the agent of one broker, until stopped.
+
+    SIGTERM and SIGINT leave the federation cleanly: neighbours learn at once.
+    """
+    settings = settings_from(config)
+    settings.require_keys(named(config))
+    settings.require_transport(named(config))
+    logs.configure(settings.log)
+    if fail_fast:
+        asyncio.run(_check_broker(settings))
+    app.serve(settings)
+
+
+async def _check_broker(settings: Settings) -> None:
+    """What ``--fail-fast`` asks for, before anything is started.
+
+    Raises:
+        ConfigError: 69, 77 or 78, with what to mend.
+    """
+    place = settings.broker.reached_at
+    try:
+        facts = await examine(settings, system_seconds_max=0)
+    except RefusedError as error:
+        raise ConfigError(
+            f"{error}: check broker.username and password", exit_code=error.config_exit_code
+        ) from error
+    except LinkError as error:
+        key = "broker.socket" if settings.broker.socket else "broker.url"
+        raise ConfigError(f"{error}: start it, or correct {key}", exit_code=UNAVAILABLE) from error
+    report = judge(facts, settings)
+    if failed := [finding for finding in report.findings if finding.outcome == "fail"]:
+        lines = "; ".join((*report.config_lines, *report.acl_lines))
+        what = f"{place}: {failed[0].name}: {failed[0].found}"
+        raise ConfigError(f"{what}: add to mosquitto.conf: {lines}", exit_code=CONFIG)

@@ -1,0 +1,1 @@
+"""Verbs that show what agents do; none of them changes anything."""

@@ -1,0 +1,226 @@
+"""A federation as a graph, and the graph as text, DOT, Mermaid or JSON.
+
+What agents say is merged into one picture: a link known from both ends is one link, and up only if
+nobody says otherwise. For each core the picture has a tree: who relays towards it through whom.
+
+Everything shown comes from other machines, so labels are quoted as each form wants it.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from federator.cli.options import columns
+
+
+@dataclass(slots=True)
+class Broker:
+    """One broker. ``asked`` says whether its own agent contributed to the picture."""
+
+    id: int
+    url: str = ""
+    asked: bool = False
+    ready: bool | None = None
+    core_of: int = 0
+
+
+@dataclass(slots=True)
+class Link:
+    """Two neighbours, ``a < b``."""
+
+    a: int
+    b: int
+    state: str
+    cost: int | None
+    rtt_ms: float | None
+
+
+@dataclass(slots=True)
+class Tree:
+    """Parents of each broker towards one core, smallest id first."""
+
+    core: int
+    parents: dict[int, list[int]] = field(default_factory=dict)
+    members: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Topology:
+    """The merged picture. ``filter`` is set when it shows one mesh only."""
+
+    filter: str | None
+    brokers: dict[int, Broker] = field(default_factory=dict)
+    links: dict[tuple[int, int], Link] = field(default_factory=dict)
+    trees: dict[int, Tree] = field(default_factory=dict)
+
+    def broker(self, id: int) -> Broker:
+        """The broker, new when nobody mentioned it yet."""
+        return self.brokers.setdefault(id, Broker(id))
+
+
+def merge(statuses: Sequence[Mapping[str, Any]], topic_filter: str | None = None) -> Topology:
+    """One picture from the ``/status`` of one or more agents."""
+    topology = Topology(topic_filter)
+    for status in statuses:
+        own = topology.broker(status["id"])
+        own.asked, own.ready = True, bool(status.get("ready"))
+        own.url = str(status.get("broker", {}).get("url", ""))
+        own.core_of = int(status.get("own_core", {}).get("filters") or 0)
+        for entry in status.get("links", []):
+            _add_link(topology, own.id, entry)
+        for entry in status.get("cores", []):
+            core = topology.broker(entry["core"])
+            core.core_of = max(core.core_of, int(entry.get("filters") or 0))
+        if topic_filter is None:
+            towards = [(c, c.get("in_mesh")) for c in status.get("cores", [])]
+        else:
+            meshes = status.get("meshes", [])
+            towards = [(m, m.get("member")) for m in meshes if m.get("filter") == topic_filter]
+            straight = status.get("destinations", [])
+            towards += [(_as_tree(d), False) for d in straight if d.get("filter") == topic_filter]
+        for entry, is_member in towards:
+            _add_parents(topology, own.id, entry, bool(is_member))
+    return topology
+
+
+def add_told(topology: Topology, page: Mapping[str, Any]) -> None:
+    """Add what brokers tell of themselves in the announcements: the ``/topology`` of one agent."""
+    for entry in page.get("brokers", []):
+        broker = topology.broker(entry["broker"])
+        broker.url = broker.url or str(entry.get("address", ""))
+    for a, b in page.get("links", []):
+        topology.links.setdefault((a, b), Link(a, b, "up", None, None))
+
+
+def _as_tree(way: Mapping[str, Any]) -> dict[str, Any]:
+    """A way to a destination, as an entry of the tree of ways that lead there."""
+    next_hop = way.get("next_hop")
+    return {"core": way.get("to"), "parents": [] if next_hop is None else [next_hop]}
+
+
+def _add_link(topology: Topology, own: int, entry: Mapping[str, Any]) -> None:
+    other = entry.get("neighbour")
+    if other is None:  # never reached: only its address is known
+        return
+    topology.broker(other)
+    a, b = min(own, other), max(own, other)
+    state, cost, rtt = str(entry.get("state")), entry.get("cost"), entry.get("rtt_ms")
+    known = topology.links.get((a, b))
+    if known is None:
+        topology.links[a, b] = Link(a, b, state, cost, rtt)
+        return
+    known.state = state if known.state == "up" else known.state
+    known.rtt_ms = rtt if known.rtt_ms is None else known.rtt_ms
+
+
+def _add_parents(topology: Topology, own: int, entry: Mapping[str, Any], is_member: bool) -> None:
+    core = entry.get("core")
+    if core is None:
+        return
+    tree = topology.trees.setdefault(core, Tree(core))
+    if is_member or core == own:
+        tree.members.append(own)
+    pairs = [(own, parent) for parent in entry.get("parents", [])]
+    pairs += [(child, own) for child in entry.get("children", [])]
+    for child, parent in pairs:
+        topology.broker(child)
+        topology.broker(parent)
+        known = tree.parents.setdefault(child, [])
+        if parent not in known:
+            known.append(parent)
+            known.sort()
+
+
+def as_text(topology: Topology) -> str:
+    """The picture as aligned lists."""
+    brokers = [topology.brokers[id] for id in sorted(topology.brokers)]
+    lines = [f"brokers: {len(brokers)}"]
+    lines += columns([_broker_cells(broker) for broker in brokers], indent=2)
+    links = [topology.links[pair] for pair in sorted(topology.links)]
+    rows = [(f"{x.a} -- {x.b}", x.state, _cost(x), _rtt(x)) for x in links]
+    lines += ["", f"links: {len(links)}", *(columns(rows, indent=2) if rows else [])]
+    for core in sorted(topology.trees):
+        tree = topology.trees[core]
+        name = f"mesh of {topology.filter!r}: " if topology.filter else ""
+        lines += ["", f"{name}core {core}, members {_ids(sorted(tree.members))}"]
+        lines += [f"  {node} -> {_ids(tree.parents[node])}" for node in sorted(tree.parents)]
+    if topology.filter and not topology.trees:
+        lines += ["", f"no mesh of {topology.filter!r}"]
+    return "\n".join(lines)
+
+
+def _broker_cells(broker: Broker) -> tuple[str, str, str, str]:
+    ready = {None: "not asked", True: "ready", False: "NOT READY"}[broker.ready]
+    core = f"core of {broker.core_of}" if broker.core_of else ""
+    return str(broker.id), broker.url, ready, core
+
+
+def _cost(link: Link) -> str:
+    return "" if link.cost is None else f"cost {link.cost}"
+
+
+def _rtt(link: Link) -> str:
+    return "" if link.rtt_ms is None else f"rtt {link.rtt_ms:.1f} ms"
+
+
+def _ids(ids: Sequence[int]) -> str:
+    return " ".join(map(str, ids)) or "none"
+
+
+def as_dot(topology: Topology) -> str:
+    """Graphviz: links as plain lines, parents as arrows, cores as double circles."""
+    lines = ["digraph federation {", "  node [shape=circle];"]
+    for id in sorted(topology.brokers):
+        shape = " [shape=doublecircle]" if id in topology.trees else ""
+        lines.append(f"  {id}{shape};")
+    for a, b in sorted(topology.links):
+        style = "solid" if topology.links[a, b].state == "up" else "dashed"
+        lines.append(f"  {a} -> {b} [dir=none, color=gray, style={style}];")
+    for core, node, parent in _arrows(topology):
+        lines.append(f'  {node} -> {parent} [label="{core}"];')
+    if topology.filter:
+        escaped = topology.filter.replace("\\", "\\\\").replace('"', '\\"')
+        lines.append(f'  label="{escaped}";')
+    return "\n".join([*lines, "}"])
+
+
+def as_mermaid(topology: Topology) -> str:
+    """Mermaid, as forges render it in Markdown."""
+    brokers = sorted(topology.brokers)
+    lines = ["graph LR"]
+    lines += [f"  b{id}(({id}))" if id in topology.trees else f"  b{id}[{id}]" for id in brokers]
+    for a, b in sorted(topology.links):
+        line = "---" if topology.links[a, b].state == "up" else "-.-"
+        lines.append(f"  b{a} {line} b{b}")
+    lines += [f"  b{node} -->|{core}| b{parent}" for core, node, parent in _arrows(topology)]
+    return "\n".join(lines)
+
+
+def as_json(topology: Topology) -> str:
+    """The picture's data as JSON."""
+    picture = {
+        "filter": topology.filter,
+        "brokers": [asdict(topology.brokers[id]) for id in sorted(topology.brokers)],
+        "links": [asdict(topology.links[pair]) for pair in sorted(topology.links)],
+        "trees": [asdict(topology.trees[core]) for core in sorted(topology.trees)],
+    }
+    return json.dumps(picture, indent=2)
+
+
+def _arrows(topology: Topology) -> list[tuple[int, int, int]]:
+    return sorted(
+        (core, node, parent)
+        for core, tree in topology.trees.items()
+        for node, parents in tree.parents.items()
+        for parent in parents
+    )
+
+
+DRAWINGS: dict[str, Callable[[Topology], str]] = {
+    "text": as_text,
+    "dot": as_dot,
+    "json": as_json,
+    "mermaid": as_mermaid,
+}
+"""Every form by its name."""

@@ -1,0 +1,60 @@
+"""``federator explain TOPIC``: which filters match, which way it goes, and why not."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from federator.cli.agent_pages import agent_url, get, url_option
+from federator.cli.observe.status import shown
+from federator.cli.options import config_option
+
+
+@click.command(name="explain")
+@click.argument("topic")
+@config_option
+@url_option
+@click.option("--json", "as_json", is_flag=True, help="The agent's answer as it is.")
+def command(topic: str, config: Path | None, url: str | None, as_json: bool) -> None:
+    """Say where a publication on TOPIC goes from this broker, and why."""
+    answer = get(agent_url(config, url), "/explain", topic=topic)
+    click.echo(json.dumps(answer, indent=2) if as_json else "\n".join(as_text(answer)))
+
+
+def as_text(answer: Mapping[str, Any]) -> list[str]:
+    """The answer first, then each matching filter with its route, and each group."""
+    hops = answer.get("next_hops", [])
+    where = f"to {shown(hops)}" if hops else "nowhere"
+    lines = [f"{shown(answer.get('topic'))}: {where}: {answer.get('why', '')}"]
+    for match in answer.get("filters", []):
+        lines.append(f"  {shown(match.get('filter'))}: {match.get('why', '')}")
+        rest = {k: v for k, v in match.items() if k not in ("filter", "why", "key", "ways")}
+        told = [f"{key} {shown(value)}" for key, value in rest.items() if value not in (None, [])]
+        lines.append("    " + ", ".join(told))
+        lines += [_way(way) for way in match.get("ways", [])]
+    if not answer.get("filters"):
+        lines.append("  no filter matches")
+    for group in answer.get("groups", []):
+        members = [f"{n} on broker {broker}" for broker, n in group.get("members", {}).items()]
+        lines.append(
+            f"  $share/{shown(group.get('group'))}/{shown(group.get('filter'))}: "
+            + (
+                f"to one member of {', '.join(members)}"
+                if members
+                else "kept: members out of reach"
+            )
+        )
+    return lines
+
+
+def _way(way: Mapping[str, Any]) -> str:
+    """One row of the routing table."""
+    if way.get("path/topic") is None:
+        return f"    {shown(way.get('to'))} is out of reach"
+    line = f"    {shown(way.get('strategy'))} to {shown(way.get('to'))}: "
+    line += f"path/topic {shown(way['path/topic'])}, weight {shown(way.get('weight'))}"
+    if way.get("backup") is not None:
+        line += f", backup {shown(way['backup'])} (weight {shown(way.get('backup_weight'))})"
+    return line

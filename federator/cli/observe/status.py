@@ -1,0 +1,160 @@
+"""``federator status``: how the agent of this machine is doing."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from federator.cli.agent_pages import agent_url, get, url_option
+from federator.cli.options import columns, config_option
+
+MESHES_SHOWN = 20
+LOOPS_SHOWN = 3
+RULES_TOLD = ("import", "export", "deny", "rename")
+
+
+@click.command(name="status")
+@config_option
+@url_option
+@click.option("--json", "as_json", is_flag=True, help="The agent's answer as it is.")
+@click.option(
+    "--routes", is_flag=True, help="The routing table instead: path, weight and backup per filter."
+)
+def command(config: Path | None, url: str | None, as_json: bool, routes: bool) -> int:
+    """Show how the agent of this machine is doing.
+
+    Exits 0 when it is ready, 1 when it runs but is not, 69 when it does not answer.
+    """
+    where = agent_url(config, url)
+    if routes:
+        entries = get(where, "/routes")
+        click.echo(json.dumps(entries, indent=2) if as_json else "\n".join(table(entries)))
+        return 0
+    status = get(where, "/status")
+    click.echo(json.dumps(status, indent=2) if as_json else "\n".join(as_text(status)))
+    return 0 if status.get("ready") else 1
+
+
+def as_text(status: Mapping[str, Any]) -> list[str]:
+    """The status for people: what hinders first, then links, cores, meshes, counters."""
+    broker = status.get("broker", {})
+    state = "ready" if status.get("ready") else f"NOT READY: {status.get('ready_reason', '')}"
+    connected = "connected" if broker.get("connected") else "NOT CONNECTED"
+    lines = [
+        f"broker {status.get('id')} of federation {status.get('federation')}: {state}",
+        f"{broker.get('url', '')}  {connected}  {broker.get('version') or ''}".rstrip(),
+        *_security(status.get("security", {})),
+    ]
+    links = [dict(link) for link in status.get("links", [])]
+    datagrams = [_datagrams(link["neighbour"], link.pop("datagrams", None)) for link in links]
+    lines += ["", "links:", *table(links)]
+    if status.get("datagrams"):
+        lines += ["", "links over datagrams:", *table([row for row in datagrams if row])]
+    lines += ["", "cores:", *table(status.get("cores", []))]
+    meshes = status.get("meshes", [])
+    total = status.get("meshes_total", len(meshes))
+    more = f", the first {MESHES_SHOWN}" if total > MESHES_SHOWN else ""
+    lines += ["", f"meshes: {total}{more}", *table(meshes[:MESHES_SHOWN])]
+    straight = status.get("destinations", [])
+    if straight:
+        total = status.get("destinations_total", len(straight))
+        more = f", the first {MESHES_SHOWN}" if total > MESHES_SHOWN else ""
+        lines += ["", f"destinations: {total}{more}", *table(straight[:MESHES_SHOWN])]
+    rules = status.get("rules", {})
+    told = [f"{key} {shown(rules[key])}" for key in RULES_TOLD if rules.get(key)]
+    kept, held = rules.get("keep_total", 0), rules.get("not_imported", 0)
+    lines += ["", f"rules: {', '.join(told)}; {kept} kept here, {held} not imported"]
+    lines += _loops(status.get("loops", {}))
+    for title in ("discovery", "counters"):
+        pairs = [(k, shown(v)) for k, v in _flat(status.get(title, {})) if v]
+        lines += ["", f"{title}:", *(columns(pairs, indent=2) if pairs else ["  nothing yet"])]
+    return lines
+
+
+def _datagrams(neighbour: object, told: Mapping[str, Any] | None) -> dict[str, object]:
+    """One row; empty when there is no such link."""
+    if told is None:
+        return {}
+    out, came = told["out"], told["in"]
+    return {
+        "neighbour": neighbour,
+        "used": told["used"],
+        "rtt_ms": told["rtt_ms"] and round(told["rtt_ms"], 1),
+        "lost_out": f"{told['lost_ppm_out'] / 10_000:.2f} %",
+        "lost_in": f"{told['lost_ppm_in'] / 10_000:.2f} %",
+        "parts": out["parts"],
+        "repairs": out["repairs"],
+        "by_broker": out["given_back"],
+        "rebuilt_in": came["rebuilt_parts"],
+    }
+
+
+def _security(security: Mapping[str, Any]) -> list[str]:
+    """A line on how agents know each other; it says each time what an open federation lacks."""
+    match security.get("mode"):
+        case None:
+            return []
+        case "open":
+            return ["security: OPEN: whoever may publish on the brokers is believed"]
+        case mode:
+            day = datetime.fromtimestamp(security.get("expires_s", 0), UTC).date().isoformat()
+            line = f"security: {mode}, certificate until {day}"
+            refused = security.get("refused", 0)
+            return [
+                line + (f", {refused} refused: see trust.refused in the log" if refused else "")
+            ]
+
+
+def _loops(loops: Mapping[str, Any]) -> list[str]:
+    """What is known of bridges beside us, when there is any."""
+    bridges, broken = loops.get("bridges", []), loops.get("broken", {})
+    if not bridges and not broken:
+        return []
+    lines = ["", f"bridges beside us: {'; '.join(map(shown, bridges)) or 'none'}"]
+    if broken:
+        total, dropped = loops.get("broken_total", 0), loops.get("dropped", 0)
+        examples = ", ".join(map(shown, list(broken)[:LOOPS_SHOWN]))
+        lines.append(f"  LOOP BROKEN: {total} topics come back, such as {examples};")
+        lines.append(
+            f"  {dropped} copies stopped. Remove the bridge, or see events.md, bridge.loop"
+        )
+    return lines
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """``{"a": {"b": 1}}`` as ``a.b`` and 1."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def table(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Entries with the same keys as aligned rows under a head."""
+    if not entries:
+        return ["  none"]
+    keys = list(dict.fromkeys(key for entry in entries for key in entry))
+    rows = [[shown(entry.get(key)) for key in keys] for entry in entries]
+    return columns([keys, *rows], indent=2)
+
+
+def shown(value: object) -> str:
+    """A JSON value in a cell."""
+    match value:
+        case None | "":
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.1f}"
+        case list() | tuple():
+            return " ".join(shown(item) for item in value) or "-"
+        case dict():
+            return " ".join(f"{k}={shown(v)}" for k, v in value.items()) or "-"
+        case _:
+            text = str(value)
+            return text if text.isprintable() else repr(text)

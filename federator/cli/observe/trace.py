@@ -1,0 +1,203 @@
+"""``federator trace TOPIC``: which way publications go, and how long each hop takes."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from os import getpid
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from federator.cli.options import columns, config_option, settings_from
+from federator.config import Settings
+from federator.errors import DecodeError, LinkError
+from federator.protocol.filters import validate_topic
+from federator.protocol.messages.json_codec import decode, encode
+from federator.protocol.messages.operators import Trace, Traced
+from federator.protocol.messages.topics import trace_topic, traced_topic
+from federator.protocol.types import BrokerId
+from federator.runtime.mqtt.probe import BrokerProbe
+
+OWN_ANSWER_S: Final = 5.0
+"""What the agent of this machine may take to say anything."""
+INCOMPLETE: Final = 1
+
+Hop = tuple[BrokerId, BrokerId]
+"""From whom to whom."""
+
+
+@dataclass(slots=True)
+class Journey:
+    """What is known of one trace.
+
+    Attributes:
+        start: What the asked agent said, ``None`` before.
+        came: What was told of each hop.
+    """
+
+    start: Traced | None = None
+    came: dict[Hop, Traced] = field(default_factory=dict)
+
+    def take(self, told: Traced) -> None:
+        """Note what one more broker tells."""
+        if len(told.path) == 1:
+            self.start = told
+        else:
+            self.came[told.path[-2], told.path[-1]] = told
+
+    @property
+    def waited_for(self) -> list[Hop]:
+        """Hops that were begun and are not told of."""
+        return [hop for hop in self._hops() if hop not in self.came]
+
+    def _hops(self) -> Iterator[Hop]:
+        for told in (*((self.start,) if self.start is not None else ()), *self.came.values()):
+            for next_hop, _ in told.next_hops:
+                yield told.path[-1], next_hop
+
+
+@click.command(name="trace")
+@click.argument("topic")
+@config_option
+@click.option(
+    "--wait", "wait_s", type=click.FloatRange(0.1, 600), default=5.0, help="Seconds at most. [5]"
+)
+@click.option("--json", "as_json", is_flag=True, help="What each broker said, a line each.")
+def command(topic: str, config: Path | None, wait_s: float, as_json: bool) -> int:
+    """Send a probe the way of publications on TOPIC, and print hop by hop times.
+
+    It takes the very way of data from this broker and holds no publication: no subscriber gets
+    anything. Exits 0 when every hop told of itself, 1 when one is missing.
+    """
+    try:
+        validate_topic(topic)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    journey = asyncio.run(follow(settings_from(config), topic, wait_s=wait_s))
+    if as_json:
+        told = [journey.start, *journey.came.values()]
+        click.echo("\n".join(json.dumps(msgspec.to_builtins(each)) for each in told if each))
+    else:
+        click.echo("\n".join(as_text(journey, topic)))
+    return INCOMPLETE if journey.waited_for else 0
+
+
+async def follow(settings: Settings, topic: str, *, wait_s: float) -> Journey:
+    """Have the agent of ``settings`` trace ``topic`` until all is told, or ``wait_s`` over.
+
+    Raises:
+        LinkError: The broker or the agent does not answer.
+    """
+    token = f"{settings.broker.id}-{getpid()}"
+    client_id = f"federator-{settings.broker.id}-trace-{getpid()}"
+    journey = Journey()
+    async with BrokerProbe(settings.broker, client_id=client_id) as probe:
+        answers = traced_topic(settings.federation, token)
+        if any(int(code) >= 0x80 for code in await probe.subscribe(answers)):
+            raise LinkError(f"{settings.broker.reached_at}: may not read {answers}: see doctor")
+        await probe.publish(trace_topic(settings.federation), encode(Trace(token, topic)))
+        try:
+            async with asyncio.timeout(OWN_ANSWER_S):
+                journey.take(await _next(probe))
+        except TimeoutError:
+            text = "its agent does not answer: is `federator run` up?"
+            raise LinkError(f"{settings.broker.reached_at}: {text}") from None
+        try:
+            async with asyncio.timeout(wait_s):
+                while journey.waited_for:
+                    journey.take(await _next(probe))
+        except TimeoutError:
+            pass  # what is missing is told
+    return journey
+
+
+async def _next(probe: BrokerProbe) -> Traced:
+    while True:
+        packet = await probe.next_message()
+        try:
+            return decode(Traced, packet.payload)
+        except DecodeError:
+            continue  # anybody may publish there
+
+
+def as_text(journey: Journey, topic: str) -> list[str]:
+    """The way as a tree, with times; then what cannot be right."""
+    start = journey.start
+    if start is None:
+        return []
+    here = start.path[-1]
+    if not start.next_hops:
+        return [f"{topic}: nowhere from broker {here}: {start.why}"]
+    head = ("broker", "after", "this hop", "told after", "")
+    rows = [head, (str(here), "", "", "", f"{start.why}{_queues(start)}")]
+    rows += _branches(journey, start, "", {here})
+    lines = [f"{topic} from broker {here}", "", *columns(rows)]
+    return [*lines, *_doubts(journey)]
+
+
+def _branches(
+    journey: Journey, told: Traced, indent: str, above: set[BrokerId]
+) -> list[tuple[str, str, str, str, str]]:
+    """Rows of what comes after ``told``."""
+    rows = []
+    here = told.path[-1]
+    for number, (hop, _) in enumerate(told.next_hops, 1):
+        last = number == len(told.next_hops)
+        name = f"{indent}{'└─' if last else '├─'} {hop}"
+        next_told = journey.came.get((here, hop))
+        if next_told is None:
+            rows.append((name, "", "", "", "NO ANSWER"))
+            continue
+        times = next_told.times_us
+        rows.append(
+            (
+                name,
+                f"+{_ms(times[-1] - times[0])}",
+                _ms(times[-1] - times[-2]),
+                _ms(next_told.back_us - times[0]),
+                f"{_what(next_told)}{_queues(next_told)}",
+            )
+        )
+        if hop not in above:
+            deeper = f"{indent}{'   ' if last else '│  '}"
+            rows += _branches(journey, next_told, deeper, above | {hop})
+    return rows
+
+
+def _what(told: Traced) -> str:
+    if not told.first:
+        return "was here before: dropped"
+    if told.why:
+        return told.why
+    parts = ["delivers"] if told.delivers else []
+    return ", ".join([*parts, *(["passes on"] if told.next_hops else [])])
+
+
+def _queues(told: Traced) -> str:
+    waiting = [f"{queued} bytes before {hop}" for hop, queued in told.next_hops if queued]
+    return f"; {', '.join(waiting)} wait" if waiting else ""
+
+
+def _ms(micros: int) -> str:
+    return f"{micros / 1000:.1f} ms".replace("-", "\N{MINUS SIGN}")
+
+
+def _doubts(journey: Journey) -> list[str]:
+    """Brokers whose clocks cannot agree with ours: out of what one clock measured."""
+    off: dict[BrokerId, int] = {}
+    for told in journey.came.values():
+        sent_us, at_us, back_us = told.times_us[0], told.times_us[-1], told.back_us
+        if at_us < sent_us:
+            off[told.path[-1]] = at_us - sent_us
+        elif at_us > back_us:
+            off[told.path[-1]] = at_us - back_us
+    if not off:
+        return []
+    said = [
+        f"broker {id_}'s by {_ms(abs(us))} or more {'behind' if us < 0 else 'ahead'}"
+        for id_, us in sorted(off.items())
+    ]
+    return ["", f"Clocks differ from ours: {', '.join(said)}. Only 'told after' is by one clock."]

@@ -1,0 +1,1 @@
+"""Verbs that set an agent up, and say what it lacks."""

@@ -1,0 +1,131 @@
+"""``federator doctor``: what the broker can do, and the exact lines it lacks."""
+
+import asyncio
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from federator.cli.options import columns, config_option, settings_from
+from federator.config import Settings
+from federator.errors import ConfigError
+from federator.runtime.doctor.access_list import AGENT, access_list
+from federator.runtime.doctor.diagnosis import Report, judge
+from federator.runtime.doctor.doctor import SYSTEM_SECONDS_MAX, examine
+from federator.runtime.mqtt.probe import RefusedError
+
+_MARKS = {"ok": "ok", "warn": "WARN", "fail": "FAIL"}
+
+
+def _user_name(context: object, parameter: object, name: str | None) -> str | None:
+    """A user of the broker, as one line of an acl_file can name it."""
+    if name is not None and not (name.isprintable() and name == name.strip() != ""):
+        raise click.BadParameter(f"{name!r}: printable characters wanted, no spaces at the ends")
+    return name
+
+
+def _user_names(context: object, parameter: object, names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        _user_name(context, parameter, name)
+    return names
+
+
+@click.command(name="doctor")
+@config_option
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option(
+    "--wait",
+    "system_seconds",
+    type=click.FloatRange(0, 600),
+    default=SYSTEM_SECONDS_MAX,
+    show_default=True,
+    help="Seconds to wait for $SYS topics; more than the broker's sys_interval.",
+)
+@click.option(
+    "--acl", "as_acl", is_flag=True, help="Print an acl_file for the broker instead: least rights."
+)
+@click.option(
+    "--user", callback=_user_name, help=f"With --acl: the agent. [broker.username or {AGENT}]"
+)
+@click.option(
+    "--peer",
+    "peers",
+    multiple=True,
+    callback=_user_names,
+    help=f"With --acl: a user of other agents. [links.username or {AGENT}-peer]",
+)
+@click.option(
+    "--gateway",
+    "gateways",
+    multiple=True,
+    callback=_user_names,
+    help=f"With --acl: a user of gateways. [{AGENT}-gateway]",
+)
+@click.option(
+    "--collector",
+    "collectors",
+    multiple=True,
+    callback=_user_names,
+    help=f"With --acl: a user of collectors. [{AGENT}-collector]",
+)
+def command(
+    config: Path | None,
+    as_json: bool,
+    system_seconds: float,
+    as_acl: bool,
+    user: str | None,
+    peers: tuple[str, ...],
+    gateways: tuple[str, ...],
+    collectors: tuple[str, ...],
+) -> int:
+    """Ask the broker whether it can take part, and what is missing.
+
+    Exits 0 when it can, 78 when its configuration must be mended, 77 when it refuses our
+    credentials, 69 when it cannot be reached.
+
+    With --acl the broker is not asked: what it should allow is written from the configuration.
+    """
+    settings = settings_from(config)
+    if as_acl:
+        lines = access_list(
+            settings,
+            agent=user or settings.broker.username or AGENT,
+            peers=peers or (settings.links.username or f"{AGENT}-peer",),
+            gateways=gateways or (f"{AGENT}-gateway",),
+            collectors=collectors or (f"{AGENT}-collector",),
+        )
+        click.echo("\n".join(lines))
+        if user is None and settings.broker.username is None:
+            what = "the agent has no user of its own here: anybody could be it"
+            click.echo(f"federator: {what}: set broker.username, or name its --user", err=True)
+        return 0
+    try:
+        facts = asyncio.run(examine(settings, system_seconds_max=system_seconds))
+    except RefusedError as error:
+        raise ConfigError(
+            f"{error}: check broker.username and password", exit_code=error.config_exit_code
+        ) from error
+    report = judge(facts, settings)
+    click.echo(_as_json(report) if as_json else "\n".join(_as_text(report, settings)))
+    return report.exit_code
+
+
+def _as_json(report: Report) -> str:
+    return json.dumps({**asdict(report), "exit_code": report.exit_code}, indent=2)
+
+
+def _as_text(report: Report, settings: Settings) -> list[str]:
+    lines = [f"broker {settings.broker.id} at {settings.broker.reached_at}", ""]
+    rows = [
+        (_MARKS[f.outcome], f.name, f.found, f.mend and f"-> {f.mend}") for f in report.findings
+    ]
+    lines += columns(rows)
+    if report.config_lines:
+        lines += ["", "Add to mosquitto.conf (keep your own log_dest lines), then reload it:", ""]
+        lines += [f"    {line}" for line in report.config_lines]
+    if report.acl_lines:
+        lines += ["", "Add to its acl_file:", ""]
+        lines += [f"    {line}" for line in report.acl_lines]
+    lines += ["", "can take part" if report.exit_code == 0 else "cannot take part yet"]
+    return lines

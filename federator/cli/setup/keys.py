@@ -1,0 +1,229 @@
+"""``federator keys``: who may speak in a signed federation. For the operator, on a safe host."""
+
+import json
+import os
+import re
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from federator.cli.options import columns
+from federator.errors import ConfigError, DecodeError
+from federator.protocol.trust.certificates import (
+    REVOKED_MAX,
+    SERIAL_BYTES,
+    decode_certificate,
+    decode_revocations,
+    decode_signed,
+    fingerprint,
+)
+from federator.protocol.trust.key_files import (
+    KEY_FILE_BYTES_MAX,
+    AgentKeys,
+    FederationKey,
+    FederationPublic,
+    KeyFile,
+    RevocationFile,
+    read_any_key_file,
+    read_key_file,
+    write_key_file,
+)
+from federator.protocol.types import BROKER_ID_MAX, BrokerId
+from federator.runtime.storage.durable import write_whole
+from federator.runtime.trust.key_maker import KeyMaker
+
+DATA, NO_INPUT, CANNOT_CREATE = 65, 66, 73
+"""Exit codes of ``sysexits.h``."""
+
+KEY, PUBLIC, REVOKED, ISSUED = "federation.key", "federation.pub", "revocations", "issued.jsonl"
+DAYS, DAYS_MAX = 825, 36_500
+
+_P = TypeVar("_P", FederationKey, RevocationFile)
+
+_folder = click.option(
+    "--dir",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(),
+    help="Folder of the federation key. [.]",
+)
+
+
+@click.group(name="keys")
+def command() -> None:
+    """Make, show and take back the keys of a signed federation."""
+
+
+@command.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--federation", default="fed", show_default=True, help="The federation's name.")
+def init(folder: Path, federation: str) -> None:
+    """Make a federation key in FOLDER: federation.key is the secret, federation.pub for agents."""
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", federation):
+        raise click.BadParameter(f"{federation!r}: 1 to 64 of A-Z a-z 0-9 _ . - wanted")
+    maker = KeyMaker.new(federation)
+    folder.mkdir(parents=True, exist_ok=True)
+    _create(folder / KEY, maker.key)
+    _create(folder / PUBLIC, maker.public, mode=0o644)
+    click.echo(f"{folder / KEY}: keep it secret, and a copy in another place")
+    click.echo(f"{folder / PUBLIC}: for every agent ({fingerprint(maker.public.key)})")
+
+
+@command.command()
+@click.option("--broker", type=click.IntRange(0, BROKER_ID_MAX), required=True, help="Its id.")
+@click.option("--days", type=click.IntRange(1, DAYS_MAX), default=DAYS, show_default=True)
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), help="File. [agent-ID.key beside it]"
+)
+@_folder
+def issue(broker: int, days: int, out: Path | None, folder: Path) -> None:
+    """Make the key and the certificate of one agent."""
+    maker = _key_maker(folder)
+    agent_keys, certificate = maker.issue(BrokerId(broker), days=days, now_s=int(time.time()))
+    path = out or folder / f"agent-{broker}.key"
+    _create(path, agent_keys)
+    row = {"serial": certificate.serial.hex(), "broker": broker, "expires": certificate.expires_s}
+    with (folder / ISSUED).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+    click.echo(f"{path}: broker {broker}, serial {row['serial']}, {_until(certificate.expires_s)}")
+
+
+@command.command()
+@click.argument("serials", nargs=-1)
+@click.option("--broker", type=click.IntRange(0, BROKER_ID_MAX), help="All certificates of it.")
+@_folder
+def revoke(serials: tuple[str, ...], broker: int | None, folder: Path) -> None:
+    """Take certificates back. Give the file `revocations` to one agent: the others learn of it."""
+    maker = _key_maker(folder)
+    taken_back = {_serial(text) for text in serials}
+    if broker is not None:
+        of_broker = {row["serial"] for row in _issued(folder) if row["broker"] == broker}
+        if not of_broker:
+            raise _wrong(f"--broker {broker}: {folder / ISSUED} knows no certificate of it", DATA)
+        taken_back |= {_serial(text) for text in of_broker}
+    if not taken_back:
+        raise click.UsageError("name serials, or --broker ID")
+    path, number, before = folder / REVOKED, 0, frozenset[bytes]()
+    if path.exists():
+        old = decode_revocations(decode_signed(_paper(path, RevocationFile).revocations).text)
+        number, before = old.number, old.serials
+    if len(before | taken_back) > REVOKED_MAX:
+        text = f"{len(before | taken_back)} revoked certificates, at most {REVOKED_MAX}: "
+        raise _wrong(text + "make a new federation key", DATA)
+    listed = maker.revoke(before | taken_back, number=number + 1)
+    revocations = RevocationFile(federation=maker.key.federation, revocations=listed)
+    write_whole(path, write_key_file(revocations))
+    click.echo(f"{path}: list {number + 1}, {len(before | taken_back)} certificates")
+
+
+@command.command()
+@click.argument("path", type=click.Path(path_type=Path))
+def show(path: Path) -> None:
+    """Say what a key file, or a folder of them, holds. Secrets are not shown."""
+    if not path.is_dir():
+        click.echo("\n".join(_describe(path)))
+        return
+    for name in (KEY, PUBLIC, REVOKED):
+        if (path / name).exists():
+            click.echo("\n".join(_describe(path / name)))
+    revoked = _revoked(path)
+    rows = [
+        (
+            row["serial"],
+            f"broker {row['broker']}",
+            "revoked" if row["serial"] in revoked else _until(row["expires"]),
+        )
+        for row in _issued(path)
+    ]
+    if rows:
+        click.echo("\n".join(columns(rows)))
+
+
+def _describe(path: Path) -> list[str]:
+    found = _read_file(path)
+    try:
+        paper = read_any_key_file(found)
+        match paper:
+            case FederationKey():
+                public = KeyMaker(paper).public
+                text = f"secret key of federation {paper.federation!r}, {fingerprint(public.key)}"
+            case FederationPublic():
+                text = f"key of federation {paper.federation!r}, {fingerprint(paper.key)}"
+            case AgentKeys():
+                signed = decode_signed(paper.certificate)
+                told = decode_certificate(signed.text)
+                text = f"agent of broker {told.id} in {told.federation!r}, serial "
+                text += f"{told.serial.hex()}, {_until(told.expires_s)}, "
+                text += f"signed by {fingerprint(signed.issuer)}"
+            case RevocationFile():
+                listed = decode_revocations(decode_signed(paper.revocations).text)
+                text = f"list {listed.number} of {len(listed.serials)} revoked certificates"
+    except DecodeError as error:
+        raise _wrong(f"{path}: {error}: name a file that federator keys made", DATA) from error
+    return [f"{path}: {text}"]
+
+
+def _key_maker(folder: Path) -> KeyMaker:
+    return KeyMaker(_paper(folder / KEY, FederationKey))
+
+
+def _paper(path: Path, kind: type[_P]) -> _P:
+    try:
+        return read_key_file(_read_file(path), kind)
+    except DecodeError as error:
+        raise _wrong(f"{path}: {error}: make it with federator keys", DATA) from error
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(KEY_FILE_BYTES_MAX + 1)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise _wrong(f"{path}: {reason}: make it with federator keys init", NO_INPUT) from error
+
+
+def _issued(folder: Path) -> list[dict[str, Any]]:
+    path = folder / ISSUED
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _revoked(folder: Path) -> set[str]:
+    if not (folder / REVOKED).exists():
+        return set()
+    paper = _paper(folder / REVOKED, RevocationFile)
+    return {s.hex() for s in decode_revocations(decode_signed(paper.revocations).text).serials}
+
+
+def _serial(text: str) -> bytes:
+    if not re.fullmatch(f"[0-9a-f]{{{2 * SERIAL_BYTES}}}", text):
+        raise click.BadParameter(f"{text!r} is no serial: 16 hexadecimal digits wanted")
+    return bytes.fromhex(text)
+
+
+def _create(path: Path, paper: KeyFile, *, mode: int = 0o600) -> None:
+    """Write a file that must not be there yet."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except FileExistsError as error:
+        text = f"{path}: is there already: remove it first, if you are sure"
+        raise _wrong(text, CANNOT_CREATE) from error
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise _wrong(f"{path}: {reason}: name another place", CANNOT_CREATE) from error
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(write_key_file(paper))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _until(expires_s: float) -> str:
+    day = datetime.fromtimestamp(float(expires_s), UTC).date()
+    return f"{'expired' if expires_s < time.time() else 'until'} {day.isoformat()}"
+
+
+def _wrong(text: str, exit_code: int) -> ConfigError:
+    return ConfigError(text, exit_code=exit_code)

@@ -1,0 +1,162 @@
+"""What our programs share on the command line: verbs imported when used, errors as one line.
+
+A verb's module is imported when the verb is used: ``federator run`` on a gateway must not pay for
+what a solver needs. Errors become one line and an exit code of ``sysexits.h`` here and nowhere
+else.
+"""
+
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from typing import NoReturn
+
+import click
+
+from federator.errors import FederatorError
+
+USAGE, SOFTWARE, INTERRUPTED = 64, 70, 130
+"""Exit codes of ``sysexits.h``, and the shell's word for a Ctrl-C."""
+
+OURS = ("federator", "analytics", "lab")
+"""Our own packages: one of their modules that is missing is a mistake of ours, not an extra."""
+
+
+class ExtraMissingError(FederatorError):
+    """Packages that only this verb needs are not installed."""
+
+
+def verbs(modules: Mapping[str, tuple[str, str]], *, extra: str | None = None) -> type[click.Group]:
+    """A group that knows the names of its verbs without importing them.
+
+    Args:
+        modules: Verb to the module that has it as ``command`` (or ``MODULE:NAME``), and one line
+            of help.
+        extra: The extra of our package that brings what these verbs import, where they need one.
+    """
+
+    class Verbs(click.Group):
+        def list_commands(self, ctx: click.Context) -> list[str]:
+            return list(modules)
+
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+            return _command(modules[cmd_name][0], extra) if cmd_name in modules else None
+
+        def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+            with formatter.section("Verbs"):
+                formatter.write_dl([(verb, about) for verb, (_, about) in modules.items()])
+
+    return Verbs
+
+
+def _command(place: str, extra: str | None) -> click.Command:
+    module, _, name = place.partition(":")
+    try:
+        command: click.Command = getattr(import_module(module), name or "command")
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if extra is None or missing in OURS:
+            raise
+        text = f"{missing} is not installed: run pip install 'federator[{extra}]'"
+        raise ExtraMissingError(text) from None
+    return command
+
+
+def reference_option(
+    show: Callable[[], None],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """``--reference``, by which a program prints its page of the documentation and ends.
+
+    Args:
+        show: Prints it.
+    """
+
+    def called(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+        if wanted:
+            show()
+            context.exit()
+
+    return click.option(
+        "--reference",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=called,
+        help="Print every verb and option, as Markdown.",
+    )
+
+
+def run(
+    program: click.Group,
+    name: str,
+    arguments: list[str] | None = None,
+    *,
+    within: Callable[[BaseException], FederatorError | None] = lambda _: None,
+) -> NoReturn:
+    """Run one verb and exit as ``sysexits.h`` says.
+
+    Args:
+        program: The root of the verbs.
+        name: What the program is called.
+        arguments: Those of the process, unless given.
+        within: Finds one of our errors in an error of a library.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        outcome = program.main(arguments, prog_name=name, standalone_mode=False)
+    except BaseException as error:
+        sys.exit(_explain(error, name, within, debug="--debug" in arguments))
+    sys.exit(outcome if isinstance(outcome, int) else 0)
+
+
+def _explain(
+    error: BaseException,
+    name: str,
+    within: Callable[[BaseException], FederatorError | None],
+    *,
+    debug: bool,
+) -> int:
+    """Print one line about ``error``; the exit code."""
+    cause = next(iter(_leaves(error)))
+    cause = within(cause) or cause
+    match cause:
+        case SystemExit():
+            return cause.code if isinstance(cause.code, int) else 0
+        case KeyboardInterrupt() | click.Abort():
+            return INTERRUPTED
+        case click.exceptions.NoArgsIsHelpError():
+            click.echo(cause.format_message(), err=True)
+            return USAGE
+        case click.ClickException():
+            click.echo(f"{name}: usage: {_usage(cause, name)}", err=True)
+            return USAGE
+        case FederatorError():
+            click.echo(f"{name}: {cause}", err=True)
+            return cause.exit_code
+        case _:
+            return _own_up(error, cause, name, debug=debug)
+
+
+def _own_up(error: BaseException, cause: BaseException, name: str, *, debug: bool) -> int:
+    if debug:
+        traceback.print_exception(error)
+    hint = "report it" if debug else f"run {name} --debug VERB for the traceback, and report it"
+    text = f"{type(cause).__name__}: {' '.join(str(cause).split())[:300]}"
+    click.echo(f"{name}: internal error: {text}: {hint}", err=True)
+    return SOFTWARE
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """What a task group wrapped, what an operator can mend first."""
+    if not isinstance(error, BaseExceptionGroup):
+        yield error
+        return
+    found = [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    yield from sorted(found, key=lambda leaf: not isinstance(leaf, FederatorError))
+
+
+def _usage(error: click.ClickException, name: str) -> str:
+    message = re.sub(r"\.$", "", error.format_message()).replace("\n", " ")
+    context = getattr(error, "ctx", None)
+    return f"{message}: see {context.command_path if context is not None else name} --help"

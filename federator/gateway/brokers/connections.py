@@ -1,0 +1,242 @@
+"""The gateway's own connections: one to each broker, for the guide, for questions, and to know at
+once when a broker dies.
+
+A client's connection that ends says little: its broker may have died, or thrown out this client
+alone, and a 3.1.1 broker tells neither. So the gateway asks on its own connection, which ends with
+the broker and with nothing else.
+"""
+
+import asyncio
+from typing import Final, Protocol
+
+import structlog
+from mqtt5 import TopicFilter
+
+from federator.config import GatewayBrokerSettings, GatewaySettings
+from federator.errors import DecodeError
+from federator.gateway.metrics import GatewayCounters
+from federator.protocol.messages.gateways import (
+    Claim,
+    Mark,
+    Recall,
+    Recalled,
+    SessionReport,
+    Settle,
+    Settled,
+    Taken,
+)
+from federator.protocol.messages.guide import Guide
+from federator.protocol.messages.json_codec import decode, encode
+from federator.protocol.messages.topics import (
+    alive_topic,
+    claims_topic,
+    guide_topic,
+    mark_topic,
+    recall_topic,
+    recalled_topic,
+    sessions_topic,
+    settle_topic,
+    settled_topic,
+    taken_topic,
+)
+from federator.protocol.types import BrokerId
+from federator.runtime.mqtt.endpoint import endpoint_of
+from federator.runtime.mqtt.link import Inbound, MqttLink
+
+PROBE_S: Final = 0.5
+"""How long a broker may take to answer whether it lives; then it counts as dead."""
+
+PROBE_POLL_S: Final = 0.01
+PROBE_POLLS: Final = round(PROBE_S / PROBE_POLL_S)
+UNANSWERED_MAX: Final = 3
+"""After so many questions without an answer nobody is waited for, until one is answered."""
+
+_log = structlog.get_logger()
+
+
+class BrokerObserver(Protocol):
+    """Whoever is told what happens at brokers."""
+
+    counters: GatewayCounters
+
+    def on_guide(self, guide: Guide) -> None:
+        """Take the new guide of a broker's agent."""
+
+    def on_settled(self, token: int, known: bool) -> None:
+        """Take the answer to ``Broker.ask_settled``: whether the filters are known everywhere."""
+
+    def on_taken(self, broker: BrokerId, number: int) -> None:
+        """Take the answer to ``Broker.send_mark``: the agent has custody of what came before."""
+
+    def on_claim(self, claim: Claim) -> None:
+        """Take another gateway's claim to a client, which comes by several brokers."""
+
+    def on_recall(self, recall: Recall, broker: "Broker") -> None:
+        """Take another gateway's question what our clients published, told by several brokers."""
+
+    def on_recalled(self, answer: Recalled) -> None:
+        """Take another gateway's answer to ``Broker.ask_others``."""
+
+    def on_broker_up(self, broker: BrokerId) -> None:
+        """Note that our connection to ``broker`` stands."""
+
+    def on_broker_down(self, broker: BrokerId) -> None:
+        """Note that our connection to ``broker`` ended."""
+
+
+class Broker:
+    """One broker that clients may be attached to.
+
+    Args:
+        settings: Where the broker is, and who we are there.
+        gateway: What we are called, and in which federation.
+        observer: Told what happens.
+
+    Attributes:
+        round_trip_s: How long the broker last took to answer; infinite before.
+        clients: How many of ours are attached there.
+        has_agent: Whether an agent there ever spoke to us.
+        generation: Counts our connections: a broker that came back is another one.
+    """
+
+    def __init__(
+        self, settings: GatewayBrokerSettings, gateway: GatewaySettings, observer: BrokerObserver
+    ) -> None:
+        self.id = BrokerId(settings.id)
+        self.address = settings.address
+        self.clients = 0
+        self.generation = 0
+        self.has_agent = False
+        self.round_trip_s = float("inf")
+        self.endpoint = endpoint_of(settings)
+        self._observer = observer
+        self._gateway = gateway.name
+        self._federation = gateway.federation
+        self._unanswered = 0
+        self._probe: asyncio.Task[bool] | None = None
+        self.link = MqttLink(
+            self.endpoint,
+            self,
+            client_id=f"federator-gateway-{gateway.name}",
+            # Silence is noticed after half of it, counted from a ping.
+            keep_alive_s=max(1, gateway.failover.ping_ms * 3 // 1000),
+            reconnect_max_ms=1_000,
+        )
+        answers = (settled_topic, taken_topic, recalled_topic)
+        self.link.subscribe(
+            [
+                TopicFilter(guide_topic(self._federation)),
+                TopicFilter(claims_topic(self._federation), no_local=True),
+                TopicFilter(recall_topic(self._federation), no_local=True),
+                *(TopicFilter(topic(self._federation, self._gateway)) for topic in answers),
+            ]
+        )
+
+    @property
+    def up(self) -> bool:
+        """Whether our connection to the broker stands."""
+        return self.link.connected
+
+    # -- what the link tells --------------------------------------------------------------------
+
+    def on_up(self, link: MqttLink, session_present: bool) -> None:
+        """Count the new connection: the broker accepted us."""
+        self.generation += 1
+        self._unanswered = 0
+        self._observer.on_broker_up(self.id)
+
+    def on_subscribed(self, link: MqttLink) -> None:
+        """Do nothing: the guide comes by itself."""
+
+    def on_down(self, link: MqttLink, reason: str) -> None:
+        """Count the end of our connection."""
+        self.generation += 1
+        self._observer.on_broker_down(self.id)
+
+    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        """Read what agents and other gateways say."""
+        for packet, _, _ in publishes:
+            try:
+                self._read(packet.topic, packet.payload)
+            except DecodeError as error:
+                self._observer.counters.malformed += 1
+                _log.warning("gateway.malformed", broker=self.id, reason=str(error)[:200])
+
+    def _read(self, topic: str, payload: bytes) -> None:
+        if topic == guide_topic(self._federation):
+            if payload:
+                self._observer.on_guide(decode(Guide, payload))
+        elif topic == claims_topic(self._federation):
+            self._observer.on_claim(decode(Claim, payload))
+        elif topic == recall_topic(self._federation):
+            self._observer.on_recall(decode(Recall, payload), self)
+        elif topic == recalled_topic(self._federation, self._gateway):
+            self._observer.on_recalled(decode(Recalled, payload))
+        elif topic == taken_topic(self._federation, self._gateway):
+            self.has_agent = True
+            self._observer.on_taken(self.id, decode(Taken, payload).number)
+        elif topic == settled_topic(self._federation, self._gateway):
+            self._unanswered = 0
+            settled = decode(Settled, payload)
+            self._observer.on_settled(settled.token, settled.known)
+
+    # -- what it is asked -----------------------------------------------------------------------
+
+    def ask_settled(self, token: int, filters: tuple[str, ...]) -> bool:
+        """Ask the agent when ``filters`` are known; ``False`` when an answer is not to be expected.
+
+        A broker without an agent would make every subscriber wait for nothing.
+        """
+        settle = Settle(self._gateway, token, filters)
+        asked = self.link.publish(settle_topic(self._federation), encode(settle), urgent=True)
+        self._unanswered += 1
+        return asked and self._unanswered <= UNANSWERED_MAX
+
+    def send_mark(self, number: int) -> None:
+        """Ask the agent how far it took custody."""
+        mark = Mark(self._gateway, number)
+        self.link.publish(mark_topic(self._federation), encode(mark), qos=1)
+
+    def claim(self, claim: Claim) -> None:
+        """Tell other gateways whom we have."""
+        self.link.publish(claims_topic(self._federation), encode(claim))
+
+    def ask_others(self, recall: Recall) -> None:
+        """Ask other gateways what their clients published."""
+        self.link.publish(recall_topic(self._federation), encode(recall))
+
+    def answer(self, gateway: str, answer: Recalled) -> None:
+        """Answer another gateway's question."""
+        self.link.publish(recalled_topic(self._federation, gateway), encode(answer))
+
+    def report(self, page: SessionReport) -> bool:
+        """Tell the agent who is here."""
+        return self.link.publish(sessions_topic(self._federation), encode(page), urgent=True)
+
+    async def lives(self, generation: int) -> bool:
+        """Whether the broker that we were connected to as ``generation`` still lives."""
+        if self._probe is None or self._probe.done():
+            self._probe = asyncio.create_task(self._ask_alive(), name=f"probe of {self.id}")
+        alive = await asyncio.shield(self._probe)
+        return alive and generation == self.generation
+
+    async def measure(self) -> None:
+        """Note how long it takes to answer."""
+        await self.lives(self.generation)
+
+    async def _ask_alive(self) -> bool:
+        generation, link = self.generation, self.link
+        loop = asyncio.get_running_loop()
+        if not link.connected:
+            return False
+        start_s = loop.time()
+        link.publish(alive_topic(self._federation, self._gateway), b"", qos=1)
+        position = link.offered
+        for _ in range(PROBE_POLLS):  # counted: while we stood still, we did not listen
+            if generation != self.generation:
+                return False
+            if link.settled_through >= position:
+                self.round_trip_s = loop.time() - start_s
+                return True
+            await asyncio.sleep(PROBE_POLL_S)
+        return False

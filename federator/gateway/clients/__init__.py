@@ -1,0 +1,1 @@
+"""Clients at the gateway, at work: how they come in, are attended, moved and let go."""

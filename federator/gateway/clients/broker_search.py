@@ -1,0 +1,146 @@
+"""The search for a broker of one client: for its first, and for another when that is lost.
+
+A connection that ends does not tell whether its broker died or threw out this client alone. So the
+broker is asked on the gateway's own connection; what a living broker did is its word.
+
+Source: docs/gateway.md, "What is promised".
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+from federator.gateway.brokers.connections import Broker
+from federator.gateway.session.orders import State
+from federator.gateway.session.session import ClientSession
+from federator.gateway.wire import Reason
+from federator.protocol.types import BrokerId, Millis
+
+RETRY_S: Final = 0.1
+"""When every broker failed, until they are tried again."""
+
+REJECTIONS_MAX: Final = 3
+"""How often brokers may close the connection of a client that they have not accepted, and live."""
+
+BROKER_SECOND_MS: Final = 1_000
+"""A broker counts silence in whole seconds: so much sooner it may end a client."""
+
+
+class Seeker(Protocol):
+    """The client that a broker is searched for."""
+
+    session: ClientSession
+
+    @property
+    def client_id(self) -> str:
+        """The client's id."""
+
+    @property
+    def moving(self) -> bool:
+        """Whether its old broker still serves it, in a planned move."""
+
+    def is_too_silent(self, at_ms: Millis) -> bool:
+        """Whether the client was silent for longer than its keep-alive allows."""
+
+    def dismiss(self, reason: Reason, text: str) -> None:
+        """End the client, and tell it why."""
+
+    async def attach_to(self, broker: Broker, *, lost: Broker | None) -> bool:
+        """Connect to ``broker`` and introduce the client; whether the search may end."""
+
+
+class BrokerSearch:
+    """The searches of one client, one at a time.
+
+    Args:
+        client: Who needs a broker.
+        brokers: The brokers that could take the client, best first, without some.
+        hold_s: How long the client is kept without a broker.
+        now_ms: Monotonic time.
+    """
+
+    def __init__(
+        self,
+        client: Seeker,
+        brokers: Callable[[Iterable[BrokerId]], Sequence[Broker]],
+        *,
+        hold_s: float,
+        now_ms: Callable[[], Millis],
+    ) -> None:
+        self._client = client
+        self._brokers = brokers
+        self._hold_s = hold_s
+        self._now_ms = now_ms
+        self._task: asyncio.Task[None] | None = None
+        self._since_s: float | None = None
+        self._failed: set[BrokerId] = set()
+        self._rejections = 0
+
+    def start(self, *, lost: Broker | None, generation: int = 0) -> None:
+        """Search, unless a search is under way.
+
+        Args:
+            lost: The broker whose connection ended, and which may have died.
+            generation: Which of our connections to it stood when the client was attached.
+        """
+        running = self._task is not None and not self._task.done()
+        if running and self._task is not asyncio.current_task():
+            return
+        name = f"broker for {self._client.client_id}"
+        self._task = asyncio.create_task(self._run(lost, generation), name=name)
+
+    def on_failed(self, broker: Broker) -> None:
+        """Try ``broker`` only when all others have failed, too."""
+        self._failed.add(broker.id)
+
+    def on_attached(self) -> None:
+        """Begin anew next time: a broker accepted the client."""
+        self._since_s = None
+        self._failed.clear()
+
+    def cancel(self) -> None:
+        """End the search, unless it is the search that ends the client."""
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+
+    async def _run(self, lost: Broker | None, generation: int) -> None:
+        loop, session = asyncio.get_running_loop(), self._client.session
+        if self._since_s is None:
+            self._since_s = loop.time()
+        end_s = self._since_s + self._hold_s
+        if lost is not None and self._client.moving:
+            self._failed.add(lost.id)  # it serves the client until another does
+            lost = None
+        if lost is not None and await self._was_thrown_out(lost, generation):
+            return
+        dead = lost if session.accepted else None  # nothing of who was not let in was there
+        while session.state is not State.GONE:
+            for broker in self._brokers(self._failed):
+                if await self._client.attach_to(broker, lost=dead):
+                    return
+                self._failed.add(broker.id)
+            if loop.time() > end_s:
+                reason = Reason.SERVER_BUSY if session.accepted else Reason.SERVER_UNAVAILABLE
+                self._client.dismiss(reason, f"no broker within {self._hold_s:g} s")
+                return
+            await asyncio.sleep(RETRY_S)
+            self._failed.clear()
+
+    async def _was_thrown_out(self, lost: Broker, generation: int) -> bool:
+        """Whether a living broker ended the client's connection; the client is then dismissed."""
+        client, accepted = self._client, self._client.session.accepted
+        if lost.id not in self._failed:
+            if accepted and await lost.lives(generation):
+                if client.is_too_silent(Millis(self._now_ms() + BROKER_SECOND_MS)):
+                    client.dismiss(Reason.KEEP_ALIVE_TIMEOUT, "silent for too long")
+                else:
+                    client.dismiss(Reason.UNSPECIFIED, "its broker closed its connection")
+                return True
+            self._failed.add(lost.id)
+        if not accepted:
+            # That a client was not let in is no proof that the broker died: it may be full.
+            self._rejections += 1
+            if self._rejections >= REJECTIONS_MAX and await lost.lives(generation):
+                client.dismiss(Reason.UNSPECIFIED, "its broker closes its connection")
+                return True
+        return False

@@ -1,0 +1,105 @@
+"""What a broker still gives a client that is leaving it for another, in a planned move.
+
+Its deliveries are taken and acknowledged here, and given to the client, those of them that do not
+come by the new broker too, before any of the new one's. When the new broker serves, this one is
+left.
+
+Source: docs/gateway.md, "Planned moves".
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from federator.gateway.brokers.connections import Broker
+from federator.gateway.clients.ports import Port
+from federator.gateway.wire import (
+    QOS,
+    Kind,
+    MalformedError,
+    Splitter,
+    Version,
+    publish_id,
+    read_ack,
+    write_ack,
+    write_disconnect,
+)
+from federator.protocol.types import Millis
+
+DRAINED_BYTES_MAX: Final = 16_777_216
+"""Bytes of deliveries that are kept; more stay with the broker and are lost to the client."""
+
+_QOS_2: Final = 0x04
+
+
+class DrainingConnection:
+    """A client's connection to the broker that is being left.
+
+    Args:
+        port: The connection.
+        splitter: Of what comes by it.
+        version: Of the protocol.
+        broker: The broker.
+        now_ms: Monotonic time.
+    """
+
+    def __init__(
+        self,
+        port: Port,
+        splitter: Splitter,
+        version: Version,
+        broker: Broker,
+        now_ms: Callable[[], Millis],
+    ) -> None:
+        self.broker = broker
+        self._now_ms = now_ms
+        self._deliveries: list[tuple[Millis, bytes]] = []
+        self._bytes = 0
+        self._port = port
+        self._splitter = splitter
+        self._version = version
+        port.give_to(self)
+        port.block("client", False)
+
+    def take(self, until_ms: Millis) -> list[bytes]:
+        """Deliveries at QoS 1 and 2 that came until then, and that were not taken before."""
+        taken = [packet for came_ms, packet in self._deliveries if came_ms <= until_ms]
+        del self._deliveries[: len(taken)]
+        return taken
+
+    def on_data(self, port: Port, data: bytes) -> None:
+        """Take deliveries, and acknowledge them."""
+        answers: list[bytes] = []
+        try:
+            block, packets = self._splitter.feed(data)
+            for packet in packets:
+                kind = packet[0] & 0xF0
+                if kind == Kind.PUBLISH and packet[0] & QOS:
+                    packet_id, _ = publish_id(block, packet)
+                    self._keep(block[packet[1] : packet[3]])
+                    answer = Kind.PUBREC if packet[0] & _QOS_2 else Kind.PUBACK
+                    answers.append(write_ack(answer, packet_id, self._version))
+                elif kind == Kind.PUBREL:
+                    packet_id, _ = read_ack(block, packet, self._version)
+                    answers.append(write_ack(Kind.PUBCOMP, packet_id, self._version))
+        except MalformedError:
+            port.abort()
+            return
+        if answers:
+            port.write(answers)
+
+    def on_lost(self, port: Port, error: Exception | None) -> None:
+        """Do nothing: what came by the connection is kept here."""
+
+    def on_room(self, port: Port, room: bool) -> None:
+        """Do nothing: only acknowledgements go there."""
+
+    def close(self) -> None:
+        """Leave the broker, without the will."""
+        if self._port.open:
+            self._port.write([write_disconnect(0, self._version)])
+        self._port.close()
+
+    def _keep(self, packet: bytes) -> None:
+        if self._bytes + len(packet) <= DRAINED_BYTES_MAX:
+            self._deliveries.append((self._now_ms(), packet))
+            self._bytes += len(packet)

@@ -1,0 +1,177 @@
+"""After the death of a broker: see that no client of ours missed anything.
+
+The routes around a dead broker take a moment to be found, and what was on its way just then may be
+stuck in the log of an agent that nobody reaches. So what was acknowledged around that time, to
+clients of this gateway and, asked for, of the others, is held against what each of our subscribers
+got, and the rest is given to it.
+
+Source: docs/gateway.md, "What a client missed".
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+from federator.config.gateway import BROKERS_MAX
+from federator.gateway.brokers.connections import Broker
+from federator.gateway.clients.proxied_client import ProxiedClient
+from federator.gateway.session.journal import Journal, Publication
+from federator.gateway.wire import V5, read_payload
+from federator.protocol.filters import FilterTrie
+from federator.protocol.messages.gateways import RECALL_FILTERS_MAX, Recall, Recalled
+from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.types import BrokerId, Millis
+
+CHECKS_MS: Final = (
+    (1, -500, 700, 1_200),
+    (1, 701, 1_500, 2_500),
+    (1, 1_501, 3_000, 4_000),
+    (1, 3_001, 6_000, 7_500),
+    (2, -1_500, 3_000, 7_600),
+    (1, 6_001, 10_000, 12_000),
+    (2, 3_001, 8_000, 12_500),
+    (1, 10_001, 16_000, 18_000),
+)
+"""What was published at this QoS and acknowledged between the second and the third is looked for at
+the fourth, in milliseconds from the death. Agents find other routes in half a second, usually, and
+forget a dead core after 15 s, at the latest. Who waits longer gives less twice, and later: at QoS 2
+that is preferred."""
+
+ANSWERS_S: Final = 1.0
+"""How long other gateways are waited for."""
+
+ANSWER_BYTES_MAX: Final = 4_194_304
+PAGE_BYTES_MAX: Final = 262_144
+HEARD_MAX: Final = 1_024
+
+
+class ReconcilerContext(Protocol):
+    """What the reconciler needs of the gateway."""
+
+    journal: Journal
+    brokers: dict[BrokerId, Broker]
+
+    @property
+    def every(self) -> list[ProxiedClient]:
+        """All clients of this gateway."""
+
+    def now_ms(self) -> Millis:
+        """Monotonic time."""
+
+
+class LossReconciler:
+    """The checks after the deaths of brokers.
+
+    Args:
+        context: The gateway.
+        name: What the gateway is called.
+        first: Greater than the number of every earlier question.
+        start: Runs a coroutine under a name.
+    """
+
+    def __init__(
+        self,
+        context: ReconcilerContext,
+        *,
+        name: str,
+        first: int,
+        start: Callable[..., object],
+    ) -> None:
+        self._context = context
+        self._name = name
+        self._number = first
+        self._start = start
+        self._deaths: RateLimiter[BrokerId] = RateLimiter(
+            gap_ms=Millis(CHECKS_MS[-1][-1]), keys_max=BROKERS_MAX
+        )
+        self._answers: dict[int, list[bytes]] = {}
+        self._heard: dict[tuple[str, int], None] = {}
+
+    def on_death(self, broker: BrokerId) -> None:
+        """Check for losses after the death of ``broker``, of which we may be told many times."""
+        now_ms = self._context.now_ms()
+        if self._deaths.allow(broker, now_ms):
+            self._start(self._watch(now_ms), name=f"missed through {broker}")
+
+    def on_recall(self, recall: Recall, broker: Broker) -> None:
+        """Answer another gateway that asks what our clients published."""
+        question = recall.gateway, recall.number
+        if recall.gateway == self._name or question in self._heard:
+            return
+        self._heard[question] = None
+        if len(self._heard) > HEARD_MAX:
+            del self._heard[next(iter(self._heard))]
+        now_ms = self._context.now_ms()
+        span = Millis(now_ms - recall.oldest_ms), Millis(now_ms - recall.newest_ms)
+        for page in _pages(self._context.journal.between(*span), recall.filters):
+            broker.answer(recall.gateway, Recalled(self._name, recall.number, tuple(page)))
+
+    def on_recalled(self, answer: Recalled) -> None:
+        """Take another gateway's answer to our question."""
+        packets = self._answers.get(answer.number)
+        if packets is not None and sum(map(len, packets)) < ANSWER_BYTES_MAX:
+            packets.extend(answer.packets)
+
+    async def _watch(self, death_ms: Millis) -> None:
+        for qos, from_ms, to_ms, at_ms in CHECKS_MS:
+            due_ms = death_ms + at_ms - self._context.now_ms()
+            await asyncio.sleep(max(0, due_ms) / 1_000)
+            await self._check(qos, Millis(death_ms + from_ms), Millis(death_ms + to_ms))
+
+    async def _check(self, qos: int, from_ms: Millis, to_ms: Millis) -> None:
+        others = await self._ask(from_ms, to_ms)
+        others = [each for each in others if each.qos == qos]
+        for client in self._context.every:
+            client.give_missed(from_ms, to_ms, qos=(qos,), others=others)
+            await asyncio.sleep(0)  # each takes a moment: the clients' traffic goes on in between
+
+    async def _ask(self, from_ms: Millis, to_ms: Millis) -> list[Publication]:
+        """Ask the other gateways what their clients published."""
+        filters = _filters(self._context.every)
+        if not filters:
+            return []
+        self._number += 1
+        number, now_ms = self._number, self._context.now_ms()
+        oldest_ms, newest_ms = max(0, now_ms - from_ms), max(0, now_ms - to_ms)
+        recall = Recall(self._name, number, filters, oldest_ms, newest_ms)
+        packets: list[bytes] = []
+        self._answers[number] = packets
+        for broker in self._context.brokers.values():
+            if broker.up:
+                broker.ask_others(recall)
+        await asyncio.sleep(ANSWERS_S)
+        del self._answers[number]
+        return [Publication("", p, V5, from_ms, *read_payload(p, V5)) for p in packets]
+
+
+def _filters(clients: Iterable[ProxiedClient]) -> tuple[str, ...]:
+    """What clients subscribe to at QoS 1 and 2; everything if that is too long to say."""
+    filters = {
+        filter
+        for client in clients
+        for filter, subscription in client.session.subscriptions.granted.items()
+        if subscription.granted and not filter.startswith("$share/")
+    }
+    return tuple(sorted(filters)) if len(filters) <= RECALL_FILTERS_MAX else ("#",)
+
+
+def _pages(publications: Iterable[Publication], filters: Sequence[str]) -> list[list[bytes]]:
+    """The publications that match ``filters``, as packets of version 5, in pages."""
+    wanted = FilterTrie()
+    for filter in filters:
+        wanted.add(filter)
+    pages: list[list[bytes]] = []
+    room = total = 0
+    for publication in publications:
+        if not wanted.match(publication.topic.decode()):
+            continue
+        packet = publication.as_v5()
+        total += len(packet)
+        if total > ANSWER_BYTES_MAX:
+            break
+        if room < len(packet):
+            pages.append([])
+            room = PAGE_BYTES_MAX
+        pages[-1].append(packet)
+        room -= len(packet)
+    return pages

@@ -1,0 +1,367 @@
+"""Clients whose topics belong to several brokers: a connection each, and a leg to each broker.
+
+A leg is a whole ``ProxiedClient``, to which an ``UpstreamLeg`` is the client. What the legs write
+there the ``SplitSession`` puts together; what that has for a leg is handed to the leg's proxied
+client as if the client had said it. When one leg ends the client, all end.
+
+Source: docs/gateway.md, "Topics of certain brokers".
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Protocol
+
+from federator.config import UpstreamSettings
+from federator.gateway.brokers.connections import Broker
+from federator.gateway.clients.ports import End, Port
+from federator.gateway.clients.proxied_client import ProxiedClient
+from federator.gateway.split.delivery_ids import Delivery
+from federator.gateway.split.session import SUFFIX, SplitSession
+from federator.gateway.split.topic_owners import TopicOwners
+from federator.gateway.wire import (
+    FROM_CLIENT,
+    FROM_SERVER,
+    Connect,
+    MalformedError,
+    Packet,
+    Splitter,
+    Version,
+    write_disconnect,
+)
+from federator.protocol.types import BrokerId, Millis
+
+DEPARTED_MAX: Final = 4_096
+"""Clients whose unfinished QoS 2 deliveries are remembered until they come again."""
+
+_NO_LIMIT: Final = 2**31
+
+
+class UpstreamLeg:
+    """The client, as the proxied client of one leg sees it.
+
+    Args:
+        client: The whole client.
+        index: Which of its legs this is.
+    """
+
+    __slots__ = ("_client", "_index", "closed")
+
+    def __init__(self, client: "MultiBrokerClient", index: int) -> None:
+        self._client = client
+        self._index = index
+        self.closed = False
+
+    @property
+    def open(self) -> bool:
+        """Whether the client hears what is written."""
+        return not self.closed and self._client.open
+
+    @property
+    def full(self) -> bool:
+        """Whether the client takes no more just now."""
+        return self._client.full
+
+    def block(self, why: str, blocked: bool) -> None:
+        """Read no more of the client while there is any reason not to."""
+        self._client.block(f"{why} {self._index}", blocked)
+
+    def write(self, packets: list[bytes]) -> None:
+        """Give ``packets`` to the client, as far as they are for it."""
+        if not self.closed:
+            self._client.on_written(self._index, b"".join(packets))
+
+    def close(self) -> None:
+        """End this leg, and the client with it."""
+        if not self.closed:
+            self.closed = True
+            self._client.on_leg_closed()
+
+
+class MultiBrokerClient:
+    """One client of several brokers.
+
+    Args:
+        port: The client's connection.
+        splitter: Of what the client sends.
+        split: The session that puts the legs together.
+        version: Of the protocol.
+        buffer_bytes_max: Of what waits until all legs have accepted the client.
+        now_ms: Monotonic time.
+        on_torn: Told the proxied clients whose brokers are to keep no session.
+        on_over: Told when the client is gone.
+    """
+
+    def __init__(
+        self,
+        port: Port,
+        splitter: Splitter,
+        split: SplitSession,
+        *,
+        version: Version,
+        buffer_bytes_max: int,
+        now_ms: Callable[[], Millis],
+        on_torn: Callable[[Sequence[ProxiedClient]], None],
+        on_over: Callable[[SplitSession], None],
+    ) -> None:
+        self._port = port
+        self._splitter = splitter
+        self._split = split
+        self._version = version
+        self._buffer_bytes_max = buffer_bytes_max
+        self._now_ms = now_ms
+        self._on_torn = on_torn
+        self._on_over = on_over
+        self._over = False
+        self._early: list[tuple[bytes, list[Packet]]] = []
+        self._due: asyncio.Handle | None = None
+        self._proxied: Sequence[ProxiedClient] = ()
+        self.legs = [UpstreamLeg(self, index) for index in range(len(split.to_legs))]
+        self._from_legs = [Splitter(limit=_NO_LIMIT, firsts=FROM_SERVER) for _ in self.legs]
+
+    @property
+    def open(self) -> bool:
+        """Whether the client is there."""
+        return self._port.open and not self._over
+
+    @property
+    def full(self) -> bool:
+        """Whether the client takes no more just now."""
+        return self._port.full
+
+    def start(self, proxied: Sequence[ProxiedClient]) -> None:
+        """Let the proxied clients of all legs find their brokers."""
+        self._proxied = proxied
+        for each in proxied:
+            each.start()
+
+    # -- the client -------------------------------------------------------------------------------
+
+    def go_on(self, block: bytes, packets: list[Packet]) -> None:
+        """Take what the client sent behind its CONNECT in the same read."""
+        self._take(block, packets)
+
+    def on_data(self, port: Port, data: bytes) -> None:
+        """Take what the client sent."""
+        try:
+            self._take(*self._splitter.feed(data))
+        except MalformedError as error:
+            self._refuse(error)
+
+    def on_lost(self, port: Port, error: Exception | None) -> None:
+        """End all legs: the client's connection broke, or it left."""
+        self._end()
+        for proxied, leg in self._pairs():
+            proxied.on_lost(leg, error)
+
+    def on_room(self, port: Port, room: bool) -> None:
+        """Read all brokers as the client takes what they have for it."""
+        for proxied, leg in self._pairs():
+            proxied.on_room(leg, room)
+
+    def _pairs(self, *, still_open: bool = False) -> Iterator[tuple[ProxiedClient, UpstreamLeg]]:
+        """Each proxied client and its leg, or only those whose leg is not closed."""
+        for proxied, leg in zip(self._proxied, self.legs, strict=True):
+            if not (still_open and leg.closed):
+                yield proxied, leg
+
+    def _take(self, block: bytes, packets: list[Packet]) -> None:
+        now_ms = self._now_ms()
+        for proxied in self._proxied:
+            proxied.heard_ms = now_ms
+        if not self._split.accepted:
+            # Whose each packet is only matters once all brokers let the client in.
+            self._early.append((block, packets))
+            waits = sum(len(each) for each, _ in self._early)
+            self._port.block("early", waits > self._buffer_bytes_max)
+            return
+        try:
+            self._split.from_client(block, packets, now_ms)
+            if self._splitter.fault is not None:
+                raise self._splitter.fault
+        except MalformedError as error:
+            self._feed()
+            self._refuse(error)
+            return
+        self._flush()
+        self._feed()
+
+    def _refuse(self, error: MalformedError) -> None:
+        # One leg is enough: as it ends the client, all others end.
+        for proxied in self._proxied[:1]:
+            proxied.dismiss(error.reason, str(error))
+
+    # -- the legs ---------------------------------------------------------------------------------
+
+    def block(self, why: str, blocked: bool) -> None:
+        """Read no more of the client while any leg has a reason not to."""
+        self._port.block(why, blocked)
+
+    def on_written(self, index: int, data: bytes) -> None:
+        """Put what a leg has for the client together with what others have."""
+        if self._over:
+            return
+        accepted = self._split.accepted
+        try:
+            self._split.from_leg(index, *self._from_legs[index].feed(data))
+        except MalformedError:
+            self._soon(self._proxied[index].broker_is_dead)
+            return
+        self._flush()
+        if self._split.torn:
+            self._refuse_torn()
+        elif not self._split.accepted:
+            full = self._split.early_bytes > self._buffer_bytes_max
+            self._proxied[index].on_room(self.legs[index], not full)
+        elif not accepted:
+            self._soon(self._catch_up)
+        if any(self._split.to_legs) and self._due is None:
+            # Not now: the proxied client that wrote this is in the midst of it.
+            self._due = self._soon(self._feed)
+
+    def on_leg_closed(self) -> None:
+        """End the client with one of its legs, unless it is saying goodbye to all of them."""
+        if self._over or (self._split.leaving and not all(leg.closed for leg in self.legs)):
+            return
+        self._port.close()
+        refused = not self._split.accepted
+        self._end()
+        self._soon(self._leave_quietly if refused else self._leave)
+
+    def _refuse_torn(self) -> None:
+        """No broker keeps anything of a session that others have not, nor one begun just now."""
+        self._port.close()
+        self._end()
+
+        def leave() -> None:
+            self._leave_quietly()
+            self._on_torn(self._proxied)
+
+        self._soon(leave)
+
+    def _leave(self) -> None:
+        """Break all legs: the client is gone without a word, and where its will is, it is due."""
+        for proxied, leg in self._pairs(still_open=True):
+            proxied.on_lost(leg, None)
+
+    def _leave_quietly(self) -> None:
+        """Say goodbye on all legs: the client was never let in, so nothing of it is left behind."""
+        goodbye = write_disconnect(0, self._version)
+        for proxied, leg in self._pairs(still_open=True):
+            proxied.on_data(leg, goodbye)
+
+    def _catch_up(self) -> None:
+        """Take what the client said before all legs were there."""
+        for proxied, leg in self._pairs():
+            proxied.on_room(leg, not self._port.full)
+        early, self._early = self._early, []
+        self._port.block("early", False)
+        for block, packets in early:
+            self._take(block, packets)
+
+    def _feed(self) -> None:
+        """Hand to each leg what the split session has for it."""
+        self._due = None
+        for index, out in enumerate(self._split.to_legs):
+            if out:
+                data = b"".join(out)
+                out.clear()
+                self._proxied[index].on_data(self.legs[index], data)
+
+    def _flush(self) -> None:
+        out = self._split.to_client
+        if out and not self._over:
+            self._port.write(out)
+        out.clear()
+
+    def _soon(self, do: Callable[[], None]) -> asyncio.Handle:
+        return asyncio.get_running_loop().call_soon(do)
+
+    def _end(self) -> None:
+        if not self._over:
+            self._over = True
+            self._on_over(self._split)
+
+
+class MultiBrokerContext(Protocol):
+    """What clients of several brokers need of the gateway."""
+
+    packet_bytes_max: int
+    buffer_bytes_max: int
+
+    def now_ms(self) -> Millis:
+        """Monotonic time."""
+
+    def evict(self, client_id: str) -> None:
+        """Dismiss whoever has this client id, for it came again."""
+
+    def proxy(
+        self, connect: Connect, end: End, splitter: Splitter, *, assigned: bool
+    ) -> ProxiedClient:
+        """Make the proxied client of one leg."""
+
+    def on_left(self, client: ProxiedClient, broker: Broker) -> None:
+        """Note that ``client`` has nothing to do with ``broker`` any more."""
+
+
+class Upstreams:
+    """The upstreams of one gateway, and the clients that it lets in to them.
+
+    Args:
+        upstreams: Whose topics are whose.
+        context: The gateway.
+
+    Attributes:
+        legs: How many brokers a client has; 1 without upstreams.
+    """
+
+    def __init__(self, upstreams: Sequence[UpstreamSettings], context: MultiBrokerContext) -> None:
+        self._brokers = [BrokerId(each.broker) for each in upstreams]
+        self._owners = TopicOwners([each.filters for each in upstreams])
+        self.legs = self._owners.legs
+        self._context = context
+        self._unreleased: dict[str, dict[Delivery, int]] = {}
+
+    @property
+    def assignments(self) -> list[tuple[str, BrokerId]]:
+        """Patterns of the client ids on legs, and their brokers."""
+        return [(f"*{SUFFIX}{leg}", id) for leg, id in enumerate(self._brokers, start=1)]
+
+    def admit(
+        self, connect: Connect, port: Port, splitter: Splitter, *, assigned: bool
+    ) -> MultiBrokerClient:
+        """Let in a client that said ``connect``."""
+        context = self._context
+        context.evict(connect.client_id)
+        unreleased = self._unreleased.pop(connect.client_id, {})
+        split = SplitSession(connect, self._owners, unreleased={} if connect.clean else unreleased)
+        client = MultiBrokerClient(
+            port,
+            splitter,
+            split,
+            version=connect.version,
+            buffer_bytes_max=context.buffer_bytes_max,
+            now_ms=context.now_ms,
+            on_torn=self._end_sessions,
+            on_over=lambda split: self._remember(connect, split),
+        )
+        proxied = []
+        for index, each in enumerate(split.connects()):
+            from_leg = Splitter(limit=context.packet_bytes_max, firsts=FROM_CLIENT)
+            from_leg.speak(connect.version)
+            proxied.append(
+                context.proxy(each, client.legs[index], from_leg, assigned=assigned and not index)
+            )
+        client.start(proxied)
+        return client
+
+    def _end_sessions(self, proxied: Sequence[ProxiedClient]) -> None:
+        for each in proxied:
+            if each.broker is not None:
+                self._context.on_left(each, each.broker)
+
+    def _remember(self, connect: Connect, split: SplitSession) -> None:
+        unreleased = split.unreleased
+        if unreleased and connect.session_expiry_s > 0:
+            self._unreleased[connect.client_id] = unreleased
+            if len(self._unreleased) > DEPARTED_MAX:
+                del self._unreleased[next(iter(self._unreleased))]

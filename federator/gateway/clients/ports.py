@@ -1,0 +1,134 @@
+"""The two connections of one client, to the gateway and on to a broker, as asyncio protocols.
+
+Whole reads come in and whole writes go out. An end that does not take what it is sent stops the
+other end from being read: so TCP's own flow control reaches from the broker to the client, and what
+waits here is bounded by the transports' marks.
+"""
+
+import asyncio
+from typing import Final, Protocol, cast
+
+WRITE_HIGH_WATER_BYTES: Final = 65_536
+
+
+class End(Protocol):
+    """One end of a proxied client: a connection, or one leg of a client of several brokers."""
+
+    @property
+    def open(self) -> bool:
+        """Whether something can be written."""
+
+    @property
+    def full(self) -> bool:
+        """Whether it takes no more just now."""
+
+    def block(self, why: str, blocked: bool) -> None:
+        """Read no more while there is any reason not to."""
+
+    def write(self, packets: list[bytes]) -> None:
+        """Send ``packets``, in order."""
+
+    def close(self) -> None:
+        """End it when all is written; its owner hears nothing more of it."""
+
+
+class PortOwner(Protocol):
+    """Whoever is told what happens to a port."""
+
+    def on_data(self, port: "Port", data: bytes) -> None:
+        """Take ``data`` that ``port`` read."""
+
+    def on_lost(self, port: "Port", error: Exception | None) -> None:
+        """Note that ``port`` is gone, and that we did not close it."""
+
+    def on_room(self, port: "Port", room: bool) -> None:
+        """Note whether ``port`` takes more just now."""
+
+
+class Port(asyncio.Protocol):
+    """One TCP or TLS connection.
+
+    Args:
+        owner: Told what happens to it.
+    """
+
+    __slots__ = ("_blocked", "_closed", "_owner", "full", "transport")
+
+    def __init__(self, owner: PortOwner) -> None:
+        self._owner = owner
+        self._closed = False
+        self._blocked: set[str] = set()
+        self.full = False
+        self.transport: asyncio.Transport | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether something can be written."""
+        return self.transport is not None and not self._closed
+
+    def give_to(self, owner: PortOwner) -> None:
+        """Tell another owner what happens from now on."""
+        self._owner = owner
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport: the connection stands."""
+        self.transport = transport = cast("asyncio.Transport", transport)  # uvloop's is none
+        transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        if self._closed:
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on to the owner what was read."""
+        if not self._closed:
+            self._owner.on_data(self, data)
+
+    def eof_received(self) -> bool:
+        """Close: an end that says no more is gone."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the owner that the connection is gone, unless we closed it."""
+        closed, self._closed = self._closed, True
+        self.transport = None
+        if not closed:
+            self._owner.on_lost(self, exc)
+
+    def pause_writing(self) -> None:
+        """Tell the owner that no more is taken just now."""
+        self.full = True
+        self._owner.on_room(self, False)
+
+    def resume_writing(self) -> None:
+        """Tell the owner that more is taken again."""
+        self.full = False
+        self._owner.on_room(self, True)
+
+    def block(self, why: str, blocked: bool) -> None:
+        """Read no more while there is any reason not to."""
+        before = bool(self._blocked)
+        (self._blocked.add if blocked else self._blocked.discard)(why)
+        now = bool(self._blocked)
+        if before != now and self.transport is not None and not self._closed:
+            (self.transport.pause_reading if now else self.transport.resume_reading)()
+
+    def write(self, packets: list[bytes]) -> None:
+        """Send ``packets``, in order."""
+        transport = self.transport
+        if transport is None or self._closed:
+            return
+        if len(packets) == 1:
+            transport.write(packets[0])
+        else:
+            transport.write(b"".join(packets))
+
+    def close(self) -> None:
+        """End it when all is written; its owner hears nothing more of it."""
+        self._closed = True
+        if self.transport is not None:
+            self.transport.close()
+
+    def abort(self) -> None:
+        """Break the connection: a broker then publishes the client's will."""
+        self._closed = True
+        if self.transport is not None:
+            self.transport.abort()

@@ -1,0 +1,493 @@
+"""One client of the gateway: its session, its connection, and its connection to a broker.
+
+No decision about MQTT is made here; those are the session's. This carries its orders out.
+
+Source: docs/gateway.md.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol, assert_never
+
+import structlog
+
+from federator.gateway.brokers.connections import Broker
+from federator.gateway.clients.broker_search import BrokerSearch
+from federator.gateway.clients.draining_connection import DrainingConnection
+from federator.gateway.clients.ports import End, Port
+from federator.gateway.metrics import GatewayCounters
+from federator.gateway.session.healing import EARLY_MS, missed, missed_before
+from federator.gateway.session.journal import Journal, Publication
+from federator.gateway.session.orders import (
+    AskSettled,
+    Dismiss,
+    FindBroker,
+    Heal,
+    HealRest,
+    LeaveBroker,
+    Order,
+    State,
+)
+from federator.gateway.session.session import ClientSession
+from federator.gateway.wire import FROM_SERVER, MalformedError, Packet, Reason, Splitter
+from federator.protocol.types import BrokerId, Millis
+from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
+
+HEAL_GRACE_S: Final = 0.03
+"""What is on its way when a subscription stands may still come, and needs not be given twice."""
+
+REST_S: Final = 1.0
+"""What was published before everybody knew of it may still come, from a broker's queue."""
+
+UNMUTE_S: Final = 2.0
+"""How long retained values that our own requests bring are kept from a client."""
+
+UNRELEASED_MAX: Final = 20
+"""QoS 2 publications of the largest size that may wait for their PUBREL, beyond the buffer; as many
+as Mosquitto takes of any size."""
+
+QUIET_S: Final = 2.0
+"""How long a client that is to be moved may take to answer what it got, and its broker."""
+
+QUIET_POLL_S: Final = 0.01
+
+KEEP_ALIVES: Final = 1.5
+"""So many keep-alive intervals of silence end a client."""
+
+KEEP_ALIVE_SLACK_MS: Final = 1_000
+"""How much later than its broker, which counts too, we end a silent client."""
+
+_log = structlog.get_logger()
+
+
+class GatewayContext(Protocol):
+    """What a proxied client needs of the gateway."""
+
+    counters: GatewayCounters
+    journal: Journal
+    packet_bytes_max: int
+    buffer_bytes_max: int
+    attempt_s: float
+    hold_s: float
+    unseen_topics: bool
+
+    def now_ms(self) -> Millis:
+        """Monotonic time."""
+
+    def brokers_for(self, client: "ProxiedClient", avoid: Iterable[BrokerId]) -> Sequence[Broker]:
+        """Brokers that could take the client, best first, without ``avoid``."""
+
+    def unsafe_of(self, client: "ProxiedClient", lost: BrokerId | None) -> list[bytes]:
+        """What ``lost`` acknowledged to the client and may have taken along. Told once."""
+
+    def acknowledged(self, client: "ProxiedClient", broker: BrokerId) -> None:
+        """Keep what ``broker`` acknowledged, as it stands in the client's session."""
+
+    def ask_settled(
+        self,
+        client: "ProxiedClient",
+        token: int,
+        filters: tuple[str, ...],
+        *,
+        client_waits: bool,
+    ) -> None:
+        """Call ``client.on_settled(token)`` when ``filters`` are known everywhere, or in time."""
+
+    def on_attached(self, client: "ProxiedClient", *, moved: bool) -> None:
+        """Note that a broker accepted ``client``, and whether it ``moved`` there from another."""
+
+    def on_left(self, client: "ProxiedClient", broker: Broker) -> None:
+        """Note that ``client`` has nothing to do with ``broker`` any more."""
+
+    def on_gone(self, client: "ProxiedClient") -> None:
+        """Forget ``client``, which is gone for good."""
+
+
+class ProxiedClient:
+    """One client, or one leg of a client of several brokers.
+
+    Args:
+        context: The gateway.
+        session: The client's.
+        port: The client's connection.
+        splitter: Of what the client sends.
+
+    Attributes:
+        broker: To which the client is attached, or was last.
+        moves: How often it was attached to another broker.
+        heard_ms: When it last sent anything.
+    """
+
+    def __init__(
+        self, context: GatewayContext, session: ClientSession, port: End, splitter: Splitter
+    ) -> None:
+        self.session = session
+        self.broker: Broker | None = None
+        self.moves = 0
+        self.heard_ms = context.now_ms()
+        self._context = context
+        self._client_port = port
+        self._from_client = splitter
+        self._broker_port: Port | None = None
+        self._from_broker = Splitter(limit=2**31, firsts=FROM_SERVER)
+        self._generation = 0
+        self._paused = False
+        self._attempt_end = DeadlineTimer(self._give_up_attempt)
+        self._draining: DrainingConnection | None = None
+        self._former: Broker | None = None  # where it was attached last
+        self._search = BrokerSearch(
+            self,
+            lambda avoid: context.brokers_for(self, avoid),
+            hold_s=context.hold_s,
+            now_ms=context.now_ms,
+        )
+
+    @property
+    def client_id(self) -> str:
+        """The client's id at its broker."""
+        return self.session.connect.client_id
+
+    @property
+    def moving(self) -> bool:
+        """Whether its old broker still serves it, in a planned move."""
+        return self._draining is not None
+
+    def start(self) -> None:
+        """Find the first broker."""
+        self._search.start(lost=None)
+
+    def go_on(self, block: bytes, packets: list[Packet]) -> None:
+        """Take what the client sent behind its CONNECT in the same read."""
+        try:
+            self.session.from_client(block, packets, self._context.now_ms())
+            if self._from_client.fault is not None:
+                raise self._from_client.fault
+        except MalformedError as error:
+            self.session.refuse(error)
+        self.flush()
+
+    # -- what ports tell --------------------------------------------------------------------------
+
+    def on_data(self, port: End, data: bytes) -> None:
+        """Take what either end sent."""
+        now_ms = self._context.now_ms()
+        session = self.session
+        if port is self._client_port:
+            self.heard_ms = now_ms
+            try:
+                block, packets = self._from_client.feed(data)
+                session.from_client(block, packets, now_ms)
+                if self._from_client.fault is not None:
+                    raise self._from_client.fault
+            except MalformedError as error:
+                session.refuse(error)
+        elif port is self._broker_port:
+            try:
+                block, packets = self._from_broker.feed(data)
+                session.from_broker(block, packets, now_ms)
+                if self._from_broker.fault is not None:
+                    raise self._from_broker.fault
+            except MalformedError as error:
+                broker = self.broker.id if self.broker else None
+                _log.warning("gateway.broker_malformed", broker=broker, reason=str(error)[:200])
+                session.on_broker_lost()
+            if self._attempt_end.is_set and session.attached:
+                self._on_attached()
+        self.flush()
+
+    def on_lost(self, port: End, error: Exception | None) -> None:
+        """Tell the session that either end is gone."""
+        if port is self._client_port:
+            self.session.on_client_lost()
+        elif port is self._broker_port:
+            self._broker_port = None
+            self.session.on_broker_lost()
+        self.flush()
+
+    def on_room(self, port: End, room: bool) -> None:
+        """Read the other end as this one takes what is sent to it."""
+        if port is self._client_port and self._broker_port is not None:
+            self._broker_port.block("client", not room)
+        elif port is self._broker_port:
+            self._client_port.block("broker", not room)
+
+    # -- what the gateway tells -------------------------------------------------------------------
+
+    def on_settled(self, token: int) -> None:
+        """Go on as ``ClientSession.on_settled`` says."""
+        self.session.on_settled(token)
+        self.flush()
+
+    def dismiss(self, reason: Reason, text: str, *, with_will: bool = True) -> None:
+        """End the client, and tell it why."""
+        self.session.dismiss(reason, text, with_will=with_will)
+        self.flush()
+
+    def broker_is_dead(self) -> None:
+        """Leave a broker that does not answer though the connection stands."""
+        if self._broker_port is not None:
+            self._broker_port.abort()
+            self._broker_port = None
+            self.session.on_broker_lost()
+            self.flush()
+
+    def check_keep_alive(self, now_ms: Millis) -> None:
+        """End a client that has been silent for one and a half times its keep-alive."""
+        if self._client_port.open and self.is_too_silent(Millis(now_ms - KEEP_ALIVE_SLACK_MS)):
+            self.dismiss(Reason.KEEP_ALIVE_TIMEOUT, "silent for too long")
+
+    def is_too_silent(self, at_ms: Millis) -> bool:
+        """Whether the client was silent for longer, at ``at_ms``, than its keep-alive allows."""
+        keep_alive_ms = self.session.connect.keep_alive * 1_000
+        return keep_alive_ms > 0 and at_ms - self.heard_ms >= keep_alive_ms * KEEP_ALIVES
+
+    async def move(self) -> bool:
+        """Attach the client to another broker while its own serves; tell whether that has begun.
+
+        What the old broker has for it is drained until the new one serves. A client that leaves
+        deliveries without an answer, or whose broker leaves publications so, is not moved now.
+        """
+        session, loop = self.session, asyncio.get_running_loop()
+        port, old = self._broker_port, self.broker
+        if session.state is not State.LIVE or not session.up.open or port is None or old is None:
+            return False
+        session.up.open = False
+        port.block("moving", True)
+        end_s = loop.time() + QUIET_S
+        while loop.time() < end_s:
+            if not session.unanswered or self._broker_port is not port:
+                break
+            await asyncio.sleep(QUIET_POLL_S)
+        port.block("moving", False)
+        if self._broker_port is not port or session.state is not State.LIVE:
+            return False
+        if session.unanswered:
+            session.go_on(self._context.now_ms())
+            self.flush()
+            return False
+        self._broker_port = None
+        self._draining = DrainingConnection(
+            port, self._from_broker, session.version, old, self._context.now_ms
+        )
+        session.on_broker_lost()
+        self.flush()
+        return True
+
+    # -- orders -----------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Send what the session has for its ends, and do what it orders."""
+        session, up = self.session, self.session.up
+        if (up.acknowledged or up.acknowledged_again) and self.broker is not None:
+            self._context.acknowledged(self, self.broker.id)
+        if session.to_broker:
+            if self._broker_port is not None:
+                self._broker_port.write(session.to_broker)
+            session.to_broker.clear()
+        if session.to_client:
+            self._client_port.write(session.to_client)
+            session.to_client.clear()
+        if session.orders:
+            orders, session.orders[:] = [*session.orders], []
+            for order in orders:
+                self._perform(order)
+        room = self._context.buffer_bytes_max
+        if self._paused or up.bytes > room or session.backlog.bytes > room:
+            self._pause(room)
+
+    def _pause(self, room: int) -> None:
+        """Read no more of a client while too much of what it sent waits for a broker.
+
+        What waits for its own PUBREL is no reason to stop, for PUBREL may be among the unread; but
+        there is an end to that, too.
+        """
+        session, up = self.session, self.session.up
+        if session.state is State.GONE:
+            return
+        waits = up.bytes > room and not up.waits_for_client
+        self._paused = waits or session.backlog.bytes > room
+        self._client_port.block("pending", self._paused)
+        if up.bytes > room + UNRELEASED_MAX * self._context.packet_bytes_max:
+            text = f"{up.bytes} bytes of QoS 2 publications that it does not release"
+            self.dismiss(Reason.RECEIVE_MAXIMUM_EXCEEDED, text)
+
+    def _perform(self, order: Order) -> None:
+        match order:
+            case Dismiss(reason, text):
+                name = Reason(reason).name.lower()
+                _log.info("gateway.dismissed", client=self.client_id, reason=name, text=text)
+                self._context.counters.dismissed += 1
+                self._client_port.close()
+            case LeaveBroker(with_will):
+                self._end(with_will=with_will)
+            case FindBroker(refused):
+                self._find(refused=refused)
+            case AskSettled(token, filters, client_waits):
+                self._context.ask_settled(self, token, filters, client_waits=client_waits)
+            case Heal():
+                asyncio.get_running_loop().call_later(HEAL_GRACE_S, self._heal)
+            case HealRest():
+                loop, until_ms = asyncio.get_running_loop(), self._context.now_ms()
+                loop.call_later(REST_S, self._heal_rest, self.moves, until_ms)
+            case _:
+                assert_never(order)
+
+    def _end(self, *, with_will: bool) -> None:
+        self._client_port.close()
+        if self._broker_port is not None:
+            (self._broker_port.abort if with_will else self._broker_port.close)()
+            self._broker_port = None
+        self._attempt_end.set(None)
+        self._search.cancel()
+        self._end_draining()
+        self._count(None)
+        self._context.on_gone(self)
+
+    def _heal(self) -> None:
+        session = self.session
+        if session.state is not State.HEALING:
+            return
+        given = missed_before(
+            session,
+            self._context.journal.between(Millis(0), session.restored_ms),
+            drained=self._draining.take(session.restored_ms) if self._draining is not None else (),
+            unseen_topics=self._context.unseen_topics,
+        )
+        session.heal(given, self._context.now_ms())
+        self._context.counters.healed += len(given)
+        asyncio.get_running_loop().call_later(UNMUTE_S, self._unmute)
+        if not session.subscriptions.granted:
+            self._end_draining()
+        self.flush()
+
+    def _heal_rest(self, move: int, until_ms: Millis) -> None:
+        """Give what was published while not everybody knew of the new broker's subscriptions.
+
+        It comes late, but it may also come by itself, and then it must not come twice.
+        """
+        session = self.session
+        if session.state is not State.LIVE or move != self.moves:
+            return
+        drained = self._draining.take(self._context.now_ms()) if self._draining is not None else ()
+        qos = (1, 2) if self._draining is not None else (1,)
+        self.give_missed(Millis(session.restored_ms + 1), until_ms, qos=qos, drained=drained)
+        self._end_draining()
+
+    def give_missed(
+        self,
+        from_ms: Millis,
+        to_ms: Millis,
+        *,
+        qos: Sequence[int],
+        drained: Sequence[bytes] = (),
+        others: Sequence[Publication] = (),
+    ) -> None:
+        """Give the client what others got acknowledged in this time, if nobody did.
+
+        Args:
+            from_ms: The beginning of that time,
+            to_ms: and its end.
+            qos: At which it was published.
+            drained: What its old broker gave it since.
+            others: What clients of other gateways published then.
+        """
+        session = self.session
+        if session.state is State.LIVE and session.subscriptions.granted:
+            ours = (
+                each for each in self._context.journal.between(from_ms, to_ms) if each.qos in qos
+            )
+            given = missed(
+                session,
+                [*ours, *others],
+                drained=drained,
+                unseen_topics=self._context.unseen_topics,
+                since_ms=Millis(from_ms - EARLY_MS),
+            )
+            session.give(given, self._context.now_ms())
+            self._context.counters.healed += len(given)
+            self.flush()
+
+    def _end_draining(self) -> None:
+        if self._draining is not None:
+            draining, self._draining = self._draining, None
+            draining.close()
+            if draining.broker is not self.broker:
+                self._context.on_left(self, draining.broker)
+
+    def _unmute(self) -> None:
+        if self.session.state is State.LIVE:
+            self.session.down.unmute()  # the retained values that our own requests bring have come
+
+    # -- brokers ----------------------------------------------------------------------------------
+
+    def _find(self, *, refused: bool) -> None:
+        self._attempt_end.set(None)
+        if self._broker_port is not None:
+            self._broker_port.abort()
+            self._broker_port = None
+        if refused and self.broker is not None:
+            self._search.on_failed(self.broker)
+        if self.session.accepted and self._former is None:
+            self._former = self.broker
+        lost = None if refused else self.broker  # who refuses is not dead
+        self._search.start(lost=lost, generation=self._generation)
+
+    async def attach_to(self, broker: Broker, *, lost: Broker | None) -> bool:
+        """Connect to ``broker`` and introduce the client; its answer comes later.
+
+        Args:
+            broker: To try.
+            lost: A dead broker, which may have taken along what it acknowledged.
+
+        Returns:
+            Whether the search may end: ``broker`` is there, or the client is not.
+        """
+        port = Port(self)
+        try:
+            async with asyncio.timeout(self._context.attempt_s):
+                await broker.endpoint.connect(lambda: port)
+        except (OSError, TimeoutError, UnicodeError):
+            port.abort()
+            return False
+        if self.session.state is State.GONE:
+            port.abort()
+            return True
+        if not self._client_port.open and not self.session.will_only:
+            port.abort()
+            return True
+        self._broker_port = port
+        self._from_broker = Splitter(limit=2**31, firsts=FROM_SERVER)
+        port.block("client", self._client_port.full)
+        kept = self._context.unsafe_of(self, lost.id if lost is not None else None)
+        self._count(broker)
+        self._generation = broker.generation
+        self._attempt_end.set(Millis(monotonic_ms() + int(self._context.attempt_s * 1_000)))
+        self.session.join(kept)
+        self.flush()
+        return True
+
+    def _count(self, broker: Broker | None) -> None:
+        """Count the client at ``broker`` from now on, and nowhere else."""
+        if self.broker is not None:
+            self.broker.clients -= 1
+        if broker is not None:
+            broker.clients += 1
+            self.broker = broker
+
+    def _give_up_attempt(self) -> None:
+        if self.broker is not None:
+            self._search.on_failed(self.broker)
+        if self._broker_port is not None:
+            self._broker_port.abort()
+            self._broker_port = None
+        self.session.on_broker_lost()
+        self.flush()
+
+    def _on_attached(self) -> None:
+        self._attempt_end.set(None)
+        former, self._former = self._former, None
+        self.moves += former is not None
+        self._search.on_attached()
+        self._context.on_attached(self, moved=former is not None)
+        if former is not None and former is not self.broker and self._draining is None:
+            self._context.on_left(self, former)

@@ -1,0 +1,143 @@
+"""Publications that a broker acknowledged and that may be lost with it, until its agent has them.
+
+The agent is asked how far it took custody, with marks (``journal``). When the broker dies, what no
+answered mark covers is published again: first by its own client, on that client's next connection;
+and by the gateway, on its own connection, for a client that is gone.
+
+Source: docs/gateway.md, "What a PUBACK is worth".
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import structlog
+
+from federator.gateway.brokers.connections import Broker
+from federator.gateway.clients.proxied_client import ProxiedClient
+from federator.gateway.metrics import GatewayCounters
+from federator.gateway.session.journal import Journal, Publication
+from federator.gateway.wire import only, publish_id
+from federator.protocol.types import BrokerId, Millis
+
+MARK_LOST_S: Final = 0.5
+"""How long a mark may take to be answered until another is sent."""
+
+ORPHANS_S: Final = 1.0
+"""How long what a departed client published waits for its client, after its broker died."""
+
+_log = structlog.get_logger()
+
+
+class UnsafePublications:
+    """What only one broker is known to have, of the clients of one gateway.
+
+    Args:
+        journal: Where publications are kept.
+        brokers: All brokers.
+        counters: Where what is published again is counted.
+        mark_s: Least time between two marks to one broker.
+        seeks_broker: Whether the client of this id is there and has no broker just now.
+        serving: The brokers that take clients now.
+        now_ms: Monotonic time.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        brokers: Mapping[BrokerId, Broker],
+        counters: GatewayCounters,
+        *,
+        mark_s: float,
+        seeks_broker: Callable[[str], bool],
+        serving: Callable[[], Sequence[Broker]],
+        now_ms: Callable[[], Millis],
+    ) -> None:
+        self._journal = journal
+        self._brokers = brokers
+        self._counters = counters
+        self._mark_s = mark_s
+        self._seeks_broker = seeks_broker
+        self._serving = serving
+        self._now_ms = now_ms
+        self._orphans: dict[str, list[Publication]] = {}  # of a broker that died, by client
+        self._marking: dict[BrokerId, asyncio.Handle] = {}
+
+    def acknowledged(self, client: ProxiedClient, broker: BrokerId) -> None:
+        """Keep what ``broker`` acknowledged to ``client``, and ask soon whether it is safe."""
+        up = client.session.up
+        for again, packets in enumerate((up.acknowledged, up.acknowledged_again)):
+            if packets:
+                self._journal.acknowledged(
+                    packets,
+                    client=client.client_id,
+                    version=client.session.version,
+                    broker=broker,
+                    now_ms=self._now_ms(),
+                    again=bool(again),
+                )
+                packets.clear()
+        if broker not in self._marking:
+            loop = asyncio.get_running_loop()
+            self._marking[broker] = loop.call_later(self._mark_s, self._mark, broker)
+
+    def take(self, client: ProxiedClient) -> list[bytes]:
+        """What a dead broker acknowledged to ``client`` and may have taken along. Told once."""
+        version = client.session.version
+        orphans = self._orphans.pop(client.client_id, [])
+        others = [each for each in orphans if each.version != version]
+        if others:  # another client had this id; the gateway publishes for it
+            self._orphans[client.client_id] = others
+        kept = [each.packet for each in orphans if each.version == version]
+        self._counters.republished += len(kept)
+        return kept
+
+    def on_death(self, broker: BrokerId) -> None:
+        """Give back to clients what may be lost with ``broker``, and see to the rest later."""
+        taken = self._journal.take_unsafe(broker)
+        for client_id, publications in taken.items():
+            self._orphans.setdefault(client_id, []).extend(publications)
+        if taken:
+            asyncio.get_running_loop().call_later(ORPHANS_S, self._publish_orphans)
+
+    def _mark(self, broker: BrokerId) -> None:
+        self._marking.pop(broker, None)
+        self._send_mark(broker, anew=False)
+
+    def _mark_again(self, broker: BrokerId, number: int) -> None:
+        """Send another mark for one that got lost."""
+        if self._journal.last_mark(broker) == number and self._journal.unsafe(broker):
+            self._send_mark(broker, anew=True)
+
+    def _send_mark(self, id: BrokerId, *, anew: bool) -> None:
+        broker = self._brokers[id]
+        number = self._journal.mark(id, anew=anew) if broker.up else None
+        if number is not None:
+            broker.send_mark(number)
+            asyncio.get_running_loop().call_later(MARK_LOST_S, self._mark_again, id, number)
+
+    def _publish_orphans(self) -> None:
+        """Publish for clients that are gone, or live elsewhere by now."""
+        seeking = {client_id for client_id in self._orphans if self._seeks_broker(client_id)}
+        for client_id in [*self._orphans]:
+            if client_id not in seeking:
+                publications = self._orphans.pop(client_id)
+                self._counters.republished += len(publications)
+                _republish(publications, self._serving())
+        if seeking:
+            asyncio.get_running_loop().call_later(ORPHANS_S, self._publish_orphans)
+
+
+def _republish(publications: Iterable[Publication], brokers: Sequence[Broker]) -> None:
+    """Publish on the first broker that takes them, by our own connection there."""
+    lost = 0
+    for publication in publications:
+        packet = publication.as_v5()
+        _, id_at = publish_id(packet, only(packet))
+        if not any(
+            broker.link.publish_packet(bytearray(packet), id_at, publication.qos)
+            for broker in brokers
+        ):
+            lost += 1
+    if lost:
+        _log.error("gateway.publications_lost", publications=lost)

@@ -1,0 +1,1 @@
+"""One client of the gateway, pure: packets in; packets and orders out, when its broker died too."""

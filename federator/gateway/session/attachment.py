@@ -1,0 +1,158 @@
+"""Which broker a client is attached to.
+
+Gateways share nothing, and yet a client that comes back by another gateway must find its session.
+So by default the choice depends on the client id and the set of brokers alone: each broker gets a
+score from a hash of both, and the highest wins. When a broker goes, only its own clients move; when
+it comes back, only they would return.
+
+On one broker a client id is in use once: who comes later throws out who came before. With several
+gateways and brokers nobody sees both connections, so a gateway that attaches a client claims it on
+every broker it reaches, and the others let go of it. They also remember where sessions are that
+outlast their connection: a client that comes back by another gateway is attached there. What is
+remembered is bounded and lost with the gateway; then the policy decides.
+
+Source: D. Thaler and C. Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM
+Transactions on Networking 6(1), 1998 (highest random weight); OASIS MQTT 5.0, 3.1.4.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from hashlib import blake2b
+from typing import Final, Literal
+
+from federator.protocol.messages.gateways import Claim
+from federator.protocol.types import BrokerId
+
+Policy = Literal["assigned", "nearest", "least-loaded"]
+
+HOMES_MAX: Final = 100_000
+HEARD_MAX: Final = 4_096
+"""Claims that are told from their copies, which follow within the delay between brokers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A broker that could take a client.
+
+    Attributes:
+        clients: Connected there.
+        round_trip_s: As measured; infinite before.
+    """
+
+    id: BrokerId
+    clients: int = 0
+    round_trip_s: float = float("inf")
+
+
+class Attachment:
+    """The operator's rule for where clients belong.
+
+    Args:
+        policy: How brokers are compared.
+        assignments: Patterns of client ids and where they belong; the first that fits holds.
+    """
+
+    def __init__(self, policy: Policy, assignments: Iterable[tuple[str, BrokerId]] = ()) -> None:
+        self._policy = policy
+        self._assignments = tuple(assignments)
+
+    def rank(
+        self,
+        client_id: str,
+        candidates: Sequence[Candidate],
+        *,
+        preferred: Sequence[BrokerId] = (),
+    ) -> list[BrokerId]:
+        """All ``candidates``, best first.
+
+        Args:
+            client_id: Whose broker is looked for.
+            candidates: Brokers that could take it.
+            preferred: Where its session is, or who steps in for its broker; best first. These go
+                before any policy.
+        """
+        by_id = {each.id: each for each in candidates}
+        first = [*preferred, *self._assigned(client_id)]
+        ranked = sorted(candidates, key=lambda each: (self._key(client_id, each), each.id))
+        order = dict.fromkeys([*first, *(each.id for each in ranked)])
+        return [id for id in order if id in by_id]
+
+    def home(self, client_id: str, brokers: Iterable[BrokerId]) -> BrokerId:
+        """Where the client belongs if all ``brokers`` serve, under the policy ``assigned``."""
+        known = sorted(brokers)
+        assigned = [each for each in self._assigned(client_id) if each in known]
+        return assigned[0] if assigned else max(known, key=lambda id: _score(client_id, id))
+
+    @property
+    def by_name(self) -> bool:
+        """Whether the choice depends on the client id and the set of brokers alone."""
+        return self._policy == "assigned"
+
+    @property
+    def by_load(self) -> bool:
+        """Whether the choice depends on how many clients each broker has."""
+        return self._policy == "least-loaded"
+
+    def _assigned(self, client_id: str) -> list[BrokerId]:
+        for pattern, broker in self._assignments:
+            if fnmatchcase(client_id, pattern):
+                return [broker]
+        return []
+
+    def _key(self, client_id: str, candidate: Candidate) -> float:
+        match self._policy:
+            case "assigned":
+                return -_score(client_id, candidate.id)
+            case "nearest":
+                return candidate.round_trip_s
+            case "least-loaded":
+                return candidate.clients
+
+
+class Claims:
+    """The claims of all gateways, as one of them knows them.
+
+    Args:
+        name: That gateway's name.
+        first: Greater than every number of its earlier claims.
+    """
+
+    def __init__(self, name: str, first: int) -> None:
+        self._name = name
+        self._number = first
+        self._homes: dict[str, BrokerId] = {}
+        self._heard: dict[tuple[str, int], None] = {}
+
+    def of(self, client: str, broker: BrokerId, *, came: bool, lasts: bool) -> Claim:
+        """Make our own claim to ``client``, attached to ``broker``."""
+        self._number += 1
+        self._remember(client, broker, lasts=lasts)
+        return Claim(self._name, self._number, client, broker, came, lasts)
+
+    def is_news(self, claim: Claim) -> bool:
+        """Learn another gateway's claim; tell whether it was not known before."""
+        name = claim.gateway, claim.number
+        if claim.gateway == self._name or name in self._heard:
+            return False
+        self._heard[name] = None
+        if len(self._heard) > HEARD_MAX:
+            del self._heard[next(iter(self._heard))]
+        self._remember(claim.client, claim.broker, lasts=claim.lasts)
+        return True
+
+    def home(self, client: str) -> BrokerId | None:
+        """Where the session of ``client`` is, if it lasts and we heard of it."""
+        return self._homes.get(client)
+
+    def _remember(self, client: str, broker: BrokerId, *, lasts: bool) -> None:
+        self._homes.pop(client, None)
+        if lasts:
+            self._homes[client] = broker
+            if len(self._homes) > HOMES_MAX:
+                del self._homes[next(iter(self._homes))]
+
+
+def _score(client_id: str, broker: BrokerId) -> int:
+    digest = blake2b(f"{broker}/{client_id}".encode(), digest_size=6).digest()
+    return int.from_bytes(digest, "big")

@@ -1,0 +1,259 @@
+"""What a broker delivers to a client at QoS 1 and 2, across the death of that broker.
+
+In the steady state packets pass as they came, packet ids included, and all there is here is which
+ids the client has not acknowledged. When the broker dies these stay with the client: it will answer
+them, and nobody is left to hear it. The next broker counts its ids anew; where one is still taken,
+and for what we deliver ourselves, the client sees another id, until all of these are answered.
+
+Deliveries of a new broker are held back while the client's subscriptions are made there, so that
+what it missed meanwhile can go before them.
+
+Source: OASIS MQTT 5.0, 4.3, 4.4 and 4.9; docs/gateway.md.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from federator.gateway.session.upstream import PACKET_ID_MAX, PASS, SWALLOW
+from federator.gateway.wire import (
+    QOS,
+    RETAIN,
+    V311,
+    Kind,
+    Reason,
+    Version,
+    again,
+    only,
+    publish_id,
+    write_ack,
+)
+
+OURS: Final = 0
+"""Stands for the broker's packet id where no broker waits for an answer."""
+
+_QOS_2: Final = 0x04
+
+
+class Downstream:
+    """Deliveries of one client's broker on their way to the client.
+
+    Args:
+        version: Of the protocol.
+        receive_max: How many deliveries the client takes at a time.
+        to_client, to_broker: Where packets for each go, in order.
+
+    Attributes:
+        plain: Whether packets pass as they came, once ``note`` has seen them.
+        held_bytes: Bytes of deliveries held back, and of those that wait for the client's answers.
+    """
+
+    __slots__ = (
+        "_foreign",
+        "_held",
+        "_ids",
+        "_muted",
+        "_mutes",
+        "_names",
+        "_next",
+        "_receive_max",
+        "_received",
+        "_to_broker",
+        "_to_client",
+        "_version",
+        "_waiting",
+        "held_bytes",
+        "plain",
+    )
+
+    def __init__(
+        self,
+        version: Version,
+        receive_max: int,
+        *,
+        to_client: list[bytes],
+        to_broker: list[bytes],
+    ) -> None:
+        self.plain = True
+        self.held_bytes = 0
+        self._version = version
+        self._receive_max = receive_max
+        self._to_client = to_client
+        self._to_broker = to_broker
+        self._ids: dict[int, int] = {}  # the client's, not acknowledged, to the broker's
+        self._names: dict[int, int] = {}  # the broker's to the client's, where they differ
+        self._received: set[int] = set()  # QoS 2: the client sent its PUBREC
+        self._foreign = 0  # ids that are not the broker's own
+        self._held: list[bytes] | None = None
+        self._waiting: list[tuple[int, bytes]] = []  # broker's id and packet
+        self._mutes = False
+        self._muted: set[int] = set()  # QoS 2: retained values kept from the client
+        self._next = PACKET_ID_MAX
+
+    @property
+    def unacknowledged(self) -> int:
+        """Deliveries that the client has not answered, or not got yet."""
+        return len(self._ids) + len(self._waiting)
+
+    @property
+    def held(self) -> tuple[bytes, ...]:
+        """Deliveries held back."""
+        return tuple(self._held or ())
+
+    def note(self, packet_id: int) -> None:
+        """Note a QoS 1 or 2 delivery that passes as it came."""
+        self._ids[packet_id] = packet_id
+
+    def hold(self) -> None:
+        """Hold deliveries back from now on, until ``heal``.
+
+        Retained values that a 3.1.1 broker sends because we subscribe again are kept from the
+        client, which has them; a live publication never has their flag there.
+        """
+        if self._held is None:
+            self._held = []
+        self._mutes = self._version == V311
+        self.plain = False
+
+    def unmute(self) -> None:
+        """Let retained values pass again: the client subscribes itself, or ours have come."""
+        if self._mutes:
+            self._mutes = False
+            self._settle()
+
+    def lose(self) -> None:
+        """Take over what the broker, which is gone, waited for."""
+        for packet_id in self._ids:
+            self._ids[packet_id] = OURS
+        for packet_id in sorted(self._received):  # nobody else will tell the client to go on
+            self._to_client.append(write_ack(Kind.PUBREL, packet_id, self._version))
+        self._foreign = len(self._ids)
+        self._names.clear()
+        self._muted.clear()
+        given = [*(packet for _, packet in self._waiting), *(self._held or ())]
+        self._waiting = [(OURS, packet) for packet in given]
+        self._held = None
+        self.hold()
+        self._flush()
+
+    def deliver(self, packet: bytes) -> None:
+        """Take a delivery of the broker that cannot simply pass."""
+        if self._mutes and packet[0] & RETAIN:
+            self._mute(packet)
+        elif self._held is not None:
+            self._held.append(packet)
+            self.held_bytes += len(packet)
+        else:
+            packet_id = publish_id(packet, only(packet))[0] if packet[0] & QOS else OURS
+            self._offer(packet_id, packet)
+
+    def heal(self, missed: Iterable[bytes]) -> None:
+        """Give what was missed, then what was held back, and let deliveries pass again."""
+        held, self._held = self._held or (), None
+        for packet in missed:
+            self._offer(OURS, packet)
+        for packet in held:
+            self.deliver(packet)
+        self._settle()
+
+    def give(self, missed: Iterable[bytes]) -> None:
+        """Give what was missed, now."""
+        for packet in missed:
+            self.plain = False
+            self._offer(OURS, packet)
+        self._settle()
+
+    def take_puback(self, packet_id: int) -> bool:
+        """Take the client's usual PUBACK, which simply passes; tell whether it was that."""
+        if not self.plain or self._received or packet_id not in self._ids:
+            return False
+        del self._ids[packet_id]
+        return True
+
+    def on_ack(self, kind: int, packet_id: int, reason: int) -> bytes:
+        """Take the client's PUBACK, PUBREC or PUBCOMP; return what the broker hears of it."""
+        broker_id = self._ids.get(packet_id)
+        if broker_id is None:  # of nothing we know; while all ids are the broker's, its business
+            return PASS if self.plain else SWALLOW
+        if kind == Kind.PUBREC and reason < Reason.UNSPECIFIED:
+            self._received.add(packet_id)
+            if broker_id == OURS:
+                self._to_client.append(write_ack(Kind.PUBREL, packet_id, self._version))
+        else:
+            del self._ids[packet_id]
+            self._received.discard(packet_id)
+            self._names.pop(broker_id, None)
+            if broker_id != packet_id:
+                self._foreign -= 1
+            if not self.plain:
+                self._flush()
+                self._settle()
+        if broker_id == packet_id:
+            return PASS
+        return write_ack(Kind(kind), broker_id, self._version, reason) if broker_id else SWALLOW
+
+    def on_pubrel(self, broker_id: int, reason: int) -> bytes:
+        """Take the broker's PUBREL; return what the client hears of it."""
+        if broker_id in self._muted:
+            self._muted.discard(broker_id)
+            self._to_broker.append(write_ack(Kind.PUBCOMP, broker_id, self._version))
+            return SWALLOW
+        packet_id = self._names.get(broker_id)
+        if packet_id is not None:
+            return write_ack(Kind.PUBREL, packet_id, self._version, reason)
+        if self._ids.get(broker_id) != broker_id:
+            if broker_id in self._ids:  # the client means something else by it
+                self._to_broker.append(write_ack(Kind.PUBCOMP, broker_id, self._version))
+                return SWALLOW
+            self._ids[broker_id] = broker_id  # begun on an earlier connection of the client
+            self._received.add(broker_id)
+        return PASS
+
+    def _mute(self, packet: bytes) -> None:
+        if not packet[0] & QOS:
+            return
+        packet_id, _ = publish_id(packet, only(packet))
+        two = packet[0] & _QOS_2
+        if two:
+            self._muted.add(packet_id)
+        kind = Kind.PUBREC if two else Kind.PUBACK
+        self._to_broker.append(write_ack(kind, packet_id, self._version))
+
+    def _offer(self, broker_id: int, packet: bytes) -> None:
+        """Send ``packet`` when its turn comes and the client has room."""
+        self._waiting.append((broker_id, packet))
+        self._flush()
+
+    def _flush(self) -> None:
+        sent = 0
+        for broker_id, packet in self._waiting:
+            if packet[0] & QOS:
+                if len(self._ids) >= min(self._receive_max, PACKET_ID_MAX - 1):
+                    break
+                packet = self._addressed(broker_id, packet)
+            self._to_client.append(packet)
+            sent += 1
+        if sent:
+            del self._waiting[:sent]
+            self.held_bytes = sum(map(len, self._held or ()))
+            self.held_bytes += sum(len(packet) for _, packet in self._waiting)
+
+    def _addressed(self, broker_id: int, packet: bytes) -> bytes:
+        """``packet`` with an id that is free on the client's side."""
+        packet_id = broker_id
+        if packet_id == OURS or packet_id in self._ids:
+            while self._next in self._ids:
+                self._next = self._next - 1 or PACKET_ID_MAX
+            packet_id = self._next
+            self._next = self._next - 1 or PACKET_ID_MAX
+        self._ids[packet_id] = broker_id
+        if packet_id != broker_id:
+            self._foreign += 1
+            if broker_id != OURS:
+                self._names[broker_id] = packet_id
+        _, id_at = publish_id(packet, only(packet))
+        return again(packet, id_at, packet_id, duplicate=False)
+
+    def _settle(self) -> None:
+        """Let deliveries pass as they came again, as soon as all ids are the broker's own."""
+        waits = self._waiting or self._held is not None or self._mutes
+        self.plain = not (self._foreign or waits)

@@ -1,0 +1,81 @@
+"""What a client and its brokers say to each other at the beginning and the end of a connection.
+
+The gateway repeats the client's own CONNECT at each broker, and passes on the first broker's
+CONNACK; both are changed only where the gateway itself stands in between.
+
+Source: OASIS MQTT 5.0, 3.1, 3.2 and 3.14.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from federator.gateway.wire import (
+    V5,
+    Connack,
+    Connect,
+    Property,
+    Reason,
+    Version,
+    number_in,
+    with_value,
+    without,
+    write_connack,
+    write_connect,
+    write_disconnect,
+)
+
+ELSEWHERE: Final = frozenset(
+    {
+        Reason.SERVER_UNAVAILABLE,
+        Reason.SERVER_BUSY,
+        Reason.SERVER_SHUTTING_DOWN,
+        Reason.USE_ANOTHER_SERVER,
+        Reason.SERVER_MOVED,
+    }
+)
+"""What a broker says that cannot have the client, when another one may."""
+
+
+def connect_for_broker(connect: Connect, *, again: bool) -> bytes:
+    """The CONNECT that introduces a client to a broker.
+
+    Args:
+        connect: The client's.
+        again: Whether a broker has accepted the client before. Then a session that lasts must not
+            be begun anew, for it may be the one that was prepared there.
+    """
+    if again and connect.clean and connect.session_expiry_s > 0:
+        connect = replace(connect, clean=False)
+    if connect.version == V5:
+        # Aliases are agreed on with one broker; the next one would not know them.
+        properties = without(connect.properties, Property.TOPIC_ALIAS_MAXIMUM)
+        connect = replace(connect, properties=properties)
+    return write_connect(connect)
+
+
+def connack_for_client(
+    connack: Connack, connect: Connect, *, assigned: bool, packet_bytes_max: int
+) -> bytes:
+    """The first broker's CONNACK, as far as it holds for the gateway.
+
+    Args:
+        connack: The broker's.
+        connect: The client's CONNECT, with the client id it is known by.
+        assigned: Whether we chose that client id.
+        packet_bytes_max: The largest packet that we take from the client.
+    """
+    properties = without(connack.properties, Property.TOPIC_ALIAS_MAXIMUM)
+    if connect.version == V5:
+        limit = number_in(properties, Property.MAXIMUM_PACKET_SIZE, packet_bytes_max)
+        limit = min(limit, packet_bytes_max)
+        properties = with_value(properties, Property.MAXIMUM_PACKET_SIZE, limit)
+        if assigned:
+            properties = with_value(properties, Property.ASSIGNED_CLIENT_ID, connect.client_id)
+    return write_connack(replace(connack, properties=properties), connect.version)
+
+
+def dismissal(reason: Reason, version: Version, *, accepted: bool) -> bytes:
+    """What a client hears whose connection is ended; nothing where 3.1.1 has no words for it."""
+    if not accepted:
+        return write_connack(Connack(session_present=False, reason=reason), version)
+    return write_disconnect(reason, version) if version == V5 else b""

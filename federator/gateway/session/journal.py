@@ -1,0 +1,235 @@
+"""What clients of this gateway published at QoS 1 and 2 lately, and how much of it is safe.
+
+A broker's PUBACK says that the broker has a publication, and a broker that is killed the next
+moment takes it along. So a publication is kept here beyond its PUBACK:
+
+- until the agent beside the broker has it in its custody log. It is asked with a **mark**, a
+  publication that reaches the agent on the same connection as, and therefore behind, all that the
+  broker acknowledged before; the agent's answer covers everything before the mark. If the broker
+  dies first, the publication goes to the next broker again.
+- for ``recent_ms``, whatever the agent says: a client whose broker dies may not have got what its
+  broker had for it, and is given the rest from here (``healing``).
+
+Intuition: a receipt by the post office is not the parcel in the train.
+
+Source: docs/gateway.md, "What a PUBACK is worth".
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from federator.gateway.wire import (
+    QOS,
+    RETAIN,
+    V5,
+    Properties,
+    Property,
+    Version,
+    read_payload,
+    without,
+    write_publish,
+)
+from federator.protocol.types import BrokerId, Millis
+
+OVERHEAD_BYTES: Final = 200
+"""What Python needs to keep a packet, beside its bytes."""
+
+
+@dataclass(slots=True)
+class Publication:
+    """A publication that a broker acknowledged.
+
+    Attributes:
+        client: Who published it.
+        packet: As it was sent.
+        acked_ms: When the broker acknowledged it.
+    """
+
+    client: str
+    packet: bytes
+    version: Version
+    acked_ms: Millis
+    topic: bytes
+    payload: bytes
+    properties: Properties
+
+    @property
+    def qos(self) -> int:
+        """The QoS, 1 or 2."""
+        return (self.packet[0] & QOS) >> 1
+
+    def as_v5(self) -> bytes:
+        """The same publication as a packet of version 5, with a packet id of no meaning."""
+        return write_publish(
+            self.topic.decode(),
+            self.payload,
+            version=V5,
+            qos=self.qos,
+            retain=bool(self.packet[0] & RETAIN),
+            packet_id=1,
+            properties=without(self.properties, Property.TOPIC_ALIAS),
+        )
+
+
+class _Batch:
+    """What was acknowledged to one client at once; taken apart only when somebody must look."""
+
+    __slots__ = ("_publications", "acked_ms", "bytes", "client", "packets", "version")
+
+    def __init__(
+        self, client: str, version: Version, acked_ms: Millis, packets: tuple[bytes, ...]
+    ) -> None:
+        self.client = client
+        self.version = version
+        self.acked_ms = acked_ms
+        self.packets = packets
+        self.bytes = sum(map(len, packets)) + OVERHEAD_BYTES * len(packets)
+        self._publications: tuple[Publication, ...] | None = None
+
+    @property
+    def publications(self) -> tuple[Publication, ...]:
+        """Each publication, taken apart."""
+        if self._publications is None:
+            self._publications = tuple(
+                Publication(
+                    self.client,
+                    packet,
+                    self.version,
+                    self.acked_ms,
+                    *read_payload(packet, self.version),
+                )
+                for packet in self.packets
+            )
+        return self._publications
+
+
+@dataclass(slots=True)
+class _Custody:
+    """What the agent of one broker is known to have.
+
+    Attributes:
+        waiting: What only this broker has, and the mark that will cover each.
+        next_mark: The number of the mark to be sent next.
+        answered: The number of the last mark that came back.
+    """
+
+    waiting: deque[tuple[int, _Batch]]
+    next_mark: int
+    answered: int = 0
+
+
+class Journal:
+    """The publications of all clients of one gateway.
+
+    Args:
+        recent_ms: How long each is kept.
+        bytes_max: How many bytes of them; the oldest go first.
+        first_mark: Greater than every mark of an earlier run, whose answers may still come.
+
+    Attributes:
+        bytes: How many are kept now.
+    """
+
+    def __init__(self, *, recent_ms: int, bytes_max: int, first_mark: int = 1) -> None:
+        self._first_mark = first_mark
+        self.bytes = 0
+        self._recent_ms = recent_ms
+        self._bytes_max = bytes_max
+        self._all: deque[_Batch] = deque()
+        self._custody: dict[BrokerId, _Custody] = {}
+
+    def __len__(self) -> int:
+        return sum(len(each.packets) for each in self._all)
+
+    def between(self, from_ms: Millis, to_ms: Millis) -> Iterator[Publication]:
+        """The publications acknowledged in this time, ends included, oldest first."""
+        for each in self._all:
+            if from_ms <= each.acked_ms <= to_ms:
+                yield from each.publications
+
+    def acknowledged(
+        self,
+        packets: Iterable[bytes],
+        *,
+        client: str,
+        version: Version,
+        broker: BrokerId,
+        now_ms: Millis,
+        again: bool = False,
+    ) -> None:
+        """Keep ``packets`` of ``client`` that ``broker`` acknowledged.
+
+        Args:
+            packets: As they were sent.
+            client: Who published them.
+            version: Of the protocol.
+            broker: Who acknowledged them.
+            now_ms: When it did.
+            again: Whether another broker had acknowledged them before.
+        """
+        custody = self._custody.get(broker)
+        if custody is None:
+            custody = self._custody[broker] = _Custody(deque(), self._first_mark)
+        batch = _Batch(client, version, now_ms, tuple(packets))
+        custody.waiting.append((custody.next_mark, batch))
+        if not again:
+            self._all.append(batch)
+            self.bytes += batch.bytes
+            if self.bytes > self._bytes_max:
+                self.forget(now_ms)
+
+    def forget(self, now_ms: Millis) -> None:
+        """Forget what is too old, or too much. To be called every now and then."""
+        every, oldest_ms = self._all, now_ms - self._recent_ms
+        while every and (every[0].acked_ms < oldest_ms or self.bytes > self._bytes_max):
+            self.bytes -= every.popleft().bytes
+        first_ms = every[0].acked_ms if every else now_ms
+        for custody in self._custody.values():
+            while custody.waiting and custody.waiting[0][1].acked_ms < first_ms:
+                custody.waiting.popleft()
+
+    def mark(self, broker: BrokerId, *, anew: bool = False) -> int | None:
+        """The number of a mark to send to ``broker`` now; ``None`` when it would tell nothing new.
+
+        Args:
+            anew: The last one may be lost: send another if anything waits at all.
+        """
+        custody = self._custody.get(broker)
+        if custody is None or not custody.waiting:
+            return None
+        if custody.waiting[-1][0] < custody.next_mark and not anew:
+            return None
+        custody.next_mark += 1
+        return custody.next_mark - 1
+
+    def last_mark(self, broker: BrokerId) -> int:
+        """The number of the last mark for ``broker``."""
+        custody = self._custody.get(broker)
+        return custody.next_mark - 1 if custody is not None else 0
+
+    def on_taken(self, broker: BrokerId, mark: int) -> None:
+        """Note that the agent of ``broker`` has custody of all that ``mark`` covers."""
+        custody = self._custody.get(broker)
+        if custody is None or mark >= custody.next_mark:
+            return
+        custody.answered = max(custody.answered, mark)
+        while custody.waiting and custody.waiting[0][0] <= custody.answered:
+            custody.waiting.popleft()
+
+    def unsafe(self, broker: BrokerId) -> int:
+        """How many publications only ``broker`` is known to have."""
+        custody = self._custody.get(broker)
+        return sum(len(b.packets) for _, b in custody.waiting) if custody is not None else 0
+
+    def take_unsafe(self, broker: BrokerId) -> dict[str, list[Publication]]:
+        """What may be lost with ``broker``, which died, by client, oldest first. Told once."""
+        custody = self._custody.get(broker)
+        if custody is None:
+            return {}
+        by_client: dict[str, list[Publication]] = {}
+        for _, batch in custody.waiting:
+            by_client.setdefault(batch.client, []).extend(batch.publications)
+        custody.waiting.clear()
+        return by_client

@@ -1,0 +1,76 @@
+"""What a gateway reports to agents: who is here, subscribed to what, and who publishes what.
+
+An agent knows from its broker's log who subscribes, but not who publishes: that completes the
+controller's session flow table. A report is whole; it is sent when it changed, and otherwise often
+enough that a silent gateway can be told from a content one.
+
+Source: docs/protocol.md 15; Chen 2020, 3.3 (the session flow table).
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from federator.gateway.session.session import ClientSession
+from federator.protocol.messages.gateways import (
+    SESSION_PAGES_MAX,
+    SESSIONS_INTERVAL_S,
+    SESSIONS_PER_PAGE_MAX,
+    TOPICS_PER_SESSION_MAX,
+    ReportedSession,
+    SessionReport,
+)
+from federator.protocol.types import BrokerId, Epoch, Millis
+
+CHANGE_GAP_MS: Final = 1_000
+"""Least time between two reports to one broker."""
+
+
+class Reports:
+    """The reports of one gateway.
+
+    Args:
+        name: The gateway's.
+        epoch: Of this run.
+    """
+
+    def __init__(self, name: str, epoch: int) -> None:
+        self._name = name
+        self._epoch = Epoch(epoch)
+        self._seq = 0
+        self._last: dict[BrokerId, tuple[Millis, tuple[tuple[str, int, int], ...]]] = {}
+
+    def due(
+        self, broker: BrokerId, sessions: Iterable[ClientSession], now_ms: Millis
+    ) -> list[SessionReport]:
+        """The pages to send to ``broker`` now; none when it knows already."""
+        here = sorted(sessions, key=lambda each: each.connect.client_id)
+        # Sets of topics and filters only grow or change their count's witness.
+        state = tuple(
+            (s.connect.client_id, s.subscriptions.changes, len(s.up.topics)) for s in here
+        )
+        sent_ms, former = self._last.get(broker, (Millis(-(10**9)), ()))
+        late = now_ms - sent_ms >= SESSIONS_INTERVAL_S * 1_000
+        if not late and (state == former or now_ms - sent_ms < CHANGE_GAP_MS):
+            return []
+        self._last[broker] = now_ms, state
+        self._seq += 1
+        rows = [_row(session) for session in here]
+        rows = rows[: SESSION_PAGES_MAX * SESSIONS_PER_PAGE_MAX]
+        parts = [
+            tuple(rows[at : at + SESSIONS_PER_PAGE_MAX])
+            for at in range(0, max(1, len(rows)), SESSIONS_PER_PAGE_MAX)
+        ]
+        return [
+            SessionReport(self._name, self._epoch, self._seq, page, len(parts), part)
+            for page, part in enumerate(parts)
+        ]
+
+
+def _row(session: ClientSession) -> ReportedSession:
+    return ReportedSession(
+        session.connect.client_id,
+        on=True,
+        clean=not session.persistent,
+        publishes=tuple(sorted(session.up.topics)[:TOPICS_PER_SESSION_MAX]),
+        subscribes=tuple(sorted(session.subscriptions.granted)[:TOPICS_PER_SESSION_MAX]),
+    )

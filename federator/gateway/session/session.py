@@ -1,0 +1,497 @@
+"""One client of the gateway, as a machine: packets in, packets and orders out.
+
+The idea: a client's connection to its broker is its own, made with its own CONNECT, so while both
+live the gateway has nothing to decide and passes blocks on as they came, noting what is in flight.
+When the broker's connection is lost the client keeps its own. What it sends waits, its pings are
+answered, and on the next broker everything a broker knew of it is said again: CONNECT,
+subscriptions, publications without an answer. What it missed in between is given to it before new
+deliveries pass (``healing`` decides what that is).
+
+    GREETING -> JOINING -> LIVE        the first broker: its CONNACK is the client's
+    LIVE -> AWAY -> JOINING -> RESTORING -> HEALING -> LIVE         another broker
+    any -> GONE
+
+Upstream opens as soon as the new broker has what the old one owed (``Upstream.open``), downstream
+when the subscriptions are known everywhere and what was missed is given.
+
+Source: docs/gateway.md; OASIS MQTT 5.0 and 3.1.1.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from federator.gateway.session.downstream import Downstream
+from federator.gateway.session.handshake import (
+    ELSEWHERE,
+    connack_for_client,
+    connect_for_broker,
+    dismissal,
+)
+from federator.gateway.session.orders import (
+    Dismiss,
+    FindBroker,
+    Heal,
+    HealRest,
+    LeaveBroker,
+    Order,
+    State,
+)
+from federator.gateway.session.recent_deliveries import RecentDeliveries
+from federator.gateway.session.subscriptions import HeldSubacks, Subscriptions, receive_max
+from federator.gateway.session.upstream import PASS, SWALLOW, Backlog, Upstream
+from federator.gateway.wire import (
+    PINGRESP,
+    QOS,
+    Connack,
+    Connect,
+    Kind,
+    MalformedError,
+    Packet,
+    Reason,
+    check_ping,
+    only,
+    publish_id,
+    read_ack,
+    read_answer,
+    read_connack,
+    read_disconnect,
+    read_publish,
+    read_subscribe,
+    read_unsubscribe,
+    write_connack,
+    write_disconnect,
+)
+from federator.protocol.types import Millis
+
+_PUBLISH: Final = int(Kind.PUBLISH)  # looked at for every packet: a member costs 50 ns
+_PUBACK: Final = int(Kind.PUBACK)
+
+
+class ClientSession:
+    """One client, from its CONNECT to its end.
+
+    Whoever drives it sends, after each call, what stands in ``to_client`` and ``to_broker`` and
+    carries out ``orders``, and empties them.
+
+    Args:
+        connect: The client's CONNECT, with the client id it is known by.
+        assigned: Whether we chose that client id.
+        packet_bytes_max: The largest packet the client may send.
+        filters_max: Subscriptions it may hold.
+        settles: Whether a SUBACK waits until the federation knows the subscription.
+        recent: Where its deliveries are remembered.
+
+    Attributes:
+        state: How it stands with its broker.
+        accepted: Whether a broker has ever accepted it.
+        backlog: What waits while it has no broker.
+        restored_ms: When the next broker had its subscriptions.
+        will_only: Whether the client is gone, and a broker is looked for that publishes its will.
+    """
+
+    def __init__(
+        self,
+        connect: Connect,
+        *,
+        assigned: bool = False,
+        packet_bytes_max: int = 1_048_576,
+        filters_max: int = 10_000,
+        settles: bool = True,
+        recent: RecentDeliveries | None = None,
+    ) -> None:
+        self.connect = connect
+        self.version = connect.version
+        self.state = State.GREETING
+        self.to_client: list[bytes] = []
+        self.to_broker: list[bytes] = []
+        self.orders: list[Order] = []
+        self.restored_ms = Millis(0)
+        self.accepted = False
+        self.will_only = False
+        self.backlog = Backlog()
+        self.subscriptions = Subscriptions(connect.version, filters_max=filters_max)
+        self.up = Upstream(connect.version)
+        self.down = Downstream(
+            connect.version,
+            receive_max(connect.properties, connect.version),
+            to_client=self.to_client,
+            to_broker=self.to_broker,
+        )
+        self.recent = recent or RecentDeliveries()
+        self._assigned = assigned
+        self._packet_bytes_max = packet_bytes_max
+        self._settles = settles
+        self._subacks = HeldSubacks()
+        self._pings = 0
+        self._kept: tuple[bytes, ...] = ()
+
+    @property
+    def persistent(self) -> bool:
+        """Whether its broker keeps its session when it leaves."""
+        return self.connect.session_expiry_s > 0
+
+    @property
+    def attached(self) -> bool:
+        """Whether a broker has accepted it, and is there."""
+        return self.state in (State.LIVE, State.RESTORING, State.HEALING)
+
+    @property
+    def unanswered(self) -> int:
+        """Publications and deliveries that the other side has not answered."""
+        return self.up.in_flight + self.down.unacknowledged
+
+    def go_on(self, now_ms: Millis) -> None:
+        """Let the client's packets pass again."""
+        self.up.open = True
+        self._catch_up(now_ms)
+
+    # -- the client ---------------------------------------------------------------------------
+
+    def from_client(self, block: bytes, packets: list[Packet], now_ms: Millis) -> None:
+        """Take what the client sent: ``packets`` lie back to back in ``block``.
+
+        Raises:
+            MalformedError: One breaks the protocol; those before it are handled. Call ``refuse``.
+        """
+        if not self.up.open:
+            for packet in packets:
+                self._wait(block, packet)
+            return
+        version, topics, out = self.version, self.up.topics, self.to_broker
+        start = 0
+        for packet in packets:
+            first = packet[0]
+            if first & 0xF0 == _PUBLISH:
+                topic, packet_id, _, alias = read_publish(block, packet, version)
+                if alias:
+                    raise MalformedError(Reason.TOPIC_ALIAS_INVALID, "a topic alias: 0 are allowed")
+                if topic not in topics:
+                    self.up.note_topic(topic)
+                if packet_id:
+                    self.up.publish(packet_id, block[packet[1] : packet[3]])
+                continue
+            if first == _PUBACK and packet[3] - packet[2] == 2:
+                body = packet[2]
+                if self.down.take_puback(block[body] << 8 | block[body + 1]):
+                    continue
+            answer = self._on_client_packet(block, packet)
+            if answer is PASS:
+                continue
+            if start < packet[1]:
+                out.append(block[start : packet[1]])
+            if answer:
+                out.append(answer)
+            start = packet[3]
+        if packets and start < packets[-1][3]:
+            out.append(block[start : packets[-1][3]])
+
+    def _wait(self, block: bytes, packet: Packet) -> None:
+        """Take a packet of a client that has no broker just now, or not all that it sent before."""
+        kind = packet[0] & 0xF0
+        if kind == Kind.PINGREQ and self.accepted:
+            check_ping(packet)
+            self.to_client.append(PINGRESP)
+        elif self.backlog.lets_pass(block, packet, self.version, self.up):
+            answer = self._on_client_packet(block, packet)
+            self.to_broker.append(block[packet[1] : packet[3]] if answer is PASS else answer)
+        else:
+            self.backlog.add(block[packet[1] : packet[3]], kind)
+
+    def _on_client_packet(self, block: bytes, packet: Packet) -> bytes:
+        """Take any packet of the client but PUBLISH; return what the broker hears."""
+        kind, version = packet[0] & 0xF0, self.version
+        match kind:
+            case Kind.PUBACK | Kind.PUBREC | Kind.PUBCOMP:
+                return self.down.on_ack(kind, *read_ack(block, packet, version))
+            case Kind.PUBREL:
+                return self.up.release(read_ack(block, packet, version)[0])
+            case Kind.SUBSCRIBE:
+                request = read_subscribe(block, packet, version)
+                self.subscriptions.ask(block[packet[1] : packet[3]], request)
+                self.down.unmute()
+            case Kind.UNSUBSCRIBE:
+                wish = read_unsubscribe(block, packet, version)
+                self.subscriptions.ask(block[packet[1] : packet[3]], wish)
+            case Kind.PINGREQ:
+                check_ping(packet)
+                self._pings += 1
+            case Kind.DISCONNECT:
+                return self._on_disconnect(block, packet)
+            case _:
+                name = Kind(kind).name
+                raise MalformedError(Reason.PROTOCOL_ERROR, f"{name} on a running connection")
+        return PASS
+
+    def _on_disconnect(self, block: bytes, packet: Packet) -> bytes:
+        disconnect = read_disconnect(block, packet, self.version)
+        with_will = disconnect.reason == Reason.DISCONNECT_WITH_WILL
+        if not self.attached:
+            self._end_away(with_will=with_will)
+            return SWALLOW
+        self.state = State.GONE
+        self.orders.append(LeaveBroker(with_will=False))  # the broker reads the reason itself
+        return PASS
+
+    def on_client_lost(self) -> None:
+        """End, for the client's connection broke: its will is due."""
+        if self.state is State.GONE:
+            return
+        if self.attached:
+            self.state = State.GONE
+            if self.backlog.leaving:
+                self.to_broker.append(write_disconnect(0, self.version))
+            self.orders.append(LeaveBroker(with_will=not self.backlog.leaving))
+        else:
+            self._end_away(with_will=not self.backlog.leaving)
+
+    def _end_away(self, *, with_will: bool) -> None:
+        """End while there is no broker: the will of the client needs one all the same."""
+        if with_will and self.accepted and self.connect.will is not None:
+            self.will_only = True
+            self.backlog.take()
+            return
+        self.state = State.GONE
+        self.orders.append(LeaveBroker(with_will=False))
+
+    def refuse(self, error: MalformedError) -> None:
+        """Dismiss the client, which broke the protocol."""
+        self.dismiss(error.reason, str(error), with_will=True)
+
+    def dismiss(self, reason: Reason, text: str, *, with_will: bool = True) -> None:
+        """Tell the client why, and end."""
+        if self.state is State.GONE:
+            return
+        if not self.will_only:
+            told = dismissal(reason, self.version, accepted=self.accepted)
+            self.to_client.extend([told] if told else [])
+        self.state = State.GONE
+        self.orders += Dismiss(reason, text), LeaveBroker(with_will=with_will)
+
+    # -- the broker ---------------------------------------------------------------------------
+
+    def join(self, kept: Iterable[bytes] = ()) -> None:
+        """Introduce the client to a broker, to which a connection stands.
+
+        Args:
+            kept: What the lost broker acknowledged and may have taken along, oldest first.
+        """
+        self.state = State.JOINING
+        self._kept = (*self._kept, *kept)
+        self.to_broker.append(connect_for_broker(self.connect, again=self.accepted))
+
+    def from_broker(self, block: bytes, packets: list[Packet], now_ms: Millis) -> None:
+        """Take what the broker sent.
+
+        Raises:
+            MalformedError: It breaks the protocol. Call ``on_broker_lost``.
+        """
+        out, down = self.to_client, self.down
+        start = 0
+        acknowledged = False
+        for packet in packets:
+            first = packet[0]
+            is_publish = first & 0xF0 == _PUBLISH
+            if is_publish and down.plain and self.state is State.LIVE:
+                if first & QOS:
+                    packet_id, id_at = publish_id(block, packet)
+                    down.note(packet_id)
+                    self.recent.see(block[packet[2] + 2 : id_at])
+                    acknowledged = True
+                continue
+            if first == _PUBACK and packet[3] - packet[2] == 2:
+                body = packet[2]
+                if self.up.take_puback(block[body] << 8 | block[body + 1]):
+                    continue
+            if start < packet[1]:  # in order: what follows may send something itself
+                out.append(block[start : packet[1]])
+            start = packet[3]
+            if is_publish:
+                if self.state in (State.GREETING, State.JOINING, State.AWAY):
+                    raise MalformedError(Reason.PROTOCOL_ERROR, "PUBLISH before CONNACK")
+                if first & QOS:
+                    acknowledged = True
+                    self.recent.see(block[packet[2] + 2 : publish_id(block, packet)[1]])
+                down.deliver(block[packet[1] : packet[3]])
+                continue
+            answer = self._on_broker_packet(block, packet, now_ms)
+            if answer is PASS:
+                start = packet[1]
+            elif answer:
+                out.append(answer)
+        if packets and start < packets[-1][3]:
+            out.append(block[start : packets[-1][3]])
+        if acknowledged:
+            self.recent.add(block, now_ms)
+
+    def _on_broker_packet(self, block: bytes, packet: Packet, now_ms: Millis) -> bytes:
+        """Take any packet of the broker but PUBLISH; return what the client hears."""
+        kind, version, up = packet[0] & 0xF0, self.version, self.up
+        if self.state is State.JOINING:
+            return self._on_connack(block, packet, now_ms)
+        match kind:
+            case Kind.PUBACK:
+                answer = up.on_puback(*read_ack(block, packet, version), self.to_broker)
+            case Kind.PUBREC:
+                answer = up.on_pubrec(*read_ack(block, packet, version), self.to_broker)
+            case Kind.PUBCOMP:
+                packet_id, _ = read_ack(block, packet, version)
+                answer = up.on_pubcomp(packet_id, self.to_broker)
+            case Kind.PUBREL:
+                answer = self.down.on_pubrel(*read_ack(block, packet, version))
+            case Kind.SUBACK:
+                answer = self._on_suback(block, packet, now_ms)
+            case Kind.UNSUBACK:
+                self.subscriptions.on_unsuback(read_answer(block, packet, version))
+                answer = PASS
+            case Kind.PINGRESP:
+                answer = PASS if self._pings else SWALLOW
+                self._pings = max(0, self._pings - 1)
+            case Kind.DISCONNECT:
+                answer = self._on_broker_disconnect(block, packet)
+            case _:
+                raise MalformedError(Reason.PROTOCOL_ERROR, f"{Kind(kind).name} from a broker")
+        if up.open and self.backlog.packets:
+            self._catch_up(now_ms)
+        return answer
+
+    def _on_connack(self, block: bytes, packet: Packet, now_ms: Millis) -> bytes:
+        if packet[0] & 0xF0 != Kind.CONNACK:
+            raise MalformedError(Reason.PROTOCOL_ERROR, "no CONNACK")
+        connack = read_connack(block, packet, self.version)
+        if connack.reason:
+            return self._on_refusal(connack)
+        if self.will_only:
+            self.state = State.GONE
+            self.orders.append(LeaveBroker(with_will=True))
+            return SWALLOW
+        takes = receive_max(connack.properties, self.version)
+        if not self.accepted:
+            self.accepted = True
+            self.state = State.LIVE
+            self.up.resume((), receive_max=takes, out=self.to_broker)
+            self.to_client.append(
+                connack_for_client(
+                    connack,
+                    self.connect,
+                    assigned=self._assigned,
+                    packet_bytes_max=self._packet_bytes_max,
+                )
+            )
+            self._catch_up(now_ms)
+            return SWALLOW
+        self.state = State.RESTORING
+        self.down.hold()
+        self.to_broker.extend(self.subscriptions.again(self.up.ids))
+        self.to_broker.extend(self.subscriptions.unanswered)
+        if self.subscriptions.asks:
+            self.down.unmute()
+        kept, self._kept = self._kept, ()
+        self.up.resume(kept, receive_max=takes, out=self.to_broker)
+        if self.subscriptions.restored:
+            self._restored(now_ms)
+        if self.up.open:
+            self._catch_up(now_ms)
+        return SWALLOW
+
+    def _on_refusal(self, connack: Connack) -> bytes:
+        if self.accepted or connack.reason in ELSEWHERE:
+            self.state = State.AWAY if self.accepted else State.GREETING
+            self.orders.append(FindBroker(refused=True))
+            return SWALLOW
+        self.to_client.append(write_connack(connack, self.version))
+        self.state = State.GONE
+        refused = Dismiss(Reason.NOT_AUTHORIZED, "its broker refused it")
+        self.orders += refused, LeaveBroker(with_will=False)
+        return SWALLOW
+
+    def _on_suback(self, block: bytes, packet: Packet, now_ms: Millis) -> bytes:
+        answer = read_answer(block, packet, self.version)
+        try:
+            filters = self.subscriptions.on_suback(answer, now_ms)
+        except MalformedError as error:
+            self.dismiss(error.reason, str(error))
+            return SWALLOW
+        if filters is None:
+            if self.subscriptions.restored and self.state is State.RESTORING:
+                self._restored(now_ms)
+            return SWALLOW
+        if not filters or not self._settles:
+            return PASS
+        self.orders.append(self._subacks.hold(block[packet[1] : packet[3]], filters))
+        return SWALLOW
+
+    def _restored(self, now_ms: Millis) -> None:
+        """Heal: the new broker has the subscriptions, though the federation may not know yet."""
+        self.state = State.HEALING
+        self.restored_ms = now_ms
+        self.orders.append(Heal())
+        self.orders += self._subacks.on_restored(self.subscriptions.granted)
+
+    def on_settled(self, token: int) -> None:
+        """Go on after ``AskSettled``: its filters are known, or the bound has passed."""
+        suback = self._subacks.release(token)
+        if self.state is State.GONE or suback is None:
+            return
+        if suback:
+            self.to_client.append(suback)
+        elif self.attached:
+            self.orders.append(HealRest())
+
+    def heal(self, missed: Sequence[bytes], now_ms: Millis) -> None:
+        """Give the client what it missed, and let deliveries pass."""
+        if self.state is State.HEALING:
+            self.state = State.LIVE
+            self.down.heal(missed)
+            self._remember(missed, now_ms)
+
+    def give(self, missed: Sequence[bytes], now_ms: Millis) -> None:
+        """Give the client what it missed, while deliveries pass."""
+        if self.state is State.LIVE:
+            self.down.give(missed)
+            self._remember(missed, now_ms)
+
+    def _remember(self, given: Sequence[bytes], now_ms: Millis) -> None:
+        if given:
+            self.recent.add(b"".join(given), now_ms)
+
+    def _on_broker_disconnect(self, block: bytes, packet: Packet) -> bytes:
+        disconnect = read_disconnect(block, packet, self.version, from_client=False)
+        if disconnect.reason in ELSEWHERE:
+            self.on_broker_lost()
+            return SWALLOW
+        reason = Reason(disconnect.reason)
+        self.to_client.append(write_disconnect(reason, self.version, disconnect.properties))
+        self.state = State.GONE
+        self.orders += Dismiss(reason, "its broker disconnected it"), LeaveBroker(with_will=False)
+        return SWALLOW
+
+    def on_broker_lost(self) -> None:
+        """Ask for another broker: the connection to this one is gone, or never came to stand."""
+        if self.state is State.GONE:
+            return
+        self.to_broker.clear()
+        if not self.accepted:
+            self.state = State.GREETING
+        elif self.state is not State.AWAY:
+            self.to_client.extend([PINGRESP] * self._pings)
+            self._pings = 0
+            if self.state is not State.JOINING:
+                self.up.lose()
+                self.down.lose()
+                self.subscriptions.lose()
+            self.state = State.AWAY
+        self.orders.append(FindBroker(refused=False))
+
+    def _catch_up(self, now_ms: Millis) -> None:
+        """Pass on what the client sent while it had no broker."""
+        packets = self.backlog.take()
+        for at, packet in enumerate(packets):
+            try:
+                self.from_client(packet, [only(packet)], now_ms)
+            except MalformedError as error:
+                self.refuse(error)
+            if self.state is State.GONE:
+                return
+            if not self.up.open:
+                self.backlog.put_back(packets[at + 1 :])
+                return

@@ -1,0 +1,244 @@
+"""What one client subscribes to, as its broker answered it: to be asked for again elsewhere.
+
+Source: OASIS MQTT 5.0, 3.8 to 3.11.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from federator.gateway.session.orders import AskSettled
+from federator.gateway.wire import (
+    RETAIN_HANDLING,
+    V5,
+    Answer,
+    MalformedError,
+    Properties,
+    Property,
+    Reason,
+    Subscribe,
+    Unsubscribe,
+    Version,
+    number_in,
+    write_subscribe,
+)
+from federator.protocol.filters import without_share
+from federator.protocol.types import Millis
+
+FILTERS_PER_PACKET: Final = 100
+FILTER_CHARACTERS_MAX: Final = 4_194_304
+"""Characters of all filters of one client; each may have 65,535."""
+
+RECEIVE_MAX: Final = 65_535
+"""Receive Maximum of whoever states none."""
+
+_NEVER: Final = 0x20
+_REFUSED: Final = 0x80
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One filter of a client.
+
+    Attributes:
+        options: The byte that follows the filter in SUBSCRIBE.
+        identifier: The subscription identifier of version 5; 0 without.
+        granted: The QoS that the broker gave.
+        since_ms: When it did.
+    """
+
+    options: int
+    identifier: int
+    granted: int
+    since_ms: Millis
+
+
+class Subscriptions:
+    """The filters of one client.
+
+    Args:
+        version: Of the protocol.
+        filters_max: How many it may have; more are refused.
+
+    Attributes:
+        granted: Subscriptions by filter, ``$share/...`` as given.
+        changes: How often they changed.
+    """
+
+    __slots__ = (
+        "_again",
+        "_characters",
+        "_filters_max",
+        "_requests",
+        "_version",
+        "changes",
+        "granted",
+    )
+
+    def __init__(self, version: Version, *, filters_max: int) -> None:
+        self.granted: dict[str, Subscription] = {}
+        self.changes = 0
+        self._characters = 0
+        self._version = version
+        self._filters_max = filters_max
+        self._requests: dict[int, tuple[bytes, Subscribe | Unsubscribe]] = {}
+        self._again: dict[int, tuple[str, ...]] = {}  # our own requests after a move
+
+    @property
+    def restored(self) -> bool:
+        """Whether the broker has answered all that we asked for again."""
+        return not self._again
+
+    @property
+    def ids(self) -> Iterable[int]:
+        """Packet ids in use."""
+        return (*self._requests, *self._again)
+
+    @property
+    def unanswered(self) -> list[bytes]:
+        """The client's own requests that no broker answered yet."""
+        return [packet for packet, _ in self._requests.values()]
+
+    @property
+    def asks(self) -> bool:
+        """Whether a SUBSCRIBE of the client is among them."""
+        return any(isinstance(request, Subscribe) for _, request in self._requests.values())
+
+    def ask(self, packet: bytes, request: Subscribe | Unsubscribe) -> None:
+        """Note what the client asks its broker for.
+
+        Raises:
+            MalformedError: The client has too many filters already.
+        """
+        if isinstance(request, Subscribe):
+            waiting = sum(len(each.filters) for _, each in self._requests.values())
+            if len(self.granted) + waiting + len(request.filters) > self._filters_max:
+                new = sum(filter not in self.granted for filter, _ in request.filters)
+                if len(self.granted) + waiting + new > self._filters_max:
+                    text = f"more than {self._filters_max} subscriptions"
+                    raise MalformedError(Reason.QUOTA_EXCEEDED, text)
+            if self._characters + sum(len(f) for f, _ in request.filters) > FILTER_CHARACTERS_MAX:
+                text = f"filters of more than {FILTER_CHARACTERS_MAX} characters"
+                raise MalformedError(Reason.QUOTA_EXCEEDED, text)
+        self._requests[request.packet_id] = (packet, request)
+
+    def on_suback(self, answer: Answer, now_ms: Millis) -> tuple[str, ...] | None:
+        """Take the broker's answer; return the client's filters that hold now.
+
+        ``None`` says that we had asked, not the client.
+
+        Raises:
+            MalformedError: The broker refuses, to a client that moved, what another gave it.
+        """
+        if answer.packet_id in self._again:
+            self._on_again(answer)
+            return None
+        _, request = self._requests.pop(answer.packet_id, (b"", None))
+        if not isinstance(request, Subscribe):
+            return ()
+        identifier = number_in(request.properties, Property.SUBSCRIPTION_ID, 0)
+        taken: list[str] = []
+        for (filter, options), code in zip(request.filters, answer.codes, strict=False):
+            if code < _REFUSED:
+                former = self.granted.pop(filter, None)
+                since_ms = former.since_ms if former else now_ms
+                self._characters += 0 if former else len(filter)
+                self.granted[filter] = Subscription(options, identifier, code, since_ms)
+                taken.append(filter)
+        self.changes += bool(taken)
+        return tuple(taken)
+
+    def on_unsuback(self, answer: Answer) -> None:
+        """Take the broker's answer: what the client gave up is gone."""
+        _, request = self._requests.pop(answer.packet_id, (b"", None))
+        if isinstance(request, Unsubscribe):
+            for filter in request.filters:
+                if self.granted.pop(filter, None) is not None:
+                    self.changes += 1
+                    self._characters -= len(filter)
+
+    def again(self, taken: Iterable[int]) -> Iterator[bytes]:
+        """Requests for all subscriptions at another broker.
+
+        Args:
+            taken: Packet ids that are in use.
+        """
+        self._again.clear()
+        used = {*taken, *self._requests}
+        packet_id = 0
+        for identifier, group in groupby(self.granted.items(), lambda item: item[1].identifier):
+            wanted = list(group)
+            for at in range(0, len(wanted), FILTERS_PER_PACKET):
+                packet_id += 1
+                while packet_id in used:
+                    packet_id += 1
+                part = wanted[at : at + FILTERS_PER_PACKET]
+                self._again[packet_id] = tuple(filter for filter, _ in part)
+                filters = tuple((f, s.options & ~RETAIN_HANDLING | _NEVER) for f, s in part)
+                properties: Properties = ()
+                if identifier:
+                    properties = ((Property.SUBSCRIPTION_ID, identifier),)
+                request = Subscribe(packet_id, filters, properties)
+                yield write_subscribe(request, self._version)
+
+    def lose(self) -> None:
+        """Expect no more answers to our own requests: the broker is gone."""
+        self._again.clear()
+
+    def _on_again(self, answer: Answer) -> None:
+        filters = self._again.pop(answer.packet_id)
+        for filter, code in zip(filters, answer.codes, strict=False):
+            former = self.granted.get(filter)
+            if former is None:
+                continue
+            if code >= _REFUSED:
+                text = f"the new broker refuses {filter[:100]!r} ({code:#x})"
+                raise MalformedError(Reason.IMPLEMENTATION_SPECIFIC, text)
+            if code < former.granted:
+                text = f"the new broker grants less for {filter[:100]!r}"
+                raise MalformedError(Reason.QOS_NOT_SUPPORTED, text)
+
+
+class HeldSubacks:
+    """SUBACKs of one client that wait until the federation knows the filters they grant.
+
+    The federation is asked with ``AskSettled``, whose token tells which SUBACK may go.
+    """
+
+    __slots__ = ("_restored", "_subacks", "_token")
+
+    def __init__(self) -> None:
+        self._subacks: dict[int, bytes] = {}
+        self._token = 0
+        self._restored = 0  # the token of what a new broker was asked for again
+
+    def hold(self, suback: bytes, filters: Iterable[str]) -> AskSettled:
+        """Keep ``suback`` until the order that is returned has been carried out."""
+        self._token += 1
+        self._subacks[self._token] = suback
+        return AskSettled(self._token, _plain(filters), client_waits=True)
+
+    def on_restored(self, filters: Iterable[str]) -> list[AskSettled]:
+        """Ask about ``filters``, which a new broker has; no SUBACK waits for these."""
+        plain = _plain(filters)
+        if not plain:
+            return []
+        self._token = self._restored = self._token + 1
+        return [AskSettled(self._token, plain, client_waits=False)]
+
+    def release(self, token: int) -> bytes | None:
+        """The SUBACK that waited for ``token``; ``None`` if none did, ``b""`` of a new broker's."""
+        return self._subacks.pop(token, b"" if token == self._restored else None)
+
+
+def _plain(filters: Iterable[str]) -> tuple[str, ...]:
+    """Filters without ``$share/...``, each once."""
+    return tuple(dict.fromkeys(without_share(filter) for filter in filters))
+
+
+def receive_max(properties: Properties, version: Version) -> int:
+    """Receive Maximum as a CONNECT or CONNACK states it."""
+    if version != V5:
+        return RECEIVE_MAX
+    return number_in(properties, Property.RECEIVE_MAXIMUM, RECEIVE_MAX)

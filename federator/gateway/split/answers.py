@@ -1,0 +1,267 @@
+"""One answer of several brokers: to a client's CONNECT, SUBSCRIBE and UNSUBSCRIBE.
+
+A session that some brokers have and others have not is none: the client would believe in
+subscriptions that are not there. It is refused once, and the remains are ended; the next time it
+gets a fresh one.
+
+For its subscriptions each broker is asked for its part under the client's packet id. A filter that
+stands at several is granted when all of them grant it, at the least they give. What some grant and
+others refuse is refused, and taken back where it was granted before the client hears of it.
+
+Source: OASIS MQTT 5.0, 3.2 and 3.8 to 3.11.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from federator.gateway.wire import (
+    V5,
+    Answer,
+    Connack,
+    Kind,
+    MalformedError,
+    Packet,
+    Properties,
+    Property,
+    Reason,
+    Subscribe,
+    Unsubscribe,
+    Version,
+    number_in,
+    read_connack,
+    with_value,
+    write_answer,
+    write_connack,
+    write_subscribe,
+    write_unsubscribe,
+)
+
+OPEN_MAX: Final = 1_024
+"""Requests of one client that no broker answered yet."""
+
+_REFUSED: Final = 0x80
+
+Ask = tuple[int, bytes]
+"""A leg, and a packet for the broker there."""
+
+_LEAST: Final = (
+    Property.SESSION_EXPIRY,
+    Property.SERVER_KEEP_ALIVE,
+    Property.RECEIVE_MAXIMUM,
+    Property.MAXIMUM_QOS,
+    Property.RETAIN_AVAILABLE,
+    Property.MAXIMUM_PACKET_SIZE,
+    Property.WILDCARD_SUBSCRIPTION_AVAILABLE,
+    Property.SUBSCRIPTION_ID_AVAILABLE,
+    Property.SHARED_SUBSCRIPTION_AVAILABLE,
+)
+"""Limits, of which the narrowest holds; a broker without one sets none."""
+
+
+class ConnackMerger:
+    """The CONNACKs of one client's brokers, until they are one.
+
+    Args:
+        version: Of the protocol.
+        legs: How many brokers.
+
+    Attributes:
+        refused: One broker will not have the client, which has been told.
+    """
+
+    __slots__ = ("_connacks", "_legs", "_version", "refused")
+
+    def __init__(self, version: Version, legs: int) -> None:
+        self._version = version
+        self._legs = legs
+        self._connacks: dict[int, Connack] = {}
+        self.refused = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether all brokers accepted the client."""
+        return not self.refused and len(self._connacks) == self._legs
+
+    @property
+    def with_session(self) -> tuple[int, ...]:
+        """The legs whose broker has a session of the client."""
+        return tuple(leg for leg, each in self._connacks.items() if each.session_present)
+
+    @property
+    def torn(self) -> bool:
+        """Whether some have a session and others have not."""
+        return self.complete and 0 < len(self.with_session) < self._legs
+
+    def has(self, leg: int) -> bool:
+        """Whether the broker of ``leg`` has answered."""
+        return leg in self._connacks
+
+    def add(self, leg: int, block: bytes, packet: Packet) -> bytes:
+        """Take a broker's CONNACK; return the client's, when it is the last or a refusal.
+
+        Raises:
+            MalformedError: It is no CONNACK.
+        """
+        connack = read_connack(block, packet, self._version)
+        self._connacks[leg] = connack
+        if connack.reason:
+            first, self.refused = not self.refused, True
+            return write_connack(connack, self._version) if first else b""
+        if not self.complete:
+            return b""
+        if self.torn:
+            no = Connack(session_present=False, reason=Reason.SERVER_UNAVAILABLE)
+            return write_connack(no, self._version)
+        present = bool(self.with_session)
+        return write_connack(Connack(present, 0, self._properties()), self._version)
+
+    def _properties(self) -> Properties:
+        every = [self._connacks[leg].properties for leg in sorted(self._connacks)]
+        merged = every[0]
+        if self._version == V5:
+            for name in _LEAST:
+                said = [number_in(each, name, -1) for each in every]
+                limits = [value for value in said if value >= 0]
+                if limits:
+                    merged = with_value(merged, name, min(limits))
+        return merged
+
+
+@dataclass(slots=True)
+class _Request:
+    """A request of the client that is not answered.
+
+    Attributes:
+        kind: Of the answer.
+        filters: In the client's order.
+        legs: On which each filter stands.
+        codes: By leg, what it said to each filter; ``None`` where it is not asked.
+        awaited: Legs that have not answered.
+        undoing: What some granted is being taken back.
+    """
+
+    packet_id: int
+    kind: Kind
+    filters: tuple[str, ...]
+    legs: tuple[tuple[int, ...], ...]
+    codes: list[dict[int, int]]
+    awaited: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    properties: Properties = ()
+    undoing: bool = False
+
+
+class RequestMerger:
+    """The requests of one client, each until all brokers that it concerns have answered.
+
+    Args:
+        version: Of the protocol.
+    """
+
+    __slots__ = ("_open", "_version")
+
+    def __init__(self, version: Version) -> None:
+        self._version = version
+        self._open: list[_Request] = []
+
+    def request(
+        self, request: Subscribe | Unsubscribe, legs: tuple[tuple[int, ...], ...]
+    ) -> tuple[list[Ask], bytes]:
+        """Tell what to ask of whom, and the answer if nobody is to be asked.
+
+        Args:
+            request: The client's.
+            legs: On which each of its filters stands; none where it is refused.
+
+        Raises:
+            MalformedError: Too many wait for their answer.
+        """
+        if isinstance(request, Subscribe):
+            kind, refused = Kind.SUBACK, Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
+            names = tuple(filter for filter, _ in request.filters)
+        else:
+            kind, refused = Kind.UNSUBACK, Reason.NO_SUBSCRIPTION_EXISTED
+            names = request.filters
+        codes = [{} if each else {0: int(refused)} for each in legs]
+        opened = _Request(request.packet_id, kind, names, legs, codes)
+        opened.awaited = _by_leg(legs)
+        asks = [(leg, self._part(request, places)) for leg, places in opened.awaited.items()]
+        if opened.awaited:
+            if len(self._open) >= OPEN_MAX:
+                raise MalformedError(Reason.QUOTA_EXCEEDED, f"more than {OPEN_MAX} open requests")
+            self._open.append(opened)
+            return asks, b""
+        return [], self._answer(opened)
+
+    def _part(self, request: Subscribe | Unsubscribe, places: tuple[int, ...]) -> bytes:
+        """The part of ``request`` that one broker is asked for."""
+        id, properties = request.packet_id, request.properties
+        if isinstance(request, Subscribe):
+            wishes = tuple(request.filters[place] for place in places)
+            return write_subscribe(Subscribe(id, wishes, properties), self._version)
+        filters = tuple(request.filters[place] for place in places)
+        return write_unsubscribe(Unsubscribe(id, filters, properties), self._version)
+
+    def on_answer(self, leg: int, kind: Kind, answer: Answer) -> tuple[list[Ask], bytes]:
+        """Take a leg's answer; tell what to ask now, and the client's answer when it is whole."""
+        request = self._found(leg, kind, answer.packet_id)
+        if request is None:
+            return [], b""
+        places = request.awaited.pop(leg)
+        if not request.undoing:
+            request.properties = request.properties or answer.properties
+            codes = answer.codes or bytes(len(places))  # UNSUBACK of 3.1.1 has none
+            for place, code in zip(places, codes, strict=False):
+                request.codes[place][leg] = code
+        if request.awaited:
+            return [], b""
+        asks = [] if request.undoing else self._undo(request)
+        if asks:
+            return asks, b""
+        self._open.remove(request)
+        return [], self._answer(request)
+
+    def _found(self, leg: int, kind: Kind, packet_id: int) -> _Request | None:
+        for request in self._open:
+            awaits = Kind.UNSUBACK if request.undoing else request.kind
+            if request.packet_id == packet_id and awaits == kind and leg in request.awaited:
+                return request
+        return None
+
+    def _undo(self, request: _Request) -> list[Ask]:
+        """Take back what some granted and others refused."""
+        if request.kind != Kind.SUBACK:
+            return []
+        back: dict[int, list[int]] = {}
+        for place, codes in enumerate(request.codes):
+            if max(codes.values(), default=0) >= _REFUSED:
+                for leg, code in codes.items():
+                    if code < _REFUSED:
+                        back.setdefault(leg, []).append(place)
+        request.undoing = bool(back)
+        request.awaited = {leg: tuple(places) for leg, places in back.items()}
+        asks: list[Ask] = []
+        for leg, places in back.items():
+            names = tuple(request.filters[place] for place in places)
+            wish = Unsubscribe(request.packet_id, names)
+            asks.append((leg, write_unsubscribe(wish, self._version)))
+        return asks
+
+    def _answer(self, request: _Request) -> bytes:
+        merged = bytes(_merged([*codes.values()]) for codes in request.codes)
+        answer = Answer(request.packet_id, merged, request.properties)
+        return write_answer(request.kind, answer, self._version)
+
+
+def _by_leg(legs: tuple[tuple[int, ...], ...]) -> dict[int, tuple[int, ...]]:
+    """The places of the filters that stand on each leg."""
+    places: dict[int, list[int]] = {}
+    for place, each in enumerate(legs):
+        for leg in each:
+            places.setdefault(leg, []).append(place)
+    return {leg: tuple(places[leg]) for leg in sorted(places)}
+
+
+def _merged(codes: list[int]) -> int:
+    """One code for what several brokers said to one filter."""
+    worst = max(codes, default=0)
+    return worst if worst >= _REFUSED else min(codes, default=0)

@@ -1,0 +1,104 @@
+"""Packet ids of deliveries when several brokers count them for one client.
+
+Each broker numbers what it delivers by itself. The client sees a broker's own number while nobody
+else's delivery has it, and a free one otherwise, until it has answered. A client may also bound
+what it takes at a time; what several brokers send beyond that waits here, and is bounded itself,
+for each of them keeps to the client's bound.
+
+Source: OASIS MQTT 5.0, 2.2.1, 3.1.2.11.3 and 4.9.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+from federator.gateway.session.upstream import PACKET_ID_MAX
+from federator.gateway.wire import DUP, again, only, publish_id
+
+_QOS_2: Final = 0x04
+
+Delivery = tuple[int, int]
+"""A delivery of one broker: the leg it came by, and its packet id there."""
+
+
+class DeliveryIds:
+    """The deliveries of all legs that one client has not answered.
+
+    Args:
+        receive_max: How many the client takes at a time.
+        unreleased: QoS 2 deliveries that an earlier connection of the client began: its packet
+            id by the broker's.
+    """
+
+    __slots__ = ("_at_client", "_exact", "_ids", "_next", "_room", "_waiting")
+
+    def __init__(self, receive_max: int, unreleased: Mapping[Delivery, int]) -> None:
+        self._room = min(receive_max, PACKET_ID_MAX - 1)
+        self._at_client: dict[int, Delivery] = {id: delivery for delivery, id in unreleased.items()}
+        self._ids: dict[Delivery, int] = dict(unreleased)
+        self._exact: set[int] = set(self._at_client)
+        self._waiting: deque[tuple[Delivery, bytes]] = deque()
+        self._next = PACKET_ID_MAX
+
+    @property
+    def unreleased(self) -> dict[Delivery, int]:
+        """QoS 2 deliveries that are not finished, for the client's next connection."""
+        return {self._at_client[id]: id for id in self._exact}
+
+    def deliver(self, delivery: Delivery, packet: bytes, out: list[bytes]) -> None:
+        """Send a delivery at QoS 1 or 2, or keep it until the client has room."""
+        if delivery not in self._ids and (self._waiting or len(self._at_client) >= self._room):
+            self._waiting.append((delivery, packet))
+        else:
+            out.append(self._addressed(delivery, packet))
+
+    def of(self, packet_id: int) -> Delivery | None:
+        """The delivery that the client means by ``packet_id``."""
+        return self._at_client.get(packet_id)
+
+    def at_client(self, delivery: Delivery) -> int | None:
+        """The client's packet id of a QoS 2 delivery; begun on an earlier connection if unknown.
+
+        ``None`` when no packet id is left.
+        """
+        packet_id = self._ids.get(delivery)
+        if packet_id is None:
+            if len(self._at_client) >= PACKET_ID_MAX - 1:
+                return None
+            packet_id = self._take(delivery)
+            self._exact.add(packet_id)
+        return packet_id
+
+    def is_used(self, delivery: Delivery) -> bool:
+        """Whether a delivery waits for the client's answer."""
+        return delivery in self._ids
+
+    def finish(self, packet_id: int, out: list[bytes]) -> None:
+        """Forget a delivery that the client has answered for good: there is room for another."""
+        delivery = self._at_client.pop(packet_id, None)
+        if delivery is None:
+            return
+        del self._ids[delivery]
+        self._exact.discard(packet_id)
+        while self._waiting and len(self._at_client) < self._room:
+            out.append(self._addressed(*self._waiting.popleft()))
+
+    def _take(self, delivery: Delivery) -> int:
+        packet_id = delivery[1]
+        while packet_id in self._at_client:
+            packet_id = self._next
+            self._next = self._next - 1 or PACKET_ID_MAX
+        self._at_client[packet_id] = delivery
+        self._ids[delivery] = packet_id
+        return packet_id
+
+    def _addressed(self, delivery: Delivery, packet: bytes) -> bytes:
+        packet_id = self._ids.get(delivery)
+        if packet_id is None:
+            packet_id = self._take(delivery)
+        if packet[0] & _QOS_2:
+            self._exact.add(packet_id)
+        if packet_id == delivery[1]:
+            return packet
+        _, id_at = publish_id(packet, only(packet))
+        return again(packet, id_at, packet_id, duplicate=bool(packet[0] & DUP))

@@ -1,0 +1,379 @@
+"""One client before several brokers, as a machine: to each of them it is a client of its own, and
+to the client they are one broker.
+
+The idea: every topic has one owner (``topic_owners``), and everything about a topic happens there
+alone. What the client publishes goes to the topic's owner; its subscriptions stand at every owner
+that they may concern; of what brokers deliver, only what comes from the topic's owner reaches the
+client, and the rest is acknowledged and dropped (brokers of one federation give each other's
+publications to both). So on each topic the client sees one broker, with all that MQTT promises
+about order, QoS, retained values and overlapping filters.
+
+Each **leg** is a whole ``ClientSession`` under a client id of its own, and finds another broker
+when its own dies, as any session does. Here packets are shared out to the legs and
+put together again:
+
+- The client's packet ids mean the same everywhere; the answer comes from the one leg that was
+  asked. Nothing is translated upward but who is to hear a PUBREL.
+- Deliveries bear numbers of several brokers, so they may get another (``delivery_ids``).
+- SUBSCRIBE and UNSUBSCRIBE go to several, and have one answer (``answers``).
+- CONNACK and PINGRESP come when all legs have given theirs; DISCONNECT goes to all. The will is
+  left at the owner of its topic.
+
+Source: OASIS MQTT 5.0; Fawwaz 2022, 3.1; docs/gateway.md, "Topics of certain brokers".
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from federator.gateway.session.subscriptions import receive_max
+from federator.gateway.split.answers import OPEN_MAX, Ask, ConnackMerger, RequestMerger
+from federator.gateway.split.delivery_ids import Delivery, DeliveryIds
+from federator.gateway.split.topic_owners import REST, TopicOwners
+from federator.gateway.wire import (
+    PINGREQ,
+    PINGRESP,
+    QOS,
+    Connect,
+    Kind,
+    MalformedError,
+    Packet,
+    Reason,
+    publish_id,
+    read_ack,
+    read_answer,
+    read_publish,
+    read_subscribe,
+    read_unsubscribe,
+    write_ack,
+)
+from federator.gateway.wire.kinds import malformed
+from federator.protocol.types import Millis
+
+SUFFIX: Final = "~federator-"
+"""Stands between a client's id and the number of the leg, in its client id on that leg."""
+
+IDLE_PART: Final = 4
+"""A leg that heard nothing for this part of the keep-alive is pinged when the client speaks."""
+
+BARE_BYTES: Final = 4
+"""Length of an acknowledgement without a reason."""
+
+_PUBLISH: Final = int(Kind.PUBLISH)
+_QOS_2: Final = 0x04
+
+
+@dataclass(slots=True)
+class _Release:
+    """A PUBREL of a publication that an earlier connection of the client began.
+
+    Attributes:
+        waits: Legs that have not answered.
+        answer: The best so far: of a leg that knew it, or of 3.1.1, rather than "not found".
+    """
+
+    packet_id: int
+    waits: set[int]
+    answer: bytes = b""
+
+
+def id_on(leg: int, client_id: str) -> str:
+    """A client's id on a leg: its own on the leg of everything that has no upstream."""
+    return f"{client_id}{SUFFIX}{leg}" if leg != REST else client_id
+
+
+class SplitSession:
+    """One client of several brokers.
+
+    Whoever drives it sends, after each call, what stands in ``to_client`` and ``to_legs``, and
+    empties them.
+
+    Args:
+        connect: The client's, with the client id it is known by.
+        owners: Whose each topic is.
+        unreleased: What an earlier connection of the client left (``unreleased``).
+
+    Attributes:
+        leaving: Whether the client said goodbye.
+    """
+
+    def __init__(
+        self,
+        connect: Connect,
+        owners: TopicOwners,
+        *,
+        unreleased: Mapping[Delivery, int] | None = None,
+    ) -> None:
+        self.to_client: list[bytes] = []
+        self.to_legs: list[list[bytes]] = [[] for _ in range(owners.legs)]
+        self.leaving = False
+        self._connect = connect
+        self._version = connect.version
+        self._owners = owners
+        self._connacks = ConnackMerger(connect.version, owners.legs)
+        self._early: list[tuple[int, bytes, list[Packet]]] = []
+        self._unreleased = dict(unreleased or {})
+        self._room = receive_max(connect.properties, connect.version)
+        self._ids = DeliveryIds(self._room, {})
+        self._requests = RequestMerger(connect.version)
+        self._unwanted: set[Delivery] = set()  # QoS 2 deliveries that are kept from the client
+        self._sent: dict[int, int] = {}  # QoS 2 publications of the client: the leg of each
+        self._releases: list[_Release] = []
+        self._pings: list[deque[bool]] = [deque() for _ in range(owners.legs)]  # the client's?
+        self._pongs = [0] * owners.legs
+        self._heard_ms = [Millis(0)] * owners.legs
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the client has its CONNACK."""
+        return self._connacks.complete and not self.torn
+
+    @property
+    def torn(self) -> bool:
+        """Whether some legs have the client's session and others have not: it is no session."""
+        return self._connacks.torn
+
+    @property
+    def early_bytes(self) -> int:
+        """Bytes that legs sent before the client is accepted."""
+        return sum(len(block) for _, block, _ in self._early)
+
+    @property
+    def unreleased(self) -> dict[Delivery, int]:
+        """QoS 2 deliveries that are not finished, for the client's next connection."""
+        return self._ids.unreleased
+
+    def connects(self) -> list[Connect]:
+        """The client's CONNECT for each leg."""
+        connect = self._connect
+        will = self._owners.of(connect.will.topic) if connect.will is not None else REST
+        return [
+            replace(
+                connect,
+                client_id=id_on(leg, connect.client_id),
+                will=connect.will if leg == will else None,
+            )
+            for leg in range(self._owners.legs)
+        ]
+
+    # -- the client -------------------------------------------------------------------------------
+
+    def from_client(self, block: bytes, packets: list[Packet], now_ms: Millis) -> None:
+        """Take what the client, which is accepted, sent.
+
+        Raises:
+            MalformedError: One must not be; those before it are handled.
+        """
+        version, of, legs = self._version, self._owners.of_encoded, self.to_legs
+        for packet in packets:
+            first, start, body, end = packet
+            if first & 0xF0 != _PUBLISH:
+                self._on_client_packet(block, packet)
+                continue
+            _, packet_id, id_at, alias = read_publish(block, packet, version)
+            if alias:
+                raise MalformedError(Reason.TOPIC_ALIAS_INVALID, "a topic alias: 0 are allowed")
+            leg = of(block[body + 2 : id_at])
+            if first & _QOS_2:
+                self._sent[packet_id] = leg
+            legs[leg].append(block[start:end])
+        self._ping_idle(now_ms)
+
+    def _on_client_packet(self, block: bytes, packet: Packet) -> None:
+        """Take any packet of the client but PUBLISH."""
+        kind, whole = packet[0] & 0xF0, block[packet[1] : packet[3]]
+        match kind:
+            case Kind.PUBACK | Kind.PUBREC | Kind.PUBCOMP:
+                self._on_answer(kind, block, packet)
+            case Kind.PUBREL:
+                self._on_release(read_ack(block, packet, self._version)[0], whole)
+            case Kind.SUBSCRIBE:
+                subscribe = read_subscribe(block, packet, self._version)
+                legs = tuple(self._legs_of(filter) for filter, _ in subscribe.filters)
+                self._ask(*self._requests.request(subscribe, legs))
+            case Kind.UNSUBSCRIBE:
+                unsubscribe = read_unsubscribe(block, packet, self._version)
+                legs = tuple(self._legs_of(filter) for filter in unsubscribe.filters)
+                self._ask(*self._requests.request(unsubscribe, legs))
+            case Kind.PINGREQ | Kind.DISCONNECT:
+                self.leaving = kind == Kind.DISCONNECT
+                for leg, out in enumerate(self.to_legs):
+                    out.append(whole)
+                    if kind == Kind.PINGREQ:
+                        self._pings[leg].append(True)
+            case _:
+                self.to_legs[REST].append(whole)  # its session refuses it
+
+    def _legs_of(self, filter: str) -> tuple[int, ...]:
+        """The legs where a subscription stands: none if a group would share topics of two brokers.
+
+        Each of them would give every publication to one member, so it might go to a member twice,
+        or to one that must not take it from that broker.
+        """
+        legs = self._owners.sharing(filter)
+        return () if len(legs) > 1 and filter.startswith("$share/") else legs
+
+    def _ask(self, asks: list[Ask], answer: bytes) -> None:
+        for leg, packet in asks:
+            self.to_legs[leg].append(packet)
+        if answer:
+            self.to_client.append(answer)
+
+    def _on_answer(self, kind: int, block: bytes, packet: Packet) -> None:
+        """Pass the client's answer to a delivery on to the leg that it came by."""
+        packet_id, reason = read_ack(block, packet, self._version)
+        delivery = self._ids.of(packet_id)
+        if delivery is None:
+            if not self._ids.is_used((REST, packet_id)):  # of nothing we know: as a broker hears it
+                self.to_legs[REST].append(block[packet[1] : packet[3]])
+            return
+        if kind != Kind.PUBREC or reason >= Reason.UNSPECIFIED:
+            self._ids.finish(packet_id, self.to_client)
+        leg, theirs = delivery
+        self.to_legs[leg].append(_renumbered(block, packet, theirs))
+
+    def _on_release(self, packet_id: int, whole: bytes) -> None:
+        """Pass on the client's PUBREL; one that an earlier connection began concerns any leg."""
+        leg = self._sent.get(packet_id)
+        if leg is not None:
+            self.to_legs[leg].append(whole)
+            return
+        if len(self._releases) >= OPEN_MAX:
+            raise MalformedError(Reason.QUOTA_EXCEEDED, f"more than {OPEN_MAX} open releases")
+        self._releases.append(_Release(packet_id, {*range(self._owners.legs)}))
+        for out in self.to_legs:
+            out.append(whole)
+
+    def _ping_idle(self, now_ms: Millis) -> None:
+        """Let no leg's broker think that the client, which speaks to others, is gone."""
+        if not self._connect.keep_alive:
+            return
+        before_ms = now_ms - self._connect.keep_alive * 1_000 // IDLE_PART
+        for leg, out in enumerate(self.to_legs):
+            if out:
+                self._heard_ms[leg] = now_ms
+            elif self._heard_ms[leg] < before_ms:
+                self._heard_ms[leg] = now_ms
+                self._pings[leg].append(False)
+                out.append(PINGREQ)
+
+    # -- the legs ---------------------------------------------------------------------------------
+
+    def from_leg(self, leg: int, block: bytes, packets: list[Packet]) -> None:
+        """Take what the session of ``leg`` has for the client.
+
+        Raises:
+            MalformedError: Its broker breaks the protocol.
+        """
+        if not self._connacks.complete:
+            packets = self._merge_connack(leg, block, packets)
+            if packets:
+                self._early.append((leg, block, packets))
+            if self.accepted:
+                early, self._early = self._early, []
+                for each in early:
+                    self._deliver(*each)
+            return
+        self._deliver(leg, block, packets)
+
+    def _merge_connack(self, leg: int, block: bytes, packets: list[Packet]) -> list[Packet]:
+        """Put CONNACKs together; return what came behind."""
+        if packets and not self._connacks.has(leg):
+            connack = self._connacks.add(leg, block, packets[0])
+            packets = packets[1:]
+            if connack:
+                if self._connacks.with_session:
+                    self._ids = DeliveryIds(self._room, self._unreleased)
+                self.to_client.append(connack)
+        return packets
+
+    def _deliver(self, leg: int, block: bytes, packets: list[Packet]) -> None:
+        out, of = self.to_client, self._owners.of_encoded
+        for packet in packets:
+            first, start, body, end = packet
+            if first & 0xF0 != _PUBLISH:
+                self._on_leg_packet(leg, block, packet)
+                continue
+            if end - body < 2:
+                raise malformed("PUBLISH ends inside its topic")
+            after = body + 2 + (block[body] << 8 | block[body + 1])
+            wanted = of(block[body + 2 : after]) == leg
+            if not first & QOS:
+                if wanted:
+                    out.append(block[start:end])
+                continue
+            packet_id, _ = publish_id(block, packet)
+            if wanted:
+                self._ids.deliver((leg, packet_id), block[start:end], out)
+            else:
+                self._drop(leg, packet_id, exactly_once=bool(first & _QOS_2))
+
+    def _drop(self, leg: int, packet_id: int, *, exactly_once: bool) -> None:
+        """Acknowledge what comes from a broker that does not own its topic."""
+        kind = Kind.PUBREC if exactly_once else Kind.PUBACK
+        if exactly_once:
+            self._unwanted.add((leg, packet_id))
+        self.to_legs[leg].append(write_ack(kind, packet_id, self._version))
+
+    def _on_leg_packet(self, leg: int, block: bytes, packet: Packet) -> None:
+        """Take any packet of a leg but PUBLISH."""
+        kind, whole = packet[0] & 0xF0, block[packet[1] : packet[3]]
+        match kind:
+            case Kind.PUBREL:
+                self._on_leg_releases(leg, block, packet)
+            case Kind.SUBACK | Kind.UNSUBACK:
+                answer = read_answer(block, packet, self._version)
+                self._ask(*self._requests.on_answer(leg, Kind(kind), answer))
+            case Kind.PINGRESP:
+                self._on_pong(leg)
+            case Kind.PUBCOMP:
+                self._on_complete(leg, read_ack(block, packet, self._version)[0], whole)
+            case Kind.PUBREC:
+                packet_id, reason = read_ack(block, packet, self._version)
+                if reason >= Reason.UNSPECIFIED:
+                    self._sent.pop(packet_id, None)
+                self.to_client.append(whole)
+            case _:
+                self.to_client.append(whole)
+
+    def _on_leg_releases(self, leg: int, block: bytes, packet: Packet) -> None:
+        packet_id, _ = read_ack(block, packet, self._version)
+        delivery = leg, packet_id
+        number = None if delivery in self._unwanted else self._ids.at_client(delivery)
+        if number is None:
+            self._unwanted.discard(delivery)
+            self.to_legs[leg].append(write_ack(Kind.PUBCOMP, packet_id, self._version))
+        else:
+            self.to_client.append(_renumbered(block, packet, number))
+
+    def _on_complete(self, leg: int, packet_id: int, answer: bytes) -> None:
+        """End a publication; of a PUBREL that any leg may have meant, when all say so."""
+        for release in self._releases:
+            if release.packet_id == packet_id and leg in release.waits:
+                release.waits.discard(leg)
+                if not release.answer or len(answer) == BARE_BYTES:
+                    release.answer = answer
+                if not release.waits:
+                    self._releases.remove(release)
+                    self.to_client.append(release.answer)
+                return
+        self._sent.pop(packet_id, None)
+        self.to_client.append(answer)
+
+    def _on_pong(self, leg: int) -> None:
+        pings = self._pings[leg]
+        if pings and pings.popleft():
+            self._pongs[leg] += 1
+            if all(self._pongs):
+                self._pongs = [count - 1 for count in self._pongs]
+                self.to_client.append(PINGRESP)
+
+
+def _renumbered(block: bytes, packet: Packet, packet_id: int) -> bytes:
+    """An acknowledgement with another packet id."""
+    _, start, body, end = packet
+    high, low = packet_id >> 8, packet_id & 0xFF
+    if block[body] == high and block[body + 1] == low:
+        return block[start:end]
+    return b"".join((block[start:body], bytes((high, low)), block[body + 2 : end]))

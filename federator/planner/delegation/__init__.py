@@ -1,0 +1,1 @@
+"""Delegation: which topics an edge broker owns (docs/placement.md)."""

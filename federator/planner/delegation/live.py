@@ -1,0 +1,120 @@
+"""Delegation for a running federation: which filters each edge broker owns, and the rules for it.
+
+The hub of the federation wants everything that matches what it collects, as a central broker does.
+What an edge owns and nobody outside wants, apart from the hub's collecting, is kept there: those
+topics become ``[rules] keep`` of that edge's agent. Everything that somebody subscribes to in the
+traffic description still arrives; what a policy gives up is the hub's copy of topics that an edge
+owns. A rule is a photograph of the traffic it was computed from: compute it again when outside
+subscribers come to what is kept.
+
+Source: Fawwaz 2022, 3; docs/placement.md 4.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from federator.planner.delegation.policies import (
+    Mask,
+    Policy,
+    Totals,
+    Traffic,
+    delegated,
+    inter_broker_messages,
+)
+from federator.protocol.filters import FilterTrie, matches
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """What the clients of one broker do.
+
+    Attributes:
+        id: The broker's.
+        publishes: Messages per second by topic.
+        subscribes: Clients by topic filter.
+    """
+
+    id: int
+    publishes: Mapping[str, float]
+    subscribes: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """Who publishes and subscribes what where.
+
+    Attributes:
+        brokers: The hub among them; each id once.
+        hub: Id of the broker that stands for the paper's central one.
+        collects: Filters that the hub asks for whatever anybody wants.
+    """
+
+    brokers: Sequence[Broker]
+    hub: int
+    collects: Sequence[str]
+
+    def __post_init__(self) -> None:
+        ids = [broker.id for broker in self.brokers]
+        if len(set(ids)) != len(ids):
+            raise ValueError(f"broker ids {ids}: each once wanted")
+        if self.hub not in ids:
+            raise ValueError(f"hub {self.hub} is none of the brokers {ids}")
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """The plan for one edge broker.
+
+    Attributes:
+        id: The broker's.
+        owns: Topics it manages.
+        keep: Those of them that do not leave it: the rule for its agent.
+        up: Messages per second it will send to the hub.
+        down: Messages per second it will get from the hub.
+    """
+
+    id: int
+    owns: tuple[str, ...]
+    keep: tuple[str, ...]
+    up: float
+    down: float
+
+
+def plan(description: Description, policy: Policy) -> list[Edge]:
+    """What each broker but the hub owns and keeps under ``policy``."""
+    topics, traffic = tabulate(description)
+    totals = Totals.of(traffic)
+    owned = delegated(totals, policy)
+    kept = owned & totals.local & ~totals.wanted_outside
+    collected: Mask = np.array([[any(matches(f, t) for f in description.collects)] for t in topics])
+    collected = collected.reshape(-1, 1)
+    messages = inter_broker_messages(totals, owned | ~collected)
+    names = np.array(topics, dtype=object)
+    return [
+        Edge(
+            id=broker.id,
+            owns=tuple(names[owned[:, n] & (totals.local | totals.wanted)[:, n]]),
+            keep=tuple(names[kept[:, n]]),
+            up=float(messages[0, n]),
+            down=float(messages[1, n]),
+        )
+        for n, broker in enumerate(description.brokers)
+        if broker.id != description.hub
+    ]
+
+
+def tabulate(description: Description) -> tuple[list[str], Traffic]:
+    """Topics that anybody publishes, ascending, and the traffic over them; wildcards expanded."""
+    topics = sorted({topic for broker in description.brokers for topic in broker.publishes})
+    shape = (len(topics), len(description.brokers))
+    published, subscribers = np.zeros(shape), np.zeros(shape)
+    for n, broker in enumerate(description.brokers):
+        trie = FilterTrie()
+        for filter in broker.subscribes:
+            trie.add(filter)
+        for t, topic in enumerate(topics):
+            published[t, n] = broker.publishes.get(topic, 0.0)
+            subscribers[t, n] = sum(broker.subscribes[found] for found in trie.match(topic))
+    return topics, Traffic(published, subscribers)

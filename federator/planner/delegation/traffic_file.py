@@ -1,0 +1,114 @@
+"""The traffic file: who publishes and subscribes what at which broker, as JSON.
+
+    {"hub": 1, "collects": ["city/#"],
+     "brokers": [{"id": 2, "publishes": {"city/2/temp": 1.0}, "subscribes": {"city/+/temp": 3}}]}
+
+Rates are messages per second; a subscription names how many clients hold it. ``hub`` and
+``collects`` are wanted for delegation only.
+"""
+
+import json
+import math
+from typing import Any
+
+from federator.errors import ConfigError
+from federator.planner.delegation.live import Broker, Description
+from federator.protocol.filters import may_travel, validate_filter, validate_topic
+
+BAD_DATA = 65
+"""Exit code of ``sysexits.h``."""
+
+BROKERS_MAX, TOPICS_MAX, CLIENTS_MAX = 10_000, 1_000_000, 1_000_000_000
+
+
+def parse(text: str, *, name: str) -> Description:
+    """The traffic that ``text`` describes.
+
+    Args:
+        text: JSON.
+        name: Of the file, for messages.
+
+    Raises:
+        ConfigError: One line that says what to mend.
+    """
+    try:
+        return _description(json.loads(text))
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise ConfigError(f"{name}: {error}: mend the file", exit_code=BAD_DATA) from None
+
+
+def _description(value: object) -> Description:
+    table = _table(value, "the file", {"hub", "collects", "brokers"})
+    listed = table.get("brokers")
+    if not isinstance(listed, list) or not 0 < len(listed) <= BROKERS_MAX:
+        raise ValueError(f"brokers must be a list of 1 to {BROKERS_MAX}")
+    brokers = [_broker(each, f"brokers[{index}]") for index, each in enumerate(listed)]
+    if sum(len(b.publishes) + len(b.subscribes) for b in brokers) > TOPICS_MAX:
+        raise ValueError(f"more than {TOPICS_MAX} topics and filters")
+    collects = table.get("collects", [])
+    if not isinstance(collects, list):
+        raise ValueError("collects must be a list of topic filters")
+    hub = table.get("hub", brokers[0].id)
+    return Description(brokers, _id(hub, "hub"), [_filter(each, "collects") for each in collects])
+
+
+def _broker(value: object, at: str) -> Broker:
+    table = _table(value, at, {"id", "publishes", "subscribes"})
+    publishes = _table(table.get("publishes", {}), f"{at}.publishes", None)
+    subscribes = _table(table.get("subscribes", {}), f"{at}.subscribes", None)
+    for filter, clients in subscribes.items():
+        _filter(filter, f"{at}.subscribes")
+        if type(clients) is not int or not 1 <= clients <= CLIENTS_MAX:
+            raise ValueError(f"{at}.subscribes: {filter!r}: {clients!r} is no number of clients")
+    return Broker(
+        id=_id(table.get("id"), f"{at}.id"),
+        publishes={
+            _topic(topic, f"{at}.publishes"): _rate(rate, f"{at}.publishes: {topic!r}")
+            for topic, rate in publishes.items()
+        },
+        subscribes=subscribes,
+    )
+
+
+def _table(value: object, at: str, known: set[str] | None) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{at} must be an object, got {type(value).__name__}")
+    if known is not None and (unknown := sorted(set(value) - known)):
+        raise ValueError(f"{at}: {unknown[0]!r} is unknown, one of {sorted(known)} wanted")
+    return value
+
+
+def _id(value: object, at: str) -> int:
+    if type(value) is not int or not 0 <= value < 2**32:
+        raise ValueError(f"{at}: {value!r} is no broker id")
+    return value
+
+
+def _rate(value: object, at: str) -> float:
+    if type(value) not in (int, float) or not isinstance(value, int | float):
+        raise ValueError(f"{at}: {value!r} is no rate in messages per second")
+    if not math.isfinite(value) or value < 0:
+        raise ValueError(f"{at}: {value!r} is no rate in messages per second")
+    return float(value)
+
+
+def _topic(text: str, at: str) -> str:
+    try:
+        valid = validate_topic(text)
+    except ValueError as error:
+        raise ValueError(f"{at}: {text[:60]!r} is not a topic ({error})") from None
+    if not may_travel(valid):
+        raise ValueError(f"{at}: {text[:60]!r} never leaves its broker")
+    return valid
+
+
+def _filter(value: object, at: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{at}: {value!r} is not a topic filter")
+    try:
+        valid = validate_filter(value)
+    except ValueError as error:
+        raise ValueError(f"{at}: {value[:60]!r} is not a topic filter ({error})") from None
+    if not may_travel(valid):
+        raise ValueError(f"{at}: {value[:60]!r} never leaves its broker")
+    return valid

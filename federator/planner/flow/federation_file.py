@@ -1,0 +1,122 @@
+"""An instance from what a federation measured: its traffic matrix and its link table.
+
+Traffic, version 1: how much of what each filter matches flows from which broker to which.
+
+    {"version": 1, "flows": [{"filter": "a/#", "origin": 3, "destination": 7, "rate": 12.5}, ...]}
+
+Links, version 1: what joins brokers, in the same unit of rates.
+
+    {"version": 1, "capacity": "edge", "links": [{"a": 3, "b": 7, "capacity": 50, "cost": 1}, ...]}
+
+A topic of the instance is a filter at one origin; its rate is the largest that any destination
+gets, because a copy that is passed on is the whole of what was sent.
+"""
+
+from typing import Literal, TypeVar
+
+import msgspec
+
+from federator.errors import InstanceError
+from federator.planner.flow.instance import Instance
+from federator.planner.flow.instance_file import (
+    FILE_BYTES_MAX,
+    VERSION,
+    InstanceFile,
+    LinkEntry,
+    NodeEntry,
+    TopicEntry,
+    build,
+    one_line,
+)
+
+
+class Flow(msgspec.Struct, forbid_unknown_fields=True):
+    """What one destination gets of one filter from one origin."""
+
+    filter: str
+    origin: int
+    destination: int
+    rate: float
+
+
+class TrafficFile(msgspec.Struct, forbid_unknown_fields=True):
+    """The traffic matrix."""
+
+    version: int
+    flows: list[Flow]
+
+
+class MeasuredLink(msgspec.Struct, forbid_unknown_fields=True):
+    """A link between two brokers."""
+
+    a: int
+    b: int
+    capacity: float
+    cost: float = 1.0
+
+
+class LinkFile(msgspec.Struct, forbid_unknown_fields=True):
+    """The link table."""
+
+    version: int
+    links: list[MeasuredLink]
+    capacity: Literal["edge", "arc"] = "edge"
+
+
+_File = TypeVar("_File", TrafficFile, LinkFile)
+
+
+def decode(traffic: bytes, links: bytes, *, name: str = "federation") -> Instance:
+    """The instance that both files describe.
+
+    Raises:
+        InstanceError: What to mend, and in which of the files.
+    """
+    flows = _file(traffic, TrafficFile, "traffic").flows
+    table = _file(links, LinkFile, "links")
+    brokers = {end for link in table.links for end in (link.a, link.b)}
+    topics: dict[tuple[str, int], dict[int, float]] = {}
+    for position, flow in enumerate(flows):
+        for key, broker in (("origin", flow.origin), ("destination", flow.destination)):
+            if broker not in brokers:
+                wanted = "a broker of the link table wanted"
+                raise InstanceError(f"traffic: flows[{position}].{key}: {broker}: {wanted}")
+        if flow.origin == flow.destination:
+            continue  # never crosses a link
+        wants = topics.setdefault((flow.filter, flow.origin), {})
+        wants[flow.destination] = wants.get(flow.destination, 0.0) + flow.rate
+    return build(
+        InstanceFile(
+            version=VERSION,
+            name=name,
+            capacity=table.capacity,
+            nodes=[NodeEntry(str(broker)) for broker in sorted(brokers)],
+            links=[
+                LinkEntry(str(link.a), str(link.b), link.capacity, cost=link.cost)
+                for link in table.links
+            ],
+            topics=[
+                TopicEntry(
+                    name=f"{filter_}@{origin}",
+                    rate=max(wants.values()),
+                    publisher=str(origin),
+                    subscribers=[str(broker) for broker in sorted(wants)],
+                )
+                for (filter_, origin), wants in sorted(topics.items())
+            ],
+        )
+    )
+
+
+def _file(data: bytes, kind: type[_File], what: str) -> _File:
+    if len(data) > FILE_BYTES_MAX:
+        raise InstanceError(f"{what}: {len(data)} bytes: at most {FILE_BYTES_MAX} wanted")
+    try:
+        file = msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InstanceError(f"{what}: {one_line(error)}") from None
+    except RecursionError:
+        raise InstanceError(f"{what}: nested too deeply") from None
+    if file.version != VERSION:
+        raise InstanceError(f"{what}: version: {file.version}: {VERSION} wanted")
+    return file

@@ -1,0 +1,188 @@
+"""HiGHS with everything said: gap 0, seed, one thread, time limit, and every status checked.
+
+HiGHS prints instead of raising when an option is wrong, and calls an answer optimal within a
+relative gap of 1e-4 unless told otherwise.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import highspy
+import numpy as np
+
+from federator.errors import FederatorError
+from federator.planner.flow.instance import FloatArray
+from federator.planner.flow.watch import Watch
+
+
+class SolverError(FederatorError):
+    """HiGHS refused a model or an option, or stopped without a usable answer."""
+
+
+@dataclass(slots=True)
+class Model:
+    """A mixed integer programme to minimise, while it grows row by row."""
+
+    cost: list[float] = field(default_factory=list)
+    lower: list[float] = field(default_factory=list)
+    upper: list[float] = field(default_factory=list)
+    whole: list[bool] = field(default_factory=list)
+    row_lower: list[float] = field(default_factory=list)
+    row_upper: list[float] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    columns: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+
+    def column(self, cost: float, upper: float, *, whole: bool) -> int:
+        """A variable between 0 and ``upper``; its number."""
+        self.cost.append(cost)
+        self.lower.append(0.0)
+        self.upper.append(upper)
+        self.whole.append(whole)
+        return len(self.cost) - 1
+
+    def row(self, terms: list[tuple[int, float]], *, least: float, most: float) -> None:
+        """``least <= sum of value * column <= most``. Each column once."""
+        self.starts.append(len(self.columns))
+        for column, value in terms:
+            self.columns.append(column)
+            self.values.append(value)
+        self.row_lower.append(least)
+        self.row_upper.append(most)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """What HiGHS found.
+
+    Attributes:
+        values: Of each column, or None when nothing feasible was found.
+        lower_bound: Proven.
+        stopped: In HiGHS's words.
+        optimal: Whether HiGHS proved the answer best, at gap 0.
+        row_duals: Price of each row where no column is whole; empty otherwise.
+    """
+
+    values: FloatArray | None
+    lower_bound: float
+    stopped: str
+    optimal: bool
+    row_duals: FloatArray
+
+
+_USABLE = (
+    highspy.HighsModelStatus.kOptimal,
+    highspy.HighsModelStatus.kTimeLimit,
+    highspy.HighsModelStatus.kInterrupt,
+    highspy.HighsModelStatus.kSolutionLimit,
+)
+
+
+def minimise(
+    model: Model,
+    *,
+    seed: int,
+    watch: Watch,
+    nodes_max: int | None = None,
+    on_progress: Callable[[float, float], None] | None = None,
+) -> Answer:
+    """Solve ``model``.
+
+    Args:
+        model: What to solve.
+        seed: Of HiGHS's own choices.
+        watch: When to end.
+        nodes_max: Branch and bound nodes after which to end.
+        on_progress: Called with (best cost, bound) now and then.
+
+    Raises:
+        SolverError: When HiGHS refuses something, or says the model cannot be solved at all.
+    """
+    solver = prepared(model, seed=seed, time_limit_s=watch.left_s(), nodes_max=nodes_max)
+
+    def on_interrupt(event: highspy.HighsCallbackEvent) -> None:
+        if on_progress is not None:
+            on_progress(event.data_out.mip_primal_bound, event.data_out.mip_dual_bound)
+        if watch.over():
+            assert event.data_in is not None
+            event.data_in.user_interrupt = True
+
+    solver.cbMipInterrupt.subscribe(on_interrupt)
+    solver.HandleUserInterrupt = True
+    if highspy.Highs.run(solver) == highspy.HighsStatus.kError:
+        raise SolverError("HiGHS failed")
+    status = solver.getModelStatus()
+    word = solver.modelStatusToString(status)
+    if status not in _USABLE:
+        raise SolverError(f"HiGHS stopped without an answer: {word}")
+    info = solver.getInfo()
+    found = info.primal_solution_status == highspy.kSolutionStatusFeasible
+    values = np.array(solver.getSolution().col_value) if found else None
+    bound = info.mip_dual_bound if any(model.whole) else info.objective_function_value
+    if not math.isfinite(bound):
+        bound = -math.inf
+    optimal = status == highspy.HighsModelStatus.kOptimal
+    duals = np.array(solver.getSolution().row_dual if not any(model.whole) else [])
+    return Answer(values, bound, word.lower(), optimal, duals)
+
+
+def prepared(
+    model: Model,
+    *,
+    seed: int,
+    time_limit_s: float,
+    nodes_max: int | None = None,
+    whole_within: float | None = None,
+) -> highspy.Highs:
+    """A solver that holds ``model`` and is ready to run.
+
+    Args:
+        model: What to solve.
+        seed: Of HiGHS's own choices.
+        time_limit_s: When to end; may be infinite.
+        nodes_max: Branch and bound nodes after which to end.
+        whole_within: How far from a whole number a whole variable may be; HiGHS's own bound
+            unless given.
+
+    Raises:
+        SolverError: HiGHS refuses an option or the model.
+    """
+    solver = highspy.Highs()
+    options: dict[str, bool | int | float] = {
+        "output_flag": False,
+        "mip_rel_gap": 0.0,  # the default, 1e-4, would let "optimal" mean "nearly"
+        "mip_abs_gap": 0.0,
+        "random_seed": seed,
+        "threads": 1,  # reruns must agree
+    }
+    if math.isfinite(time_limit_s):
+        options["time_limit"] = time_limit_s
+    if nodes_max is not None:
+        options["mip_max_nodes"] = nodes_max
+    if whole_within is not None:
+        options["mip_feasibility_tolerance"] = whole_within
+    for option, value in options.items():
+        if solver.setOptionValue(option, value) != highspy.HighsStatus.kOk:
+            raise SolverError(f"HiGHS rejected option {option}={value!r}")
+    if solver.passModel(_lp(model)) == highspy.HighsStatus.kError:
+        raise SolverError("HiGHS refused the model")
+    return solver
+
+
+def _lp(model: Model) -> highspy.HighsLp:
+    lp = highspy.HighsLp()
+    lp.num_col_ = len(model.cost)
+    lp.num_row_ = len(model.row_lower)
+    lp.col_cost_ = np.array(model.cost)
+    lp.col_lower_ = np.array(model.lower)
+    lp.col_upper_ = np.array(model.upper)
+    lp.row_lower_ = np.array(model.row_lower)
+    lp.row_upper_ = np.array(model.row_upper)
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_ = np.array([*model.starts, len(model.columns)], dtype=np.int32)
+    lp.a_matrix_.index_ = np.array(model.columns, dtype=np.int32)
+    lp.a_matrix_.value_ = np.array(model.values)
+    kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+    lp.integrality_ = [kinds[whole] for whole in model.whole]
+    return lp

@@ -1,0 +1,143 @@
+"""One problem: who publishes what, who wants it, and what the links between them can carry.
+
+A *topic* has a rate, one publisher and some subscribers; each pair (topic, subscriber) is a
+*request*. Links become *arcs*, one per direction that can be used. Arcs that share a capacity form
+a *channel*: both directions of a link under ``Capacity.EDGE`` (half-duplex radio, the paper's (5)),
+each arc by itself under ``Capacity.ARC`` (full duplex, the paper's (29)).
+
+Arcs that no topic may use are left out: nothing enters a publisher and nothing leaves a
+subscriber, so neither can pass on, or invent, what is not theirs.
+
+Source: Manzoni 2022, 3; docs/planner.md 1 and 2.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.intp]
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+TOLERANCE = 1e-6
+"""How much of a capacity, or of a cost, may be rounding."""
+
+
+class Role(StrEnum):
+    """What a node may do. Only a broker passes on; it may publish and subscribe too."""
+
+    BROKER = "broker"
+    PUBLISHER = "publisher"
+    SUBSCRIBER = "subscriber"
+
+
+class Capacity(StrEnum):
+    """What one capacity limits: both directions of a link together, or each by itself."""
+
+    EDGE = "edge"
+    ARC = "arc"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Instance:
+    """N nodes, A arcs, E channels, K topics, R requests. Indices are positions in these arrays.
+
+    Attributes:
+        name: For people.
+        names: Node names, length N.
+        roles: Length N.
+        relays: Whether each node is a broker, shape (N,).
+        positions: Shape (N, 2), where to draw each node, or None.
+        capacity_kind: What a channel is.
+        tail: Node each arc leaves, shape (A,).
+        head: Node each arc enters, shape (A,). No two arcs share tail and head.
+        cost: Of one request's copy on each arc, shape (A,), not negative.
+        channel: Channel of each arc, shape (A,).
+        capacity: Shape (E,), in the unit of rates.
+        rate: Shape (K,), positive.
+        publisher: Node of each topic, shape (K,).
+        request_topic: Topic of each request, shape (R,), ascending.
+        request_node: Subscriber of each request, shape (R,).
+        first_request: Requests of topic k are ``first_request[k]`` up to ``first_request[k + 1]``,
+            shape (K + 1,).
+        unmet_penalty: Price of a request that is not served.
+        topic_names: Length K.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    roles: tuple[Role, ...]
+    relays: BoolArray
+    positions: FloatArray | None
+    capacity_kind: Capacity
+    tail: IntArray
+    head: IntArray
+    cost: FloatArray
+    channel: IntArray
+    capacity: FloatArray
+    rate: FloatArray
+    publisher: IntArray
+    request_topic: IntArray
+    request_node: IntArray
+    first_request: IntArray
+    unmet_penalty: float
+    topic_names: tuple[str, ...]
+
+    @property
+    def nodes(self) -> int:
+        """N, the number of nodes."""
+        return len(self.names)
+
+    @property
+    def arcs(self) -> int:
+        """A, without the dummy arcs that stand for unmet requests."""
+        return len(self.tail)
+
+    @property
+    def topics(self) -> int:
+        """K, the number of topics."""
+        return len(self.rate)
+
+    @property
+    def requests(self) -> int:
+        """R, the number of requests."""
+        return len(self.request_topic)
+
+    @property
+    def fan_out(self) -> IntArray:
+        """Subscribers of each topic, the paper's M = abs(T^k), shape (K,)."""
+        return np.diff(self.first_request)
+
+    @property
+    def costs_are_whole(self) -> bool:
+        """Whether every routing costs a whole number, so that a bound may be rounded up."""
+        return bool((self.cost % 1 == 0).all() and self.unmet_penalty % 1 == 0)
+
+    def requests_of(self, topic: int) -> slice:
+        """Where the requests of ``topic`` stand."""
+        return slice(int(self.first_request[topic]), int(self.first_request[topic + 1]))
+
+    def usable(self, topic: int) -> BoolArray:
+        """Arcs that may carry ``topic``, shape (A,): they fit, and lead to where it is wanted."""
+        source = self.publisher[topic]
+        wanted = np.zeros(self.nodes, dtype=bool)
+        wanted[self.request_node[self.requests_of(topic)]] = True
+        may_leave = self.relays.copy()
+        may_leave[source] = True
+        may_enter = self.relays | wanted
+        may_enter[source] = False
+        fits = self.rate[topic] <= self.capacity[self.channel] + TOLERANCE
+        allowed: BoolArray = may_leave[self.tail] & may_enter[self.head] & fits
+        return allowed
+
+
+def dear_penalty(cost: FloatArray, relays: int, requests: int) -> float:
+    """A price of an unmet request above what any routing of all requests can cost.
+
+    A path enters each broker at most once and then its subscriber, so no path costs more than the
+    ``relays + 1`` dearest arcs.
+    """
+    dearest = np.sort(cost)[::-1][: relays + 1]
+    return float(np.ceil(dearest.sum() * max(requests, 1)) + 1)

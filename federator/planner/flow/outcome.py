@@ -1,0 +1,87 @@
+"""What every method returns: a routing, its recounted cost, and what is proven about it."""
+
+import math
+from dataclasses import dataclass
+
+from federator.planner.flow.instance import TOLERANCE, Instance
+from federator.planner.flow.routing import Account, Routing, account
+
+BOUND_ROUNDING = 1e-6
+"""A proven bound above an answer by more than this share is a mistake of ours."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """A routing with its cost, and what is proven about it.
+
+    Attributes:
+        method: Which method.
+        routing: The answer.
+        account: What it does, recounted.
+        cost: In the method's objective: ``account.cost``, or ``account.tree_cost`` for F2.
+        lower_bound: Proven: no routing costs less. Minus infinity when the method proves nothing.
+        stopped: Why it ended.
+        iterations: Of whatever the method repeats.
+        trace: Cost, or bound, as the method went on; for reports.
+    """
+
+    method: str
+    routing: Routing
+    account: Account
+    cost: float
+    lower_bound: float
+    stopped: str
+    iterations: int = 0
+    trace: tuple[float, ...] = ()
+
+    @property
+    def gap(self) -> float:
+        """What could still be saved, as a share of the cost."""
+        if self.cost <= self.lower_bound + TOLERANCE or self.cost == 0:
+            return 0.0
+        return (self.cost - self.lower_bound) / self.cost
+
+    @property
+    def proven(self) -> bool:
+        """Whether nothing can be saved any more."""
+        return self.cost <= self.lower_bound + TOLERANCE * max(1.0, abs(self.cost))
+
+    @property
+    def unmet(self) -> int:
+        """Requests that are not served."""
+        return int((~self.account.met).sum())
+
+
+def outcome(
+    instance: Instance,
+    routing: Routing,
+    *,
+    method: str,
+    lower_bound: float = -math.inf,
+    stopped: str = "done",
+    iterations: int = 0,
+    trace: tuple[float, ...] = (),
+    by_arcs: bool = False,
+) -> Outcome:
+    """Recount ``routing`` and pair it with ``lower_bound``, rounded up where costs are whole."""
+    counted = account(instance, routing)
+    cost = counted.tree_cost if by_arcs else counted.cost
+    lower_bound = whole_bound(instance, lower_bound)
+    assert lower_bound <= cost + BOUND_ROUNDING * max(1.0, cost), f"{lower_bound} bounds {cost}"
+    return Outcome(
+        method=method,
+        routing=routing,
+        account=counted,
+        cost=cost,
+        lower_bound=min(lower_bound, cost),
+        stopped=stopped,
+        iterations=iterations,
+        trace=trace,
+    )
+
+
+def whole_bound(instance: Instance, lower_bound: float) -> float:
+    """``lower_bound``, rounded up when every routing costs a whole number."""
+    if not instance.costs_are_whole or not math.isfinite(lower_bound):
+        return lower_bound
+    return math.ceil(lower_bound - TOLERANCE * max(1.0, abs(lower_bound)))

@@ -1,0 +1,142 @@
+"""An answer: for each topic, the arcs that carry it; and what that costs, counted from scratch.
+
+The arcs of a topic form a tree out of its publisher: each node is fed by one arc at most, so no
+flow is split and put together again. Feasibility and cost are computed here from the arcs alone and
+never taken from a solver.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from federator.planner.flow.instance import TOLERANCE, BoolArray, FloatArray, Instance, IntArray
+
+
+class InfeasibleRoutingError(AssertionError):
+    """A solver of ours returned something that is no answer."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Routing:
+    """An answer.
+
+    Attributes:
+        arcs: Arcs that carry each topic, ascending, length K.
+    """
+
+    arcs: tuple[IntArray, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Account:
+    """What a routing does.
+
+    Attributes:
+        met: Whether each request is served, shape (R,).
+        path_cost: The paper's (1): an arc is paid once per request that is served through it.
+        arc_cost: The paper's (22): an arc is paid once per topic.
+        load: What each channel carries, shape (E,).
+        unmet_cost: Penalties of the requests that are not served.
+    """
+
+    met: BoolArray
+    path_cost: float
+    arc_cost: float
+    load: FloatArray
+    unmet_cost: float
+
+    @property
+    def cost(self) -> float:
+        """The objective of F1: paths and penalties."""
+        return self.path_cost + self.unmet_cost
+
+    @property
+    def tree_cost(self) -> float:
+        """The objective of F2: arcs and penalties."""
+        return self.arc_cost + self.unmet_cost
+
+
+def empty(instance: Instance) -> Routing:
+    """The routing that carries nothing, which is always feasible."""
+    return Routing(tuple(np.empty(0, dtype=np.intp) for _ in range(instance.topics)))
+
+
+def account(instance: Instance, routing: Routing, *, overloads: bool = False) -> Account:
+    """Follow every request back to its publisher, and count.
+
+    Args:
+        instance: What is to be routed.
+        routing: How.
+        overloads: Whether channels may carry more than they can.
+
+    Raises:
+        InfeasibleRoutingError: When an arc may not be used, a node is fed twice or a channel is
+            overloaded.
+    """
+    met = np.zeros(instance.requests, dtype=bool)
+    load = np.zeros(len(instance.capacity))
+    path_cost = arc_cost = 0.0
+    for topic, arcs in enumerate(routing.arcs):
+        if not len(arcs):
+            continue
+        if not instance.usable(topic)[arcs].all():
+            raise InfeasibleRoutingError(f"topic {topic} uses an arc that it may not use")
+        feeds = dict(zip(instance.head[arcs].tolist(), arcs.tolist(), strict=True))
+        if len(feeds) != len(arcs):
+            raise InfeasibleRoutingError(f"topic {topic} feeds a node twice")
+        np.add.at(load, instance.channel[arcs], instance.rate[topic])
+        arc_cost += float(instance.cost[arcs].sum())
+        wanted = instance.requests_of(topic)
+        for request in range(wanted.start, wanted.stop):
+            price = _price_of_path(instance, feeds, topic, int(instance.request_node[request]))
+            met[request] = price is not None
+            path_cost += price or 0.0
+    over = np.flatnonzero(load > instance.capacity + TOLERANCE * np.maximum(1, instance.capacity))
+    if over.size and not overloads:
+        raise InfeasibleRoutingError(f"channels {over[:5].tolist()} carry more than they can")
+    unmet_cost = float((~met).sum() * instance.unmet_penalty)
+    return Account(met, path_cost, arc_cost, load, unmet_cost)
+
+
+def _price_of_path(
+    instance: Instance, feeds: dict[int, int], topic: int, node: int
+) -> float | None:
+    """Cost of the path that ends at ``node``, or None when it does not begin at the publisher."""
+    source = int(instance.publisher[topic])
+    price = 0.0
+    for _ in range(len(feeds) + 1):
+        if node == source:
+            return price
+        if node not in feeds:
+            return None
+        price += float(instance.cost[feeds[node]])
+        node = int(instance.tail[feeds[node]])
+    return None
+
+
+def prune(instance: Instance, routing: Routing) -> Routing:
+    """``routing`` without arcs that serve nobody."""
+    return Routing(
+        tuple(prune_topic(instance, topic, arcs) for topic, arcs in enumerate(routing.arcs))
+    )
+
+
+def prune_topic(instance: Instance, topic: int, arcs: IntArray) -> IntArray:
+    """``arcs`` without those that lead no one of ``topic`` to a subscriber."""
+    feeds = dict(zip(instance.head[arcs].tolist(), arcs.tolist(), strict=True))
+    source = int(instance.publisher[topic])
+    kept: set[int] = set()
+    for node in instance.request_node[instance.requests_of(topic)].tolist():
+        path: list[int] = []
+        while node != source and node in feeds and len(path) <= len(feeds):
+            path.append(feeds[node])
+            node = int(instance.tail[feeds[node]])
+        if node == source:
+            kept.update(path)
+    return np.array(sorted(kept), dtype=np.intp)
+
+
+def from_arcs(arcs: Sequence[Sequence[int] | IntArray]) -> Routing:
+    """A routing of lists of arcs, one per topic."""
+    return Routing(tuple(np.sort(np.asarray(each, dtype=np.intp)) for each in arcs))

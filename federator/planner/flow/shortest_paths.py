@@ -1,0 +1,126 @@
+"""Shortest paths for many topics at once, each with arc lengths of its own.
+
+One row of lengths is one layer: a copy of the graph. Layers lie side by side as one block-diagonal
+graph, so that a single call of scipy's Dijkstra, started at every layer's source, answers all of
+them; layers are taken in chunks that stay within the processor's cache. Paths are then walked back
+from all targets in step.
+
+An arc of infinite length is not there.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import dijkstra
+
+from federator.planner.flow.instance import FloatArray, Instance, IntArray
+
+Index32Array = npt.NDArray[np.int32]
+"""What scipy's graphs are indexed with."""
+
+CHUNK_NODES = 20_000
+"""Nodes in one call of Dijkstra."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trees:
+    """A shortest path tree per layer, L layers.
+
+    Attributes:
+        distance: From the layer's source, shape (L, N); infinite where nothing leads.
+        before: Node by which each node is reached, shape (L, N); negative at sources and where
+            nothing leads.
+    """
+
+    distance: FloatArray
+    before: IntArray
+
+
+class ShortestPaths:
+    """The graph of an instance, prepared for repeated questions."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.nodes = instance.nodes
+        self.arcs = instance.arcs
+        self._order = np.lexsort((instance.head, instance.tail))
+        self._head = instance.head[self._order]
+        counts = np.bincount(instance.tail, minlength=self.nodes)
+        self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        self._keys = (instance.tail[self._order] * self.nodes + self._head).astype(np.int64)
+        self._layouts: dict[int, tuple[Index32Array, Index32Array]] = {}
+
+    def trees(self, lengths: FloatArray, sources: IntArray) -> Trees:
+        """Shortest path trees, layer by layer.
+
+        Args:
+            lengths: Shape (L, A), not negative, infinite for arcs that may not be used.
+            sources: Shape (L,).
+        """
+        layers = len(sources)
+        chunk = max(1, CHUNK_NODES // self.nodes)
+        if layers <= chunk:
+            return self._chunk(lengths, sources)
+        parts = [
+            self._chunk(lengths[first : first + chunk], sources[first : first + chunk])
+            for first in range(0, layers, chunk)
+        ]
+        return Trees(
+            np.concatenate([part.distance for part in parts]),
+            np.concatenate([part.before for part in parts]),
+        )
+
+    def _chunk(self, lengths: FloatArray, sources: IntArray) -> Trees:
+        layers = len(sources)
+        indices, starts = self._layout(layers)
+        graph = csr_matrix(
+            (lengths[:, self._order].ravel(), indices, starts),
+            shape=(layers * self.nodes, layers * self.nodes),
+            copy=False,
+        )
+        offset = np.arange(layers) * self.nodes
+        distance, before, _ = dijkstra(
+            graph, indices=offset + sources, min_only=True, return_predecessors=True
+        )
+        shape = (layers, self.nodes)
+        return Trees(distance.reshape(shape), before.reshape(shape) - offset[:, None])
+
+    def _layout(self, layers: int) -> tuple[Index32Array, Index32Array]:
+        """Row starts and columns of a graph of ``layers`` copies."""
+        if layers not in self._layouts:
+            offset = np.arange(layers, dtype=np.int32)[:, None]
+            indices = (self._head[None, :] + offset * self.nodes).astype(np.int32)
+            starts = self._starts[None, :-1] + offset * np.int32(self.arcs)
+            ends = np.append(starts.ravel(), np.int32(layers * self.arcs)).astype(np.int32)
+            self._layouts[layers] = (indices.ravel(), ends)
+        return self._layouts[layers]
+
+    def walk(self, trees: Trees, layer: IntArray, target: IntArray) -> tuple[IntArray, IntArray]:
+        """The arcs from the sources to ``target[i]`` in tree ``layer[i]``, for all i at once.
+
+        Targets that cannot be reached have no arcs.
+
+        Returns:
+            Pairs ``(i, arc)`` as two arrays, in no useful order.
+        """
+        walker = np.arange(len(target), dtype=np.intp)
+        here = target
+        walkers: list[IntArray] = []
+        heads: list[IntArray] = []
+        tails: list[IntArray] = []
+        for _ in range(self.nodes):
+            tail = trees.before[layer[walker], here]
+            going = tail >= 0
+            if not going.all():
+                walker, here, tail = walker[going], here[going], tail[going]
+            if not len(walker):
+                break
+            walkers.append(walker)
+            heads.append(here)
+            tails.append(tail)
+            here = tail
+        if not walkers:
+            return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
+        keys = np.concatenate(tails) * np.int64(self.nodes) + np.concatenate(heads)
+        return np.concatenate(walkers), self._order[np.searchsorted(self._keys, keys)]

@@ -1,0 +1,1 @@
+"""The Lagrangian matheuristic: prices on narrow links, a proven bound, answers that fit."""

@@ -1,0 +1,110 @@
+"""How prices move along a subgradient: two rules.
+
+A subgradient points uphill only roughly, so the art is the length of the step. ``Polyak`` aims at a
+known target, the best answer so far, and grows timid when the bound stops rising; it is what the
+paper used. ``DistanceOverGradients`` needs neither target nor tuning: it steps by how far it has
+come from where it began, over the root of all squared slopes so far.
+
+Sources: B. T. Polyak (1969); M. Held, P. Wolfe, H. P. Crowder (1974); M. Ivgi, O. Hinder,
+Y. Carmon, "DoG is SGD's best friend" (2023).
+"""
+
+from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
+
+from federator.planner.flow.instance import FloatArray
+
+
+class Rule(StrEnum):
+    """The rule by which prices move."""
+
+    POLYAK = "polyak"
+    DOG = "dog"
+
+
+class StepRule(Protocol):
+    """Proposes the next prices."""
+
+    def step(
+        self, prices: FloatArray, slope: FloatArray, *, bound: float, target: float
+    ) -> FloatArray:
+        """Prices after one step uphill, none negative.
+
+        Args:
+            prices: Shape (E,), where ``slope`` was taken.
+            slope: Load less capacity, shape (E,).
+            bound: Value of the relaxation at ``prices``.
+            target: An upper bound of what the relaxation can reach.
+        """
+
+
+def make(rule: Rule) -> StepRule:
+    """A fresh instance of ``rule``."""
+    return Polyak() if rule is Rule.POLYAK else DistanceOverGradients()
+
+
+def _uphill(prices: FloatArray, slope: FloatArray) -> FloatArray:
+    """``slope`` without what would push a zero price below zero."""
+    return np.where((prices <= 0) & (slope < 0), 0.0, slope)
+
+
+class Polyak:
+    """Step ``scale * (target - bound) / |slope|^2``; ``scale`` halves when nothing improves.
+
+    Args:
+        scale: At first, 0 to 2.
+        patience: Steps without a better bound before ``scale`` halves.
+    """
+
+    def __init__(self, *, scale: float = 1.0, patience: int = 6) -> None:
+        self._scale = scale
+        self._patience = patience
+        self._best = -np.inf
+        self._idle = 0
+
+    def step(
+        self, prices: FloatArray, slope: FloatArray, *, bound: float, target: float
+    ) -> FloatArray:
+        """The next prices; see ``StepRule``."""
+        if bound > self._best:
+            self._best, self._idle = bound, 0
+        else:
+            self._idle += 1
+            if self._idle > self._patience:
+                self._scale, self._idle = self._scale / 2, 0
+        uphill = _uphill(prices, slope)
+        norm = float(uphill @ uphill)
+        if norm == 0:
+            return prices
+        length = self._scale * max(target - bound, 0.0) / norm
+        return np.maximum(0.0, prices + length * uphill)
+
+
+class DistanceOverGradients:
+    """Step ``distance from the start / sqrt(sum of |slope|^2)``.
+
+    Args:
+        first: Stands for the distance until there is one.
+    """
+
+    def __init__(self, *, first: float = 0.5) -> None:
+        self._first = first
+        self._far = first
+        self._squares = 0.0
+        self._start: FloatArray | None = None
+
+    def step(
+        self, prices: FloatArray, slope: FloatArray, *, bound: float, target: float
+    ) -> FloatArray:
+        """See ``StepRule``; uses neither ``bound`` nor ``target``."""
+        if self._start is None:
+            self._start = prices.copy()
+        uphill = _uphill(prices, slope)
+        self._squares += float(uphill @ uphill)
+        if self._squares == 0:
+            return prices
+        self._far = max(self._far, float(np.linalg.norm(prices - self._start)))
+        moved: FloatArray = prices + self._far / np.sqrt(self._squares) * uphill
+        return np.maximum(0.0, moved)

@@ -1,0 +1,1 @@
+"""Placement: where brokers, services and cores run (docs/placement.md)."""

@@ -1,0 +1,93 @@
+"""What others said as controllers, and which of it is in force.
+
+A takeover outlives the controller that decided it: it stays in force, for everyone who heard of
+it, until the controller of the day names another substitute or its broker is back. So neither the
+death of a controller nor the return of an old one moves anybody.
+
+Source: docs/protocol.md 15.
+"""
+
+from dataclasses import dataclass, field
+
+from federator.protocol.messages.session_records import ControllerRecord, PlanRecord, TakeoverRecord
+from federator.protocol.types import BrokerId
+
+
+@dataclass(slots=True)
+class Statement:
+    """What one broker announces now, as the controller or as one that was deposed."""
+
+    claims_made: set[ControllerRecord] = field(default_factory=set)
+    plans: set[PlanRecord] = field(default_factory=set)
+    takeovers: set[TakeoverRecord] = field(default_factory=set)
+
+    @property
+    def empty(self) -> bool:
+        """Whether the broker says nothing."""
+        return not (self.claims_made or self.plans or self.takeovers)
+
+    @property
+    def claim(self) -> ControllerRecord | None:
+        """The newest claim of the broker to be the controller."""
+        return max(self.claims_made, key=lambda o: (o.term, o.number), default=None)
+
+
+Announced = ControllerRecord | PlanRecord | TakeoverRecord
+
+
+class StandingPlans:
+    """What every broker says as a controller.
+
+    Attributes:
+        terms: The greatest term in which each was ever the controller, us included.
+    """
+
+    def __init__(self) -> None:
+        self.terms: dict[BrokerId, int] = {}
+        self._statements: dict[BrokerId, Statement] = {}
+
+    def of(self, speaker: BrokerId) -> Statement:
+        """What ``speaker`` announces now."""
+        return self._statements.get(speaker, Statement())
+
+    def come(self, speaker: BrokerId, record: Announced) -> None:
+        """Note that ``speaker`` announces ``record``."""
+        said = self._statements.setdefault(speaker, Statement())
+        match record:
+            case ControllerRecord():
+                said.claims_made.add(record)
+                self.note_term(speaker, record.term)
+            case PlanRecord():
+                said.plans.add(record)
+            case TakeoverRecord():
+                said.takeovers.add(record)
+
+    def note_term(self, holder: BrokerId, term: int) -> None:
+        """Note that ``holder`` was the controller in ``term``."""
+        self.terms[holder] = max(term, self.terms.get(holder, 0))
+
+    def greatest_other_term(self, controller: BrokerId) -> int:
+        """The greatest term of anybody but ``controller``."""
+        return max((t for holder, t in self.terms.items() if holder != controller), default=0)
+
+    def go(self, speaker: BrokerId, record: Announced) -> None:
+        """Note that ``speaker`` no longer announces ``record``."""
+        said = self._statements.get(speaker)
+        if said is None:
+            return
+        match record:
+            case ControllerRecord():
+                said.claims_made.discard(record)
+            case PlanRecord():
+                said.plans.discard(record)
+            case TakeoverRecord():
+                said.takeovers.discard(record)
+        if said.empty:
+            del self._statements[speaker]
+
+    def claims(self, *, besides: BrokerId | None) -> list[TakeoverRecord]:
+        """Takeovers that anybody but ``besides`` still names, the newest first."""
+        all_ = {
+            t for speaker, w in self._statements.items() if speaker != besides for t in w.takeovers
+        }
+        return sorted(all_, key=lambda t: (-t.term, -t.number, t.broker, t.substitute))

@@ -1,0 +1,162 @@
+"""What a receiver remembers: a number for each chain, and the frames that wait for earlier ones.
+
+Source: docs/protocol.md section 11.
+"""
+
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
+
+from federator.protocol.messages.control import AskedChain
+from federator.protocol.types import BrokerId, Millis
+
+RETRY_MIN_MS = 250
+
+FRESH_US = 3_000_000
+"""Clients that came so lately ask for nothing of the past: what they miss, nobody promised."""
+
+EXPECTED_US = 60_000_000
+"""How long after we stepped in for a broker its clients' filters begin in the past."""
+
+FORMER_MAX = 4_096
+"""Chains of one origin remembered that our clients gave up."""
+
+F = TypeVar("F")
+
+
+class Chained(NamedTuple):
+    """A frame's place on one chain: the filter's key, and the number of the frame before it."""
+
+    key: bytes
+    prev: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What an origin must be asked for."""
+
+    origin: BrokerId
+    epoch: int
+    chains: tuple[AskedChain, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery(Generic[F]):
+    """A frame whose turn it is."""
+
+    origin: BrokerId
+    epoch: int
+    seq: int
+    keys: bytes
+    frame: F
+
+
+@dataclass(slots=True)
+class Chain:
+    """Where one chain stands.
+
+    Attributes:
+        last: Delivered up to here; ``None`` while the beginning is not known.
+        target: The greatest number known to be on it.
+        not_before_us: Frames made earlier, by the origin's wall clock, are not asked for.
+        begun: Frames up to here were before our time: the chain says nothing about them.
+    """
+
+    last: int | None
+    target: int
+    not_before_us: int = 0
+    begun: int = 0
+
+
+@dataclass(slots=True)
+class Held(Generic[F]):
+    """A frame that waits for an earlier one.
+
+    Attributes:
+        size: Bytes that it holds.
+    """
+
+    links: tuple[Chained, ...]
+    frame: F
+    size: int
+
+
+@dataclass(slots=True)
+class OriginState(Generic[F]):
+    """What is known of one origin.
+
+    Attributes:
+        heard_ms: When it was heard last.
+        gaps: The chains on which something is missing; a dictionary for the sake of its order.
+        held: The frames that wait, by number.
+        waiting: By chain and number: which held frame comes after that one.
+        former: Chains that our clients do not want now: the last number of each.
+        retry_ms: How long after a request the next one comes.
+    """
+
+    epoch: int
+    heard_ms: Millis
+    chains: dict[bytes, Chain] = field(default_factory=dict)
+    gaps: dict[bytes, None] = field(default_factory=dict)
+    held: dict[int, Held[F]] = field(default_factory=dict)
+    waiting: dict[tuple[bytes, int], int] = field(default_factory=dict)
+    former: dict[bytes, int] = field(default_factory=dict)
+    retry_ms: int = RETRY_MIN_MS
+
+    def remember(self, key: bytes, chain: Chain) -> None:
+        """Our clients may want the chain again; clocks alone do not tell what they had."""
+        last = chain.begun if chain.last is None else chain.last
+        if len(self.former) >= FORMER_MAX:
+            del self.former[next(iter(self.former))]
+        self.former[key] = last
+
+    def is_next(self, seq: int, links: tuple[Chained, ...]) -> bool:
+        """Whether it is the turn of the frame ``seq`` on each of its chains."""
+        for key, prev in links:
+            chain = self.chains.get(key)
+            if chain is None or seq <= chain.begun:
+                continue
+            if chain.last is None or prev > chain.last:
+                return False
+        return True
+
+    def is_stale(self, seq: int, links: tuple[Chained, ...]) -> bool:
+        """Whether some chain has gone past the frame ``seq``."""
+        chains = [self.chains.get(key) for key, _ in links]
+        return any(c is not None and c.last is not None and c.begun < seq <= c.last for c in chains)
+
+
+class Wanted:
+    """What our clients subscribe to, and since when by our wall clock.
+
+    Args:
+        keep_ms: How long origins keep what they made.
+
+    Attributes:
+        since_us: By key.
+    """
+
+    def __init__(self, *, keep_ms: int) -> None:
+        self.since_us: dict[bytes, int] = {}
+        self._keep_ms = keep_ms
+        self._expected: dict[bytes, tuple[int, int]] = {}  # since when, and until when that counts
+
+    def expect(self, key: bytes, since_us: int, now_us: int) -> None:
+        """A client that we step in for wanted ``key`` since ``since_us``."""
+        self._expected[key] = (since_us, now_us + EXPECTED_US)
+        if len(self._expected) > FORMER_MAX:
+            del self._expected[next(iter(self._expected))]
+
+    def is_fresh(self, key: bytes, now_us: int) -> bool:
+        """Whether our clients came so lately that they ask for nothing of the past."""
+        _, expected_until_us = self._expected.get(key, (0, 0))
+        return now_us >= expected_until_us and self.age_us(key, now_us) < FRESH_US
+
+    def age_us(self, key: bytes, now_us: int) -> int:
+        """How long our clients want ``key`` already."""
+        since_us = self.since_us.get(key, now_us)
+        expected_us, until_us = self._expected.get(key, (0, 0))
+        if now_us < until_us:
+            since_us = min(since_us, expected_us)
+        if since_us > now_us:  # our clock was set back: as long ago as can be
+            return self._keep_ms * 1_000
+        return now_us - since_us

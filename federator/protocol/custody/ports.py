@@ -1,0 +1,115 @@
+"""What custody asks of the process around it: a disk to write on, and two ways to be heard.
+
+Custody is told the time and never asks for it. What it decides takes effect while it decides,
+because the next step depends on whether the last one was taken: a broker may forget a publication
+only when the disk has it. So a write to the disk has happened, or was refused and reported, when
+the call returns; no port raises.
+
+Source: docs/protocol.md section 11.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+from federator.protocol.custody.record import Record
+from federator.protocol.custody.repairs import FrameArchive
+from federator.protocol.effects import Notice
+from federator.protocol.messages.control import RepairRequest
+from federator.protocol.types import BrokerId
+
+Positions = Mapping[tuple[BrokerId, bytes], tuple[int, int]]
+"""By (origin, key): the epoch, and the number of the last frame delivered."""
+
+Delivered = tuple[BrokerId, int, int, bytes]
+"""A delivery as the journal has it: origin, epoch, number and keys."""
+
+
+class Log(FrameArchive, Protocol):
+    """What we are the origin of, as it is read."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of its numbers; it grows whenever numbering begins anew."""
+
+    @property
+    def next_seq(self) -> int:
+        """The number of the next record."""
+
+    def chains(self) -> Iterator[tuple[bytes, int]]:
+        """The chains of which something is held, and their heads."""
+
+    def recent(self, count: int) -> Iterator[Record]:
+        """The newest ``count`` records, the newest first."""
+
+    def expire(self) -> int:
+        """Drop what is too old."""
+
+
+class Journal(Protocol):
+    """What we delivered, as it is read."""
+
+    @property
+    def last(self) -> int:
+        """Number of the last entry; 0 without one."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time for a snapshot."""
+
+    def since_us(self) -> Mapping[bytes, int]:
+        """Since when our clients want what, as of the last snapshot."""
+
+    def marker(self) -> bytes:
+        """What to leave at our broker behind the last entry."""
+
+    def read_marker(self, payload: bytes) -> int | None:
+        """The entry that a marker of this journal names."""
+
+
+class Disk(Protocol):
+    """All that custody keeps. A write that fails leaves everything as it was."""
+
+    @property
+    def log(self) -> Log:
+        """What we are the origin of."""
+
+    @property
+    def journal(self) -> Journal:
+        """What we delivered."""
+
+    @property
+    def keep_s(self) -> int:
+        """How long all of this is worth anything."""
+
+    def write_log(self, records: Sequence[Record]) -> bool:
+        """Append ``records`` to the log, all or none; whether it has them."""
+
+    def write_journal(self, deliveries: Sequence[Delivered]) -> bool:
+        """Enter what is delivered next; whether it is written down."""
+
+    def resume_journal(self, marker: int | None) -> Positions | None:
+        """Where each chain is when entries up to ``marker`` were delivered; no marker: all were.
+
+        Entries after it are struck out. ``None``: the disk is out of order.
+        """
+
+    def fold_journal(
+        self, positions: Positions | None, since_us: Mapping[bytes, int], *, folded_to: int
+    ) -> bool:
+        """Replace entries up to ``folded_to`` by positions; ``None``: those that it knows."""
+
+    def load_owed(self) -> Mapping[str, int]:
+        """Until when each filter is owed, in microseconds since 1970; 0: it is wanted now."""
+
+    def write_owed(self, filter_: str, until_us: int | None) -> None:
+        """List until when ``filter_`` is owed; ``None``: take it off the list."""
+
+
+class CustodyContext(Protocol):
+    """Who passes on what custody has to say."""
+
+    def ask(self, neighbour: BrokerId, request: RepairRequest) -> None:
+        """Send a request to a neighbour."""
+
+    def tell(self, notice: Notice) -> None:
+        """Tell the operator."""

@@ -1,0 +1,231 @@
+"""Copies of frames on their way to neighbours: by their brokers, or in datagrams.
+
+Which neighbours get a frame is decided elsewhere. Here each copy is labelled for its next hop,
+sealed, and handed to whoever carries it; what nobody takes is counted.
+
+The log of the origin has every frame under custody, and whoever misses one asks for it. On a
+congested link a frame that joins the queue is worse than useless: it arrives behind a gap, cannot
+be delivered, and what would close the gap shares the link with it. With a queue always full,
+nothing at all would be delivered while the link carries all it can. So once a queue has refused
+something, frames under custody stay away from it, but for one now and then, which tells the other
+end how far the origin is. What the other end then asks for has the link nearly to itself, and comes
+in order. When it has all it knew of, and asks for nothing more, the link is trusted with everything
+again.
+
+Source: docs/protocol.md section 8; docs/guarantees.md, "Flow control".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from federator.protocol.data.ports import Datagrams, DataLink, Seals
+from federator.protocol.forwarding.counters import DataCounters
+from federator.protocol.forwarding.forwarding import Sends
+from federator.protocol.forwarding.frames import CUSTODY_FLAG, Frame, mask_bytes, pack_label, unpack
+from federator.protocol.forwarding.publications import variable_byte_integer
+from federator.protocol.policy.link_policies import LinkPolicies
+from federator.protocol.telemetry.frame_events import FrameEventBuffer, Refused, Sent
+from federator.protocol.trust.guard import DATA
+from federator.protocol.types import BrokerId, Millis
+
+REPAIR_BACKLOG_BYTES_MAX = 262_144
+"""Repairs wait until a connection has less of them to send than this."""
+
+QUIET_MS = Millis(1_000)
+"""How long nothing must have waited, or been asked for again, before a link is trusted."""
+
+SIGN_GAP_MS = Millis(2_000)
+"""Between two frames that go all the same; more than ``QUIET_MS``."""
+
+
+@dataclass(slots=True)
+class _Congested:
+    """When a neighbour's link was last busy, and when a frame may go all the same."""
+
+    busy_ms: Millis
+    next_sign_ms: Millis = Millis(0)
+
+
+class CongestionControl:
+    """The neighbours whose queues were full lately."""
+
+    def __init__(self) -> None:
+        self._congested: dict[BrokerId, _Congested] = {}
+
+    def refused(self, neighbour: BrokerId, *, now_ms: Millis) -> None:
+        """The queue to ``neighbour`` had no room."""
+        self._congested.setdefault(neighbour, _Congested(now_ms)).busy_ms = now_ms
+
+    def repaired(self, neighbour: BrokerId, *, now_ms: Millis) -> None:
+        """Something that was asked for goes to ``neighbour``."""
+        congested = self._congested.get(neighbour)
+        if congested is not None:
+            congested.busy_ms = now_ms
+
+    def keeps_out(self, neighbour: BrokerId, *, idle: bool, now_ms: Millis) -> bool:
+        """Whether a frame that is in its origin's log had better not go to ``neighbour`` now.
+
+        Args:
+            neighbour: The next hop.
+            idle: Nothing waits to be sent there.
+            now_ms: Monotonic.
+        """
+        congested = self._congested.get(neighbour)
+        if congested is None:
+            return False
+        if not idle:
+            congested.busy_ms = now_ms
+            return True
+        if now_ms - congested.busy_ms > QUIET_MS:
+            del self._congested[neighbour]
+            return False
+        if now_ms >= congested.next_sign_ms:
+            congested.next_sign_ms = Millis(now_ms + SIGN_GAP_MS)
+            return False
+        return True
+
+    def __bool__(self) -> bool:
+        return bool(self._congested)
+
+
+class Outgoing:
+    """What leaves one agent for its neighbours.
+
+    Args:
+        self_id: Our id.
+        topic: On which neighbours' brokers take frames.
+        counters: Of the data plane.
+        policies: What may cross the link to a neighbour.
+        seals: Seals frames; ``None`` in an open federation.
+        frame_events: What happens is written down here, copy by copy.
+        datagrams: Carries frames past the brokers, if anybody does.
+    """
+
+    def __init__(
+        self,
+        *,
+        self_id: BrokerId,
+        topic: str,
+        counters: DataCounters,
+        policies: LinkPolicies,
+        seals: Seals | None,
+        frame_events: FrameEventBuffer | None,
+        datagrams: Datagrams | None = None,
+    ) -> None:
+        self._datagrams = datagrams
+        self._self_id = self_id
+        self._topic_field = len(topic.encode()).to_bytes(2, "big") + topic.encode()
+        self._counters = counters
+        self._policies = policies
+        self._seals = seals
+        self._frame_events = frame_events
+        self._links: dict[BrokerId, DataLink] = {}
+        self._congestion = CongestionControl()
+
+    def reach(self, neighbour: BrokerId, link: DataLink | None) -> None:
+        """Send what is meant for ``neighbour`` over ``link``; ``None``: it cannot be reached."""
+        if link is None:
+            self._links.pop(neighbour, None)
+        else:
+            self._links[neighbour] = link
+
+    def send(
+        self,
+        frame: Frame,
+        hops: int,
+        sends: Sends,
+        parts: Sequence[bytes | memoryview],
+        size: int,
+        *,
+        now_ms: Millis,
+        urgent: bool = False,
+    ) -> int:
+        """Send copies of ``frame`` to the next hops; return publications sent, of all copies."""
+        sent, count, whole = 0, frame.publications, (frame, parts, size)
+        for hop, mask in sends:
+            if self._policies.active:
+                frame, parts, size = whole
+                let_out = self._policies.outgoing(hop, frame, parts)
+                if let_out is None:
+                    continue
+                if let_out is not frame:
+                    frame, parts, size = let_out, (let_out.body,), len(let_out.body)
+                count = frame.publications
+            link = self._links.get(hop)
+            if link is None:
+                self._note_unsent(frame, hop)
+                continue
+            if (
+                # The origin's log has it, and who misses it asks: better than a place in the queue.
+                frame.flags & CUSTODY_FLAG
+                and not urgent
+                and self._congestion
+                and self._congestion.keeps_out(hop, idle=link.idle, now_ms=now_ms)
+            ):
+                self._note_unsent(frame, hop)
+                continue
+            label = pack_label(frame, hops=hops, sender=self._self_id, mask=mask)
+            content: tuple[bytes | memoryview, ...] = (label, *parts)
+            content_bytes = len(label) + size
+            if self._datagrams is not None and not urgent and self._datagrams.send(hop, content):
+                sent += count
+                self._note_sent(hop, count, content_bytes, content_bytes)
+                continue
+            if self._seals is not None:
+                sealed = self._seals.guard.seal(DATA, "data", b"".join(content), hop)
+                if sealed is None:
+                    self._note_unsent(frame, hop)
+                    continue
+                content, content_bytes = (sealed,), len(sealed)
+            if link.write_packets(self._packet(content, content_bytes), 1, urgent=urgent):
+                sent += count
+                self._note_sent(hop, count, content_bytes, len(label) + size)
+            else:
+                self._note_unsent(frame, hop)
+                self._congestion.refused(hop, now_ms=now_ms)
+        return sent
+
+    def send_repair(self, neighbour: BrokerId, frame: Frame, *, now_ms: Millis) -> bool:
+        """Send a repair to a neighbour, unless many wait to be sent there already."""
+        link = self._links.get(neighbour)
+        if link is None or link.urgent_bytes > REPAIR_BACKLOG_BYTES_MAX:
+            return False
+        sends = ((neighbour, mask_bytes(frame.mask, frame.k)),)
+        parts, size = (frame.body,), len(frame.body)
+        self._congestion.repaired(neighbour, now_ms=now_ms)
+        before = self._counters.frames_out
+        self.send(frame, frame.hops, sends, parts, size, now_ms=now_ms, urgent=True)
+        return self._counters.frames_out > before
+
+    def send_by_broker(self, neighbour: BrokerId, frame: bytes) -> None:
+        """Send a frame that datagrams carried in vain, and that was counted as sent."""
+        link = self._links.get(neighbour)
+        sealed: bytes | None = frame
+        if self._seals is not None:
+            sealed = self._seals.guard.seal(DATA, "data", frame, neighbour)
+        taken = False
+        if link is not None and sealed is not None:
+            taken = link.write_packets(self._packet((sealed,), len(sealed)), 1)
+        if not taken:
+            self._note_unsent(unpack(frame), neighbour)
+
+    def _packet(
+        self, content: tuple[bytes | memoryview, ...], size: int
+    ) -> tuple[bytes | memoryview, ...]:
+        """A PUBLISH of QoS 0, in pieces."""
+        field = self._topic_field
+        return (b"\x30", variable_byte_integer(len(field) + 1 + size), field, b"\0", *content)
+
+    def _note_sent(self, hop: BrokerId, count: int, size: int, unsealed_size: int) -> None:
+        self._counters.frames_out += 1
+        self._counters.frame_bytes_out += size
+        if self._frame_events is not None:
+            self._frame_events.add(Sent(hop, count, unsealed_size))
+
+    def _note_unsent(self, frame: Frame, hop: BrokerId) -> None:
+        if self._frame_events is not None:
+            self._frame_events.add(Refused(hop, frame.publications, frame.flags > 0))
+        if frame.flags:
+            self._counters.deferred += frame.publications
+        else:
+            self._counters.dropped += frame.publications

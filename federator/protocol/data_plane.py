@@ -1,0 +1,467 @@
+"""The data plane of one agent: publications of our clients out, frames of other agents in.
+
+There is one way through it. All PUBLISHes of one socket read come **in** at once. ``Forwarder`` and
+the duplicate logs **decide**. Custody writes its **log**. ``Outgoing`` (to neighbours) and
+``Delivery`` (to our broker) are the way **out**.
+
+Publications of our clients are sorted into batches by route, and each batch becomes one frame; runs
+of packets with one route are never taken apart. A frame from another agent is delivered once,
+written to our broker as it came, and carried on under a new label. What counts here is to touch
+bytes rarely.
+
+Source: docs/protocol.md section 8.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from federator.errors import DecodeError
+from federator.protocol.custody import HELD_BYTES_MAX, Custodian, CustodyContext, Disk
+from federator.protocol.data.delivery import Complaints, Delivery
+from federator.protocol.data.outgoing import Outgoing
+from federator.protocol.data.ports import (
+    Datagrams,
+    DataLink,
+    Inbound,
+    RetainedFlow,
+    Seals,
+    Shared,
+    Traces,
+)
+from federator.protocol.duplicates import DuplicateLog
+from federator.protocol.effects import FilterRoute, Notice
+from federator.protocol.forwarding.counters import DataCounters
+from federator.protocol.forwarding.forwarding import Forwarder, FrameRoute, Sends, TopicRoute
+from federator.protocol.forwarding.frames import (
+    CUSTODY_FLAG,
+    REPAIR_FLAG,
+    TAIL_FLAG,
+    TRACE_FLAG,
+    Frame,
+    OwnFrames,
+    unpack,
+)
+from federator.protocol.forwarding.publications import DUP_BIT, QOS_BITS
+from federator.protocol.intake import Batch, Intake, RouteBatches
+from federator.protocol.messages.topics import DOCTORS_WORD, data_topic, delivered_topic
+from federator.protocol.policy.link_policies import LinkPolicies
+from federator.protocol.sharing import inbox_key, is_inbox_key
+from federator.protocol.telemetry.frame_events import Came, FrameEventBuffer
+from federator.protocol.timers import earliest
+from federator.protocol.types import BrokerId, Epoch, Millis, Now
+
+FRAME_BYTES_MAX = 262_144
+HOP_LIMIT = 64
+SENDER_LINGER_MS = 10_000
+"""How long frames of a neighbour are taken after its link went down: they may be on their way."""
+
+
+class DataPlane:
+    """The data plane of one agent.
+
+    Args:
+        self_id: Our id.
+        epoch: Our epoch.
+        federation: The federation's name.
+        forwarder: Where publications go. The control plane changes it.
+        disk: What custody keeps.
+        outlet: Passes on what custody asks for, and what the operator should know.
+        seals: Seals frames and breaks their seals; ``None`` in an open federation.
+        now: The time.
+        duplicates: Which frames were here before.
+        policies: What may cross the link to a neighbour.
+        to_local_names: What is published on our broker instead of a run that arrived.
+        frame_bytes_max: Longest body of a frame we make; one longer publication travels alone.
+        hop_limit: Links a frame of ours may travel, 1 to 255.
+        held_bytes_max: What waits for earlier frames, at most; all of it may come loose at once.
+        retained: Orders retained values; ``None`` lets them pass as they come.
+        frame_events: What happens is written down here, frame by frame.
+        datagrams: Carries frames past the brokers, if anybody does.
+
+    Attributes:
+        intake: What our clients published and is not on its way yet.
+        outgoing: Sends copies of frames to neighbours.
+        delivery: Publishes on our broker.
+        custody: Cares for what is published at QoS 1 and 2.
+        shared: Sees what our clients publish, and gets the frames for our inbox, if anybody does.
+        traces: Follows traces, if anybody does.
+    """
+
+    def __init__(
+        self,
+        *,
+        self_id: BrokerId,
+        epoch: Epoch,
+        federation: str,
+        forwarder: Forwarder,
+        disk: Disk,
+        outlet: CustodyContext,
+        seals: Seals | None,
+        now: Now,
+        duplicates: DuplicateLog | None = None,
+        policies: LinkPolicies | None = None,
+        to_local_names: Callable[[bytes], bytes] = lambda run: run,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        hop_limit: int = HOP_LIMIT,
+        held_bytes_max: int = HELD_BYTES_MAX,
+        retained: RetainedFlow | None = None,
+        frame_events: FrameEventBuffer | None = None,
+        datagrams: Datagrams | None = None,
+    ) -> None:
+        self.shared: Shared | None = None
+        self.traces: Traces | None = None
+        self.forwarder = forwarder
+        self.counters = DataCounters()
+        self.data_topic = data_topic(federation)
+        self._self_id = self_id
+        self._inbox_key = inbox_key(self_id)
+        self._own = OwnFrames(self_id, epoch, hop_limit)
+        self._outlet = outlet
+        self._seals = seals
+        self._frame_events = frame_events
+        self._duplicates = DuplicateLog() if duplicates is None else duplicates
+        self._custody_duplicates = DuplicateLog()  # those under custody have other numbers
+        self._policies = policies or LinkPolicies()
+        self._frame_bytes_max = frame_bytes_max
+        self._heard_until_ms: dict[BrokerId, float] = {}  # whose frames are taken
+        self._unfinished = False  # custody has something to publish at the end of this read
+        self._complaints = Complaints(self.counters, outlet.tell)
+        self.outgoing = Outgoing(
+            self_id=self_id,
+            topic=self.data_topic,
+            counters=self.counters,
+            policies=self._policies,
+            seals=seals,
+            frame_events=frame_events,
+            datagrams=datagrams,
+        )
+        self.delivery = Delivery(
+            self_id=self_id,
+            marker_topic=delivered_topic(federation, self_id),
+            counters=self.counters,
+            complaints=self._complaints,
+            to_local_names=to_local_names,
+            retained=retained,
+            frame_events=frame_events,
+        )
+        self.custody = Custodian(
+            disk=disk,
+            outlet=outlet,
+            forwarder=forwarder,
+            outgoing=self.outgoing,
+            delivery=self.delivery,
+            own=self._own,
+            held_bytes_max=held_bytes_max,
+            now=now,
+        )
+        self.intake = Intake(
+            custody=self.custody,
+            own=self._own,
+            outgoing=self.outgoing,
+            retained=retained,
+            frame_bytes_max=frame_bytes_max,
+            counters=self.counters,
+            frame_events=frame_events,
+        )
+
+    @property
+    def origins(self) -> int:
+        """How many origins the duplicate window remembers."""
+        return len(self._duplicates)
+
+    def next_deadline_ms(self) -> Millis | None:
+        """When ``on_time`` has something to do."""
+        return earliest(self.intake.due_ms, self.custody.due_ms)
+
+    def on_time(self, now: Now) -> None:
+        """Do what is due."""
+        self.intake.on_time(now)
+        custody_ms = self.custody.due_ms
+        if custody_ms is not None and custody_ms <= now.ms:
+            self.custody.on_time(now)
+
+    # What the control plane says
+
+    def reach(self, neighbour: BrokerId, link: DataLink | None, now: Now) -> None:
+        """Send what is meant for ``neighbour`` over ``link``; ``None``: it cannot be reached."""
+        self.outgoing.reach(neighbour, link)
+        if link is not None:
+            self.custody.on_way_opened(now)
+        self.hear(neighbour, link is not None, now)
+
+    def hear(self, neighbour: BrokerId, up: bool, now: Now) -> None:
+        """Take frames that ``neighbour`` sends: from now on, or for a little while still.
+
+        Anybody may publish on our broker, and a frame changes the duplicate window for good.
+        """
+        heard = self._heard_until_ms
+        if up:
+            heard[neighbour] = math.inf
+        elif heard.get(neighbour) == math.inf:
+            heard[neighbour] = now.ms + SENDER_LINGER_MS
+            for gone in [n for n, until_ms in heard.items() if until_ms < now.ms]:
+                del heard[gone]
+
+    def set_route(
+        self, filter: str, route: FilterRoute | None, now: Now, *, lost: bool = False
+    ) -> None:
+        """Replace the route of ``filter``; ``None`` forgets it. ``lost``: see ``SetRoute``."""
+        self.intake.on_route_changes(now)
+        if not filter.startswith("$"):  # others are between agents: see protocol.sharing
+            route = self.custody.on_route(filter, route, now, lost=lost)
+        for other in self.forwarder.set_route(filter, route):
+            details: dict[str, int | str] = {"filter": filter, "other": other}
+            self._outlet.tell(Notice("filter.key_collision", "warning", details))
+
+    def set_destinations(self, next_hops: Mapping[BrokerId, BrokerId | None], now: Now) -> None:
+        """Frames for these brokers go by way of these next hops; see ``SetDestination``."""
+        self.intake.on_route_changes(now)
+        for broker, next_hop in next_hops.items():
+            self.forwarder.set_destination(broker, next_hop)
+        reached = {broker for broker, next_hop in next_hops.items() if next_hop is not None}
+        self.custody.on_destinations_moved(reached, now)
+
+    def renew_epoch(self, epoch: Epoch) -> None:
+        """Number the frames of a new epoch from 1."""
+        self._own.renew(epoch)
+
+    def share(self, filters: frozenset[str]) -> None:
+        """Shared groups of other brokers want exactly these of our clients' publications."""
+        self.forwarder.share(filters)
+        self.custody.share(filters)
+
+    def tend(self, now: Now) -> bool:
+        """Every second or so: bound what custody keeps; whether routes changed."""
+        ended = self.custody.tend(now)
+        for filter, route in ended:
+            self.forwarder.set_route(filter, route)
+        return bool(ended)
+
+    # What one read brings
+
+    def on_publishes(self, chunk: memoryview, publishes: Sequence[Inbound], now: Now) -> None:
+        """Take all PUBLISHes of one socket read of the data connection.
+
+        Args:
+            chunk: What was read. Not kept.
+            publishes: The packets, and where each stands in ``chunk``.
+            now: The time.
+        """
+        if self.shared is not None:
+            self.shared.on_publishes(chunk, publishes)
+        data_topic = self.data_topic
+        # A read of one, with nothing gathered, is what an idle agent gets: no batch is made for it.
+        if len(publishes) == 1 and not self.intake.filled:
+            packet, start, end = publishes[0]
+            if packet.topic == data_topic:
+                self._on_frame(packet.payload, now)
+                if self._unfinished:
+                    self._finish_custody(now)
+                return
+            if packet.packet_id is None:
+                route = self.forwarder.route_topic(packet.topic)
+                if route is None:
+                    self.counters.unwanted += 1
+                else:
+                    self.intake.send_alone(route, chunk[start:end], now)
+                return
+        frame_bytes_max = self._frame_bytes_max
+        seen: dict[str, RouteBatches | None] = {}
+        batch: Batch | None = None
+        run_start = run_end = run_count = first_bytes = 0
+        for packet, start, end in publishes:
+            topic = packet.topic
+            if topic in seen:
+                batches = seen[topic]
+            elif topic == data_topic:
+                self._on_frame(packet.payload, now)
+                continue
+            else:
+                route = self.forwarder.route_topic(topic)
+                batches = seen[topic] = None if route is None else self.intake.of(route)
+            if batches is None:
+                self.counters.unwanted += 1
+                continue
+            first_byte = chunk[start]
+            into = batches.acknowledged if first_byte & QOS_BITS else batches.plain
+            # Sent again after a broken connection. It may have broken between our writing the log
+            # and the broker's hearing of it: then only the acknowledgement is missing.
+            if first_byte & DUP_BIT and self.intake.is_logged(packet):
+                self.counters.redelivered += 1
+                continue
+            # Neighbours in the chunk with one route are one piece: bytes are sliced once for all.
+            if into is batch and start == run_end and end - run_start <= frame_bytes_max:
+                run_end = end
+                run_count += 1
+                first_bytes |= first_byte
+                continue
+            if batch is not None:
+                self.intake.add(batch, chunk[run_start:run_end], run_count, first_bytes, now)
+            batch, run_start, run_end, run_count, first_bytes = into, start, end, 1, first_byte
+        if batch is not None:
+            self.intake.add(batch, chunk[run_start:run_end], run_count, first_bytes, now)
+            self.intake.end_read(now)
+        # Frames of one read share one entry in the journal, and one marker behind them.
+        if self._unfinished:
+            self._finish_custody(now)
+
+    def on_datagram_frames(self, neighbour: BrokerId, frames: Sequence[bytes], now: Now) -> None:
+        """Take frames that ``neighbour`` sent in datagrams, under seals of their own."""
+        for frame in frames:
+            self._on_frame(frame, now, neighbour)
+        if self._unfinished:
+            self._finish_custody(now)
+
+    def _finish_custody(self, now: Now) -> None:
+        self._unfinished = False
+        self.custody.finish(now)
+
+    # Frames of ours that hold no publications of our clients as they came
+
+    def send_to(
+        self, broker: BrokerId, parts: Sequence[bytes | memoryview], size: int, count: int, now: Now
+    ) -> bool:
+        """Send a frame to the inbox of one broker, once; whether there is a way.
+
+        Args:
+            broker: Whose inbox.
+            parts: The body,
+            size: of so many bytes,
+            count: with so many publications.
+            now: The time.
+        """
+        keys = inbox_key(broker)
+        route = self.forwarder.route_frame(keys, 1, sender=self._self_id, origin=self._self_id)
+        if not route.sends:
+            return False
+        frame = self._own.plain(keys, count, now.us)
+        return self.outgoing.send(frame, 0, route.sends, parts, size, now_ms=now.ms) > 0
+
+    def trace(self, route: TopicRoute, sends: Sends, body: bytes, now: Now) -> int:
+        """Send a trace to ``sends``, next hops of ``route``; its number."""
+        epoch, seq = self._own.number()
+        frame = self._own.label(TRACE_FLAG, epoch, seq, now.us, 0, route.keys, body)
+        self.outgoing.send(frame, 0, sends, (body,), len(body), now_ms=now.ms)
+        return seq
+
+    # Frames of others
+
+    def _on_frame(self, payload: bytes, now: Now, sealed_by: BrokerId | None = None) -> None:
+        """Deliver a frame, carry it on, or drop it."""
+        counters = self.counters
+        counters.frames_in += 1
+        counters.frame_bytes_in += len(payload)
+        if payload == DOCTORS_WORD:
+            counters.frames_of_strangers += 1
+            return
+        if self._seals is not None and sealed_by is None:
+            opened = self._seals.open_frame(payload)
+            if opened is None:
+                return
+            sealed_by, payload = opened
+        try:
+            frame = unpack(payload)
+        except DecodeError as error:
+            self._complaints.malformed(error, now.ms)
+            return
+        if sealed_by is not None and frame.sender != sealed_by:
+            counters.frames_of_strangers += 1
+            return
+        if self._heard_until_ms.get(frame.sender, 0.0) <= now.ms:
+            counters.frames_of_strangers += 1
+            return
+        if self._policies.active:
+            let_in = self._policies.incoming(frame)
+            if let_in is None:
+                return
+            frame = let_in
+        if frame.flags & TRACE_FLAG:
+            self._on_trace(frame, now)
+            return
+        if frame.flags & REPAIR_FLAG:
+            # It goes its own way, back along that of the request, and may be a copy on purpose.
+            self._note_came(frame, len(payload), now)
+            self.custody.on_repair(frame, now)
+            self._unfinished = True
+            return
+        origin = frame.origin
+        if origin == self._self_id:
+            self._suppress(frame, len(payload), now)
+            return
+        seen = self._custody_duplicates if frame.flags & CUSTODY_FLAG else self._duplicates
+        first, new = seen.admit(origin, frame.epoch, frame.seq, k=frame.k, mask=frame.mask)
+        if not first and not new:
+            self._suppress(frame, len(payload), now)
+            return
+        if self._frame_events is not None:
+            self._note_came(frame, len(payload), now)
+        route = self.forwarder.route_frame(frame.keys, new, sender=frame.sender, origin=origin)
+        counters.unknown_filters += route.unknown
+        if frame.flags:
+            self._keep_or_deliver(frame, route, now, first=first)
+        elif is_inbox_key(frame.keys):
+            if first and self.shared is not None and frame.keys == self._inbox_key:
+                self.shared.on_parcel(frame)
+        elif first and route.deliver:
+            self.delivery.deliver(frame, now)
+        if not route.sends:
+            return
+        if frame.hops + 1 >= frame.hop_limit:
+            counters.hop_limit_exceeded += 1
+            return
+        counters.relayed += self.outgoing.send(
+            frame, frame.hops + 1, route.sends, (frame.body,), len(frame.body), now_ms=now.ms
+        )
+
+    def _on_trace(self, frame: Frame, now: Now) -> None:
+        """Carry on a frame without publications as one of QoS 0 that had some."""
+        origin = frame.origin
+        if self.traces is None or origin == self._self_id:
+            return
+        first, new = self._duplicates.admit(
+            origin, frame.epoch, frame.seq, k=frame.k, mask=frame.mask
+        )
+        route = None
+        if first or new:
+            route = self.forwarder.route_frame(frame.keys, new, sender=frame.sender, origin=origin)
+        try:
+            sends, body = self.traces.on_frame(frame, route)
+        except DecodeError as error:
+            self._complaints.malformed(error, now.ms)
+            return
+        if frame.hops + 1 < frame.hop_limit:
+            self.outgoing.send(frame, frame.hops + 1, sends, (body,), len(body), now_ms=now.ms)
+
+    def _keep_or_deliver(self, frame: Frame, route: FrameRoute, now: Now, *, first: bool) -> None:
+        """Let custody see the frame; publish it here when custody does not."""
+        self.custody.on_frame(frame, route.local, now, first=first)
+        self._unfinished = True
+        # What custody counts, it delivers in its turn. Without subscribers here that we know of, a
+        # frame is delivered only while interest is widened, and nobody counts it.
+        counted = route.local or frame.flags & TAIL_FLAG
+        if first and route.deliver and not counted:
+            self.delivery.deliver(frame, now)
+
+    def _note_came(self, frame: Frame, size: int, now: Now, *, repeated: bool = False) -> None:
+        """Write down that ``frame`` arrived, in a payload of ``size`` bytes."""
+        if self._frame_events is not None:
+            self._frame_events.add(
+                Came(
+                    frame.sender,
+                    frame.publications,
+                    size,
+                    repeated,
+                    frame.flags,
+                    frame.origin,
+                    frame.epoch,
+                    frame.seq,
+                    frame.hops + 1,
+                    frame.origin_time_us,
+                    now.us,
+                )
+            )
+
+    def _suppress(self, frame: Frame, size: int, now: Now) -> None:
+        self._note_came(frame, size, now, repeated=True)
+        self.counters.duplicate_frames += 1
+        self.counters.duplicates_suppressed += frame.publications

@@ -1,0 +1,1 @@
+"""Where publications go, pure: tables by filter, frames, and the runs of packets inside them."""

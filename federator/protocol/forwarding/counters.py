@@ -1,0 +1,94 @@
+"""What the data path counts: plain integers, added up on the hot path and read when somebody asks.
+
+Source: docs/observability.md.
+"""
+
+from bisect import bisect_left
+from collections import deque
+from dataclasses import dataclass, field
+
+from federator.protocol.types import BrokerId
+
+ARRIVALS_MAX = 1_024
+
+DELAY_BOUNDS_US = tuple(250 * 2**exponent for exponent in range(16))
+"""Upper bounds of the delay histogram, 0.25 ms to 8.2 s; one more count is for what took longer."""
+
+AHEAD_US = 50_000
+"""Clocks that are kept differ by less."""
+
+
+@dataclass(slots=True)
+class DataCounters:
+    """Since the agent started. Most count publications; where frames count, it says so.
+
+    Attributes:
+        publications_in: Taken from our own clients.
+        publications_out: Sent in frames by us as their origin, once per publication.
+        frames_out: Frames written to neighbours' brokers, each copy counted.
+        frame_bytes_out: In those frames.
+        frames_in: Frames that arrived.
+        frame_bytes_in: In those frames.
+        relayed: In frames carried on for others, once per next hop.
+        delivered_publications: Handed to our own broker.
+        duplicate_frames: Frames that were here before.
+        duplicates_suppressed: In such frames.
+        no_route: Others want them, but no neighbour leads there now.
+        unwanted: Covered by our subscriptions, but wanted by nobody.
+        unknown_filters: Filter keys in frames that we have no route for (ours lags behind).
+        hop_limit_exceeded: Frames that travelled too far to be carried on.
+        malformed_frames: Frames that do not decode or that no broker would take.
+        frames_of_strangers: Frames whose sender has no link to us; dropped.
+        dropped: Refused by a connection: it is down, or its queue is full. Lost.
+        deferred: As ``dropped`` or kept out of a full queue, but under custody: to be asked for.
+        redelivered: Sent again by our broker, and in our log already.
+    """
+
+    publications_in: int = 0
+    publications_out: int = 0
+    frames_out: int = 0
+    frame_bytes_out: int = 0
+    frames_in: int = 0
+    frame_bytes_in: int = 0
+    relayed: int = 0
+    delivered_publications: int = 0
+    duplicate_frames: int = 0
+    duplicates_suppressed: int = 0
+    no_route: int = 0
+    unwanted: int = 0
+    unknown_filters: int = 0
+    hop_limit_exceeded: int = 0
+    malformed_frames: int = 0
+    frames_of_strangers: int = 0
+    dropped: int = 0
+    deferred: int = 0
+    redelivered: int = 0
+
+
+@dataclass(slots=True)
+class Delays:
+    """How long frames took from their origin to us, by wall clocks: skew included, never negative.
+
+    Attributes:
+        ahead: Frames that their origin dated more than ``AHEAD_US`` later than our clock: one of
+            the two clocks is wrong.
+        counts: Frames by ``DELAY_BOUNDS_US``.
+        sum_us: Of all delays.
+        latest: (origin, links travelled, delay in microseconds) of the latest frames.
+    """
+
+    ahead: int = 0
+    counts: list[int] = field(default_factory=lambda: [0] * (len(DELAY_BOUNDS_US) + 1))
+    sum_us: int = 0
+    latest: deque[tuple[BrokerId, int, int]] = field(
+        default_factory=lambda: deque(maxlen=ARRIVALS_MAX)
+    )
+
+    def note(self, origin: BrokerId, links: int, delay_us: int) -> None:
+        """Take down one frame."""
+        if delay_us < -AHEAD_US:
+            self.ahead += 1
+        delay_us = max(0, delay_us)
+        self.counts[bisect_left(DELAY_BOUNDS_US, delay_us)] += 1
+        self.sum_us += delay_us
+        self.latest.append((origin, links, delay_us))

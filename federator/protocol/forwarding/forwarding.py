@@ -1,0 +1,465 @@
+"""Where a publication goes: tables by filter, asked by topic (origins) and by filter key (others).
+
+The control plane writes one ``FilterRoute`` per filter; the data plane asks, and remembers answers,
+because the same topics and the same frames come again and again. An answer about a topic is a
+photograph: it stays true until a filter changes that matches the topic. So a change leaves a note,
+the literal beginning of its filter (``a/b`` of ``a/b/+/c``), and a photograph is used again when
+its topic starts with none of the beginnings noted since it was taken. Ten thousand clients
+subscribing one by one then disturb only the topics they are about.
+
+Brokers that want a filter over the shortest path are named in a frame one by one, each with a key
+of its own, and each goes by way of its own next hop.
+
+Two filters with one 64-bit key are told apart nowhere on the wire. A frame for either is treated as
+a frame for both: more is delivered, nothing is lost, and ``collisions`` says so.
+
+Source: docs/protocol.md section 8.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import islice
+
+from federator.protocol.effects import FilterRoute
+from federator.protocol.filters import Cover, CoverChange, FilterTrie, may_travel
+from federator.protocol.filters.renames import Translate, TranslatedFilters
+from federator.protocol.forwarding.frames import FRAME_FILTERS_MAX, KEY_BYTES, keys_in, mask_bytes
+from federator.protocol.messages.destinations import destination_key, destination_of
+from federator.protocol.sharing import frame_key
+from federator.protocol.types import BrokerId
+
+TOPIC_CACHE_MAX = 65_536
+FRAME_CACHE_MAX = 16_384
+CACHED_TOPIC_CHARS_MAX = 256  # longer topics are looked up every time: the cache stays small
+CACHED_KEYS_BYTES_MAX = 64 * KEY_BYTES
+NOTES_MAX = 256  # changes since which a cached answer can still be checked
+
+_EVICTED_SHARE = 16  # a full cache loses this part, oldest first, in one sweep
+
+Sends = tuple[tuple[BrokerId, bytes], ...]
+"""Per next hop, ascending: the wire mask of the filters it must carry on."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopicRoute:
+    """What the origin does with a topic. Equal routes are one object: compare with ``is``.
+
+    Attributes:
+        keys: The keys of the matching filters that others want, as on the wire, and behind them
+            those of their destinations.
+        sends: Next hops; empty when no route is known now.
+    """
+
+    keys: bytes
+    sends: Sends
+
+
+@dataclass(frozen=True, slots=True)
+class FrameRoute:
+    """What a receiver does with a frame.
+
+    Attributes:
+        deliver: Some client of ours subscribes to one of its filters.
+        sends: Next hops.
+        unknown: Filters of the frame that we have no route for.
+        local: Which of its filters our clients subscribe to, as positions among its keys.
+    """
+
+    deliver: bool
+    sends: Sends
+    unknown: int
+    local: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedFilter:
+    """One filter that matches an explained topic. ``why`` is one clause for people."""
+
+    filter: str
+    key: int
+    route: FilterRoute
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Where a publication on ``topic`` would go from here, and why."""
+
+    topic: str
+    filters: tuple[MatchedFilter, ...]
+    next_hops: tuple[BrokerId, ...]
+    why: str
+
+
+class Forwarder:
+    """The tables of one agent.
+
+    Args:
+        topic_cache_max: Topics whose route is remembered.
+        frame_cache_max: Kinds of frames (keys, mask, sender, origin) whose route is remembered.
+        key_of: The key of a filter, in 0..2**64-1. All agents must use the same.
+        allows_export: Whether what our clients publish on a topic may leave our broker.
+        here: What a filter is called on our broker, where names differ there.
+
+    Attributes:
+        searches: Topics whose route was not remembered.
+        collisions: Filters set whose key another filter had already.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic_cache_max: int = TOPIC_CACHE_MAX,
+        frame_cache_max: int = FRAME_CACHE_MAX,
+        key_of: Callable[[str], int] = frame_key,
+        allows_export: Callable[[str], bool] = lambda topic: True,
+        here: Translate | None = None,
+    ) -> None:
+        self.searches = 0
+        self.collisions = 0
+        self._key_of = key_of
+        self._allows_export = allows_export
+        self._here = None if here is None else TranslatedFilters(here)
+        self._topic_cache_max = topic_cache_max
+        self._frame_cache_max = frame_cache_max
+        self._routes: dict[str, FilterRoute] = {}
+        self._filters_by_key: dict[bytes, tuple[str, ...]] = {}
+        self._by_way_of: dict[BrokerId, BrokerId] = {}
+        self._destined: Counter[BrokerId] = Counter()  # filters that each destination wants
+        self._trie = FilterTrie()
+        self._cover = Cover()
+        self._shared: frozenset[str] = frozenset()
+        self._wanted_before: dict[str, bool] = {}  # of filters changed since cover_change
+        self._topics: dict[str, tuple[int, TopicRoute | None]] = {}
+        self._topic_routes: dict[tuple[bytes, Sends], TopicRoute] = {}
+        self._notes: list[str] = []
+        self._notes_start = 0
+        self._generation = 0
+        self._frames: dict[tuple[bytes, int, BrokerId, BrokerId], FrameRoute] = {}
+        self._widened = False
+
+    def __len__(self) -> int:
+        """How many filters have a route."""
+        return len(self._routes)
+
+    @property
+    def widened(self) -> bool:
+        """Deliver every frame: what our clients subscribe to is not known for sure."""
+        return self._widened
+
+    @widened.setter
+    def widened(self, widened: bool) -> None:
+        self._widened = widened
+        self._frames.clear()
+
+    @property
+    def topics_cached(self) -> int:
+        """How many topics have a cached route."""
+        return len(self._topics)
+
+    def wants(self, filter: str) -> bool:
+        """Whether others want ``filter``."""
+        route = self._routes.get(filter)
+        return route is not None and route.wanted
+
+    def set_route(self, filter: str, route: FilterRoute | None) -> tuple[str, ...]:
+        """Replace the route of ``filter``, which may travel; ``None`` forgets it.
+
+        Returns:
+            Filters found to have the key of a new ``filter``: none, unless by a rare accident.
+        """
+        others: tuple[str, ...] = ()
+        before = self._routes.get(filter)
+        if route == before:
+            return others
+        self._wanted_before.setdefault(filter, self._is_wanted(filter))
+        if before is None:
+            self._trie.add(filter)
+            others = self._add_key(filter)
+        if route is None:
+            del self._routes[filter]
+            self._trie.discard(filter)
+            self._discard_key(filter)
+        else:
+            self._routes[filter] = route
+        destinations = () if route is None else route.destinations
+        if before is None or before.destinations is not destinations:
+            self._destined.subtract(() if before is None else before.destinations)
+            self._destined.update(destinations)
+        self._frames.clear()
+        self._forget_topics(filter)
+        return others
+
+    def set_destination(self, broker: BrokerId, next_hop: BrokerId | None) -> None:
+        """Send what is for ``broker`` by way of ``next_hop``; ``None``: no way is known now."""
+        if next_hop is None:
+            self._by_way_of.pop(broker, None)
+        else:
+            self._by_way_of[broker] = next_hop
+        self._frames.clear()
+        if self.is_destination(broker):
+            self._note("")  # with which every topic begins
+
+    def next_hop_to(self, broker: BrokerId) -> BrokerId | None:
+        """By way of whom frames for ``broker`` go."""
+        return self._by_way_of.get(broker)
+
+    def share(self, filters: frozenset[str]) -> None:
+        """Subscribe exactly these besides: shared groups of other brokers want them."""
+        for filter in sorted(filters ^ self._shared):
+            self._wanted_before.setdefault(filter, self._is_wanted(filter))
+        self._shared = filters
+
+    def route_of(self, filter: str) -> FilterRoute | None:
+        """The route of ``filter``, if it has one."""
+        return self._routes.get(filter)
+
+    def cover_change(self) -> CoverChange:
+        """The subscriptions to alter on our broker since this was last asked."""
+        before, self._wanted_before = self._wanted_before, {}
+        added: list[str] = []
+        removed: list[str] = []
+        for filter, was_wanted in before.items():
+            wanted = self._is_wanted(filter)
+            if wanted != was_wanted:
+                (added if wanted else removed).append(filter)
+        if self._here is not None:
+            return self._cover.update(*map(sorted, self._here.change(added, removed)))
+        return self._cover.update(added, removed)
+
+    def is_destination(self, broker: BrokerId) -> bool:
+        """Whether ``broker`` wants any filter over the shortest path."""
+        return self._destined[broker] > 0
+
+    def leads_to(self, key: bytes, brokers: AbstractSet[BrokerId]) -> bool:
+        """Whether the filter with ``key`` has one of ``brokers`` as a destination."""
+        filters = self._filters_by_key.get(key, ())
+        return any(not brokers.isdisjoint(self._routes[f].destinations) for f in filters)
+
+    @property
+    def cover(self) -> Iterable[str]:
+        """What is subscribed on our broker once every ``cover_change`` was performed."""
+        return self._cover.filters
+
+    def route_topic(self, topic: str) -> TopicRoute | None:
+        """The route of a publication of our own clients; ``None`` when nobody else wants it."""
+        cached = self._topics.get(topic)
+        if cached is not None:
+            generation, route = cached
+            if generation == self._generation:
+                return route
+            if self._still_true(topic, generation):
+                self._topics[topic] = self._generation, route
+                return route
+        self.searches += 1
+        route = self._find_route(topic)
+        if len(topic) <= CACHED_TOPIC_CHARS_MAX:
+            if len(self._topics) >= self._topic_cache_max and cached is None:
+                self._evict_topics()
+            self._topics[topic] = self._generation, route
+        return route
+
+    def route_frame(
+        self, keys: bytes, mask: int, *, sender: BrokerId, origin: BrokerId
+    ) -> FrameRoute:
+        """The route of a frame from another agent.
+
+        Args:
+            keys: Its filter keys, as on the wire.
+            mask: The filters to carry on: not taken on with an earlier copy.
+            sender: Who sent this copy; gets none back.
+            origin: Who made the frame; gets none either.
+        """
+        question = (keys, mask, sender, origin)
+        route = self._frames.get(question)
+        if route is None:
+            route = self._find_frame_route(keys, mask, sender, origin)
+            if len(keys) <= CACHED_KEYS_BYTES_MAX:
+                if len(self._frames) >= self._frame_cache_max:
+                    self._frames.clear()
+                self._frames[question] = route
+        return route
+
+    def explain(self, topic: str) -> Explanation:
+        """Which filters match ``topic``, where a publication on it would go, and why not."""
+        if topic.startswith("$"):
+            return Explanation(topic, (), (), "topics that begin with $ stay on their broker")
+        matched = tuple(
+            MatchedFilter(filter, self._key_of(filter), route, self._why(route))
+            for filter in self._trie.match(topic)
+            for route in (self._routes[filter],)
+        )
+        hops = sorted({hop for found in matched for hop in self._hops_of(found.route)})
+        if not self._allows_export(topic):
+            return Explanation(topic, matched, (), "this broker's [rules] keep it here")
+        if hops:
+            why = "goes to the next hops"
+        elif not matched:
+            why = "no filter in the federation matches it, as far as we heard"
+        elif any(found.route.wanted for found in matched):
+            why = "others want it, but no neighbour leads to them now"
+        else:
+            why = "only our own clients want it"
+        return Explanation(topic, matched, tuple(hops), why)
+
+    def _is_wanted(self, filter: str) -> bool:
+        """Whether to subscribe ``filter`` on our broker."""
+        if filter in self._shared:
+            return True
+        route = self._routes.get(filter)
+        return route is not None and route.wanted and may_travel(filter)
+
+    def _find_route(self, topic: str) -> TopicRoute | None:
+        if topic.startswith("$"):
+            return None
+        routes = self._routes
+        found = []
+        destinations: set[BrokerId] = set()
+        for filter in self._trie.match(topic):
+            route = routes[filter]
+            if route.wanted or route.next_hops:
+                found.append((self.key(filter), route.next_hops))
+                destinations.update(route.destinations)
+        if not found or not self._allows_export(topic):
+            return None
+        found.sort()
+        found = found[: max(1, FRAME_FILTERS_MAX - len(destinations))]
+        keys, sends = self._label(found, destinations)
+        if len(self._topic_routes) >= self._topic_cache_max:
+            self._topic_routes.clear()
+        return self._topic_routes.setdefault((keys, sends), TopicRoute(keys, sends))
+
+    def route_chains(self, keys: bytes) -> tuple[bytes, Sends]:
+        """Where a frame of our own goes that concerns these filters, whatever their topics.
+
+        Args:
+            keys: Of filters, ascending, as on the wire.
+
+        Returns:
+            The frame's keys, which are ``keys`` and those of destinations, and its next hops.
+        """
+        found = []
+        destinations: set[BrokerId] = set()
+        for key in keys_in(keys):
+            hops: set[BrokerId] = set()
+            for filter in self._filters_by_key.get(key, ()):
+                hops.update(self._routes[filter].next_hops)
+                destinations.update(self._routes[filter].destinations)
+            found.append((key, tuple(sorted(hops))))
+        return self._label(found, destinations)
+
+    def _label(
+        self, found: list[tuple[bytes, tuple[BrokerId, ...]]], destinations: set[BrokerId]
+    ) -> tuple[bytes, Sends]:
+        """Keys and next hops of a frame for these filters, with the hops of each in its mesh."""
+        ends = sorted(destinations)
+        keys = b"".join(dict.fromkeys([key for key, _ in found] + list(map(destination_key, ends))))
+        position = {key: index for index, key in enumerate(keys_in(keys))}
+        masks: dict[BrokerId, int] = {}
+        for key, next_hops in found:
+            for hop in next_hops:
+                masks[hop] = masks.get(hop, 0) | 1 << position[key]
+        for end in ends:
+            if (way := self._by_way_of.get(end)) is not None:
+                masks[way] = masks.get(way, 0) | 1 << position[destination_key(end)]
+        return keys, _sends(masks, len(position))
+
+    def _hops_of(self, route: FilterRoute) -> set[BrokerId]:
+        """All next hops of ``route``."""
+        ways = map(self._by_way_of.get, route.destinations)
+        return {*route.next_hops, *(way for way in ways if way is not None)}
+
+    def _why(self, route: FilterRoute) -> str:
+        if self._hops_of(route):
+            return "has next hops"
+        if route.wanted:
+            return "others want it, but no neighbour leads to them now"
+        return "only our own clients subscribe to it"
+
+    def _find_frame_route(
+        self, keys: bytes, mask: int, sender: BrokerId, origin: BrokerId
+    ) -> FrameRoute:
+        unknown = 0
+        local: list[int] = []
+        masks: dict[BrokerId, int] = {}
+        for index, key in enumerate(keys_in(keys)):
+            bit = mask & (1 << index)
+            filters = self._filters_by_key.get(key)
+            if filters is None:
+                end = destination_of(key)
+                way = None if end is None else self._by_way_of.get(end)
+                unknown += end is None
+                if bit and way is not None and way not in (sender, origin):
+                    masks[way] = masks.get(way, 0) | bit
+                continue
+            if any(self._routes[filter].local for filter in filters):
+                local.append(index)
+            for filter in filters:
+                route = self._routes[filter]
+                if bit:
+                    for hop in route.next_hops:
+                        if hop not in (sender, origin):
+                            masks[hop] = masks.get(hop, 0) | bit
+        sends = _sends(masks, len(keys) // KEY_BYTES)
+        return FrameRoute(self._widened or bool(local), sends, unknown, tuple(local))
+
+    def _add_key(self, filter: str) -> tuple[str, ...]:
+        key = self.key(filter)
+        others = self._filters_by_key.get(key, ())
+        self._filters_by_key[key] = (*others, filter)
+        self.collisions += bool(others)
+        return others
+
+    def _discard_key(self, filter: str) -> None:
+        key = self.key(filter)
+        rest = tuple(other for other in self._filters_by_key[key] if other != filter)
+        if rest:
+            self._filters_by_key[key] = rest
+        else:
+            del self._filters_by_key[key]
+
+    def filters_with(self, key: bytes) -> tuple[str, ...]:
+        """The filters that frames call ``key``: one, unless by a rare accident, or none."""
+        return self._filters_by_key.get(key, ())
+
+    def key(self, filter: str) -> bytes:
+        """What frames call ``filter``."""
+        return self._key_of(filter).to_bytes(KEY_BYTES, "big")
+
+    def _forget_topics(self, filter: str) -> None:
+        """Note that answers about topics ``filter`` may match are no longer true."""
+        beginning = _literal_beginning(filter)
+        if beginning == filter:
+            self._topics.pop(filter, None)
+            return
+        self._note(beginning)
+
+    def _note(self, beginning: str) -> None:
+        self._generation += 1
+        self._notes.append(beginning)
+        if len(self._notes) > NOTES_MAX:
+            dropped = NOTES_MAX // 2
+            del self._notes[:dropped]
+            self._notes_start += dropped
+
+    def _still_true(self, topic: str, generation: int) -> bool:
+        """Whether no filter noted since ``generation`` can match ``topic``."""
+        since = generation - self._notes_start
+        return since >= 0 and not topic.startswith(tuple(self._notes[since:]))
+
+    def _evict_topics(self) -> None:
+        count = max(1, self._topic_cache_max // _EVICTED_SHARE)
+        for topic in list(islice(self._topics, count)):
+            del self._topics[topic]
+
+
+def _sends(masks: dict[BrokerId, int], k: int) -> Sends:
+    return tuple((hop, mask_bytes(masks[hop], k)) for hop in sorted(masks))
+
+
+def _literal_beginning(filter: str) -> str:
+    """What every topic that matches ``filter`` starts with; ``filter`` itself without wildcards."""
+    literal = filter.partition("+")[0].partition("#")[0]
+    return filter if len(literal) == len(filter) else literal.removesuffix("/")

@@ -1,0 +1,306 @@
+"""One hop of a batch: a frame is the payload of a PUBLISH between two agents.
+
+A frame is a parcel with a label. The label says where the parcel was made, by which filters it was
+routed and which of them this copy must still be carried on for; the parcel is the run of PUBLISH
+packets exactly as the origin's broker sent them. A relay replaces the label and never opens the
+parcel.
+
+Layout, big-endian: the header below, ``k`` filter keys of 8 bytes (ascending), ``ceil(k / 8)`` mask
+bytes, the body. Bit ``i`` of the mask is bit ``i % 8`` of byte ``i // 8``, so that the mask is a
+little-endian integer. Frames under custody and tails have ``k`` chain numbers of 8 bytes after the
+mask; a repair has, after those, the number of brokers it still has to pass in one byte, and their
+ids in 4 bytes each.
+
+Source: docs/protocol.md sections 8 and 11.
+"""
+
+import struct
+from collections.abc import Sequence
+from itertools import pairwise
+
+import msgspec
+
+from federator.errors import DecodeError
+from federator.protocol.types import BrokerId, Epoch
+
+FRAME_VERSION = 2
+CUSTODY_FLAG = 0x01  # the body holds QoS 1 or 2 packets; otherwise only QoS 0
+TAIL_FLAG = 0x02  # tells the heads of chains; no publications
+REPAIR_FLAG = 0x04  # under custody, sent again for one broker
+LAST_FLAG = 0x08  # the last repair of an answer
+VOID_FLAG = 0x10  # a repair: its chain has nothing up to this number
+TRACE_FLAG = 0x20  # carried as if of QoS 0, but holds no publications: see tracing
+KEY_BYTES = 8
+CHAIN_BYTES = 8
+ROUTE_MAX = 64
+FRAME_FILTERS_MAX = 65_535
+PUBLISH_BYTES_MIN = 6  # fixed header 2, topic length 2, a topic of 1, property length 1
+
+# version, flags, hops, hop_limit, sender, origin, epoch, seq, origin_time_us, publications, k
+_HEADER = struct.Struct(">BBBBIIQQQIH")
+HEADER_BYTES = _HEADER.size
+
+_REPAIR = CUSTODY_FLAG | REPAIR_FLAG
+_KINDS = frozenset(
+    {
+        0,
+        CUSTODY_FLAG,
+        TAIL_FLAG,
+        _REPAIR,
+        _REPAIR | LAST_FLAG,
+        _REPAIR | VOID_FLAG,
+        _REPAIR | VOID_FLAG | LAST_FLAG,
+        TRACE_FLAG,
+    }
+)
+
+
+class Frame(msgspec.Struct, gc=False):
+    """A decoded frame. Of the kind that is made fastest, one per arriving frame.
+
+    Attributes:
+        flags: What kind of frame it is.
+        hops: Links travelled before the one it just came over.
+        hop_limit: Links it may travel.
+        sender: The agent that sent this copy.
+        origin: The agent that made the frame.
+        origin_time_us: The origin's wall clock when it made the frame, in microseconds.
+        publications: How many PUBLISH packets the body holds, as the origin says.
+        keys: The filter keys as on the wire, ``KEY_BYTES`` each, ascending.
+        mask: Which of the filters the receiver must carry on; bit ``i`` is the ``i``-th key.
+        body: PUBLISH packets, back to back. A view of what ``unpack`` was given. A tail has the
+            epoch of its numbers, in 8 bytes; a trace has what ``tracing`` says.
+        chain: Per key the number of a frame as on the wire, ``CHAIN_BYTES`` each: the one before
+            this one on that filter, or of a tail the last one.
+        route: The brokers that a repair has to pass after the receiver; the last one asked for it.
+    """
+
+    flags: int
+    hops: int
+    hop_limit: int
+    sender: BrokerId
+    origin: BrokerId
+    epoch: Epoch
+    seq: int
+    origin_time_us: int
+    publications: int
+    keys: bytes
+    mask: int
+    body: memoryview
+    chain: bytes = b""
+    route: tuple[BrokerId, ...] = ()
+
+    @property
+    def acknowledged(self) -> bool:
+        """The body holds QoS 1 and 2 packets only; otherwise QoS 0 only."""
+        return self.flags & CUSTODY_FLAG != 0
+
+    @property
+    def k(self) -> int:
+        """How many filters the frame was routed by."""
+        return len(self.keys) // KEY_BYTES
+
+
+class OwnFrames:
+    """Numbers and labels the frames that we are the origin of.
+
+    Args:
+        self_id: Our id.
+        epoch: Of the numbers of frames that are not under custody.
+        hop_limit: Links that our frames may travel, 1 to 255.
+    """
+
+    def __init__(self, self_id: BrokerId, epoch: Epoch, hop_limit: int) -> None:
+        if not 1 <= hop_limit <= 255:
+            raise ValueError(f"hop_limit must be 1 to 255, got {hop_limit}")
+        self.self_id = self_id
+        self.hop_limit = hop_limit
+        self.epoch = epoch
+        self.seq = 0
+        self._plain = self.label(0, epoch, 0, 0, 0, b"", b"")
+
+    def renew(self, epoch: Epoch) -> None:
+        """Number from 1, in a new epoch."""
+        self.epoch = self._plain.epoch = epoch
+        self.seq = 0
+
+    def number(self) -> tuple[Epoch, int]:
+        """Epoch and number for a frame that is not under custody."""
+        self.seq += 1
+        return self.epoch, self.seq
+
+    def plain(self, keys: bytes, count: int, time_us: int) -> Frame:
+        """The next frame of ``count`` publications of QoS 0, without its body.
+
+        One object, filled in again each time: it is read before the next is asked for.
+        """
+        self.seq += 1
+        frame = self._plain
+        frame.seq = self.seq
+        frame.origin_time_us = time_us
+        frame.publications = count
+        frame.keys = keys
+        return frame
+
+    def label(
+        self,
+        flags: int,
+        epoch: Epoch,
+        seq: int,
+        time_us: int,
+        publications: int,
+        keys: bytes,
+        body: bytes,
+    ) -> Frame:
+        """A frame of ours of any kind."""
+        return Frame(
+            flags=flags,
+            hops=0,
+            hop_limit=self.hop_limit,
+            sender=self.self_id,
+            origin=self.self_id,
+            epoch=epoch,
+            seq=seq,
+            origin_time_us=time_us,
+            publications=publications,
+            keys=keys,
+            mask=(1 << len(keys) // KEY_BYTES) - 1,
+            body=memoryview(body),
+        )
+
+
+def mask_bytes(mask: int, k: int) -> bytes:
+    """The wire form of a mask over ``k`` filters."""
+    return mask.to_bytes((k + 7) // 8, "little")
+
+
+def pack_label(frame: Frame, *, hops: int, sender: BrokerId, mask: bytes) -> bytes:
+    """Everything of ``frame`` before the body, for its next hop.
+
+    Args:
+        frame: The frame, as received or as made here.
+        hops: Links travelled before the next one.
+        sender: We.
+        mask: The wire form of what the next hop must carry on.
+    """
+    keys = frame.keys
+    label = (
+        _HEADER.pack(
+            FRAME_VERSION,
+            frame.flags,
+            hops,
+            frame.hop_limit,
+            sender,
+            frame.origin,
+            frame.epoch,
+            frame.seq,
+            frame.origin_time_us,
+            frame.publications,
+            len(keys) // KEY_BYTES,
+        )
+        + keys
+        + mask
+    )
+    if frame.flags & ~TRACE_FLAG:
+        label += frame.chain
+        if frame.flags & REPAIR_FLAG:
+            route = frame.route
+            label += struct.pack(f">B{len(route)}I", len(route), *route)
+    return label
+
+
+def pack(frame: Frame) -> bytes:
+    """The wire form of ``frame``."""
+    mask = mask_bytes(frame.mask, frame.k)
+    return pack_label(frame, hops=frame.hops, sender=frame.sender, mask=mask) + frame.body
+
+
+def unpack(payload: bytes) -> Frame:
+    """The frame in ``payload``. The packets of its body are not looked at.
+
+    Raises:
+        DecodeError: When a field is out of range or contradicts another.
+    """
+    size = len(payload)
+    if size < HEADER_BYTES:
+        raise DecodeError(f"frame: {size} bytes, at least {HEADER_BYTES} wanted")
+    (version, flags, hops, hop_limit, sender, origin, epoch, seq, time_us, publications, k) = (
+        _HEADER.unpack_from(payload)
+    )
+    if version != FRAME_VERSION:
+        raise DecodeError(f"frame: version {version}, {FRAME_VERSION} wanted")
+    if flags not in _KINDS:
+        raise DecodeError(f"frame: flags {flags:#04x} are no kind of frame")
+    if hops >= hop_limit:
+        raise DecodeError(f"frame: {hops} hops of at most {hop_limit}")
+    if not k:
+        raise DecodeError("frame: no filters, at least 1 wanted")
+    mask_at = HEADER_BYTES + k * KEY_BYTES
+    body_at = mask_at + (k + 7) // 8
+    chain = b""
+    route: tuple[BrokerId, ...] = ()
+    if flags == TRACE_FLAG:
+        if publications:
+            raise DecodeError(f"frame: a trace of {publications} publications")
+    elif flags:
+        chain_at, body_at = body_at, body_at + k * CHAIN_BYTES
+        chain = payload[chain_at:body_at]
+        if flags & REPAIR_FLAG:
+            route, body_at = _route(payload, body_at)
+    if size - body_at < publications * PUBLISH_BYTES_MIN or not (publications or flags):
+        held = max(0, size - body_at)
+        raise DecodeError(f"frame: {held} bytes hold {publications} publications")
+    mask = int.from_bytes(payload[mask_at : mask_at + (k + 7) // 8], "little")
+    if not mask or mask >> k:
+        raise DecodeError(f"frame: mask {mask:#x} over {k} filters")
+    keys = payload[HEADER_BYTES:mask_at]
+    if k > 1:
+        _check_ascending(keys, k)
+    body = memoryview(payload)[body_at:]
+    return Frame(
+        flags=flags,
+        hops=hops,
+        hop_limit=hop_limit,
+        sender=sender,
+        origin=origin,
+        epoch=epoch,
+        seq=seq,
+        origin_time_us=time_us,
+        publications=publications,
+        keys=keys,
+        mask=mask,
+        body=body,
+        chain=chain,
+        route=route,
+    )
+
+
+def chain_numbers(frame: Frame) -> tuple[int, ...]:
+    """The numbers in ``frame.chain``, one per key."""
+    return struct.unpack(f">{frame.k}Q", frame.chain)
+
+
+def chain_bytes(numbers: Sequence[int]) -> bytes:
+    """The wire form of ``numbers``, for ``Frame.chain``."""
+    return struct.pack(f">{len(numbers)}Q", *numbers)
+
+
+def keys_in(keys: bytes) -> list[bytes]:
+    """The keys of filters that stand back to back."""
+    return [keys[at : at + KEY_BYTES] for at in range(0, len(keys), KEY_BYTES)]
+
+
+def _route(payload: bytes, at: int) -> tuple[tuple[BrokerId, ...], int]:
+    """The brokers that a repair has to pass, and where the body begins."""
+    count = payload[at] if at < len(payload) else ROUTE_MAX + 1
+    end = at + 1 + 4 * count
+    if count > ROUTE_MAX or end > len(payload):
+        raise DecodeError("frame: a repair without its route")
+    route = struct.unpack(f">{count}I", payload[at + 1 : end])
+    return tuple(BrokerId(id) for id in route), end
+
+
+def _check_ascending(keys: bytes, k: int) -> None:
+    numbers = struct.unpack(f">{k}Q", keys)
+    if any(a >= b for a, b in pairwise(numbers)):
+        raise DecodeError("frame: filter keys are not ascending")

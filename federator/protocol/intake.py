@@ -1,0 +1,417 @@
+"""Publications of our clients on their way into frames: gathered, logged, sent, acknowledged.
+
+An idle agent sends what one socket read brought at once. Under load a broker wakes us for one or
+two publications at a time, thousands of times a second, and every frame costs system calls at
+every agent and broker behind us. So from ``BUSY_READS_PER_TICK`` on, batches stay open for
+``GAP_MS``. Measured at 10,000 msg/s of 64 B over three hops: a third less CPU in all, a third of it
+at the relays' brokers, for 0.3 to 0.6 ms of delay.
+
+What is published at QoS 1 and 2 goes into the custody log first; then it is sent, and our broker is
+told that it is ours. When the log cannot be written, it waits here, unacknowledged, in the order in
+which it came.
+
+Source: docs/protocol.md sections 8 and 11.
+"""
+
+from collections.abc import Callable, Sequence
+
+from mqtt5 import PublishPacket
+
+from federator.protocol.custody import Custodian, Record
+from federator.protocol.data.outgoing import Outgoing
+from federator.protocol.data.ports import AcknowledgingLink, RetainedFlow
+from federator.protocol.forwarding.counters import DataCounters
+from federator.protocol.forwarding.forwarding import TopicRoute
+from federator.protocol.forwarding.frames import CUSTODY_FLAG, OwnFrames
+from federator.protocol.forwarding.publications import RETAIN_BIT, packets_in
+from federator.protocol.telemetry.frame_events import FrameEventBuffer, Made
+from federator.protocol.timers import earliest
+from federator.protocol.types import Millis, Now
+
+GAP_MS = Millis(1)
+TICK_MS = 10
+BUSY_READS_PER_TICK = 20
+"""From 2,000 reads a second on, publications wait for others."""
+
+ROUTES_KEPT_MAX = 1_024
+"""Routes whose empty batches are kept."""
+
+RETRY_MS = Millis(1_000)
+"""Until the log is tried again that could not be written."""
+
+REDELIVERED_MAX = 2_000
+"""Records in which a publication is looked for that our broker sends again."""
+
+
+class Batch:
+    """Runs of packets that will be one frame: QoS 0 only, or QoS 1 and 2 only.
+
+    Attributes:
+        retained: Some publication is.
+        time_us: When it became a frame.
+    """
+
+    __slots__ = ("acknowledged", "count", "parts", "retained", "route", "size", "time_us")
+
+    def __init__(self, route: TopicRoute, *, acknowledged: bool) -> None:
+        self.route = route
+        self.acknowledged = acknowledged
+        self.parts: list[bytes | memoryview] = []
+        self.size = 0
+        self.count = 0
+        self.retained = False
+        self.time_us = 0
+
+    def empty(self) -> None:
+        """Hold nothing any more."""
+        self.parts = []
+        self.size = self.count = 0
+        self.retained = False
+
+
+class RouteBatches:
+    """The two batches of one route."""
+
+    __slots__ = ("acknowledged", "plain")
+
+    def __init__(self, route: TopicRoute) -> None:
+        self.plain = Batch(route, acknowledged=False)
+        self.acknowledged = Batch(route, acknowledged=True)
+
+
+class OpenBatches:
+    """The batches that hold something, in the order in which they began to.
+
+    Empty ones are kept by route for next time: most publications take the same few routes.
+
+    Attributes:
+        filled: These batches; a dictionary for the sake of its order.
+    """
+
+    __slots__ = ("_by_route", "filled")
+
+    def __init__(self) -> None:
+        self._by_route: dict[TopicRoute, RouteBatches] = {}
+        self.filled: dict[Batch, None] = {}
+
+    def of(self, route: TopicRoute) -> RouteBatches:
+        """The batches of ``route``."""
+        batches = self._by_route.get(route)
+        if batches is None:
+            batches = self._by_route[route] = RouteBatches(route)
+        return batches
+
+    def after(self, full: Batch) -> Batch:
+        """The batch that follows ``full``, one under custody that must wait as it is."""
+        batches = self.of(full.route)
+        if batches.acknowledged is full:
+            batches.acknowledged = Batch(full.route, acknowledged=True)
+        return batches.acknowledged
+
+    def behind(self, route: TopicRoute) -> Batch:
+        """The batch for what comes now on ``route`` under custody, behind all that waits there.
+
+        A topic's route may change and change back, and its publications must stay in order.
+        """
+        last = next((batch for batch in reversed(self.filled) if batch.acknowledged), None)
+        if last is not None and last.route is route:
+            return last
+        batches = self.of(route)
+        if batches.acknowledged in self.filled:
+            batches.acknowledged = Batch(route, acknowledged=True)
+        return batches.acknowledged
+
+    def add(self, batch: Batch, run: memoryview, count: int, *, retained: bool) -> None:
+        """Append a run of ``count`` packets to ``batch``, one of ours."""
+        if not batch.parts:
+            self.filled[batch] = None
+        batch.parts.append(run)
+        batch.size += len(run)
+        batch.count += count
+        batch.retained |= retained
+
+    def keep(self) -> int:
+        """Copy what still lies in a socket's buffer; return the bytes held in all."""
+        size = 0
+        for batch in self.filled:
+            if batch.parts and type(batch.parts[-1]) is memoryview:
+                batch.parts = [b"".join(batch.parts)]
+            size += batch.size
+        return size
+
+    def clear(self) -> None:
+        """None holds anything any more."""
+        self.filled.clear()
+        if len(self._by_route) > ROUTES_KEPT_MAX:
+            self._by_route.clear()
+
+
+class Pace:
+    """How fast reads come, by counting them in ticks of ``TICK_MS``."""
+
+    __slots__ = ("_before", "_now", "_tick")
+
+    def __init__(self) -> None:
+        self._tick = 0
+        self._before = 0
+        self._now = 0
+
+    def is_busy(self, now_ms: Millis) -> bool:
+        """Count one read; whether this or the previous tick had ``BUSY_READS_PER_TICK``."""
+        tick = now_ms // TICK_MS
+        if tick != self._tick:
+            self._before = self._now if tick == self._tick + 1 else 0
+            self._tick, self._now = tick, 0
+        self._now += 1
+        return self._before >= BUSY_READS_PER_TICK or self._now >= BUSY_READS_PER_TICK
+
+
+class Intake:
+    """What our clients published and is not on its way yet.
+
+    Args:
+        custody: Logs what is published at QoS 1 and 2.
+        own: Labels frames.
+        outgoing: Sends them.
+        retained: Gives retained values their versions; ``None``: they have none.
+        frame_bytes_max: Longest body of a frame; one longer publication travels alone.
+        counters: Of the data plane.
+        frame_events: The frames we make are written down here.
+
+    Attributes:
+        of: The batches of a route.
+        filled: The batches that hold something.
+        due_ms: When ``on_time`` has something to do.
+        on_acknowledged: Called when all that came is in the log, and our broker was told so.
+    """
+
+    def __init__(
+        self,
+        *,
+        custody: Custodian,
+        own: OwnFrames,
+        outgoing: Outgoing,
+        retained: RetainedFlow | None,
+        frame_bytes_max: int,
+        counters: DataCounters,
+        frame_events: FrameEventBuffer | None,
+    ) -> None:
+        self._open = OpenBatches()
+        self.on_acknowledged: Callable[[], None] = lambda: None
+        self.of: Callable[[TopicRoute], RouteBatches] = self._open.of
+        self.filled = self._open.filled
+        self._custody = custody
+        self._log = custody.origin.log
+        self._own = own
+        self._outgoing = outgoing
+        self._retained = retained
+        self._frame_bytes_max = frame_bytes_max
+        self._counters = counters
+        self._frame_events = frame_events
+        self.due_ms: Millis | None = None
+        self._pace = Pace()
+        self._flush_ms: Millis | None = None  # when what was gathered goes
+        self._retry_ms: Millis | None = None  # when the log is tried again
+        self._unacknowledged: list[tuple[int, int]] = []  # (packet id, QoS) of our broker
+        self._unacknowledged_of = 0  # the session they belong to
+        self._source: AcknowledgingLink | None = None
+        self._redelivered: dict[int, PublishPacket] = {}  # in the log, by packet id
+
+    # What one read brings
+
+    def send_alone(self, route: TopicRoute, packet: memoryview, now: Now) -> None:
+        """Take a publication of QoS 0 that came alone, and no batch is open.
+
+        That is the way of the least delay, unless reads come thick and fast.
+        """
+        if self._pace.is_busy(now.ms):
+            self.add(self.of(route).plain, packet, 1, packet[0], now)
+            self._end_read(True, now)
+        else:
+            self._counters.publications_in += 1
+            retained = packet[0] & RETAIN_BIT
+            time_us = self._time_of((packet,), True, now) if retained else now.us
+            self._send(route, (packet,), len(packet), 1, time_us, now)
+
+    def add(self, batch: Batch, run: memoryview, count: int, first_bytes: int, now: Now) -> None:
+        """Add a run to a batch, which becomes a frame first when there is no room.
+
+        Args:
+            batch: One of ours.
+            run: Of packets.
+            count: How many they are.
+            first_bytes: Of all packets in the run, ored.
+            now: The time.
+        """
+        self._counters.publications_in += count
+        if self._retry_ms is not None and batch.acknowledged:
+            batch = self._open.behind(batch.route)
+        if batch.count and batch.size + len(run) > self._frame_bytes_max:
+            if not batch.acknowledged:
+                self._flush(batch, now)
+            elif self._retry_ms is not None or not self._take_custody([batch], now):
+                batch = self._open.after(batch)  # what waits for the log goes first
+        self._open.add(batch, run, count, retained=first_bytes & RETAIN_BIT > 0)
+
+    def end_read(self, now: Now) -> None:
+        """End a read that brought several: flush at once, or within ``GAP_MS`` in a rush."""
+        self._end_read(self._pace.is_busy(now.ms), now)
+
+    def _end_read(self, busy: bool, now: Now) -> None:
+        waits = self._flush_ms is not None
+        if (not waits and not busy) or self._open.keep() > self._frame_bytes_max:
+            self.flush(now)
+        elif not waits:
+            self._flush_ms = Millis(now.ms + GAP_MS)
+            self._set_due()
+
+    def is_logged(self, packet: PublishPacket) -> bool:
+        """Whether a publication that comes again is in the log already."""
+        known = self._redelivered.get(packet.packet_id or 0)
+        return known is not None and (known.topic, known.payload) == (packet.topic, packet.payload)
+
+    # What goes
+
+    def flush(self, now: Now) -> None:
+        """Send what waits for more to come. To be called before the agent leaves."""
+        if self._flush_ms is not None:
+            self._flush_ms = None
+            self._set_due()
+        under_custody = [batch for batch in self.filled if batch.acknowledged]
+        for batch in self.filled:
+            if not batch.acknowledged:
+                self._flush(batch, now)
+        self._open.clear()
+        if under_custody and not self._take_custody(under_custody, now):
+            for batch in under_custody:
+                self.filled[batch] = None
+            self._open.keep()
+
+    def on_time(self, now: Now) -> None:
+        """Flush what was gathered for long enough, or what the log refused a while ago."""
+        due = (at_ms is not None and at_ms <= now.ms for at_ms in (self._flush_ms, self._retry_ms))
+        if any(due):
+            if self._retry_ms is not None and self._retry_ms <= now.ms:
+                self._retry_ms = None
+                self._set_due()
+            self.flush(now)
+
+    def _set_due(self) -> None:
+        self.due_ms = earliest(self._flush_ms, self._retry_ms)
+
+    def on_route_changes(self, now: Now) -> None:
+        """A topic's route changes: what was gathered by the former one goes first."""
+        if self.filled and self._retry_ms is None:
+            self.flush(now)
+
+    def _flush(self, batch: Batch, now: Now) -> None:
+        """Send what ``batch`` holds as one frame, and empty it."""
+        if batch.count:
+            time_us = self._time_of(batch.parts, batch.retained, now)
+            self._send(batch.route, batch.parts, batch.size, batch.count, time_us, now)
+        batch.empty()
+
+    def _time_of(self, parts: Sequence[bytes | memoryview], retained: bool, now: Now) -> int:
+        """When a frame of ours was made; retained values in it get their versions by that."""
+        if retained and self._retained is not None:
+            return self._retained.leave(b"".join(parts))
+        return now.us
+
+    def _send(
+        self,
+        route: TopicRoute,
+        parts: Sequence[bytes | memoryview],
+        size: int,
+        count: int,
+        time_us: int,
+        now: Now,
+    ) -> None:
+        """Send ``count`` QoS 0 publications, ``size`` bytes in all, as one frame."""
+        own = self._own
+        if self._frame_events is not None:
+            made = Made(route.keys, 0, own.epoch, own.seq + 1, count, size, time_us)
+            self._frame_events.add(made)
+        if not route.sends:
+            self._counters.no_route += count
+            return
+        self._counters.publications_out += count
+        frame = own.plain(route.keys, count, time_us)
+        self._outgoing.send(frame, 0, route.sends, parts, size, now_ms=now.ms)
+
+    def _take_custody(self, batches: list[Batch], now: Now) -> bool:
+        """Log and send what ``batches`` hold; ``False`` when it must be tried again later."""
+        batches = [batch for batch in batches if batch.count]
+        for batch in batches:
+            batch.time_us = self._time_of(batch.parts, batch.retained, now)
+        records = self._custody.origin.write(batches, now.ms)
+        if records is None:
+            if self._retry_ms is None:
+                self._retry_ms = Millis(now.ms + RETRY_MS)
+                self._set_due()
+            return False
+        for batch, record in zip(batches, records, strict=True):
+            self._send_logged(batch, record, now)
+            batch.empty()
+        # Our broker may forget all that came only when nothing of it waits for the log.
+        if not any(batch.acknowledged and batch.count for batch in self.filled):
+            self._acknowledge()
+        self._custody.finish(now)
+        return True
+
+    def _send_logged(self, batch: Batch, record: Record, now: Now) -> None:
+        route = batch.route
+        if route.sends:
+            frame = self._custody.origin.frame_of(record, route.keys)
+            body = record.body
+            self._outgoing.send(frame, 0, route.sends, (body,), len(body), now_ms=now.ms)
+        self._counters.publications_out += batch.count
+        if self._frame_events is not None:
+            epoch, seq = self._log.epoch, record.seq
+            self._frame_events.add(
+                Made(route.keys, CUSTODY_FLAG, epoch, seq, batch.count, batch.size, batch.time_us)
+            )
+
+    # What our broker is told
+
+    def acknowledge(self, link: AcknowledgingLink, packet_ids: list[tuple[int, int]]) -> None:
+        """Acknowledge publications of our broker, given as (packet id, QoS), once they are ours.
+
+        To be called after the read was taken, for all that came with a packet id.
+        """
+        if self._unacknowledged_of != link.session_number:
+            self._unacknowledged_of = link.session_number
+            self._unacknowledged.clear()
+        self._unacknowledged += packet_ids
+        self._source = link
+        if not any(batch.acknowledged for batch in self.filled):
+            self._acknowledge()
+
+    def on_local_up(self, *, session_present: bool) -> None:
+        """The data connection is up; with its session, the broker sends again what was on its way.
+
+        It may be in the log already, in which case only the acknowledgement is missing.
+        """
+        self._redelivered.clear()
+        if session_present:
+            for record in self._log.recent(REDELIVERED_MAX):
+                for publication in packets_in(record.body):
+                    if publication.packet_id is not None:
+                        self._redelivered.setdefault(publication.packet_id, publication)
+
+    def on_local_down(self, now: Now) -> None:
+        """The data connection is gone: log what we have, and forget what could not be logged.
+
+        The broker sends it again.
+        """
+        self.flush(now)
+        for batch in self.filled:
+            batch.empty()
+        self._open.clear()
+        self._unacknowledged.clear()
+
+    def _acknowledge(self) -> None:
+        source, packet_ids = self._source, self._unacknowledged
+        if source is not None and packet_ids:
+            source.acknowledge(packet_ids, session_number=self._unacknowledged_of)
+            self._unacknowledged = []
+            self.on_acknowledged()

@@ -1,0 +1,481 @@
+"""Links: who our neighbours are, and which of them we can talk with.
+
+We *send* to a neighbour over a connection to its broker; we *hear* it because it publishes on ours.
+Neither direction says anything about the other, so every hello lists whom its sender hears, and a
+link is up only while each side finds itself in the other's list. The list also returns the number
+of the connection that carried our hello, which tells us who is at the other end of an address: a
+new broker joins by naming any one existing broker, and is dialled back.
+
+Think of a radio check: "I hear you on channel 3" answers both "are you there" and "which channel".
+
+Source: docs/protocol.md 4.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from federator.protocol.effects import (
+    Dial,
+    HangUp,
+    NeighbourReachable,
+    NeighbourUnreachable,
+    Notice,
+    Send,
+)
+from federator.protocol.links.neighbour import LinkConnection, Neighbour
+from federator.protocol.messages.control import (
+    NEIGHBOURS_MAX,
+    PROTOCOL_VERSION,
+    Bye,
+    HeardNeighbour,
+    Hello,
+    Message,
+)
+from federator.protocol.parameters import Parameters
+from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.signals import LinkCostChanged, LinkDown, LinkUp, OwnIdHeard, Step
+from federator.protocol.timers import Timers
+from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis
+
+DIAL_BACK_HELLOS = 2
+"""Hello intervals that a new sender has to turn up behind a connection we already have."""
+
+UNCONNECTED_MAX = 256
+"""Senders of hellos that no connection of ours leads to. Anybody who may publish on our broker can
+invent some, so the one unheard for longest makes room."""
+
+DIALS_PER_INTERVAL_MAX = 16
+"""Senders dialled back in one hello interval; the others wait."""
+
+COMPLAINT_GAP_MS = 600_000
+"""Least time between two complaints about the same thing, which hellos would repeat for ever."""
+
+
+@dataclass(slots=True)
+class Links:
+    """All links of one agent.
+
+    Args:
+        self_id: Our broker id.
+        epoch: Our incarnation; ``renew`` raises it.
+        address: Where others reach our broker; empty when they cannot.
+        parameters: Intervals and time-outs.
+    """
+
+    self_id: BrokerId
+    epoch: Epoch
+    address: str
+    parameters: Parameters
+    connections: dict[ConnId, LinkConnection] = field(default_factory=dict)
+    neighbours: dict[BrokerId, Neighbour] = field(default_factory=dict)
+    listening: bool = False
+    _timers: Timers[tuple[str, int]] = field(default_factory=Timers)
+    _said: RateLimiter[tuple[str, BrokerId]] = field(
+        default_factory=lambda: RateLimiter(
+            gap_ms=Millis(COMPLAINT_GAP_MS), keys_max=NEIGHBOURS_MAX
+        )
+    )
+    _dials_since_ms: Millis = Millis(0)
+    _dials: int = 0
+
+    @property
+    def up(self) -> Mapping[BrokerId, LinkConnection]:
+        """The live links, ascending by neighbour, each with the connection that reaches it."""
+        return {
+            n.id: self.connections[n.conn]
+            for n in sorted(self.neighbours.values(), key=lambda n: n.id)
+            if n.up and n.conn is not None
+        }
+
+    def cost_to(self, neighbour: BrokerId) -> Cost | None:
+        """The cost of the live link to ``neighbour``, or ``None`` when it is not up."""
+        known = self.neighbours.get(neighbour)
+        if known is None or not known.up or known.conn is None:
+            return None
+        return self.connections[known.conn].cost
+
+    def send(self, neighbour: BrokerId, message: Message) -> list[Step]:
+        """Orders to send ``message``; none when the link is not up."""
+        known = self.neighbours.get(neighbour)
+        if known is None or not known.up or known.conn is None:
+            return []
+        return [Send(known.conn, message)]
+
+    def next_deadline_ms(self) -> Millis | None:
+        """When ``on_deadline`` is due."""
+        return self._timers.next_deadline_ms()
+
+    # -- our own broker ---------------------------------------------------------------------
+
+    def on_local_up(self, *, now_ms: Millis) -> list[Step]:
+        """Greet everyone: our own broker answers again."""
+        self.listening = True
+        self._timers.set(("hello", 0), Millis(now_ms + self.parameters.hello_interval_ms))
+        return self._greet(list(self.connections), now_ms)
+
+    def on_local_down(self, *, now_ms: Millis) -> list[Step]:
+        """Say bye to everyone and take every link down: without our own broker we are deaf."""
+        if not self.listening:
+            return []
+        self.listening = False
+        self._timers.clear(("hello", 0))
+        return [*self.farewell(), *self._all_down("own broker is down")]
+
+    def farewell(self) -> list[Step]:
+        """Orders to say bye over each connection."""
+        return [
+            Send(conn, Bye(self.self_id, self.epoch, conn)) for conn in sorted(self.connections)
+        ]
+
+    def renew(self, epoch: Epoch, *, now_ms: Millis) -> list[Step]:
+        """Go on under a newer epoch."""
+        assert epoch > self.epoch, "epochs only grow"
+        self.epoch = epoch
+        return self._greet(list(self.connections), now_ms) if self.listening else []
+
+    # -- our connections to others' brokers -----------------------------------------------------
+
+    def on_connected(self, connection: LinkConnection, *, now_ms: Millis) -> list[Step]:
+        """Greet whoever listens at the other end of a connection that has just opened."""
+        self.connections[connection.conn] = connection
+        return self._greet([connection.conn], now_ms) if self.listening else []
+
+    def on_disconnected(self, conn: ConnId) -> list[Step]:
+        """Take down the link that the lost connection carried, if any."""
+        gone = self.connections.get(conn)
+        if gone is None:
+            return []
+        steps: list[Step] = []
+        if gone.neighbour is not None and self.neighbours[gone.neighbour].conn == conn:
+            neighbour = self.neighbours[gone.neighbour]
+            steps = self._down(neighbour, "its broker does not answer")
+            neighbour.conn = None
+        del self.connections[conn]
+        return steps
+
+    def drop(self, neighbour_id: BrokerId) -> list[Step]:
+        """Give up the link with a neighbour, or whatever was dialled to make one."""
+        steps: list[Step] = []
+        neighbour = self.neighbours.get(neighbour_id)
+        for conn, connection in sorted(self.connections.items()):
+            told = connection.neighbour
+            if (connection.expected_id if told is None else told) == neighbour_id:
+                steps += [Send(conn, Bye(self.self_id, self.epoch, conn)), HangUp(conn)]
+                del self.connections[conn]
+        if neighbour is not None:
+            steps += self._down(neighbour, "given up")
+            neighbour.conn = None
+        return steps
+
+    # -- what we hear ----------------------------------------------------------------------------
+
+    def on_hello(self, hello: Hello, *, now_ms: Millis) -> list[Step]:
+        """Learn who is there, whether it hears us, and over which of our connections."""
+        if not self.listening:
+            return []
+        if hello.sender == self.self_id:
+            return self._on_own_hello(hello, now_ms)
+        if hello.version != PROTOCOL_VERSION:
+            details: dict[str, int | str] = {"neighbour": hello.sender, "version": hello.version}
+            details["wanted"] = PROTOCOL_VERSION
+            return self._complain("neighbour.version", "warning", details, now_ms)
+
+        neighbour = self.neighbours.get(hello.sender)
+        if neighbour is None:
+            self._make_room()
+            if len(self.neighbours) >= NEIGHBOURS_MAX:
+                details = {"neighbour": hello.sender, "neighbours_max": NEIGHBOURS_MAX}
+                return self._complain("neighbour.refused", "warning", details, now_ms)
+            neighbour = Neighbour(hello.sender, hello.epoch, first_heard_ms=now_ms)
+            self.neighbours[hello.sender] = neighbour
+
+        steps: list[Step] = []
+        if hello.epoch != neighbour.epoch:
+            refusal = self._other_incarnation(neighbour, hello, now_ms)
+            if refusal is not None:
+                return refusal
+            steps += self._down(neighbour, "restarted")
+            neighbour.epoch = hello.epoch
+            neighbour.first_heard_ms = now_ms
+            neighbour.peer_ups = 0
+
+        news = neighbour.hello is None or neighbour.hello.conn != hello.conn
+        neighbour.hello = hello
+        neighbour.heard_at_ms = now_ms
+        silent_at_ms = Millis(now_ms + self.parameters.hello_timeout_ms)
+        self._timers.set(("silent", neighbour.id), silent_at_ms)
+        for heard in hello.hears:
+            if heard.id == self.self_id:
+                news |= self._identify(neighbour, heard, now_ms, steps)
+        was_up = neighbour.up
+        steps += self._judge(neighbour)
+        if news or (neighbour.up and not was_up):
+            steps += self._greet(self._ways_to(neighbour), now_ms)
+        return steps + self._dial_back(neighbour, now_ms)
+
+    def on_bye(self, bye: Bye) -> list[Step]:
+        """Take the link down: the neighbour leaves, or its broker publishes its Will."""
+        neighbour = self.neighbours.get(bye.sender)
+        if neighbour is None or neighbour.hello is None:
+            return []
+        if (bye.epoch, bye.conn) != (neighbour.epoch, neighbour.hello.conn):
+            # It is the Will of a connection that was replaced since: such a bye comes late.
+            return []
+        return self._forget_hello(neighbour, "said bye or died")
+
+    def on_deadline(self, *, now_ms: Millis) -> list[Step]:
+        """Send what is due, notice who is silent."""
+        steps: list[Step] = []
+        for kind, key in self._timers.pop_due(now_ms):
+            if kind == "hello":
+                steps += self._greet(list(self.connections), now_ms)
+                next_ms = Millis(now_ms + self.parameters.hello_interval_ms)
+                self._timers.set(("hello", 0), next_ms)
+            elif kind == "silent":
+                steps += self._forget_hello(self.neighbours[BrokerId(key)], "silent")
+            else:
+                steps += self._dial_back(self.neighbours[BrokerId(key)], now_ms)
+        return steps
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _on_own_hello(self, hello: Hello, now_ms: Millis) -> list[Step]:
+        """Judge a hello with our own id: it is ours, or of another agent with our id."""
+        mine = self.connections.get(hello.conn)
+        ours = hello.epoch == self.epoch and hello.address == self.address
+        if ours and mine is not None and mine.neighbour is None:
+            # The connection leads to our own broker: the operator gave our own address.
+            del self.connections[hello.conn]
+            details: dict[str, int | str] = {"address": mine.address}
+            return [HangUp(hello.conn), Notice("neighbour.is_own_broker", "error", details)]
+        if hello.epoch <= self.epoch and hello.address == self.address:
+            return []  # of an earlier start of ours, or delayed
+        details = {"id": self.self_id, "other_address": hello.address}
+        return self._complain("neighbour.has_own_id", "error", details, now_ms)
+
+    def _other_incarnation(
+        self, neighbour: Neighbour, hello: Hello, now_ms: Millis
+    ) -> list[Step] | None:
+        """Why ``hello`` is not believed, or ``None`` when the neighbour simply restarted."""
+        known = neighbour.hello
+        lately = now_ms - neighbour.heard_at_ms < 2 * self.parameters.hello_interval_ms
+        alive = known is not None and lately
+        elsewhere = known is not None and known.address != hello.address
+        if hello.epoch > neighbour.epoch and not (alive and elsewhere):
+            return None
+        if hello.epoch < neighbour.epoch and not alive:
+            # It restarted with its clock set back and without its state. Our hello names the epoch
+            # that we know it by, so that it renews its own.
+            heard = HeardNeighbour(
+                neighbour.id, neighbour.epoch, hello.conn, hello.sent_at_ms, held_ms=0, ups=0
+            )
+            ways = self._ways_to(neighbour)
+            if not ways and self._may_dial(neighbour, hello) and self._count_dial(now_ms):
+                neighbour.dialled = hello.address
+                return [Dial(neighbour.id, hello.address)]
+            return self._greet_with((heard,), ways, now_ms)
+        if not elsewhere:
+            return []  # a delayed hello of the incarnation before
+        details: dict[str, int | str] = {"neighbour": hello.sender, "address": hello.address}
+        if known is not None:
+            details["also_at"] = known.address
+        return self._complain("neighbour.id_conflict", "error", details, now_ms)
+
+    def _identify(
+        self, neighbour: Neighbour, heard: HeardNeighbour, now_ms: Millis, steps: list[Step]
+    ) -> bool:
+        """The neighbour hears us over ``heard.conn``: note who is at the other end of it."""
+        connection = self.connections.get(heard.conn)
+        if connection is None:
+            return False
+        # Only an answer to a recent hello of ours says under which epoch we are known now.
+        if heard.epoch > self.epoch and self._sent_lately(heard, now_ms):
+            steps.append(OwnIdHeard(heard.epoch))
+        if heard.epoch != self.epoch:
+            return False
+        neighbour.round_trip_ms = max(0, now_ms - heard.sent_at_ms - heard.held_ms)
+        if connection.neighbour == neighbour.id:
+            self._weigh(neighbour, connection, heard, now_ms, steps)
+            return False
+        if connection.expected_id not in (None, neighbour.id):
+            details: dict[str, int | str] = {"neighbour": neighbour.id}
+            details |= {"address": connection.address, "wanted": int(connection.expected_id or 0)}
+            steps += self._complain("neighbour.unexpected_id", "error", details, now_ms)
+            return False
+        # Two connections lead to one neighbour: the first stays.
+        if neighbour.conn is not None and neighbour.conn != connection.conn:
+            del self.connections[connection.conn]
+            steps.append(HangUp(connection.conn))
+            return False
+        if connection.neighbour is not None:
+            other = self.neighbours[connection.neighbour]
+            if other.hello is not None:  # it speaks there: ``neighbour`` claims its connection
+                details = {"neighbour": neighbour.id, "also": other.id}
+                details["address"] = connection.address
+                steps += self._complain("neighbour.id_conflict", "error", details, now_ms)
+                return False
+            other.conn = None
+        connection.neighbour = neighbour.id
+        neighbour.conn = connection.conn
+        self._weigh(neighbour, connection, heard, now_ms, steps)
+        return True
+
+    def _weigh(
+        self,
+        neighbour: Neighbour,
+        connection: LinkConnection,
+        heard: HeardNeighbour,
+        now_ms: Millis,
+        steps: list[Step],
+    ) -> None:
+        """Let the round trip of ``heard`` change what the link costs, where cost is measured."""
+        if not connection.measured or not self._sent_lately(heard, now_ms):
+            return
+        assert neighbour.round_trip_ms is not None, "it was measured just now"
+        neighbour.delay.measure(neighbour.round_trip_ms)
+        if connection.cost != neighbour.delay.cost:
+            connection.cost = neighbour.delay.cost
+            if neighbour.up:
+                steps.append(LinkCostChanged(neighbour.id))
+
+    def _judge(self, neighbour: Neighbour) -> list[Step]:
+        """Take the link up or down after a hello."""
+        hello, conn = neighbour.hello, neighbour.conn
+        assert hello is not None
+        if conn is None:
+            return self._down(neighbour, "no connection to its broker")
+        ups = [h.ups for h in hello.hears if (h.id, h.epoch) == (self.self_id, self.epoch)]
+        if not ups:
+            return self._down(neighbour, "does not hear us")
+        steps: list[Step] = []
+        comes_up, neighbour.up = not neighbour.up, True
+        if comes_up:
+            neighbour.ups += 1
+            neighbour.reason = ""
+            steps.append(NeighbourReachable(neighbour.id, conn))
+            steps.append(Notice("link.up", "info", {"neighbour": neighbour.id}))
+        # A link may flap at the other end without our noticing, and what we said before that end
+        # came up was thrown away: its count tells when to say everything again.
+        peer_came_up = ups[-1] != neighbour.peer_ups
+        neighbour.peer_ups = ups[-1]
+        if neighbour.peer_ups and (comes_up or peer_came_up):
+            steps.append(LinkUp(neighbour.id))
+        return steps
+
+    def _down(self, neighbour: Neighbour, reason: str) -> list[Step]:
+        neighbour.reason = reason
+        if not neighbour.up:
+            return []
+        neighbour.up = False
+        return [
+            NeighbourUnreachable(neighbour.id),
+            Notice("link.down", "warning", {"neighbour": neighbour.id, "reason": reason}),
+            LinkDown(neighbour.id),
+        ]
+
+    def _forget_hello(self, neighbour: Neighbour, reason: str) -> list[Step]:
+        neighbour.hello = None
+        self._timers.clear(("silent", neighbour.id))
+        self._timers.clear(("dial", neighbour.id))
+        return self._down(neighbour, reason)
+
+    def _make_room(self) -> None:
+        """Forget the unconnected sender unheard for longest, when there are as many as may be."""
+        unconnected = [n for n in self.neighbours.values() if n.conn is None]
+        if len(unconnected) < UNCONNECTED_MAX and len(self.neighbours) < NEIGHBOURS_MAX:
+            return
+        gone = min(unconnected, key=lambda n: (n.heard_at_ms, n.id), default=None)
+        if gone is not None:
+            assert not gone.up, "a link needs a connection"
+            self._timers.clear(("silent", gone.id))
+            self._timers.clear(("dial", gone.id))
+            del self.neighbours[gone.id]
+
+    def _sent_lately(self, heard: HeardNeighbour, now_ms: Millis) -> bool:
+        """Whether the time in ``heard`` is one that a recent hello of ours may have named."""
+        age_ms = now_ms - heard.sent_at_ms - heard.held_ms
+        return 0 <= age_ms <= self.parameters.hello_timeout_ms
+
+    def _complain(
+        self, name: str, level: str, details: dict[str, int | str], now_ms: Millis
+    ) -> list[Step]:
+        """A notice about a neighbour, unless the same was said lately."""
+        about = BrokerId(int(details.get("neighbour", self.self_id)))
+        return [Notice(name, level, details)] if self._said.allow((name, about), now_ms) else []
+
+    def _all_down(self, reason: str) -> list[Step]:
+        steps: list[Step] = []
+        for _, neighbour in sorted(self.neighbours.items()):
+            steps += self._forget_hello(neighbour, reason)
+        return steps
+
+    def _ways_to(self, neighbour: Neighbour) -> list[ConnId]:
+        """The connection to ``neighbour``, or every connection that may turn out to be it."""
+        if neighbour.conn is not None:
+            return [neighbour.conn]
+        return [c.conn for c in self.connections.values() if c.neighbour is None]
+
+    def _dial_back(self, neighbour: Neighbour, now_ms: Millis) -> list[Step]:
+        hello = neighbour.hello
+        if hello is None or neighbour.conn is not None or not self._may_dial(neighbour, hello):
+            return []
+        grace_ms = DIAL_BACK_HELLOS * self.parameters.hello_interval_ms
+        due_ms = Millis(neighbour.first_heard_ms + grace_ms)
+        if self._ways_to(neighbour) and now_ms < due_ms:
+            self._timers.set(("dial", neighbour.id), due_ms)
+            return []
+        if not self._count_dial(now_ms):
+            self._timers.set(("dial", neighbour.id), self._next_dials_ms)
+            return []
+        neighbour.dialled = hello.address
+        return [Dial(neighbour.id, hello.address)]
+
+    @property
+    def _next_dials_ms(self) -> Millis:
+        return Millis(self._dials_since_ms + self.parameters.hello_interval_ms)
+
+    def _count_dial(self, now_ms: Millis) -> bool:
+        """Whether one more sender may be dialled back now; counted when it may."""
+        if now_ms >= self._next_dials_ms:
+            self._dials_since_ms, self._dials = now_ms, 0
+        self._dials += 1
+        return self._dials <= DIALS_PER_INTERVAL_MAX
+
+    def _may_dial(self, neighbour: Neighbour, hello: Hello) -> bool:
+        if not (self.parameters.dial_back and hello.address):
+            return False
+        return neighbour.dialled != hello.address
+
+    def _greet(self, conns: list[ConnId], now_ms: Millis) -> list[Step]:
+        hears = tuple(
+            HeardNeighbour(
+                n.id,
+                n.epoch,
+                n.hello.conn,
+                n.hello.sent_at_ms,
+                held_ms=now_ms - n.heard_at_ms,
+                ups=n.ups if n.up else 0,
+            )
+            for _, n in sorted(self.neighbours.items())
+            if n.hello is not None
+        )
+        return self._greet_with(hears, conns, now_ms)
+
+    def _greet_with(
+        self, hears: tuple[HeardNeighbour, ...], conns: list[ConnId], now_ms: Millis
+    ) -> list[Step]:
+        return [
+            Send(
+                conn,
+                Hello(
+                    version=PROTOCOL_VERSION,
+                    sender=self.self_id,
+                    epoch=self.epoch,
+                    conn=conn,
+                    sent_at_ms=now_ms,
+                    address=self.address,
+                    hears=hears,
+                ),
+            )
+            for conn in sorted(conns)
+        ]

@@ -1,0 +1,96 @@
+"""What is known of one neighbour and its link, and what crossing that link costs.
+
+Where cost is delay, it is the round trip, calmed.
+
+Every hello brings a round trip. A busy machine answers late now and then, and never early, so of a
+few round trips the smallest counts, as a hurried postman is late more often than he is early; their
+moving average is the delay. The cost follows only when that has gone well away from it: routes
+that move make copies late or lost, and two links of nearly the same delay are equally good.
+
+Source: RFC 9616 (delay-based metric for Babel: smoothing, and hysteresis against oscillation);
+docs/protocol.md 14.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from federator.protocol.messages.control import Hello
+from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis
+
+ROUND_TRIPS: Final = 4
+"""The smallest of so many counts."""
+
+WEIGHT: Final = 0.25
+"""The weight of the newest round trip in the moving average."""
+
+SLACK_SHARE: Final = 0.25
+SLACK_MS: Final = 2.0
+"""The delay must be off the cost by more than both, or the cost stays."""
+
+COST_MAX: Final = 1_000_000
+
+
+class LinkDelay:
+    """The round trips of one link.
+
+    Attributes:
+        smoothed_ms: The delay there and back, ``None`` before the first round trip.
+        cost: One unit per millisecond there and back, at least 1.
+    """
+
+    def __init__(self) -> None:
+        self.smoothed_ms: float | None = None
+        self.cost = Cost(1)
+        self._latest: deque[int] = deque(maxlen=ROUND_TRIPS)
+
+    def measure(self, round_trip_ms: int) -> bool:
+        """Take a round trip; tells whether the cost is another one now."""
+        self._latest.append(round_trip_ms)
+        least_ms = min(self._latest)
+        if self.smoothed_ms is None:
+            self.smoothed_ms = float(least_ms)
+            return self._adopt(self.smoothed_ms)
+        self.smoothed_ms += WEIGHT * (least_ms - self.smoothed_ms)
+        off_ms = abs(self.smoothed_ms - self.cost)
+        if off_ms <= max(SLACK_MS, SLACK_SHARE * self.cost):
+            return False
+        return self._adopt(self.smoothed_ms)
+
+    def _adopt(self, delay_ms: float) -> bool:
+        before, self.cost = self.cost, Cost(max(1, min(COST_MAX, round(delay_ms))))
+        return self.cost != before
+
+
+@dataclass(slots=True)
+class LinkConnection:
+    """One of our connections to a neighbour's broker."""
+
+    conn: ConnId
+    address: str
+    expected_id: BrokerId | None
+    cost: Cost
+    neighbour: BrokerId | None = None  # unknown until a hello returns ``conn``
+    measured: bool = False  # the cost is the link's delay
+
+
+@dataclass(slots=True)
+class Neighbour:
+    """A broker whose agent published a hello on ours.
+
+    ``hello`` is the last one heard, ``None`` once it went silent or said bye.
+    """
+
+    id: BrokerId
+    epoch: Epoch
+    first_heard_ms: Millis
+    hello: Hello | None = None
+    heard_at_ms: Millis = Millis(0)
+    conn: ConnId | None = None
+    up: bool = False
+    ups: int = 0  # how often our end came up
+    peer_ups: int = 0  # how often its end did, by its last hello; 0 while that is down
+    round_trip_ms: int | None = None
+    delay: LinkDelay = field(default_factory=LinkDelay)
+    dialled: str | None = None  # the address we asked the driver to dial
+    reason: str = "not heard yet"

@@ -1,0 +1,1 @@
+"""Bridges beside the federation that lead publications in circles: noticed, and made harmless."""

@@ -1,0 +1,437 @@
+"""What agents say to each other, decoded. The wire form is in ``codec``.
+
+Every message names its sender: all neighbours of a broker publish on the same few topics there.
+
+Source: docs/protocol.md 3.
+"""
+
+from enum import IntEnum
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from federator.protocol.messages.fields import EpochField, Id, Natural
+from federator.protocol.types import (
+    UNREACHABLE,
+    BrokerId,
+    ConnId,
+    Cost,
+)
+
+PROTOCOL_VERSION = 1
+FILTER_BYTES_MAX = 65_535
+FILTERS_PER_MESSAGE_MAX = 8_192
+NEIGHBOURS_MAX = 1_024
+SOLICIT_HOPS_MAX = 255
+PATH_MAX = 64
+PROOF_BYTES_MAX = 4_096
+REVOKED_BYTES_MAX = 65_536
+REVOKED_LISTS_MAX = 16
+RETAINED_WANTS_MAX = 64
+WAVE_FILTERS_MAX = 1_024
+RETAINED_ENTRIES_MAX = 512
+
+_Conn = Annotated[ConnId, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Cost = Annotated[Cost, msgspec.Meta(ge=0, le=UNREACHABLE)]
+_Priority = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
+_Digest = Annotated[int, msgspec.Meta(ge=0)]  # MessagePack itself ends at 2**64 - 1
+_Filter = Annotated[str, msgspec.Meta(min_length=1, max_length=FILTER_BYTES_MAX)]
+_Filters = Annotated[tuple[_Filter, ...], msgspec.Meta(max_length=FILTERS_PER_MESSAGE_MAX)]
+_Path = Annotated[tuple[Id, ...], msgspec.Meta(min_length=1, max_length=PATH_MAX)]
+_Bucket = Annotated[int, msgspec.Meta(ge=0, lt=64)]
+_Address = Annotated[str, msgspec.Meta(max_length=512)]
+
+
+class HeardNeighbour(msgspec.Struct, frozen=True, array_like=True):
+    """One neighbour in a hello: which of its hellos was heard last, and how long ago.
+
+    ``sent_at_ms`` comes back to its author, so ``now - sent_at_ms - held_ms`` is a round trip
+    measured with one clock. ``ups`` counts how often the sender's end of the link came up, 0 while
+    it is down: the other end learns when to tell everything (again).
+    """
+
+    id: Id
+    epoch: EpochField
+    conn: _Conn
+    sent_at_ms: Natural
+    held_ms: Natural
+    ups: Natural
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Says: I am alive, and these are the neighbours I hear.
+
+    ``conn`` names the connection that carries this copy; a neighbour returns it in ``hears``, which
+    tells the sender who is at the other end of that connection.
+    """
+
+    version: Natural
+    sender: Id
+    epoch: EpochField
+    conn: _Conn
+    sent_at_ms: Natural
+    address: _Address
+    hears: Annotated[tuple[HeardNeighbour, ...], msgspec.Meta(max_length=NEIGHBOURS_MAX)]
+
+
+class Bye(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Says that the sender is leaving, died (as its Will), or lost its own broker."""
+
+    sender: Id
+    epoch: EpochField
+    conn: _Conn
+
+
+class CoreAnn(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Says that the core lives, ``cost`` away from the sender, and announces a set of filters.
+
+    The set travels as the change made by this announcement, with the digest and the size of the
+    result; a receiver that ends with another digest asks for the whole list.
+
+    ``cost`` of ``UNREACHABLE`` takes the sender's route back. ``in_mesh`` says that the sender
+    belongs to a mesh of this core: a non-member prefers it as the one parent it relays to.
+    ``gave_up``: nobody in the core's meshes wants what is removed; otherwise it moved elsewhere or
+    went out of reach.
+    ``path``: the brokers from the sender to the core, both included; empty when it is longer than
+    ``PATH_MAX``. For people, and to tell whether a way to the core leads back to us.
+    ``proof``: the core's signature, passed on as it is; empty in an open federation.
+    """
+
+    sender: Id
+    core: Id
+    priority: _Priority
+    epoch: EpochField
+    seq: Natural
+    cost: _Cost
+    in_mesh: bool
+    added: _Filters
+    removed: _Filters
+    digest: _Digest
+    count: Natural
+    gave_up: bool = False
+    path: Annotated[tuple[Id, ...], msgspec.Meta(max_length=PATH_MAX)] = ()
+    proof: Annotated[bytes, msgspec.Meta(max_length=PROOF_BYTES_MAX)] = b""
+
+
+class MeshMembAnn(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """Says that the sender is our child in the core's meshes for a set of filters.
+
+    The set travels as in ``CoreAnn``.
+
+    ``gave_up``: nobody behind the sender wants what is removed; otherwise it moved elsewhere or
+    went out of reach.
+    """
+
+    sender: Id
+    core: Id
+    epoch: EpochField
+    seq: Natural
+    added: _Filters
+    removed: _Filters
+    digest: _Digest
+    count: Natural
+    gave_up: bool = False
+
+
+class ListKind(IntEnum):
+    """Whose filters a list holds."""
+
+    CORE = 0  # announced by the core
+    MEMBERSHIP = 1  # wanted by the child
+
+
+class FilterListRequest(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """Asks for the whole list: the sender's digest differs from ours."""
+
+    sender: Id
+    kind: ListKind
+    core: Id
+
+
+class FilterListPage(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """Page ``page`` of ``pages`` of a whole list, whose digest is ``digest``."""
+
+    sender: Id
+    kind: ListKind
+    core: Id
+    epoch: EpochField
+    digest: _Digest
+    page: Natural
+    pages: Natural
+    filters: _Filters
+
+
+class Solicit(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """Asks the core, for a broker without a parent, to announce more than (epoch, seq).
+
+    ``hops_left`` of 0 is not passed on: on a cycle that is slower than the core is dead, nothing
+    else would end it.
+    """
+
+    sender: Id
+    core: Id
+    epoch: EpochField
+    seq: Natural
+    hops_left: Annotated[int, msgspec.Meta(ge=0, le=SOLICIT_HOPS_MAX)]
+
+
+class DrainOrder(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """An operator's order to the agent of ``broker``, passed on towards it.
+
+    One that is lost is not repeated here: the operator sees whether it was obeyed.
+    """
+
+    sender: Id
+    broker: Id
+    drain: bool
+    hops_left: Annotated[int, msgspec.Meta(ge=0, le=SOLICIT_HOPS_MAX)]
+
+
+class Revoked(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """Names revoked certificates: lists that federation keys signed, passed on to everyone."""
+
+    sender: Id
+    lists: Annotated[
+        tuple[Annotated[bytes, msgspec.Meta(max_length=REVOKED_BYTES_MAX)], ...],
+        msgspec.Meta(max_length=REVOKED_LISTS_MAX),
+    ]
+
+
+CHAINS_PER_REQUEST_MAX = 256
+REPAIR_PATH_MAX = 64
+
+_Key = Annotated[bytes, msgspec.Meta(min_length=8, max_length=8)]
+
+
+class AskedChain(NamedTuple):
+    """One chain of a request: everything after ``after`` made at ``not_before_us`` or later.
+
+    ``not_before_us`` is in microseconds of the origin's wall clock, 0 for all.
+    """
+
+    key: _Key
+    after: Natural
+    not_before_us: Natural
+
+
+class RepairRequest(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """Asks for what the first broker of ``path`` missed; the others brought it here, in that order.
+
+    The answer goes back the same way: see ``frames``.
+    """
+
+    origin: Id
+    epoch: EpochField
+    path: Annotated[tuple[Id, ...], msgspec.Meta(min_length=1, max_length=REPAIR_PATH_MAX)]
+    chains: Annotated[
+        tuple[AskedChain, ...], msgspec.Meta(min_length=1, max_length=CHAINS_PER_REQUEST_MAX)
+    ]
+
+
+class RetainedWant(msgspec.Struct, frozen=True, array_like=True):
+    """A filter whose retained values are wanted, and the digest of those known."""
+
+    filter: _Filter
+    digest: _Digest
+
+
+class RetainedRequest(msgspec.Struct, frozen=True, array_like=True, tag=20):
+    """Asks who knows other retained values than we. Passed on to everyone, once.
+
+    ``path`` begins with who asks and ends with the sender: answers go back along it. ``rally`` asks
+    everyone to compare: two parts of the federation may just have met.
+    """
+
+    sender: Id
+    epoch: EpochField
+    number: Natural
+    path: _Path
+    rally: bool
+    wants: Annotated[tuple[RetainedWant, ...], msgspec.Meta(max_length=RETAINED_WANTS_MAX)]
+
+
+class RetainedOffer(msgspec.Struct, frozen=True, array_like=True, tag="offer"):
+    """Says that the sender knows something else below ``filter``: the digests of its buckets."""
+
+    filter: _Filter
+    buckets: Annotated[tuple[tuple[_Bucket, _Digest], ...], msgspec.Meta(max_length=64)]
+
+
+class RetainedPull(msgspec.Struct, frozen=True, array_like=True, tag="pull"):
+    """Asks for the entries of the buckets in ``mask`` whose topics come after ``after``."""
+
+    filter: _Filter
+    mask: _Digest
+    after: str
+
+
+class RetainedEntry(msgspec.Struct, frozen=True, array_like=True):
+    """The newest version that an agent knows of one topic."""
+
+    topic: _Filter
+    time_us: Natural
+    number: Natural
+    origin: Id
+    digest: _Digest
+    deleted: bool
+
+
+_Entries = Annotated[tuple[RetainedEntry, ...], msgspec.Meta(max_length=RETAINED_ENTRIES_MAX)]
+
+
+class RetainedPage(msgspec.Struct, frozen=True, array_like=True, tag="page"):
+    """Entries, ascending by topic.
+
+    They are all of those behind ``after``, as far as ``upto``; ``last``: no more are behind these.
+    Rules of links may have taken some out.
+    """
+
+    filter: _Filter
+    after: str
+    upto: str
+    last: bool
+    entries: _Entries
+
+
+class RetainedNews(msgspec.Struct, frozen=True, array_like=True, tag="news"):
+    """Names entries below ``filter`` of which the receiver has older versions."""
+
+    filter: _Filter
+    entries: _Entries
+
+
+class RetainedAsk(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
+    """Asks for the values of these topics, all below ``filter``."""
+
+    filter: _Filter
+    topics: Annotated[tuple[_Filter, ...], msgspec.Meta(max_length=RETAINED_ENTRIES_MAX)]
+
+
+class RetainedValues(msgspec.Struct, frozen=True, array_like=True, tag="values"):
+    """Carries as many of the values asked for as fit: whole PUBLISH packets."""
+
+    filter: _Filter
+    entries: _Entries
+    packets: Annotated[tuple[bytes, ...], msgspec.Meta(max_length=RETAINED_ENTRIES_MAX)]
+
+
+RetainedBody = (
+    RetainedOffer | RetainedPull | RetainedPage | RetainedNews | RetainedAsk | RetainedValues
+)
+
+
+class RetainedLetter(msgspec.Struct, frozen=True, array_like=True, tag=21):
+    """Carries ``body`` from one end of ``route`` to the other; the sender is at ``at``."""
+
+    sender: Id
+    route: _Path
+    at: Annotated[int, msgspec.Meta(ge=0, lt=PATH_MAX)]
+    body: RetainedBody
+
+
+RetainedMessage = RetainedRequest | RetainedLetter
+
+
+class Wave(msgspec.Struct, frozen=True, array_like=True, tag=30):
+    """Asks whether everybody behind the receiver routes what ``origin`` wants.
+
+    An ``Echo`` answers.
+
+    Each filter stands with the broker it leads to: ``origin``, or the core of the filter's mesh.
+    With a ``core`` it goes up its mesh instead: are you my parent there for ``filters``, and is
+    yours, up to the core? Waves of one origin have the number of its question.
+    """
+
+    sender: Id
+    origin: Id
+    epoch: EpochField
+    number: Natural
+    core: Id | None
+    filters: Annotated[
+        tuple[tuple[_Filter, Id], ...], msgspec.Meta(min_length=1, max_length=WAVE_FILTERS_MAX)
+    ]
+
+
+class Echo(msgspec.Struct, frozen=True, array_like=True, tag=31):
+    """Answers yes to the wave of the same origin, epoch, number and core."""
+
+    sender: Id
+    origin: Id
+    epoch: EpochField
+    number: Natural
+    core: Id | None
+
+
+SettlingMessage = Wave | Echo
+
+TRACE_HOPS_MAX = 64
+TRACE_WHY_MAX = 256
+
+
+class TraceEcho(msgspec.Struct, frozen=True, array_like=True, tag=40):
+    """Tells the origin of a trace that it came by here.
+
+    Goes back along ``path``; the sender is at ``at``.
+
+    Attributes:
+        epoch: The epoch of the trace's number.
+        number: The number of the trace.
+        path: Its way here, from the origin to who tells.
+        times_us: When it was at each of them, by their own clocks.
+        first: Whether it had not been here before; otherwise it goes no further.
+        delivers: Whether a publication would be delivered here.
+        next_hops: Where it goes on to, and the bytes that wait before it.
+        why: What stops it, if anything does.
+    """
+
+    sender: Id
+    epoch: EpochField
+    number: Natural
+    path: _Path
+    times_us: Annotated[tuple[Natural, ...], msgspec.Meta(min_length=1, max_length=PATH_MAX)]
+    at: Annotated[int, msgspec.Meta(ge=0, lt=PATH_MAX)]
+    first: bool
+    delivers: bool
+    next_hops: Annotated[tuple[tuple[Id, Natural], ...], msgspec.Meta(max_length=TRACE_HOPS_MAX)]
+    why: Annotated[str, msgspec.Meta(max_length=TRACE_WHY_MAX)]
+
+
+LOSSES_MAX = 256
+
+
+class LinkLoss(NamedTuple):
+    """What a link to the sender loses: datagrams of a million, and how many in a row, times 100."""
+
+    neighbour: Id
+    plr_ppm: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+    abl_hundredths: Annotated[int, msgspec.Meta(ge=100, le=65_535)]
+
+
+class DatagramOffer(msgspec.Struct, frozen=True, array_like=True, tag=50):
+    """Says that frames for the sender may come to ``address`` in datagrams; empty: no more."""
+
+    sender: Id
+    epoch: EpochField
+    address: _Address
+    losses: Annotated[tuple[LinkLoss, ...], msgspec.Meta(max_length=LOSSES_MAX)]
+
+
+NodeMessage = (
+    Hello | Bye | CoreAnn | MeshMembAnn | FilterListRequest | FilterListPage | Solicit | DrainOrder
+)
+"""What the control plane hears and says."""
+
+Message = (
+    NodeMessage
+    | Revoked
+    | RepairRequest
+    | RetainedMessage
+    | SettlingMessage
+    | TraceEcho
+    | DatagramOffer
+)
+
+
+def sender_of(message: Message) -> BrokerId:
+    """Which neighbour says ``message``: of a repair request, the last who brought it on."""
+    return message.path[-1] if isinstance(message, RepairRequest) else message.sender

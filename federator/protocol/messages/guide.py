@@ -1,0 +1,125 @@
+"""What an agent says to its broker's clients and operators, retained on that broker as JSON.
+
+An agent is the guide of its broker's clients: it keeps, retained on its own broker, a page that
+says which brokers there are, who steps in for whom, and who has stepped in already. A gateway
+reads the page of any broker it reaches. What gateways and operators say is in ``gateways`` and
+``operators``. All of this stays on one broker (topics that begin with `$` do not travel), so the
+broker's own authentication and ACL say who may speak.
+
+Source: docs/protocol.md 15.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from federator.protocol.messages.fields import EpochField, Id, Natural
+
+GUIDE_VERSION = 1
+HEALTH_VERSION = 1
+BROKERS_MAX = 4_096
+SUBSTITUTES_MAX = 16
+"""Per broker, best first: more could not help a client that waits."""
+
+TAKEOVERS_MAX = 4_096
+
+State = Literal["up", "draining", "gone"]
+
+_Amount = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class GuideBroker(msgspec.Struct, frozen=True):
+    """One broker of the federation.
+
+    Attributes:
+        id: The broker's id.
+        address: Where clients reach it, as ``mqtt://host:port``; empty when it did not say.
+        state: ``gone`` when neither it nor its agent is heard of.
+        clients: Clients connected there.
+        load: Publications per second that its clients make and get.
+        substitutes: Who would step in for it now, best first.
+    """
+
+    id: Id
+    address: Annotated[str, msgspec.Meta(max_length=512)] = ""
+    state: State = "up"
+    clients: Natural = 0
+    load: _Amount = 0.0
+    substitutes: Annotated[tuple[Id, ...], msgspec.Meta(max_length=SUBSTITUTES_MAX)] = ()
+
+
+class Takeover(msgspec.Struct, frozen=True):
+    """``substitute`` has stepped in for ``broker``: its clients belong there now.
+
+    It stands until the broker is back and its clients may return (``state`` is ``up`` and the
+    takeover is no longer listed), which moves nobody by itself.
+
+    Attributes:
+        broker: The broker that is dead, or draining.
+        substitute: The broker that took over.
+        epoch: The term of the controller that decided.
+        number: The number of the decision; grows within a term.
+    """
+
+    broker: Id
+    substitute: Id
+    epoch: EpochField
+    number: Natural
+
+
+class Guide(msgspec.Struct, frozen=True):
+    """What the agent of ``broker`` knows of the federation, retained on that broker.
+
+    Of two guides the newer has the greater (``epoch``, ``number``). Where both differ for longer,
+    the federation is split and each holds for its own side. The same takeover under a newer
+    number is no new move.
+
+    Attributes:
+        version: ``GUIDE_VERSION``.
+        federation: Its name.
+        broker: The broker on which this stands.
+        controller: The broker that its agent holds for the controller.
+        epoch: The controller's term: grows whenever somebody else becomes the controller.
+        number: The number of the controller's newest decision; 0 before the first.
+        brokers: All brokers heard of, ascending by id.
+        takeovers: Takeovers in force, ascending by broker.
+    """
+
+    version: Natural
+    federation: str
+    broker: Id
+    controller: Id
+    epoch: EpochField
+    number: Natural
+    brokers: Annotated[tuple[GuideBroker, ...], msgspec.Meta(max_length=BROKERS_MAX)] = ()
+    takeovers: Annotated[tuple[Takeover, ...], msgspec.Meta(max_length=TAKEOVERS_MAX)] = ()
+
+
+class Health(msgspec.Struct, frozen=True):
+    """How the agent of ``broker`` is, retained on that broker, which says "down" when it vanishes.
+
+    A broker that died took its agent's Will along: readers should also check how old this is.
+
+    Attributes:
+        version: ``HEALTH_VERSION``.
+        federation: Its name.
+        broker: Whose agent speaks.
+        state: ``ready`` when publications flow, ``down`` when the agent is gone.
+        reason: Why it is not ready.
+        epoch: The epoch of the agent.
+        release: The release of the agent's program.
+        links: Whether each link is up, by the neighbour's id.
+        at_us: When this was said, the agent's wall clock; 0 in a Will, which cannot know.
+        every_s: Seconds after which it is said again, changed or not.
+    """
+
+    version: Natural
+    federation: str
+    broker: Id
+    state: Literal["ready", "not_ready", "down"]
+    reason: str
+    epoch: EpochField
+    release: str
+    links: dict[str, Literal["up", "down"]]
+    at_us: Natural
+    every_s: Natural

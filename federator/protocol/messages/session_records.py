@@ -1,0 +1,167 @@
+"""What a broker says of itself and of others, written as filters that no client can subscribe.
+
+Core announcements carry filters to everybody, keep them in step after losses, number
+them, and notice when the broker that announced them is gone. The session flow table and the
+controller's word need exactly that, so they are announced the same way (as groups are, see
+``protocol.messages.group_records``): every agent holds the whole table, and whoever becomes the
+controller has it already.
+
+- ``$fed/controller/broker/...``: I am here; my state, load, address, and whom I have links with.
+- ``$fed/controller/flow/...``: one row of the session flow table.
+- ``$fed/controller/office/...``: I hold myself for the controller.
+- ``$fed/controller/plan/...``: who would step in for a broker, best first.
+- ``$fed/controller/takeover/...``: who has stepped in for a broker.
+
+The last three count when the controller says them. Each record holds for whoever announces it, so
+nobody can speak for another broker.
+
+Source: Chen 2020, 3.3.4 and Table 11; docs/protocol.md 15.
+"""
+
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from federator.protocol.filters import unwelcome_in, validate_filter, validate_topic, without_share
+from federator.protocol.messages.fields import Id, Natural
+from federator.protocol.messages.guide import SUBSTITUTES_MAX
+
+PREFIX: Final = "$fed/controller/"
+RECORD_BYTES_MAX: Final = 65_535
+LINKS_MAX: Final = 1_024
+TERM_MAX: Final = 2**53
+
+_Ids = Annotated[tuple[Id, ...], msgspec.Meta(max_length=LINKS_MAX)]
+_Term = Annotated[int, msgspec.Meta(ge=0, le=TERM_MAX)]
+_Text = Annotated[str, msgspec.Meta(min_length=1, max_length=RECORD_BYTES_MAX)]
+
+Action = Literal["pub", "sub"]
+
+
+class BrokerRecord(msgspec.Struct, frozen=True, array_like=True):
+    """Says that the announcing broker is here, and how it is.
+
+    Attributes:
+        draining: Whether its operator moves its clients away.
+        clients: Connected clients, rounded.
+        load: Publications per second, rounded.
+        address: Where clients reach it; empty when it did not say.
+        links: Neighbours with which it has a live link, ascending.
+        orphans: Neighbours whose agent is silent while their broker still answers.
+        missed: Brokers that it saw alive and that are gone, for those who come later.
+        other_term: The greatest term in which it knew a controller whom it does not follow now.
+    """
+
+    draining: bool = False
+    clients: Natural = 0
+    load: Natural = 0
+    address: Annotated[str, msgspec.Meta(max_length=512)] = ""
+    links: _Ids = ()
+    orphans: _Ids = ()
+    missed: _Ids = ()
+    other_term: _Term = 0
+
+
+class FlowRow(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """One row of the session flow table: what a client does on the announcing broker.
+
+    Attributes:
+        client: The client id.
+        action: Whether it publishes or subscribes.
+        topic: The topic or the filter, ``$share/`` as given.
+        on: Whether it is connected.
+        keeps: Whether its session outlives its connection.
+        qos: The QoS of the subscription; 0 for publishers.
+        gateway: Whether a gateway minds the client, and moves its session itself.
+    """
+
+    client: _Text
+    action: Action
+    topic: _Text
+    on: bool = True
+    keeps: bool = False
+    qos: Annotated[int, msgspec.Meta(ge=0, le=2)] = 0
+    gateway: bool = False
+
+
+class ControllerRecord(msgspec.Struct, frozen=True, array_like=True):
+    """Says that the announcing broker holds itself for the controller.
+
+    Attributes:
+        term: Grows with every change of controllers that the announcing broker has heard of.
+        number: The number of its newest decision in this term.
+    """
+
+    term: _Term
+    number: Natural
+
+
+class PlanRecord(msgspec.Struct, frozen=True, array_like=True):
+    """Names who would step in for ``broker``, best first."""
+
+    broker: Id
+    substitutes: Annotated[tuple[Id, ...], msgspec.Meta(max_length=SUBSTITUTES_MAX)]
+
+
+class TakeoverRecord(msgspec.Struct, frozen=True, array_like=True):
+    """Says that ``substitute`` has stepped in for ``broker``, decided as ``number`` of ``term``."""
+
+    broker: Id
+    substitute: Id
+    term: _Term
+    number: Natural
+
+
+Record = BrokerRecord | FlowRow | ControllerRecord | PlanRecord | TakeoverRecord
+
+_KINDS: Final[dict[type, str]] = {
+    BrokerRecord: "broker/",
+    FlowRow: "flow/",
+    ControllerRecord: "office/",
+    PlanRecord: "plan/",
+    TakeoverRecord: "takeover/",
+}
+_decoders: Final[dict[str, Any]] = {
+    name: msgspec.json.Decoder(kind) for kind, name in _KINDS.items()
+}
+_encoder: Final = msgspec.json.Encoder()
+
+
+def encode_record(record: Record) -> str | None:
+    """The filter that says ``record``; ``None`` when that would be too long."""
+    text = f"{PREFIX}{_KINDS[type(record)]}{_encoder.encode(record).decode()}"
+    return text if len(text.encode()) <= RECORD_BYTES_MAX else None
+
+
+def parse_record(filter: str) -> Record | None:
+    """The record that ``filter`` is, if it is one and well made."""
+    if not filter.startswith(PREFIX):
+        return None
+    kind, slash, rest = filter[len(PREFIX) :].partition("/")
+    decoder = _decoders.get(kind + slash)
+    if decoder is None:
+        return None
+    try:
+        record: Record = decoder.decode(rest)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    return record if not isinstance(record, FlowRow) or is_sound(record) else None
+
+
+def is_record(filter: str) -> bool:
+    """Whether ``filter`` is one of ours, and well made."""
+    return parse_record(filter) is not None
+
+
+def is_sound(row: FlowRow) -> bool:
+    """Whether a broker can have such a client, doing such a thing."""
+    if "\0" in row.client or unwelcome_in(row.client):
+        return False
+    try:
+        if row.action == "pub":
+            validate_topic(row.topic)
+        else:
+            validate_filter(row.topic)
+    except ValueError:
+        return False
+    return not without_share(row.topic).startswith("$")

@@ -1,0 +1,151 @@
+"""Which topics may cross which boundary: of one broker, of one link, of the federation.
+
+A broker that owns a topic keeps its publications at home; a broker that must not learn of
+something does not ask for it. Rules are the operator's, or written by a planner. There are three
+boundaries:
+
+- the **edge** of our broker: where publications of its own clients set out, and where its clients'
+  filters are announced;
+- a **link**: what we hand to one neighbour and what we take from it, whoever published it;
+- what is **denied** to the federation: it crosses no boundary of ours in either direction.
+
+A rule is a list of filters and asks about topics. Announcements name filters for the whole
+federation, and all agents share their digests, so a link's rules hide no filter: they stop
+publications.
+
+Source: Fawwaz 2022, 3.2; docs/placement.md 4; docs/rules.md 1.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from federator.protocol.filters import FilterTrie, contains
+
+EVERYTHING = ("#",)
+
+
+class EdgeRules:
+    """The rules of one broker. Topics and filters are the broker's own, before any renaming.
+
+    Args:
+        imports: Filters of clients are announced when one of these contains them.
+        exports: Publications of clients may leave when one of these matches their topic,
+        keep: and none of these does.
+    """
+
+    def __init__(
+        self,
+        *,
+        imports: Sequence[str] = EVERYTHING,
+        exports: Sequence[str] = EVERYTHING,
+        keep: Sequence[str] = (),
+    ) -> None:
+        self.imports = tuple(imports)
+        self.exports = tuple(exports)
+        self.keep = tuple(keep)
+        self._exports = _trie(exports)
+        self._keep = _trie(keep)
+
+    def announces(self, filter: str) -> bool:
+        """Whether the federation may hear that our clients want ``filter``."""
+        return any(contains(rule, filter) for rule in self.imports)
+
+    def allows_export(self, topic: str) -> bool:
+        """Whether what our clients publish on ``topic`` may leave."""
+        return bool(self._exports.match(topic)) and not self._keep.match(topic)
+
+
+class Denied:
+    """Topics that cross no boundary of ours.
+
+    Args:
+        filters: Topics that one of these matches neither leave nor arrive nor pass.
+    """
+
+    def __init__(self, filters: Sequence[str] = ()) -> None:
+        self.filters = tuple(filters)
+        self._trie = _trie(filters)
+
+    def topic(self, topic: str) -> bool:
+        """Whether publications on ``topic`` are denied."""
+        return bool(self.filters) and bool(self._trie.match(topic))
+
+    def filter(self, filter: str) -> bool:
+        """Whether everything that ``filter`` asks for is denied by one of ours."""
+        return any(contains(denied, filter) for denied in self.filters)
+
+
+class LinkRules:
+    """The rules of the link to one neighbour. Topics are those of the federation.
+
+    Args:
+        imports: Publications are taken from the neighbour when one of these matches,
+        exports: and handed to it when one of these does,
+        deny: and never, in either direction, when one of these does.
+    """
+
+    def __init__(
+        self,
+        *,
+        imports: Sequence[str] = EVERYTHING,
+        exports: Sequence[str] = EVERYTHING,
+        deny: Sequence[str] = (),
+    ) -> None:
+        self.imports = tuple(imports)
+        self.exports = tuple(exports)
+        self.deny = tuple(deny)
+        self._denied = _trie(deny)
+        self._in = _trie(imports)
+        self._out = _trie(exports)
+
+    @property
+    def stops_nothing(self) -> bool:
+        """Whether everything may cross: nobody needs to look."""
+        return not self.deny and "#" in self.imports and "#" in self.exports
+
+    def allows_import(self, topic: str) -> bool:
+        """Whether a publication on ``topic`` may come from the neighbour."""
+        return bool(self._in.match(topic)) and not self._denied.match(topic)
+
+    def allows_export(self, topic: str) -> bool:
+        """Whether a publication on ``topic`` may go to the neighbour."""
+        return bool(self._out.match(topic)) and not self._denied.match(topic)
+
+
+def in_text(ask: Callable[[str], bool]) -> Callable[[bytes], bool]:
+    """Return ``ask`` for topics as they stand on the wire; ``False`` for what is not UTF-8."""
+
+    def about(topic: bytes) -> bool:
+        try:
+            return ask(topic.decode())
+        except UnicodeDecodeError:
+            return False
+
+    return about
+
+
+def conflict(
+    *, imports: Sequence[str], exports: Sequence[str], against: Sequence[str]
+) -> tuple[str, int, str] | None:
+    """The first rule that can never apply, because another one always forbids what it allows.
+
+    Args:
+        imports: What may come in.
+        exports: What may go out.
+        against: What may do neither.
+
+    Returns:
+        ``"import"`` or ``"export"``, the place of the rule in its list, and what forbids it.
+    """
+    for name, rules in (("import", imports), ("export", exports)):
+        for at, rule in enumerate(rules):
+            for other in against:
+                if contains(other, rule):
+                    return name, at, other
+    return None
+
+
+def _trie(filters: Iterable[str]) -> FilterTrie:
+    trie = FilterTrie()
+    for filter in filters:
+        trie.add(filter)
+    return trie

@@ -1,0 +1,68 @@
+"""A rate limiter: something is said once in a while, however often there is a reason to.
+
+Source: docs/protocol.md 2 (bounds) and 9 (notices that clients cause).
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import Final, Generic, TypeVar
+
+from federator.protocol.effects import Notice
+from federator.protocol.types import Millis
+
+NOTICE_NAMES_MAX: Final = 256
+
+K = TypeVar("K", bound=Hashable)
+
+
+class RateLimiter(Generic[K]):
+    """Allows each thing to be said once per ``gap_ms``; remembers which were said lately.
+
+    Args:
+        gap_ms: Least time before the same thing may be said again.
+        keys_max: Things remembered; the one said longest ago is forgotten first.
+    """
+
+    def __init__(self, *, gap_ms: Millis, keys_max: int) -> None:
+        self._gap_ms = gap_ms
+        self._keys_max = keys_max
+        self._said_at_ms: OrderedDict[K, Millis] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._said_at_ms)
+
+    def allow(self, key: K, now_ms: Millis) -> bool:
+        """Whether ``key`` may be said now; noted as said when it may."""
+        last_ms = self._said_at_ms.get(key)
+        if last_ms is not None and now_ms - last_ms < self._gap_ms:
+            return False
+        self._said_at_ms[key] = now_ms
+        self._said_at_ms.move_to_end(key)
+        if len(self._said_at_ms) > self._keys_max:
+            self._said_at_ms.popitem(last=False)
+        return True
+
+
+class NoticeLimiter:
+    """Passes one notice of each name per ``gap_ms`` and counts the others.
+
+    Clients cause most notices, and must not be able to fill our log.
+
+    Args:
+        gap_ms: Least time between two notices of one name.
+    """
+
+    def __init__(self, *, gap_ms: Millis) -> None:
+        self._said: RateLimiter[str] = RateLimiter(gap_ms=gap_ms, keys_max=NOTICE_NAMES_MAX)
+        self._withheld: Counter[str] = Counter()
+
+    def limit(self, notice: Notice, *, now_ms: Millis) -> list[Notice]:
+        """Return ``notice`` with the number ``withheld`` since the last one, or nothing."""
+        if not self._said.allow(notice.name, now_ms):
+            self._withheld[notice.name] += 1
+            return []
+        withheld = self._withheld.pop(notice.name, 0)
+        if not withheld:
+            return [notice]
+        return [replace(notice, details={**notice.details, "withheld": withheld})]

@@ -1,0 +1,401 @@
+"""Core announcements: one flood per core, which leaves a shortest path behind it.
+
+Every core repeats a numbered announcement; every broker passes each number on once, with its own
+cost. Where the cheapest copies came from are the parents. All meshes of one core share this state,
+so what announcing costs does not depend on how many filters there are.
+
+Loop freedom is Babel's: a neighbour may become a parent only if it is closer to the core than we
+ever said we were for the same number (the feasibility condition). A broker whose last feasible
+parent goes takes its route back and solicits a newer number, so repair takes a round trip and no
+interval.
+
+Source: Spohn 2021, 3 to 5; RFC 8966, 2.4; docs/protocol.md 6.
+"""
+
+from federator.protocol.effects import Notice
+from federator.protocol.links.links import Links
+from federator.protocol.messages.control import SOLICIT_HOPS_MAX, CoreAnn, Solicit
+from federator.protocol.parameters import Parameters
+from federator.protocol.routing.core_lists import CoreLists
+from federator.protocol.routing.core_route import CoreRoute, FormerNumbers, HeardCost, Number
+from federator.protocol.routing.filter_lists import RemoteList, as_greeting
+from federator.protocol.routing.own_core import OwnCore
+from federator.protocol.signals import (
+    AnnouncedFiltersChanged,
+    CoreMoved,
+    CoreRefreshed,
+    OwnIdHeard,
+    Step,
+)
+from federator.protocol.timers import Timers, earliest
+from federator.protocol.types import UNREACHABLE, BrokerId, Millis
+
+FORGOTTEN_LIFETIMES = 4
+"""Core lifetimes for which the route of a forgotten core is kept; its number is kept for longer."""
+
+SENDS_OF_ONE_NUMBER_MAX = 2
+"""Copies of one announcement over one link by its end with the smaller id; the other end sends one
+less. So no announcement costs more than 3 publications per link, whatever the delays."""
+
+
+class Announcements:
+    """Follows all cores, and announces for our own.
+
+    Args:
+        links: Our links, read only.
+        priority: Our priority as a core.
+        parameters: Intervals and bounds.
+
+    Attributes:
+        own: What we announce ourselves.
+        routes: Our routes to the other cores, by core.
+        lists: Keeps what the other cores announce in step.
+    """
+
+    def __init__(self, links: Links, *, priority: int, parameters: Parameters) -> None:
+        self.own = OwnCore(links, priority=priority, parameters=parameters)
+        self.routes: dict[BrokerId, CoreRoute] = {}
+        self.lists = CoreLists(links, self.own, self.routes, parameters=parameters)
+        self._links = links
+        self._parameters = parameters
+        self._former = FormerNumbers(cores_max=parameters.cores_max)
+        self._timers: Timers[tuple[BrokerId, str]] = Timers()
+
+    @property
+    def lifetime_ms(self) -> Millis:
+        """The time of silence after which a core is forgotten."""
+        p = self._parameters
+        return Millis(p.core_lifetime_intervals * p.core_ann_interval_ms)
+
+    def next_deadline_ms(self) -> Millis | None:
+        """When ``on_deadline`` is due."""
+        return earliest(
+            self.own.due_ms, self.lists.next_deadline_ms(), self._timers.next_deadline_ms()
+        )
+
+    def on_deadline(self, *, now_ms: Millis) -> list[Step]:
+        """Refresh, improve, give up or expire, whatever is due."""
+        steps = self.own.on_deadline(now_ms=now_ms) + self.lists.on_deadline(now_ms=now_ms)
+        for core, kind in self._timers.pop_due(now_ms):
+            route = self.routes[core]
+            match kind:
+                case "hold":  # the cheaper copy has not come in time
+                    steps += self._adopt(route, now_ms)
+                case "settle":  # old parents had time to pass the newer number on
+                    route.unconfirmed = ()
+                    steps += self._reroute(route, now_ms)
+                case "erase":
+                    self._former.keep(core, self.routes.pop(core).number)
+                case _:
+                    steps += self._forget(route, now_ms, reason=kind)
+        return steps
+
+    # -- what neighbours say -------------------------------------------------------------
+
+    def on_announcement(self, ann: CoreAnn, *, now_ms: Millis) -> list[Step]:
+        """Adopt, improve, take back or ignore; pass on what taught us something."""
+        if self._links.cost_to(ann.sender) is None:
+            return []
+        if ann.core == self._links.self_id:
+            return [OwnIdHeard(ann.epoch)] if ann.epoch > self._links.epoch else []
+        route = self.routes.get(ann.core)
+        if ann.cost >= UNREACHABLE:
+            return self._on_retraction(route, ann, now_ms)
+        if route is None:
+            if len(self.routes) >= self._parameters.cores_max:
+                return [Notice("core.refused", "error", {"core": ann.core})]
+            route = self._open(ann, now_ms)
+
+        number = (ann.epoch, ann.seq)
+        if number < route.number:  # an old copy
+            if route.forgotten and ann.epoch < route.number[0]:
+                # The core came back with its clock set back and without its state: the solicit
+                # names its former epoch, and the core renews its own.
+                return self._solicit(route, self._question(route), now_ms)
+            return []
+        before = route.heard.get(ann.sender)
+        route.heard[ann.sender] = HeardCost(number, ann.cost, ann.in_mesh, ann.path)
+        if number > route.newest_number:
+            route.newest = ann
+        if route.forgotten and number == route.number:
+            return self._revive(route, ann, now_ms)
+        steps = self.lists.hear(route, ann, now_ms=now_ms)
+        if number > route.number:
+            steps += self._hear_newer(route, now_ms)
+        else:
+            steps += self._reroute(route, now_ms)
+        if before is not None and before.in_mesh != ann.in_mesh and ann.sender in route.parents:
+            # We relay to a parent in the mesh before others, so this one may be the better one now.
+            steps.append(CoreMoved(route.core))
+        return steps
+
+    def _open(self, ann: CoreAnn, now_ms: Millis) -> CoreRoute:
+        """Make a route for a core that has none; it begins where an erased one ended."""
+        route = self.routes[ann.core] = CoreRoute(ann.core, ann.priority)
+        former = self._former.take(ann.core, ann.epoch)
+        if former is not None:
+            route.number = former
+            route.forgotten = True
+            self._erase_later(route, now_ms)
+        return route
+
+    def _on_retraction(self, route: CoreRoute | None, ann: CoreAnn, now_ms: Millis) -> list[Step]:
+        heard = route.heard.get(ann.sender) if route is not None else None
+        if route is None or heard is None or (ann.epoch, ann.seq) < heard.number:
+            return []
+        del route.heard[ann.sender]
+        return self._reroute(route, now_ms)
+
+    def on_link_up(self, neighbour: BrokerId) -> list[Step]:
+        """Tell a new neighbour every route, so that it need not wait for the next number."""
+        steps: list[Step] = []
+        if self.own.announces:
+            steps += self._links.send(neighbour, self.own.greeting())
+        for _, route in sorted(self.routes.items()):
+            if route.reachable:
+                whole = as_greeting(route.announced.filters)
+                steps += self._links.send(neighbour, self._relayed(route, added=whole))
+        return steps
+
+    def on_link_down(self, neighbour: BrokerId, *, now_ms: Millis) -> list[Step]:
+        """Choose again for every route on which ``neighbour`` offered a way."""
+        steps: list[Step] = []
+        for _, route in sorted(self.routes.items()):
+            route.askers.discard(neighbour)
+            route.sent.pop(neighbour, None)
+            if route.heard.pop(neighbour, None) is not None:
+                steps += self._reroute(route, now_ms)
+        return steps
+
+    def on_link_cost(self, neighbour: BrokerId, *, now_ms: Millis) -> list[Step]:
+        """Choose again wherever ``neighbour`` offers a way: its link has another cost."""
+        steps: list[Step] = []
+        for _, route in sorted(self.routes.items()):
+            if neighbour in route.heard:
+                steps += self._reroute(route, now_ms)
+        return steps
+
+    def on_solicit(self, solicit: Solicit, *, now_ms: Millis) -> list[Step]:
+        """Answer when we know a newer number, else pass the question towards the core."""
+        asked: Number = (solicit.epoch, solicit.seq)
+        if self._links.cost_to(solicit.sender) is None:
+            return []
+        if solicit.core == self._links.self_id:
+            if asked[0] > self._links.epoch:
+                return [OwnIdHeard(asked[0])]
+            answered = asked < self.own.number or not self.own.announces
+            return [] if answered else self.own.announce_soon(now_ms=now_ms)
+        route = self.routes.get(solicit.core)
+        if route is None:
+            return []
+        if route.reachable and route.number > asked:
+            answer = self._relayed(route)
+            return self._links.send(solicit.sender, answer)
+        if solicit.hops_left == 0:
+            return []
+        return self._solicit(route, solicit, now_ms)
+
+    # -- routes --------------------------------------------------------------------------
+
+    def _hear_newer(self, route: CoreRoute, now_ms: Millis) -> list[Step]:
+        """Adopt a newer number, unless a cheaper copy of it can be expected any moment."""
+        offered = min(
+            (
+                route.cost_via(n, self._links.cost_to)
+                for n, heard in route.heard.items()
+                if heard.number > route.number
+            ),
+            default=UNREACHABLE,
+        )
+        if offered <= route.cost or not route.reachable:
+            return self._adopt(route, now_ms)
+        hold_ms = Millis(now_ms + self._parameters.improvement_hold_ms)
+        self._timers.set_sooner((route.core, "hold"), hold_ms)
+        return []
+
+    def _adopt(self, route: CoreRoute, now_ms: Millis) -> list[Step]:
+        """Go on with the newest number, and pass it on."""
+        if route.newest_number <= route.number:
+            return []
+        was = (route.cost, route.parents)
+        rank = route.rank
+        route.adopt_newest()
+        for kind in ("hold", "starved", "erase"):
+            self._timers.clear((route.core, kind))
+        self._timers.set((route.core, "expired"), Millis(now_ms + self.lifetime_ms))
+        self._choose(route)
+        if not route.reachable:  # the neighbour that brought the number is gone already
+            return [CoreMoved(route.core), *self._starve(route, now_ms)]
+        if route.cost == was[0]:
+            # A refresh changes no route: old parents stay while their copy of the number travels.
+            route.unconfirmed = tuple(p for p in was[1] if p in route.heard)
+            self._choose(route)
+            settle_ms = Millis(now_ms + self._parameters.parent_settle_ms)
+            self._timers.set((route.core, "settle"), settle_ms)
+        steps = self._flood(route, tell_teacher=was[0] < route.cost)
+        if was[1] != route.parents:
+            steps.append(CoreMoved(route.core))
+        if rank != route.rank:  # the operator gave the core another priority: elect again
+            filters = frozenset(route.announced.filters.filters)
+            steps.append(AnnouncedFiltersChanged(route.core, filters))
+        return [*steps, CoreRefreshed(route.core)]
+
+    def _revive(self, route: CoreRoute, ann: CoreAnn, now_ms: Millis) -> list[Step]:
+        """Use the number under which we gave the core up, which a neighbour still has.
+
+        Where that is feasible there is a route again; where it is not, only a newer number helps.
+        """
+        self._choose(route)
+        if not route.reachable:
+            return self._solicit(route, self._question(route), now_ms)
+        route.forgotten = False
+        self._timers.clear((route.core, "erase"))
+        self._timers.set((route.core, "expired"), Millis(now_ms + self.lifetime_ms))
+        steps = self.lists.hear(route, ann, now_ms=now_ms) + self._correct(route)
+        return [*steps, CoreMoved(route.core), CoreRefreshed(route.core)]
+
+    def _reroute(self, route: CoreRoute, now_ms: Millis) -> list[Step]:
+        """Choose again after a neighbour's word changed, for the number we have."""
+        if route.forgotten:
+            return []
+        was = (route.cost, route.parents)
+        self._choose(route)
+        if was == (route.cost, route.parents):
+            return []
+        if not route.reachable:
+            return [CoreMoved(route.core), *self._starve(route, now_ms)]
+        self._timers.clear((route.core, "starved"))
+        steps: list[Step] = []
+        if was[0] < route.cost or was[0] == UNREACHABLE:
+            steps = self._correct(route)
+        elif route.cost < was[0]:
+            steps = self._flood(route, tell_teacher=False)
+        if was[1] != route.parents:
+            steps.append(CoreMoved(route.core))
+        return steps
+
+    def _choose(self, route: CoreRoute) -> None:
+        route.choose(self._links.cost_to, redundancy=self._parameters.redundancy)
+
+    def _starve(self, route: CoreRoute, now_ms: Millis) -> list[Step]:
+        """Take the route back and ask for a newer number: the last parent is gone."""
+        self._timers.clear((route.core, "hold"))
+        if route.newest_number > route.number:
+            return self._adopt(route, now_ms)
+        starved_ms = Millis(now_ms + self._parameters.solicit_timeout_ms)
+        self._timers.set_sooner((route.core, "starved"), starved_ms)
+        return self._correct(route) + self._solicit(route, self._question(route), now_ms)
+
+    def _forget(self, route: CoreRoute, now_ms: Millis, *, reason: str) -> list[Step]:
+        """Forget a core that is dead, as far as we can know; its number is kept."""
+        was_reachable = route.reachable
+        route.heard, route.askers = {}, set()
+        self._choose(route)
+        gone = frozenset(route.announced.filters.filters)
+        route.announced = RemoteList()
+        route.forgotten = True
+        for kind in ("hold", "settle", "starved", "expired"):
+            self._timers.clear((route.core, kind))
+        self._erase_later(route, now_ms)
+        steps: list[Step] = []
+        if gone:
+            steps = [Notice("core.lost", "warning", {"core": route.core, "reason": reason})]
+        if was_reachable and gone:
+            steps += self._correct(route)
+        if was_reachable:
+            steps.append(CoreMoved(route.core))
+        return [*steps, AnnouncedFiltersChanged(route.core, gone)]
+
+    def _erase_later(self, route: CoreRoute, now_ms: Millis) -> None:
+        erase_ms = Millis(now_ms + FORGOTTEN_LIFETIMES * self.lifetime_ms)
+        self._timers.set((route.core, "erase"), erase_ms)
+
+    # -- sending -------------------------------------------------------------------------
+
+    def _relayed(
+        self, route: CoreRoute, *, added: tuple[str, ...] = (), removed: tuple[str, ...] = ()
+    ) -> CoreAnn:
+        heard = route.adopted or route.newest
+        assert heard is not None, "a route begins with an announcement"
+        return CoreAnn(
+            sender=self._links.self_id,
+            core=route.core,
+            priority=route.priority,
+            epoch=route.number[0],
+            seq=route.number[1],
+            cost=route.cost,
+            in_mesh=route.in_mesh,
+            added=added,
+            removed=removed,
+            digest=heard.digest,
+            count=heard.count,
+            gave_up=heard.gave_up,
+            path=route.path(self._links.self_id),
+            proof=heard.proof,
+        )
+
+    def _flood(self, route: CoreRoute, *, tell_teacher: bool) -> list[Step]:
+        """Pass the number on to everyone who can learn from it.
+
+        Args:
+            route: The route as it is now.
+            tell_teacher: Our cost grew: the neighbour we have it from may have thought of us as a
+                parent, and must not any longer.
+        """
+        newest = route.newest
+        if newest is None or route.sent:
+            message = self._relayed(route)
+        else:
+            message = self._relayed(route, added=newest.added, removed=newest.removed)
+        teacher = route.nearest(self._links.cost_to, number=route.number)
+        steps: list[Step] = []
+        for neighbour, connection in self._links.up.items():
+            if neighbour == teacher and not tell_teacher:
+                continue  # it is where we have the number from
+            heard = route.heard.get(neighbour)
+            knows = heard is not None and heard.number == route.number
+            needless = knows and heard is not None and heard.cost <= route.cost + connection.cost
+            # It has a way that is no worse, so another copy would teach it nothing.
+            if needless and route.sent.get(neighbour):
+                continue
+            if self._may_send(route, neighbour):
+                steps += self._links.send(neighbour, message)
+        return steps
+
+    def _may_send(self, route: CoreRoute, neighbour: BrokerId) -> bool:
+        """Whether one more copy of this number may go to ``neighbour``; counted when it may."""
+        smaller = self._links.self_id < neighbour
+        allowed = SENDS_OF_ONE_NUMBER_MAX if smaller else SENDS_OF_ONE_NUMBER_MAX - 1
+        sent = route.sent.get(neighbour, 0)
+        if sent >= allowed:
+            return False
+        route.sent[neighbour] = sent + 1
+        return True
+
+    def _correct(self, route: CoreRoute) -> list[Step]:
+        """Tell everyone, beyond the bound of copies: our cost grew, and others may rely on us."""
+        if route.newest is None:
+            return []
+        message = self._relayed(route)
+        return [step for n in self._links.up for step in self._links.send(n, message)]
+
+    def _question(self, route: CoreRoute) -> Solicit:
+        """Our own solicit, with more hops left than any that is passed on."""
+        epoch, seq = route.number
+        return Solicit(self._links.self_id, route.core, epoch, seq, SOLICIT_HOPS_MAX)
+
+    def _solicit(self, route: CoreRoute, question: Solicit, now_ms: Millis) -> list[Step]:
+        """Send ``question`` towards the core, or to everyone without a way; the same one rarely."""
+        asked: Number = (question.epoch, question.seq)
+        asker = question.sender
+        last = route.solicit_passed_on
+        gap_ms = self._parameters.solicit_timeout_ms // 2
+        if last is not None and asked <= last[0] and now_ms - last[1] < gap_ms:
+            return []
+        route.solicit_passed_on = (asked, now_ms)
+        hops_left = question.hops_left - 1
+        message = Solicit(self._links.self_id, route.core, *asked, hops_left)
+        ways = [p for p in route.parents if p != asker][:1]
+        if not route.parents:
+            ways = [n for n in self._links.up if n != asker]
+        return [step for n in ways for step in self._links.send(n, message)]

@@ -1,0 +1,120 @@
+"""Keeping what each core announces in step with what it says: asking, answering, waiting.
+
+A broker asked for a list that its own copy does not have right yet answers when it does, so that a
+new list travels outwards from the core in one wave.
+
+Source: docs/protocol.md 5.
+"""
+
+from collections.abc import Mapping
+
+from federator.protocol.filters import DigestedSet
+from federator.protocol.links.links import Links
+from federator.protocol.messages.control import CoreAnn, FilterListPage, FilterListRequest, ListKind
+from federator.protocol.parameters import Parameters
+from federator.protocol.routing.core_route import CoreRoute
+from federator.protocol.routing.filter_lists import pages_of
+from federator.protocol.routing.own_core import OwnCore
+from federator.protocol.signals import AnnouncedFiltersChanged, Step
+from federator.protocol.timers import Timers
+from federator.protocol.types import BrokerId, Millis
+
+
+class CoreLists:
+    """Keeps the announced filters of all cores in step.
+
+    Args:
+        links: Our links, read only.
+        own: Our own core, read only.
+        routes: All routes; ``announced`` and ``askers`` of each are ours to change.
+        parameters: The gap between requests.
+    """
+
+    def __init__(
+        self,
+        links: Links,
+        own: OwnCore,
+        routes: Mapping[BrokerId, CoreRoute],
+        *,
+        parameters: Parameters,
+    ) -> None:
+        self._links = links
+        self._own = own
+        self._routes = routes
+        self._gap_ms = parameters.list_request_gap_ms
+        self._timers: Timers[BrokerId] = Timers()
+
+    def next_deadline_ms(self) -> Millis | None:
+        """When ``on_deadline`` is due."""
+        return self._timers.next_deadline_ms()
+
+    def on_deadline(self, *, now_ms: Millis) -> list[Step]:
+        """Ask again for lists that have not come."""
+        due = [self._routes[c] for c in self._timers.pop_due(now_ms) if c in self._routes]
+        return [step for route in due for step in self._ask(route, now_ms)]
+
+    def hear(self, route: CoreRoute, ann: CoreAnn, *, now_ms: Millis) -> list[Step]:
+        """Follow the change that an announcement brings."""
+        if (ann.epoch, ann.seq) < route.newest_number:
+            return []
+        changed = route.announced.offer(ann.added, ann.removed, digest=ann.digest)
+        steps = self._ask(route, now_ms) + self._answer(route)
+        if changed:
+            steps.append(AnnouncedFiltersChanged(route.core, changed, ann.gave_up))
+        return steps
+
+    def on_request(self, request: FilterListRequest) -> list[Step]:
+        """Send the whole list, or remember who asked until our own copy is right."""
+        if self._links.cost_to(request.sender) is None:
+            return []
+        if request.core == self._links.self_id:
+            return self._send(request.sender, request.core, self._own.filters)
+        route = self._routes.get(request.core)
+        if route is None or route.forgotten:
+            return []
+        if not route.announced.synced:
+            route.askers.add(request.sender)
+            return []
+        return self._send(request.sender, request.core, route.announced.filters)
+
+    def on_page(self, page: FilterListPage) -> list[Step]:
+        """Collect a page of a list that was asked for."""
+        route = self._routes.get(page.core)
+        if route is None or route.forgotten or self._links.cost_to(page.sender) is None:
+            return []
+        changed = route.announced.on_page(page)
+        steps = self._answer(route)
+        if changed:
+            steps.append(AnnouncedFiltersChanged(route.core, changed))
+        return steps
+
+    def _ask(self, route: CoreRoute, now_ms: Millis) -> list[Step]:
+        """Ask a neighbour closer to the core for the whole list, until the digests agree."""
+        if route.announced.synced or route.forgotten:
+            return []
+        self._timers.set(route.core, Millis(now_ms + self._gap_ms))
+        # Only those who announced the newest number: among them costs fall towards the core, so
+        # that no two brokers wait for each other's list.
+        nearest = route.nearest(self._links.cost_to, number=route.newest_number)
+        if nearest is None or not route.announced.may_ask(now_ms=now_ms, gap_ms=self._gap_ms):
+            return []
+        request = FilterListRequest(self._links.self_id, ListKind.CORE, route.core)
+        return self._links.send(nearest, request)
+
+    def _answer(self, route: CoreRoute) -> list[Step]:
+        if not route.announced.synced:
+            return []
+        askers, route.askers = sorted(route.askers), set()
+        filters = route.announced.filters
+        return [step for asker in askers for step in self._send(asker, route.core, filters)]
+
+    def _send(self, to: BrokerId, core: BrokerId, filters: DigestedSet) -> list[Step]:
+        pages = pages_of(
+            filters.filters,
+            sender=self._links.self_id,
+            kind=ListKind.CORE,
+            core=core,
+            epoch=self._links.epoch,
+            digest=filters.digest,
+        )
+        return [step for page in pages for step in self._links.send(to, page)]

@@ -1,0 +1,195 @@
+"""What one broker knows of its way to one core, and how it chooses parents from that.
+
+A little outlives the route: the core's last number. A core that lost its disk and had its clock set
+back may return when every way to it was erased, and whoever holds frames, waves or routes of its
+former epoch would take the new ones for old. By the number the core is told to renew its epoch.
+
+Source: RFC 8966, 2.4 (feasibility); docs/protocol.md 6.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from federator.protocol.messages.control import PATH_MAX, CoreAnn
+from federator.protocol.routing.filter_lists import RemoteList
+from federator.protocol.types import (
+    EPOCH_LEAP_MAX,
+    UNREACHABLE,
+    BrokerId,
+    CoreRank,
+    Cost,
+    Epoch,
+    Millis,
+)
+
+Number = tuple[Epoch, int]
+"""(epoch, seq): what orders the announcements of one core."""
+
+NEVER: Number = (Epoch(-1), 0)
+"""Before every number."""
+
+LinkCost = Callable[[BrokerId], Cost | None]
+"""The cost of the live link to a neighbour, ``None`` without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeardCost:
+    """What one neighbour said of the core."""
+
+    number: Number
+    cost: Cost
+    in_mesh: bool
+    path: tuple[BrokerId, ...] = ()
+
+
+@dataclass(slots=True)
+class CoreRoute:
+    """Our way to one core.
+
+    Attributes:
+        number: The newest announcement we adopted.
+        cost: Our cost, for ``number``.
+        feasible_cost: The least cost that we announced for ``number``.
+        parents: Next hops towards the core, ascending.
+        unconfirmed: Parents for the number before whose copy of this one is still on its way: they
+            stay parents for a moment, so that a refresh changes no route.
+        heard: What each neighbour said last.
+        newest: The newest announcement heard; adopted or about to be.
+        adopted: The one with ``number``: what the core signed is passed on together.
+        sent: Copies of ``number`` sent, by neighbour.
+        announced: The filters that the core announces.
+        askers: Neighbours that wait until ``announced`` is right.
+        in_mesh: Whether we belong to a mesh of this core.
+        forgotten: Whether the core was given up; the route is kept so that old announcements do not
+            bring it back.
+        solicit_passed_on: The last solicit that we sent on, and when.
+    """
+
+    core: BrokerId
+    priority: int
+    number: Number = NEVER
+    cost: Cost = UNREACHABLE
+    feasible_cost: Cost = UNREACHABLE
+    parents: tuple[BrokerId, ...] = ()
+    unconfirmed: tuple[BrokerId, ...] = ()
+    heard: dict[BrokerId, HeardCost] = field(default_factory=dict)
+    newest: CoreAnn | None = None
+    adopted: CoreAnn | None = None
+    sent: dict[BrokerId, int] = field(default_factory=dict)
+    announced: RemoteList = field(default_factory=RemoteList)
+    askers: set[BrokerId] = field(default_factory=set)
+    in_mesh: bool = False
+    forgotten: bool = False
+    solicit_passed_on: tuple[Number, Millis] | None = None
+
+    @property
+    def reachable(self) -> bool:
+        """Whether there is a path to the core."""
+        return self.cost < UNREACHABLE
+
+    @property
+    def rank(self) -> CoreRank:
+        """The rank of the core; the smaller one wins an election."""
+        return (self.priority, self.core)
+
+    @property
+    def newest_number(self) -> Number:
+        """The number of the newest announcement heard."""
+        return NEVER if self.newest is None else (self.newest.epoch, self.newest.seq)
+
+    def cost_via(self, neighbour: BrokerId, link_cost: LinkCost) -> Cost:
+        """The cost of the path that ``neighbour`` announced to us."""
+        cost = link_cost(neighbour)
+        if cost is None:
+            return UNREACHABLE
+        return Cost(min(UNREACHABLE, self.heard[neighbour].cost + cost))
+
+    def nearest(self, link_cost: LinkCost, *, number: Number) -> BrokerId | None:
+        """The neighbour with the cheapest path, among those that announced ``number``."""
+        return min(
+            (n for n, heard in self.heard.items() if heard.number == number),
+            key=lambda n: (self.cost_via(n, link_cost), n),
+            default=None,
+        )
+
+    def path(self, self_id: BrokerId) -> tuple[BrokerId, ...]:
+        """The brokers from us to the core by our first parent; empty when they are not known."""
+        heard = self.heard.get(self.parents[0]) if self.parents else None
+        known = heard is not None and 0 < len(heard.path) < PATH_MAX
+        return (self_id, *heard.path) if heard is not None and known else ()
+
+    def backup(self, self_id: BrokerId, link_cost: LinkCost) -> BrokerId | None:
+        """The neighbour with the best way that is not our own: the second best next hop.
+
+        It takes over at once when it is feasible; otherwise a solicit makes it so.
+        """
+        others = (
+            n
+            for n, heard in self.heard.items()
+            if n not in self.parents[:1] and self_id not in heard.path
+        )
+        ranked = [(self.cost_via(n, link_cost), n) for n in others]
+        best = min((each for each in ranked if each[0] < UNREACHABLE), default=None)
+        return None if best is None else best[1]
+
+    def adopt_newest(self) -> None:
+        """Start over with the newest announcement; ``choose`` must follow."""
+        assert self.newest is not None
+        self.number = self.newest_number
+        self.adopted = self.newest
+        self.priority = self.newest.priority
+        self.forgotten = False
+        self.feasible_cost = UNREACHABLE
+        self.unconfirmed = ()
+        self.sent = {}
+
+    def choose(self, link_cost: LinkCost, *, redundancy: int) -> None:
+        """Set cost and parents from the feasible neighbours."""
+        feasible = {
+            n: self.cost_via(n, link_cost)
+            for n, heard in self.heard.items()
+            # The feasibility condition: closer to the core than we ever said we were. No cycles.
+            if heard.number == self.number and heard.cost < self.feasible_cost
+        }
+        before = self.cost
+        self.cost = min(feasible.values(), default=UNREACHABLE)
+        best = {n for n, cost in feasible.items() if cost == self.cost}
+        if self.cost == before:
+            # Parents for the number before stay until their own copy of this one has come.
+            heard = self.heard
+            best |= {n for n in self.unconfirmed if n in heard and heard[n].number < self.number}
+        self.parents = tuple(sorted(best)[:redundancy]) if self.reachable else ()
+        self.feasible_cost = min(self.feasible_cost, self.cost)
+
+
+class FormerNumbers:
+    """The number under which each erased core was known.
+
+    Args:
+        cores_max: Cores remembered; the one erased longest ago is forgotten first.
+    """
+
+    def __init__(self, *, cores_max: int) -> None:
+        self._cores_max = cores_max
+        self._numbers: OrderedDict[BrokerId, Number] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def keep(self, core: BrokerId, number: Number) -> None:
+        """Remember that ``core`` is erased, and had ``number``."""
+        self._numbers[core] = number
+        self._numbers.move_to_end(core)
+        if len(self._numbers) > self._cores_max:
+            self._numbers.popitem(last=False)
+
+    def take(self, core: BrokerId, epoch: Epoch) -> Number | None:
+        """The number that ``core`` had, now that somebody announces it under ``epoch``.
+
+        A number further ahead than anybody's word moves an epoch is dropped: the core would not
+        believe it, and could never return.
+        """
+        number = self._numbers.pop(core, None)
+        believable = number is not None and number[0] - epoch <= EPOCH_LEAP_MAX
+        return number if believable else None

@@ -1,0 +1,63 @@
+"""What happened to meshes here, for those who watch: the last of it, until it is read.
+
+No decision depends on the log. It is bounded, so it may be left unread for ever.
+
+Source: docs/metrics.md, "events".
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from federator.protocol.types import BrokerId
+
+ENTRIES_MAX: Final = 1_024
+
+MeshChange = Literal["core_changed", "mesh_joined", "mesh_left", "parent_changed"]
+
+
+@dataclass(frozen=True, slots=True)
+class MeshEntry:
+    """One change of a mesh, or of our parents.
+
+    Attributes:
+        kind: What changed.
+        filter: The filter of the mesh; ``None`` for parents, which all meshes of a core share.
+        core: The core of the mesh, now.
+        before: The core before, if it changed.
+        parents: The parents towards the core, if they changed.
+    """
+
+    kind: MeshChange
+    filter: str | None
+    core: BrokerId | None
+    before: BrokerId | None = None
+    parents: tuple[BrokerId, ...] = ()
+
+
+class MeshEventLog:
+    """The last ``ENTRIES_MAX`` changes since it was last read.
+
+    Attributes:
+        missed: Changes that found no room since then.
+    """
+
+    def __init__(self) -> None:
+        self.missed = 0
+        self._entries: deque[MeshEntry] = deque()
+
+    def note(self, entry: MeshEntry) -> None:
+        """Write down one change; records between agents, which begin with ``$``, are no news."""
+        if entry.filter is not None and entry.filter.startswith("$"):
+            return
+        if len(self._entries) < ENTRIES_MAX:
+            self._entries.append(entry)
+        else:
+            self.missed += 1
+
+    def take(self) -> tuple[list[MeshEntry], int]:
+        """Return the changes, and how many found no room; forget both."""
+        taken = list(self._entries), self.missed
+        self._entries.clear()
+        self.missed = 0
+        return taken

@@ -1,0 +1,454 @@
+"""Meshes: for each filter, which core it has here, and who carries it.
+
+A broker whose clients want a filter that nobody better announces becomes its core. Everyone else
+with subscribers, or with a child that asks, reports to its parents towards the core, and so becomes
+a mesh member together with the brokers in between.
+
+Election is a comparison of ranks and nothing more; all the rest is bookkeeping of who asked whom.
+When a better core takes over, the old mesh carries data until the new one stands (hand-over), and
+the old core joins the new mesh for those who are slow to leave it; duplicates on the way are the
+duplicate window's business.
+
+Source: Spohn 2021, 3 and 4; docs/protocol.md 7.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from federator.protocol.effects import FilterRoute, Notice
+from federator.protocol.links.links import Links
+from federator.protocol.messages.control import (
+    FilterListPage,
+    FilterListRequest,
+    ListKind,
+    MeshMembAnn,
+)
+from federator.protocol.parameters import Parameters
+from federator.protocol.routing.announcements import Announcements
+from federator.protocol.routing.filter_lists import RemoteList
+from federator.protocol.routing.memberships import Memberships
+from federator.protocol.routing.mesh_event_log import MeshEntry, MeshEventLog
+from federator.protocol.signals import OwnFiltersChanged, RouteChanged, Step
+from federator.protocol.timers import Timers, earliest
+from federator.protocol.types import BrokerId, Millis
+
+SHARED_ROUTES_MAX = 65_536
+
+HANDOVER_PERIODS_MAX = 4
+"""Times ``handover_ms`` until a new core has no more to do with the mesh before, if all is well."""
+
+NO_ROUTE = FilterRoute(local=False, wanted=False, next_hops=())
+
+
+@dataclass(slots=True)
+class FilterState:
+    """What one filter is to this broker.
+
+    Attributes:
+        local: Whether our own clients want it.
+        announcers: Cores that announce it, apart from ourselves.
+        child_cores: Cores of meshes in which a child of ours wants it.
+        core: The core that we follow; our own id when it is us.
+        previous: The core before, while the hand-over lasts.
+        stays: Whether we keep our place in the mesh of the core before.
+        member_of: Other cores to whose meshes of this filter we belong.
+        route: What the data plane was told last.
+        missing: Next hops that went out of reach while others wanted the filter still.
+    """
+
+    local: bool = False
+    announcers: tuple[BrokerId, ...] = ()
+    child_cores: tuple[BrokerId, ...] = ()
+    core: BrokerId | None = None
+    previous: BrokerId | None = None
+    stays: bool = False
+    member_of: tuple[BrokerId, ...] = ()
+    route: FilterRoute = NO_ROUTE
+    missing: tuple[BrokerId, ...] = ()
+
+
+@dataclass(slots=True)
+class _Changes:
+    """What one pass over touched filters found out."""
+
+    routes: list[Step] = field(default_factory=list)
+    alike: dict[tuple[bool, BrokerId | None, BrokerId | None, bool], FilterRoute] = field(
+        default_factory=dict
+    )  # by (local, core, previous, stays): the route of all such filters without children
+    lost: bool = False  # whoever is missing now went out of reach
+    moved: bool = False  # a filter of ours has another core now: nobody gave it up
+    own_added: set[str] = field(default_factory=set)
+    own_removed: set[str] = field(default_factory=set)
+
+
+class Meshes:
+    """Election, children and routes of all filters.
+
+    Args:
+        links: Our links, read only.
+        announcements: The routes to all cores, read only but for ``in_mesh``.
+        parameters: Intervals and bounds.
+
+    Attributes:
+        event_log: What changed, for metrics.
+    """
+
+    def __init__(
+        self, links: Links, announcements: Announcements, *, parameters: Parameters
+    ) -> None:
+        self.states: dict[str, FilterState] = {}
+        self.event_log = MeshEventLog()
+        self.children: dict[BrokerId, dict[BrokerId, RemoteList]] = {}
+        self.memberships = Memberships(links, announcements, parameters=parameters)
+        self._links = links
+        self._announcements = announcements
+        self._parameters = parameters
+        self._timers: Timers[tuple[BrokerId, BrokerId]] = Timers()  # (core, child) to expire
+        self._handovers: Timers[str] = Timers()
+        self._shared_routes = {NO_ROUTE: NO_ROUTE}  # equal routes are one object
+        self._refused = 0
+
+    def next_deadline_ms(self) -> Millis | None:
+        """When ``on_deadline`` is due."""
+        return earliest(
+            self._timers.next_deadline_ms(),
+            self._handovers.next_deadline_ms(),
+            self.memberships.next_deadline_ms(),
+        )
+
+    def on_deadline(self, *, now_ms: Millis) -> list[Step]:
+        """Expire silent children and finished hand-overs, send held-back memberships."""
+        touched: set[str] = set()
+        for core, child in self._timers.pop_due(now_ms):
+            touched |= self._drop_child(core, child)
+        steps = self._reevaluate_all(touched, now_ms, lost=True)
+        due = [f for f in self._handovers.pop_due(now_ms) if f in self.states]
+        for filter_ in due:
+            self._end_period(filter_, self.states[filter_], now_ms)
+        steps += self._reevaluate_all(due, now_ms)
+        return steps + self.memberships.on_deadline(now_ms=now_ms)
+
+    # -- who wants what ------------------------------------------------------------------
+
+    def change_local(
+        self, added: Iterable[str], removed: Iterable[str], *, now_ms: Millis
+    ) -> list[Step]:
+        """Follow what our own clients want now."""
+        touched: set[str] = set()
+        for filter_ in removed:
+            if filter_ in self.states:
+                self.states[filter_].local = False
+                touched.add(filter_)
+        for filter_ in added:
+            state = self._state(filter_)
+            if state is not None:
+                state.local = True
+                touched.add(filter_)
+        return self._reevaluate_all(touched, now_ms)
+
+    def on_own_priority(self, *, now_ms: Millis) -> list[Step]:
+        """Elect again wherever we may be the core: our own rank changed."""
+        self_id = self._links.self_id
+        touched = [f for f, s in self.states.items() if s.local or self_id in s.child_cores]
+        return self._reevaluate_all(touched, now_ms)
+
+    def on_announced(
+        self, core: BrokerId, filters: frozenset[str], *, lost: bool, now_ms: Millis
+    ) -> list[Step]:
+        """Elect again for ``filters``, which ``core`` announces, or no longer does.
+
+        ``lost``: those that are missing were not given up.
+        """
+        route = self._announcements.routes.get(core)
+        announced = route.announced.filters if route is not None else ()
+        for filter_ in filters:
+            if filter_ in announced:
+                state = self._state(filter_)
+                if state is not None and core not in state.announcers:
+                    state.announcers = tuple(sorted((*state.announcers, core)))
+            elif filter_ in self.states:
+                state = self.states[filter_]
+                state.announcers = tuple(c for c in state.announcers if c != core)
+        return self._reevaluate_all(filters, now_ms, lost=lost)
+
+    def on_core_moved(self, core: BrokerId, *, now_ms: Millis) -> list[Step]:
+        """Set the routes of all filters anew that our parents towards ``core`` carry."""
+        parents = self.parents_of(core)
+        self.event_log.note(MeshEntry("parent_changed", None, core, parents=parents))
+        touched = set(self.memberships.filters_of(core))
+        route = self._announcements.routes.get(core)
+        if route is not None:
+            touched |= route.announced.filters.filters
+        for list_ in self.children.get(core, {}).values():
+            touched |= list_.filters.filters
+        changes = _Changes()
+        for filter_ in sorted(touched):  # no core changed, so only routes do
+            state = self.states.get(filter_)
+            if state is not None:
+                self._update_route(filter_, state, changes, lost=False)
+        return changes.routes + self.memberships.on_core_moved(core, now_ms=now_ms)
+
+    def on_link_down(self, neighbour: BrokerId, *, now_ms: Millis) -> list[Step]:
+        """Drop ``neighbour`` as a child everywhere: it is out of reach."""
+        touched: set[str] = set()
+        for core in sorted(c for c, children in self.children.items() if neighbour in children):
+            touched |= self._drop_child(core, neighbour)
+        self.memberships.on_link_down(neighbour)
+        return self._reevaluate_all(touched, now_ms, lost=True)
+
+    # -- children ------------------------------------------------------------------------
+
+    def on_membership(self, message: MeshMembAnn, *, now_ms: Millis) -> list[Step]:
+        """Take a neighbour's report: it chose us as a parent, still does, or leaves."""
+        core, child = message.core, message.sender
+        if self._links.cost_to(child) is None or not self._knows(core, message):
+            return []
+        children = self.children.setdefault(core, {})
+        list_ = children.setdefault(child, RemoteList())
+        changed = list_.offer(message.added, message.removed, digest=message.digest)
+        self._index_child(core, changed)
+        if message.count == 0:
+            changed |= self._drop_child(core, child)
+            return self._reevaluate_all(changed, now_ms, lost=not message.gave_up)
+        expires_ms = Millis(now_ms + self._announcements.lifetime_ms)
+        self._timers.set((core, child), expires_ms)
+        steps = self._reevaluate_all(changed, now_ms, lost=not message.gave_up)
+        gap_ms = self._parameters.list_request_gap_ms
+        if list_.may_ask(now_ms=now_ms, gap_ms=gap_ms):
+            request = FilterListRequest(self._links.self_id, ListKind.MEMBERSHIP, core)
+            steps += self._links.send(child, request)
+        return steps
+
+    def on_list_page(self, page: FilterListPage, *, now_ms: Millis) -> list[Step]:
+        """Collect a page of the whole list that a child wants."""
+        list_ = self.children.get(page.core, {}).get(page.sender)
+        if list_ is None:
+            return []
+        changed = list_.on_page(page)
+        self._index_child(page.core, changed)
+        # The message that said whether these were given up was lost: nothing counts as given up.
+        return self._reevaluate_all(changed, now_ms, lost=True)
+
+    def _knows(self, core: BrokerId, message: MeshMembAnn) -> bool:
+        if core == self._links.self_id:
+            return message.epoch == self._links.epoch
+        route = self._announcements.routes.get(core)
+        return route is not None and not route.forgotten
+
+    def _drop_child(self, core: BrokerId, child: BrokerId) -> frozenset[str]:
+        self._timers.clear((core, child))
+        children = self.children.get(core, {})
+        list_ = children.pop(child, None)
+        if not children:
+            self.children.pop(core, None)
+        if list_ is None:
+            return frozenset()
+        gone = frozenset(list_.filters.filters)
+        self._index_child(core, gone)
+        return gone
+
+    def _index_child(self, core: BrokerId, filters: Iterable[str]) -> None:
+        """Bring ``child_cores`` of ``filters`` up to date."""
+        lists = list(self.children.get(core, {}).values())
+        for filter_ in filters:
+            wanted = any(filter_ in list_.filters for list_ in lists)
+            state = self._state(filter_) if wanted else self.states.get(filter_)
+            if state is None:
+                continue
+            others = tuple(c for c in state.child_cores if c != core)
+            state.child_cores = tuple(sorted((*others, core))) if wanted else others
+
+    # -- deciding ------------------------------------------------------------------------
+
+    def _state(self, filter_: str) -> FilterState | None:
+        state = self.states.get(filter_)
+        if state is None:
+            if len(self.states) >= self._parameters.filters_max:
+                self._refused += 1
+                return None
+            state = self.states[filter_] = FilterState()
+        return state
+
+    def _reevaluate_all(
+        self, touched: Iterable[str], now_ms: Millis, *, lost: bool = False
+    ) -> list[Step]:
+        """Decide again for ``touched`` filters, and tell everyone whom it concerns."""
+        changes = _Changes(lost=lost)
+        for filter_ in sorted(touched):
+            state = self.states.get(filter_)
+            if state is not None:
+                self._reevaluate(filter_, state, changes, now_ms)
+        steps: list[Step] = [*changes.routes]
+        if changes.own_added or changes.own_removed:
+            own = (frozenset(changes.own_added), frozenset(changes.own_removed))
+            steps.append(OwnFiltersChanged(*own, lost=lost or changes.moved))
+        if self._refused:
+            details: dict[str, int | str] = {"filters": self._refused}
+            details["filters_max"] = self._parameters.filters_max
+            steps.append(Notice("filters.refused", "error", details))
+            self._refused = 0
+        return steps + self.memberships.flush(now_ms=now_ms)
+
+    def _reevaluate(
+        self, filter_: str, state: FilterState, changes: _Changes, now_ms: Millis
+    ) -> None:
+        before, was_in = state.core, self._takes_part(state)
+        core = self._elect(state)
+        lost = changes.lost
+        if core != before:
+            lost = lost or self._is_cut_off(before, state)
+            self._change_core(filter_, state, core, changes, now_ms)
+            self.event_log.note(MeshEntry("core_changed", filter_, core, before))
+        self._update_membership(filter_, state, lost=changes.lost)
+        if self._takes_part(state) != was_in:
+            self.event_log.note(MeshEntry("mesh_left" if was_in else "mesh_joined", filter_, core))
+        self._update_route(filter_, state, changes, lost=lost)
+        if state.route is NO_ROUTE and core is None and not state.announcers:
+            del self.states[filter_]
+
+    def _update_route(
+        self, filter_: str, state: FilterState, changes: _Changes, *, lost: bool
+    ) -> None:
+        """Set the filter's route anew, if it is another one."""
+        if state.child_cores:
+            route = self._route(filter_, state)
+        else:
+            kind = (state.local, state.core, state.previous, state.stays)
+            known = changes.alike.get(kind)
+            route = changes.alike[kind] = known or self._route(filter_, state)
+        if route is not state.route:
+            before, state.route = state.route, route
+            gone = set(before.next_hops).difference(route.next_hops) if lost else set()
+            missing = gone.union(state.missing).difference(route.next_hops)
+            unwanted = before.wanted and not route.wanted
+            changes.routes.append(RouteChanged(filter_, unwanted and (lost or bool(missing))))
+            state.missing = () if unwanted else tuple(sorted(missing))
+
+    def _update_membership(self, filter_: str, state: FilterState, *, lost: bool) -> None:
+        """Join and leave meshes, as clients and children want."""
+        candidates = {state.core, state.previous, *state.child_cores} - {None, self._links.self_id}
+        member_of = tuple(
+            sorted(c for c in candidates if c is not None and self._is_member(state, c))
+        )
+        before, state.member_of = state.member_of, member_of
+        moved = self._takes_part(state)  # a broker that goes to another mesh gives nothing up
+        for core in {*member_of, *before}:
+            self.memberships.set(core, filter_, member=core in member_of, lost=lost or moved)
+
+    def _elect(self, state: FilterState) -> BrokerId | None:
+        """The smallest rank wins, ours included when somebody here wants the filter."""
+        self_id = self._links.self_id
+        routes = self._announcements.routes
+        ranks = [routes[c].rank for c in state.announcers if c in routes]
+        # Children keep a core elected, but do not elect one: the child that hears last that the
+        # core resigned would call it back, and everyone would join and leave in waves for ever.
+        held = state.core == self_id and self_id in state.child_cores
+        if state.local or held:
+            ranks.append((self._announcements.own.priority, self_id))
+        return min(ranks)[1] if ranks else None
+
+    def _change_core(
+        self,
+        filter_: str,
+        state: FilterState,
+        core: BrokerId | None,
+        changes: _Changes,
+        now_ms: Millis,
+    ) -> None:
+        self_id = self._links.self_id
+        before, state.core = state.core, core
+        if before == self_id:
+            changes.own_removed.add(filter_)
+            changes.moved = changes.moved or core is not None
+        if core == self_id:
+            changes.own_added.add(filter_)
+        state.previous = None
+        if before is not None and core is not None and self._reaches(before):
+            state.previous = before
+            self._hand_over(filter_, now_ms)
+        state.stays = state.previous is not None
+
+    def _hand_over(self, filter_: str, now_ms: Millis, *, periods: int = 1) -> None:
+        ends_ms = Millis(now_ms + periods * self._parameters.handover_ms)
+        self._handovers.set(filter_, ends_ms)
+
+    def _end_period(self, filter_: str, state: FilterState, now_ms: Millis) -> None:
+        """End a period of the hand-over: leave the old mesh, or as the new core send to it still.
+
+        The old core needs a period, too, before it joins for the sake of children that stayed.
+        """
+        is_core = state.core == self._links.self_id
+        if is_core and state.previous in state.announcers:  # it has not heard of us yet
+            self._hand_over(filter_, now_ms)
+        elif is_core and state.stays:
+            state.stays = False
+            self._hand_over(filter_, now_ms, periods=2)
+        else:
+            state.previous, state.stays = None, False
+
+    def _reaches(self, core: BrokerId) -> bool:
+        if core == self._links.self_id:
+            return True
+        route = self._announcements.routes.get(core)
+        return route is not None and route.reachable
+
+    def _is_cut_off(self, core: BrokerId | None, state: FilterState) -> bool:
+        """Whether ``core`` announces the filter still, but no way leads there now."""
+        return core in state.announcers and not self._reaches(core)
+
+    def _takes_part(self, state: FilterState) -> bool:
+        """Whether we are a member of a mesh of the filter, or its core."""
+        return bool(state.member_of) or state.core == self._links.self_id
+
+    def _is_member(self, state: FilterState, core: BrokerId) -> bool:
+        """Whether we belong to the filter's mesh around ``core``."""
+        if core in state.child_cores:
+            return True
+        if state.local and (core == state.core or (core == state.previous and state.stays)):
+            return True
+        # We were the core: children that have not followed the new one get publications by us.
+        deposed = state.previous is None and self._links.self_id in state.child_cores
+        return deposed and core == state.core
+
+    def _route(self, filter_: str, state: FilterState) -> FilterRoute:
+        self_id = self._links.self_id
+        hops: set[BrokerId] = set()
+        for core in {state.core, state.previous, *state.child_cores}:
+            if core is None:
+                continue
+            if core == self_id or self._is_member(state, core):
+                hops.update(self.parents_of(core))
+                hops.update(self.children_of(core, filter_))
+            else:
+                hops.update(self._relay_to(core))
+        # A core that has just taken over has no children yet: the old mesh has those who want it.
+        elsewhere = {state.core, state.previous} - {None, self_id}
+        others_want = bool(elsewhere) or bool(state.child_cores)
+        if len(self._shared_routes) >= SHARED_ROUTES_MAX:
+            self._shared_routes = {NO_ROUTE: NO_ROUTE}
+        route = FilterRoute(local=state.local, wanted=others_want, next_hops=tuple(sorted(hops)))
+        return self._shared_routes.setdefault(route, route)
+
+    def route_of(self, filter_: str) -> FilterRoute | None:
+        """What the data plane does with ``filter_`` for the sake of its mesh."""
+        state = self.states.get(filter_)
+        return None if state is None or state.route is NO_ROUTE else state.route
+
+    def parents_of(self, core: BrokerId) -> tuple[BrokerId, ...]:
+        """Our parents towards ``core``; none when it is us or out of reach."""
+        route = self._announcements.routes.get(core)
+        return route.parents if route is not None else ()
+
+    def children_of(self, core: BrokerId, filter_: str) -> list[BrokerId]:
+        """Neighbours that want ``filter_`` from us in the mesh of ``core``, ascending."""
+        lists = self.children.get(core, {})
+        return sorted(child for child, list_ in lists.items() if filter_ in list_.filters)
+
+    def _relay_to(self, core: BrokerId) -> tuple[BrokerId, ...]:
+        """The one parent to which a non-member hands publications: first, one in the mesh."""
+        route = self._announcements.routes.get(core)
+        if route is None or not route.parents:
+            return ()
+        heard = route.heard
+        best = min(route.parents, key=lambda p: (not (p in heard and heard[p].in_mesh), p))
+        return (best,)

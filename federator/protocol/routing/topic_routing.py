@@ -1,0 +1,171 @@
+"""TBRouting: every broker with subscribers is a destination, and has its own shortest paths.
+
+Where a mesh has one core per filter, here every broker that wants a filter announces so itself, in
+the flood that all announcements share, as a destination record. There is no election and no
+membership: a publication's origin knows every destination, a frame names them, and each broker on
+the way splits the frame by next hop. It is the difference between one bus line that stops
+everywhere and a taxi for each passenger who goes another way.
+
+Whatever a broker asks for itself, it serves both kinds of demand. So a federation changes its
+strategy broker by broker.
+
+Source: Chen 2020, 3.2, read as in docs/protocol.md 14:
+the consumer's flood relaxes distances first in, first out, not last in, first out.
+"""
+
+from bisect import insort
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from federator.protocol.effects import FilterRoute, Notice, SetDestination
+from federator.protocol.links.links import Links
+from federator.protocol.messages.destinations import destination_filter, destination_record
+from federator.protocol.parameters import Parameters, Strategy
+from federator.protocol.routing.announcements import Announcements
+from federator.protocol.signals import OwnFiltersChanged, RouteChanged, Step
+from federator.protocol.types import BrokerId
+
+SHARED_MAX = 65_536
+"""Sets of destinations remembered, so that filters with the same one share it."""
+
+
+@dataclass(slots=True)
+class DestinationState:
+    """Who wants one filter over the shortest path.
+
+    Attributes:
+        local: Whether our own clients want it.
+        brokers: Other brokers, ascending, in reach or not.
+    """
+
+    local: bool = False
+    brokers: tuple[BrokerId, ...] = ()
+
+
+class TopicRouting:
+    """Knows the destinations of all filters, and the next hop to each.
+
+    Args:
+        links: Our links, read only.
+        announcements: The routes to all cores, read only.
+        parameters: Strategies and bounds.
+    """
+
+    def __init__(
+        self, links: Links, announcements: Announcements, *, parameters: Parameters
+    ) -> None:
+        self.states: dict[str, DestinationState] = {}
+        self.next_hops: dict[BrokerId, BrokerId] = {}
+        self._links = links
+        self._announcements = announcements
+        self._parameters = parameters
+        self._shared: dict[tuple[BrokerId, ...], tuple[BrokerId, ...]] = {}  # equal ones are one
+        self._refused = 0
+
+    def asks_for(self, filter_: str) -> bool:
+        """Whether our own clients' interest in ``filter_`` is announced as a destination."""
+        if self._parameters.strategy_of(filter_) is not Strategy.SHORTEST_PATH:
+            return False
+        return destination_record(filter_) is not None
+
+    def change_local(self, added: Iterable[str], removed: Iterable[str]) -> list[Step]:
+        """Follow what our own clients want now; all these filters are asked for here."""
+        came: set[str] = set()
+        went: set[str] = set()
+        steps: list[Step] = []
+        for filter_ in sorted(removed):
+            state = self.states.get(filter_)
+            if state is not None and state.local:
+                state.local = False
+                went.add(_record(filter_))
+                steps.append(self._changed(filter_, state, lost=False))
+        for filter_ in sorted(added):
+            state = self._state(filter_)
+            if state is not None and not state.local:
+                state.local = True
+                came.add(_record(filter_))
+                steps.append(self._changed(filter_, state, lost=False))
+        if came or went:
+            steps.append(OwnFiltersChanged(frozenset(came - went), frozenset(went - came)))
+        return steps + self._complaint()
+
+    def on_announced(self, core: BrokerId, records: Iterable[str], *, lost: bool) -> list[Step]:
+        """Follow ``records``, which ``core`` announces, or no longer does.
+
+        ``lost``: those that are missing were not given up.
+        """
+        route = self._announcements.routes.get(core)
+        announced = route.announced.filters if route is not None else ()
+        steps: list[Step] = []
+        for record in sorted(records):
+            filter_ = destination_filter(record)
+            if record in announced:
+                state = self._state(filter_)
+                if state is not None and core not in state.brokers:
+                    brokers = list(state.brokers)
+                    insort(brokers, core)
+                    state.brokers = self._same(tuple(brokers))
+                    steps.append(self._changed(filter_, state, lost=False))
+            elif filter_ in self.states and core in self.states[filter_].brokers:
+                state = self.states[filter_]
+                state.brokers = self._same(tuple(b for b in state.brokers if b != core))
+                steps.append(self._changed(filter_, state, lost=lost and not state.brokers))
+        return steps + self._complaint()
+
+    def on_core_moved(self, core: BrokerId) -> list[Step]:
+        """Send frames for ``core`` by way of its first parent: our parents towards it changed."""
+        route = self._announcements.routes.get(core)
+        parents = route.parents if route is not None else ()
+        next_hop = parents[0] if parents else None
+        if next_hop == self.next_hops.get(core):
+            return []
+        if next_hop is None:
+            del self.next_hops[core]
+        else:
+            self.next_hops[core] = next_hop
+        return [SetDestination(core, next_hop)]
+
+    def route_of(self, filter_: str, mesh: FilterRoute | None) -> FilterRoute | None:
+        """What the data plane does with ``filter_``, to whose mesh it does ``mesh``."""
+        state = self.states.get(filter_)
+        if state is None:
+            return mesh
+        return FilterRoute(
+            local=state.local or (mesh is not None and mesh.local),
+            wanted=bool(state.brokers) or (mesh is not None and mesh.wanted),
+            next_hops=() if mesh is None else mesh.next_hops,
+            destinations=state.brokers,
+        )
+
+    def _state(self, filter_: str) -> DestinationState | None:
+        state = self.states.get(filter_)
+        if state is None:
+            if len(self.states) >= self._parameters.filters_max:
+                self._refused += 1
+                return None
+            state = self.states[filter_] = DestinationState()
+        return state
+
+    def _changed(self, filter_: str, state: DestinationState, *, lost: bool) -> Step:
+        if not state.local and not state.brokers:
+            self.states.pop(filter_, None)
+        return RouteChanged(filter_, lost)
+
+    def _same(self, brokers: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
+        if len(self._shared) >= SHARED_MAX:
+            self._shared.clear()
+        return self._shared.setdefault(brokers, brokers)
+
+    def _complaint(self) -> list[Step]:
+        if not self._refused:
+            return []
+        details: dict[str, int | str] = {"filters": self._refused}
+        details["filters_max"] = self._parameters.filters_max
+        self._refused = 0
+        return [Notice("filters.refused", "error", details)]
+
+
+def _record(filter_: str) -> str:
+    record = destination_record(filter_)
+    assert record is not None, "asks_for was asked"
+    return record

@@ -1,0 +1,365 @@
+"""When does everybody know that a filter is wanted here? A wave goes out and its echo comes back.
+
+Whoever throws a stone into a pond knows that its ripple has touched every shore when the echo of
+all of them is back. The **wave** follows the announcement over the same connections, so it comes
+behind it. A broker passes it on to its other neighbours, and answers the first one it had it from
+when it has heard it from, or been answered by, all others, and itself routes the filters and takes
+them from its own broker (the echo algorithm of Chang, 1982).
+
+In a mesh that is not enough: those between the asker and the core must have become members. So a
+wave with a core goes up from parent to parent before, and each answers when it has the filters
+from the child that asks.
+
+A filter that is wanted over shortest paths stands in a wave as its destination record. One wave of
+an origin is under way at a time; questions that come meanwhile share the next.
+
+Source: docs/protocol.md 14.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, Protocol
+
+from federator.protocol.messages.control import WAVE_FILTERS_MAX, Echo, Wave
+from federator.protocol.types import BrokerId, Epoch, Millis
+
+TIMEOUT_MS: Final = Millis(2_000)
+"""After which a question is given up, and a wave of another origin."""
+
+QUESTIONS_MAX: Final = 8_192
+WAVES_MAX: Final = 1_024
+WAVE_BYTES_MAX: Final = 65_536
+
+POLL_MS: Final = Millis(20)
+"""Between two checks for what no message tells of, such as a SUBACK."""
+
+
+BEGIN_GAP_MS: Final = Millis(5)
+"""Least time between two walks through the questions that wait: there may be thousands."""
+
+
+class Standing(Enum):
+    """What has become of a filter that our clients want."""
+
+    UNHEARD = "we have not heard of it yet, or not said so"
+    ANNOUNCED = "we have told the federation"
+    NEEDLESS = "the federation need not know"
+
+
+class SettlingContext(Protocol):
+    """What settling needs of the rest of the agent. Filters are as they stand in waves."""
+
+    def neighbours(self) -> Iterable[BrokerId]:
+        """Neighbours with live links."""
+
+    def send(self, neighbour: BrokerId, message: Wave | Echo) -> None:
+        """Send ``message`` to a neighbour, behind all control messages that were sent before."""
+
+    def standing(self, filter: str) -> Standing:
+        """What has become of ``filter``, which our own clients want."""
+
+    def is_routed(self, filter: str, to: BrokerId) -> bool:
+        """Whether matching publications of our clients come to us, and go towards ``to``."""
+
+    def core_of(self, filter: str) -> BrokerId | None:
+        """The core of the mesh of ``filter``; ``None`` when that is us, or there is none."""
+
+    def parent_to(self, core: BrokerId) -> BrokerId | None:
+        """Our first parent towards ``core``."""
+
+    def has_child(self, core: BrokerId, child: BrokerId, filter: str) -> bool:
+        """Whether ``child`` is our child for ``filter`` in the mesh of ``core``."""
+
+    def answer(self, question: "Question", *, known: bool) -> None:
+        """Tell the gateway that asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A gateway's question: are ``filters`` known everywhere? Answered with its ``token``."""
+
+    gateway: str
+    token: int
+    filters: tuple[str, ...]
+    until_ms: Millis
+
+
+_Place = tuple[BrokerId, BrokerId | None]
+"""The origin of a wave, and the core towards which it goes; ``None``: to everybody."""
+
+_Number = tuple[Epoch, int]
+
+
+_Aimed = tuple[tuple[str, BrokerId], ...]
+"""Filters, each with the broker it leads to: the origin, or the core of its mesh."""
+
+
+@dataclass(slots=True)
+class _Passing:
+    """A wave of another origin that we have not answered yet."""
+
+    number: _Number
+    filters: _Aimed
+    asker: BrokerId
+    until_ms: Millis
+    heard: set[BrokerId] = field(default_factory=set)
+    waiting: set[BrokerId] | None = None  # ``None`` until it was passed on
+
+
+@dataclass(slots=True)
+class _Own:
+    """Our wave that is under way: up to each core of ``cores`` first, then to everybody."""
+
+    number: int
+    questions: list[Question]
+    filters: _Aimed
+    cores: dict[BrokerId, bool] = field(default_factory=dict)
+    asked: dict[BrokerId, BrokerId] = field(default_factory=dict)  # the parent, by core
+    waiting: set[BrokerId] | None = None  # ``None`` until it goes to everybody
+
+
+class Settling:
+    """Settles the questions of our gateways, and passes on the waves of others.
+
+    Args:
+        self_id: Our id.
+        epoch: The epoch of our questions.
+        context: The rest of the agent.
+
+    Attributes:
+        settled: Questions answered with yes,
+        gave_up: and those whose time passed.
+    """
+
+    def __init__(self, self_id: BrokerId, epoch: Epoch, context: SettlingContext) -> None:
+        self.settled = 0
+        self.gave_up = 0
+        self._self_id = self_id
+        self._epoch = epoch
+        self._context = context
+        self._number = 0
+        self._waiting: list[Question] = []
+        self._begin_ms = Millis(0)
+        self._own: _Own | None = None
+        self._passing: dict[_Place, _Passing] = {}
+        self._answered: OrderedDict[_Place, _Number] = OrderedDict()
+
+    def renew(self, epoch: Epoch) -> None:
+        """Number our waves within a newer epoch."""
+        self._epoch = epoch
+
+    def next_deadline_ms(self, now_ms: Millis) -> Millis | None:
+        """When ``proceed`` is due; ``None``: not before something happens."""
+        if self._waiting and self._own is None:
+            return Millis(max(now_ms + 1, self._begin_ms))
+        busy = self._own is not None or self._passing
+        return Millis(now_ms + POLL_MS) if busy else None
+
+    def ask(self, question: Question, *, now_ms: Millis) -> None:
+        """Answer ``question`` when its filters are known everywhere in reach, or its time is up."""
+        size = sum(len(f.encode()) for f in question.filters)
+        if len(self._waiting) >= QUESTIONS_MAX or size > WAVE_BYTES_MAX:
+            self._give_up([question])
+            return
+        self._waiting.append(question)
+        self.proceed(now_ms=now_ms)
+
+    def on_wave(self, wave: Wave, *, now_ms: Millis) -> None:
+        """Take a wave that a neighbour passes on to us."""
+        if wave.origin != self._self_id:
+            self._take(wave, now_ms)
+        elif wave.core is None:
+            # Our own wave came back round a cycle: whoever has it need not answer it.
+            self._hear(wave.epoch, wave.number, wave.sender)
+        self.proceed(now_ms=now_ms)
+
+    def on_echo(self, echo: Echo, *, now_ms: Millis) -> None:
+        """Take a neighbour's answer to a wave that we sent it."""
+        own, core = self._own, echo.core
+        if echo.origin != self._self_id:
+            passing = self._passing.get((echo.origin, core))
+            if passing is not None and passing.number == (echo.epoch, echo.number):
+                passing.heard.add(echo.sender)
+        elif core is None:
+            self._hear(echo.epoch, echo.number, echo.sender)
+        elif own is not None and core in own.asked and echo.number == own.number:
+            own.cores[core] = True
+        self.proceed(now_ms=now_ms)
+
+    def on_link_down(self, neighbour: BrokerId, *, now_ms: Millis) -> None:
+        """Wait no more for ``neighbour``, and drop waves that it passed on: it hears no answer."""
+        if self._own is not None and self._own.waiting is not None:
+            self._own.waiting.discard(neighbour)
+        for place, passing in list(self._passing.items()):
+            passing.heard.add(neighbour)
+            if passing.asker == neighbour:
+                del self._passing[place]
+        self.proceed(now_ms=now_ms)
+
+    def proceed(self, *, now_ms: Millis) -> None:
+        """Go on wherever what was waited for has come."""
+        for place, passing in list(self._passing.items()):
+            if passing.until_ms <= now_ms:
+                del self._passing[place]
+            else:
+                self._pass(place, passing)
+        while self._ask_on(now_ms):
+            pass
+
+    # Our own questions
+
+    def _ask_on(self, now_ms: Millis) -> bool:
+        """Go on with our own wave; tells whether it ended."""
+        if self._own is None:
+            self._begin(now_ms)
+        own = self._own
+        if own is None:
+            return False
+        self._give_up([q for q in own.questions if q.until_ms <= now_ms])
+        own.questions = [q for q in own.questions if q.until_ms > now_ms]
+        if not own.questions or self._is_astray(own):
+            self._waiting = own.questions + self._waiting
+            self._own = None
+            return True
+        if not all(own.cores.values()):
+            self._go_up(own)
+            return False
+        if own.waiting is None:
+            own.waiting = set(self._context.neighbours()) if own.filters else set()
+            self._send(own.waiting, own, None, own.filters)
+        if own.waiting:
+            return False
+        self._own = None
+        self.settled += len(own.questions)
+        for question in own.questions:
+            self._context.answer(question, known=True)
+        return True
+
+    def _is_astray(self, own: _Own) -> bool:
+        """Whether cores or parents changed since the wave began, so that it has to begin again."""
+        context = self._context
+        if any(context.parent_to(core) != parent for core, parent in own.asked.items()):
+            return True
+        return any(self._aim(f) != to for f, to in own.filters)
+
+    def _aim(self, filter: str) -> BrokerId:
+        """The broker to which publications that match ``filter`` have to be led."""
+        core = self._context.core_of(filter)
+        return self._self_id if core is None else core
+
+    def _begin(self, now_ms: Millis) -> None:
+        """Start a wave for the questions whose filters we have announced ourselves."""
+        if not self._waiting or now_ms < self._begin_ms:
+            return
+        self._begin_ms = Millis(now_ms + BEGIN_GAP_MS)
+        self._give_up([q for q in self._waiting if q.until_ms <= now_ms])
+        self._waiting = [q for q in self._waiting if q.until_ms > now_ms]
+        taken: dict[Question, None] = {}
+        filters: dict[str, None] = {}
+        size = 0
+        for question in self._waiting:
+            standings = {f: self._context.standing(f) for f in question.filters}
+            if Standing.UNHEARD in standings.values():
+                continue  # the wave would overtake the announcement
+            more = [f for f, s in standings.items() if s is Standing.ANNOUNCED and f not in filters]
+            size += sum(len(f.encode()) for f in more)
+            if taken and (len(filters) + len(more) > WAVE_FILTERS_MAX or size > WAVE_BYTES_MAX):
+                break
+            filters.update(dict.fromkeys(more))
+            taken[question] = None
+        if not taken:
+            return
+        self._waiting = [q for q in self._waiting if q not in taken]
+        self._number += 1
+        aimed = tuple((f, self._aim(f)) for f in filters)
+        cores = sorted({to for _, to in aimed} - {self._self_id})
+        self._own = _Own(self._number, list(taken), aimed, cores=dict.fromkeys(cores, False))
+
+    def _go_up(self, own: _Own) -> None:
+        for core in own.cores.keys() - own.asked:
+            parent = self._context.parent_to(core)
+            if parent is not None:
+                own.asked[core] = parent
+                meshed = tuple(each for each in own.filters if each[1] == core)
+                self._send([parent], own, core, meshed)
+
+    def _send(
+        self, to: Iterable[BrokerId], own: _Own, core: BrokerId | None, filters: _Aimed
+    ) -> None:
+        me = self._self_id
+        wave = Wave(me, me, self._epoch, own.number, core, filters)
+        for neighbour in sorted(to):
+            self._context.send(neighbour, wave)
+
+    def _hear(self, epoch: Epoch, number: int, neighbour: BrokerId) -> None:
+        own = self._own
+        if (
+            own is not None
+            and own.waiting is not None
+            and (epoch, number)
+            == (
+                self._epoch,
+                own.number,
+            )
+        ):
+            own.waiting.discard(neighbour)
+
+    def _give_up(self, questions: Iterable[Question]) -> None:
+        for question in questions:
+            self.gave_up += 1
+            self._context.answer(question, known=False)
+
+    # Others' waves
+
+    def _take(self, wave: Wave, now_ms: Millis) -> None:
+        place, number = (wave.origin, wave.core), (wave.epoch, wave.number)
+        known = self._passing.get(place)
+        if known is not None and number == known.number:
+            known.heard.add(wave.sender)
+            return
+        if (known is not None and number < known.number) or len(self._passing) >= WAVES_MAX:
+            return
+        last = self._answered.get(place)
+        if last is not None and number <= last:
+            if number == last:  # it comes once more over a link that came up late
+                echo = Echo(self._self_id, wave.origin, wave.epoch, wave.number, wave.core)
+                self._context.send(wave.sender, echo)
+            return
+        until_ms = Millis(now_ms + TIMEOUT_MS)
+        self._passing[place] = _Passing(number, wave.filters, wave.sender, until_ms)
+
+    def _pass(self, place: _Place, passing: _Passing) -> None:
+        """Pass a wave on once, and answer it when nothing is missing."""
+        context, (origin, core), (epoch, number) = self._context, place, passing.number
+        if passing.waiting is None:
+            to = self._beyond(core, passing)
+            if to is None:
+                return
+            passing.waiting = to
+            wave = Wave(self._self_id, origin, epoch, number, core, passing.filters)
+            for neighbour in sorted(to):
+                context.send(neighbour, wave)
+        if not passing.waiting <= passing.heard:
+            return
+        if core is None and not all(context.is_routed(f, to) for f, to in passing.filters):
+            return
+        del self._passing[place]
+        self._answered.pop(place, None)
+        self._answered[place] = passing.number
+        if len(self._answered) > WAVES_MAX:
+            self._answered.popitem(last=False)
+        context.send(passing.asker, Echo(self._self_id, origin, epoch, number, core))
+
+    def _beyond(self, core: BrokerId | None, passing: _Passing) -> set[BrokerId] | None:
+        """The neighbours to pass a wave on to; ``None``: not yet."""
+        context = self._context
+        if core is None:
+            return set(context.neighbours()) - {passing.asker}
+        if not all(context.has_child(core, passing.asker, f) for f, _ in passing.filters):
+            return None
+        if core == self._self_id:
+            return set()
+        parent = context.parent_to(core)
+        return None if parent is None else {parent}

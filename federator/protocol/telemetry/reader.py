@@ -1,0 +1,337 @@
+"""Reading one agent's spool over MQTT: what to ask next, and what of an answer to take.
+
+Batches are taken strictly in order, like the offsets of a Kafka consumer. There is one question at
+a time, for a window of batches; what does not continue where reading stands is dropped, for it will
+be asked again. A head says what may be asked; only an answer moves anything, for answers carry the
+reader's token.
+
+The window doubles with each question that is answered whole and halves with each that is not, down
+to one batch. One batch that is answered wrongly again and again is missing; a question without any
+answer is asked for ever, more and more slowly.
+
+The lines of records stay bytes, as they came; of each only what tells whose it is and where it
+stands is read. A table that is not known here, or a newer version of one, is taken like any other.
+
+Source: docs/metrics.md, "Replay"; docs/collector.md, "How it reads".
+"""
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import msgspec
+
+from federator.errors import DecodeError
+from federator.protocol.telemetry.records import Id, Natural, Positive, Signed
+from federator.protocol.telemetry.replay import Again, decode_again
+from federator.protocol.types import BrokerId, Millis
+
+_DOUBLINGS_MAX: Final = 16
+
+Reason = Literal[
+    "dropped by the spool", "unreadable", "not given", "spool replaced", "not in the spool"
+]
+"""Why batches are missing. ``dropped by the spool``: it is bounded, and they were its oldest.
+``unreadable``: the agent's answers are no records. ``not given``: it says that it has them, and
+answers without. ``spool replaced``: the agent begins another, with its disk lost. ``not in the
+spool``: the agent says that there are none of these numbers, among others that there are: it skips
+some when its machine started anew, so this alone is no loss."""
+
+SKIPPED: Final[Reason] = "not in the spool"
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """What is read of a record."""
+
+    broker: Id
+    spool: str
+    batch: Positive
+    row: Natural
+    at_us: Signed
+    epoch: Natural = 0
+
+
+_line: Final = msgspec.json.Decoder(_Line)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The records of one flush, as bytes.
+
+    Attributes:
+        number: Its number in the spool.
+        at_us: Of its first record: wall clock, microseconds since 1970.
+        epoch: Of its first record.
+        lines: Whole lines, each with its newline.
+    """
+
+    number: int
+    at_us: int
+    epoch: int
+    lines: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Batches ``first`` to ``last`` are passed over: there is nothing of them to take."""
+
+    first: int
+    last: int
+    reason: Reason
+
+
+@dataclass(slots=True)
+class Taken:
+    """What one answer gave.
+
+    Attributes:
+        found: What follows where reading stood, without a hole between.
+        fault: Why the answer's lines are not those of the spool, when they are not; then nothing
+            of them counts.
+    """
+
+    found: list[Batch | Missing] = field(default_factory=list)
+    fault: DecodeError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """The pace of questions: how much is asked at once, and when again.
+
+    Attributes:
+        window_first: Batches of the first question,
+        window_max: and of any.
+        answer_ms: Silence after which a question is asked again.
+        retry_ms: The first wait before a question that was not answered well is asked again,
+        retry_max_ms: and the longest, of those not answered at all.
+        refusals_max: Wrong answers about one batch until it is given up; ``None``: never.
+    """
+
+    window_first: int = 1
+    window_max: int = 1_024
+    answer_ms: Millis = Millis(5_000)
+    retry_ms: Millis = Millis(200)
+    retry_max_ms: Millis = Millis(10_000)
+    refusals_max: int | None = 5
+
+
+@dataclass(slots=True)
+class _Question:
+    """``broken``: an answer was missing or wrong, so the rest of its answers is of no use."""
+
+    first: int
+    last: int
+    heard_ms: Millis
+    broken: Reason | None = None
+
+
+class SpoolReader:
+    """The reader of one spool.
+
+    Args:
+        broker: Whose agent's spool it is.
+        taken: The last batch that is not wanted any more; 0 when all are wanted.
+        pace: How to ask.
+
+    Attributes:
+        taken: The last batch taken or passed over.
+        head_first: The oldest batch that the spool holds, by its agent's last word.
+        head_last: The newest, likewise.
+        asked: Questions.
+        unanswered: Questions that were not answered to their end in time.
+        stray: Answers that nobody asked for, or that came twice.
+    """
+
+    def __init__(self, broker: BrokerId, taken: int, pace: Pace) -> None:
+        self.taken = taken
+        self.head_first, self.head_last = 1, 0
+        self.asked = self.unanswered = self.stray = 0
+        self._broker = broker
+        self._pace = pace
+        self._question: _Question | None = None
+        self._ask_at_ms = Millis(0)
+        self._window = pace.window_first
+        self._failures = 0
+        self._refusals = 0
+        self._held_last = 0  # that an answer told of: proven, other than a head
+
+    # -- asking ----------------------------------------------------------------------------------
+
+    def on_head(self, first: int, last: int) -> None:
+        """A head says which batches are there. It is not proven: heads carry no token."""
+        self.head_first, self.head_last = first, last
+
+    def forget_question(self) -> None:
+        """The connection ended: what was asked on it is not answered any more."""
+        self._question = None
+        self._ask_at_ms = Millis(0)
+
+    def break_off(self, *, now_ms: Millis) -> None:
+        """Give the question up for want of room; the same is asked again later."""
+        self._question = None
+        self._ask_at_ms = Millis(now_ms + self._pace.retry_ms)
+
+    def question(self, *, now_ms: Millis, room: bool = True) -> tuple[int, int] | None:
+        """The first and last batch to ask for now, if any; that counts as asked.
+
+        Args:
+            now_ms: The time.
+            room: Whether there is room for more; without it nothing new is asked.
+        """
+        if self._question is not None:
+            if now_ms - self._question.heard_ms < self._pace.answer_ms:
+                return None
+            self._go_unanswered(now_ms)
+        if now_ms < self._ask_at_ms or self.head_last <= self.taken or not room:
+            return None
+        first = self.taken + 1
+        # When the oldest are gone the question reaches what is there, so that there is an answer.
+        last = min(self.head_last, max(first, self.head_first) + self._window - 1)
+        self._question = _Question(first, last, now_ms)
+        self.asked += 1
+        return first, last
+
+    def _go_unanswered(self, now_ms: Millis) -> None:
+        self._question = None
+        self.unanswered += 1
+        self._window = max(1, self._window // 2)
+        wait_ms = self._pace.retry_ms << min(self._failures, _DOUBLINGS_MAX)
+        self._failures += 1
+        self._ask_at_ms = Millis(now_ms + min(wait_ms, self._pace.retry_max_ms))
+
+    # -- hearing ---------------------------------------------------------------------------------
+
+    def on_answer(self, again: Again, lines: bytes, *, now_ms: Millis) -> Taken:
+        """Take what continues where reading stands.
+
+        Args:
+            again: The first line of an answer about this spool.
+            lines: The rest.
+            now_ms: The time.
+        """
+        told = Taken()
+        question = self._question
+        if question is None:
+            self.stray += 1
+            return told
+        empty = again.batch_last < again.batch_first
+        if not empty and not (self.taken < again.batch_last and again.batch_first <= question.last):
+            self.stray += 1
+            return told
+        question.heard_ms = now_ms
+        self._failures = 0
+        self.head_first, self.head_last = again.held_first, again.held_last
+        if again.held_first > self.taken + 1:
+            self._pass_over(again.held_first - 1, "dropped by the spool", told)
+        if again.held_last < again.held_first and self._held_last > self.taken:
+            self._pass_over(self._held_last, "spool replaced", told)
+        self._held_last = max(self._held_last, again.held_last)
+        if not empty:
+            self._take(question, again, lines, told)
+        if empty or again.batch_last >= min(question.last, again.held_last):
+            self._end_question(question, again, told, now_ms=now_ms)
+        return told
+
+    def _take(self, question: _Question, again: Again, lines: bytes, told: Taken) -> None:
+        if question.broken is not None or again.batch_first > self.taken + 1:
+            question.broken = question.broken or "not given"
+            return
+        try:
+            batches = read_batches(lines, again, broker=self._broker)
+        except DecodeError as error:
+            question.broken = "unreadable"
+            told.fault = error
+            return
+        through = min(again.batch_last, question.last)
+        for batch in batches:
+            if self.taken < batch.number <= through:
+                if batch.number > self.taken + 1:
+                    self._pass_over(batch.number - 1, SKIPPED, told)
+                self.taken = batch.number
+                told.found.append(batch)
+        if self.taken < through:
+            self._pass_over(through, SKIPPED, told)
+        self._refusals = 0
+
+    def _end_question(
+        self, question: _Question, again: Again, told: Taken, *, now_ms: Millis
+    ) -> None:
+        """Draw the conclusion when the last answer to ``question`` has come."""
+        self._question = None
+        if self.taken >= min(question.last, again.held_last):
+            self._ask_at_ms = Millis(0)
+            self._window = min(2 * self._window, self._pace.window_max)
+            return
+        self._window = max(1, self._window // 2)
+        self._ask_at_ms = Millis(now_ms + self._pace.retry_ms)
+        if question.first == question.last == self.taken + 1:
+            self._refusals += 1
+            if self._pace.refusals_max is not None and self._refusals >= self._pace.refusals_max:
+                self._refusals = 0
+                self._pass_over(self.taken + 1, question.broken or "not given", told)
+
+    def _pass_over(self, last: int, reason: Reason, told: Taken) -> None:
+        told.found.append(Missing(self.taken + 1, last, reason))
+        self.taken = last
+
+
+def read_again(payload: bytes) -> tuple[Again, bytes]:
+    """The first line of an answer, and the rest.
+
+    Raises:
+        DecodeError: The first line is none of an answer, or contradicts itself.
+    """
+    first, _, rest = payload.partition(b"\n")
+    again = decode_again(first)
+    if again.held_first > again.held_last + 1:
+        raise DecodeError(f"again: holds {again.held_first} to {again.held_last}")
+    if again.batch_first <= again.batch_last and again.batch_last > again.held_last:
+        span = f"{again.batch_first} to {again.batch_last}"
+        raise DecodeError(f"again: {span}, of {again.held_first} to {again.held_last} held")
+    return again, rest
+
+
+def read_batches(lines: bytes, again: Again, *, broker: BrokerId) -> list[Batch]:
+    """The batches that follow the first line of an answer, ascending.
+
+    Raises:
+        DecodeError: A line is no record of ``broker``, of the spool and of a batch that the first
+            line names, or stands before one with a smaller number; then nothing counts.
+    """
+    batches: list[Batch] = []
+    kept: list[bytes] = []
+    first: _Line | None = None
+    last_row = -1
+    for line in lines.splitlines(keepends=True):
+        record = _decode(line)
+        if record.broker != broker or record.spool != again.spool:
+            whose = f"{record.broker}-{record.spool[:16]!r}"
+            raise DecodeError(f"record: of {whose}, {broker}-{again.spool} wanted")
+        if first is None or record.batch != first.batch:
+            least = again.batch_first if first is None else first.batch + 1
+            if not least <= record.batch <= again.batch_last:
+                span = f"{least} to {again.batch_last}"
+                raise DecodeError(f"record: of batch {record.batch}, {span} wanted")
+            if first is not None:
+                batches.append(_batch(first, kept))
+            first, kept, last_row = record, [], -1
+        if record.row <= last_row:
+            raise DecodeError(f"record: row {record.row} after {last_row} in {record.batch}")
+        last_row = record.row
+        kept.append(line)
+    if first is not None:
+        batches.append(_batch(first, kept))
+    return batches
+
+
+def _batch(first: _Line, lines: list[bytes]) -> Batch:
+    whole = b"".join(lines)
+    if not whole.endswith(b"\n"):
+        whole += b"\n"
+    return Batch(first.batch, first.at_us, first.epoch, whole)
+
+
+def _decode(line: bytes) -> _Line:
+    try:
+        return _line.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DecodeError(f"record: {error}") from error

@@ -1,0 +1,426 @@
+"""What agents tell about themselves, as records: one struct per table, one JSON object per line.
+
+Every record carries who says it, of which moment, and its place in the reporter's log, as a parcel
+carries a tracking number: (broker, spool, batch, row) is given out once and never again, so a
+reader that sees a number twice has seen a copy, whatever way it came.
+
+``deliveries`` counts each publication once, however many filters it matched; ``offered`` and
+``arrived`` count it once for each filter it was routed by, at both of its ends, so that the
+difference of the two is what is missing between an origin and a destination.
+
+Source: docs/metrics.md, "Every record" and what follows it.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal, get_args
+
+import msgspec
+
+from federator.errors import DecodeError
+from federator.protocol.telemetry.sketch import BUCKETS_MAX
+from federator.protocol.types import BROKER_ID_MAX
+
+VERSION: Final = 1
+TEXT_MAX: Final = 65_535
+
+Id = Annotated[int, msgspec.Meta(ge=0, le=BROKER_ID_MAX)]
+Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+Signed = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX)]
+SpoolId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
+QosLevel = Annotated[int, msgspec.Meta(ge=0, le=2)]
+Flag = Annotated[int, msgspec.Meta(ge=0, le=1)]
+StrategyName = Literal["mesh", "shortest-path"]
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="table"):
+    """The part that all tables share. Whole numbers, except where a type says otherwise.
+
+    Attributes:
+        v: Version of this format.
+        federation: Whose agents these are.
+        broker: Who reports.
+        epoch: The reporter's incarnation.
+        spool: Its log on disk, 16 hexadecimal digits; a new disk is a new spool.
+        batch: What one flush wrote, from 1, across restarts.
+        row: Position within the batch, from 0.
+        at_us: Unix time in microseconds of the window's start, or of the instant.
+        window_ms: What the record sums up; 0 for an instant.
+    """
+
+    v: Literal[1] = VERSION
+    federation: Text
+    broker: Id
+    epoch: Natural
+    spool: SpoolId
+    batch: Positive
+    row: Natural
+    at_us: Signed
+    window_ms: Natural = 0
+
+
+class Stamp(msgspec.Struct, frozen=True, kw_only=True):
+    """What the records of one batch share."""
+
+    federation: str
+    broker: int
+    epoch: int
+    spool: str
+    batch: int
+
+
+_encoder: Final = msgspec.json.Encoder()
+
+
+def stamp(values: Sequence[tuple[type[Record], dict[str, Any]]], of: Stamp) -> list[Record]:
+    """The records of one batch, in order, each with its place in it.
+
+    Args:
+        values: Table and its own fields, ``at_us`` and ``window_ms`` among them.
+        of: What they share.
+    """
+    shared = msgspec.structs.asdict(of)
+    return [table(row=row, **shared, **fields) for row, (table, fields) in enumerate(values)]
+
+
+def encode(record: msgspec.Struct) -> bytes:
+    """The line that says ``record``, without its line end."""
+    return _encoder.encode(record)
+
+
+Buckets = Annotated[list[tuple[Natural, Natural]], msgspec.Meta(max_length=BUCKETS_MAX)]
+
+
+class Deliveries(Record, frozen=True, kw_only=True, tag="deliveries"):
+    """Publications handed to the reporter's broker for its clients.
+
+    Attributes:
+        origin: Where they were published.
+        hops: Links travelled.
+        qos: 0, or 1 for what was under custody (QoS 1 and 2).
+        strategy: The reporter's routing.
+        redundancy: Parents per core that the reporter keeps.
+        publications: How many.
+        bytes: Of their PUBLISH packets.
+        frames: That carried them.
+        out_of_order: Of them, in frames numbered below one of that origin that was here before.
+        repaired: Of them, that came as a repair.
+        base_us: The smallest delay; negative when clocks disagree.
+        sum_us: Of all delays, each publication counted.
+        min_us: The smallest delay.
+        max_us: The greatest.
+        delay: ``[bucket, publications]``, ascending, of delay minus ``base_us``.
+    """
+
+    origin: Id
+    hops: Natural
+    qos: QosLevel
+    strategy: StrategyName
+    redundancy: Natural
+    publications: Natural
+    bytes: Natural
+    frames: Natural
+    out_of_order: Natural
+    repaired: Natural
+    base_us: Signed
+    sum_us: Signed
+    min_us: Signed
+    max_us: Signed
+    delay: Buckets
+
+
+class Offered(Record, frozen=True, kw_only=True, tag="offered"):
+    """Publications of the reporter's own clients that others wanted.
+
+    Attributes:
+        filter: One filter they were routed by.
+        qos: As in ``Deliveries``.
+        strategy: The reporter's routing.
+        publications: How many.
+        bytes: Of their PUBLISH packets.
+    """
+
+    filter: Text
+    qos: QosLevel
+    strategy: StrategyName
+    publications: Natural
+    bytes: Natural
+
+
+class Arrived(Record, frozen=True, kw_only=True, tag="arrived"):
+    """Publications of others handed to the reporter's broker.
+
+    Attributes:
+        filter: One filter they were routed by that the reporter's clients subscribe to.
+        origin: Where they were published.
+        qos: As in ``Deliveries``.
+        strategy: The reporter's routing.
+        publications: How many.
+        bytes: Of their PUBLISH packets.
+    """
+
+    filter: Text
+    origin: Id
+    qos: QosLevel
+    strategy: StrategyName
+    publications: Natural
+    bytes: Natural
+
+
+DELAYS_MAX = 100_000
+
+
+class Events(Record, frozen=True, kw_only=True, tag="events"):
+    """A change that an agent noticed.
+
+    Attributes:
+        kind: What, of the list in docs/metrics.md; more kinds may come without a new version.
+        neighbour: With whom, if with one.
+        filter: Of which filter, if of one.
+        subject: Which broker it is about, if not the reporter.
+        detail: One clause for people.
+        value: The number that goes with it, if one does.
+    """
+
+    kind: Text
+    neighbour: Id | None = None
+    filter: Text | None = None
+    subject: Id | None = None
+    detail: Text | None = None
+    value: Signed | None = None
+
+
+class Hops(Record, frozen=True, kw_only=True, tag="hops"):
+    """One sampled frame at one agent. (origin, origin_epoch, custody, seq) names the frame.
+
+    Attributes:
+        origin: Where it was made.
+        origin_epoch: In which incarnation.
+        seq: Its number.
+        custody: 1 for the numbers of frames under custody, 0 for the others.
+        hop: Links travelled; 0 at the origin.
+        sender: Over whom it came; null at the origin.
+        origin_time_us: The origin's clock when it made the frame.
+        qos: As in ``Deliveries``.
+    """
+
+    origin: Id
+    origin_epoch: Natural
+    seq: Natural
+    custody: Flag
+    hop: Natural
+    sender: Id | None = None
+    origin_time_us: Natural
+    qos: QosLevel
+
+
+Delays = Annotated[tuple[Signed, ...], msgspec.Meta(max_length=DELAYS_MAX)]
+
+
+class Clients(Record, frozen=True, kw_only=True, tag="clients"):
+    """What test clients measured end to end; written by ``federator-lab grid``, never by agents.
+
+    ``broker`` is the destination here too.
+
+    Attributes:
+        publisher_broker: Where they were published.
+        destination: Where they were received.
+        qos: Of the publications.
+        strategy: Of the grid's agents.
+        publications: Received.
+        expected: That should have been.
+        base_us: The smallest delay.
+        sum_us: Of all delays.
+        min_us: The smallest.
+        max_us: The greatest.
+        delay: As in ``Deliveries``.
+        delays_us: Each delay, in order of arrival, of small runs; otherwise empty.
+    """
+
+    publisher_broker: Id
+    destination: Id
+    qos: QosLevel
+    strategy: StrategyName
+    publications: Natural
+    expected: Natural
+    base_us: Signed
+    sum_us: Signed
+    min_us: Signed
+    max_us: Signed
+    delay: Buckets
+    delays_us: Delays = ()
+
+
+_GOLDEN = 2_654_435_769
+_MIX = 0x9E3779B97F4A7C15
+_MASK = 2**32 - 1
+
+
+def salt_of(origin: int, epoch: int) -> int:
+    """The place on the circle where the numbers of an origin's incarnation begin."""
+    mixed = (origin * _MIX + epoch) * _MIX
+    return (mixed >> 29) & _MASK
+
+
+def is_sampled(salt: int, seq: int, one_in: int) -> bool:
+    """Whether the frame ``seq`` is one of the one in ``one_in`` that are taken; 0: none is.
+
+    Args:
+        salt: Of its origin and epoch.
+        seq: Its number.
+        one_in: All agents must use the same.
+    """
+    return ((salt + seq * _GOLDEN) & _MASK) * one_in >> 32 == 0 and one_in > 0
+
+
+Direction = Literal["in", "out"]
+
+
+class Links(Record, frozen=True, kw_only=True, tag="links"):
+    """One neighbour, over a window.
+
+    Attributes:
+        neighbour: Who.
+        up: 1 when the link is live at the window's end.
+        cost: Of the link, in the units of routes.
+        round_trip_us: Measured on hellos; null before the first.
+        queue_bytes: Waiting to be sent there at the window's end.
+        frames_out: Sent there.
+        publications_out: In those: data copies.
+        bytes_out: Of those frames.
+        frames_in: That came from there.
+        publications_in: In those.
+        bytes_in: Of those frames.
+        duplicates: Frames among them that were here before.
+        duplicate_publications: In those.
+        dropped: QoS 0 publications that its connection refused: lost.
+        deferred: The same under custody: to be asked for again.
+    """
+
+    neighbour: Id
+    up: Flag
+    cost: Natural
+    round_trip_us: Natural | None = None
+    queue_bytes: Natural = 0
+    frames_out: Natural = 0
+    publications_out: Natural = 0
+    bytes_out: Natural = 0
+    frames_in: Natural = 0
+    publications_in: Natural = 0
+    bytes_in: Natural = 0
+    duplicates: Natural = 0
+    duplicate_publications: Natural = 0
+    dropped: Natural = 0
+    deferred: Natural = 0
+
+
+class Control(Record, frozen=True, kw_only=True, tag="control"):
+    """Control messages exchanged with one neighbour.
+
+    Attributes:
+        neighbour: With whom; null while the other end is not known yet.
+        kind: ``hello``, ``core_ann`` and so on: the last level of the control topic.
+        direction: Seen from the reporter.
+        messages: How many.
+        bytes: Of their payloads.
+    """
+
+    neighbour: Id | None
+    kind: Text
+    direction: Direction
+    messages: Natural
+    bytes: Natural
+
+
+class Announcements(Record, frozen=True, kw_only=True, tag="announcements"):
+    """Floods that the reporter started as a core.
+
+    Attributes:
+        announcements: New sequence numbers that it announced.
+        links_known: Links of the federation, as far as the reporter knows; null when it does not.
+    """
+
+    announcements: Natural
+    links_known: Natural | None = None
+
+
+class Agents(Record, frozen=True, kw_only=True, tag="agents"):
+    """The reporter itself. Counters are of the window, the rest is the state at its end.
+
+    Attributes:
+        clients: Connected to its broker; null when not known.
+        filters: With a route.
+        local_filters: That its clients subscribe to.
+        publications_in: Taken from its clients.
+        publications_out: Sent in frames as their origin.
+        delivered: Handed to its broker.
+        no_route: Wanted by others, but with no way there.
+        dropped: Refused by connections: lost.
+        deferred: The same under custody.
+        custody_bytes: Of the log on disk.
+        custody_gaps: Numbers that are missing and asked for.
+        send_queue_bytes: Of all connections.
+        cpu_us: Processor time used.
+        rss_bytes: Memory; null where the system does not say.
+        loop_lag_us: The longest the event loop came late.
+        broker_clients: ``$SYS``: connected clients; null when not told.
+        broker_messages_in: ``$SYS``: received by the broker since it started.
+        broker_messages_out: ``$SYS``: sent by the broker since it started.
+        broker_round_trip_us: Of a publication of ours to ourselves; null when none came back.
+        strategy: Its routing.
+        redundancy: Parents per core.
+        link_count: Links that it has with neighbours, up or not.
+    """
+
+    clients: Natural | None = None
+    filters: Natural
+    local_filters: Natural
+    publications_in: Natural
+    publications_out: Natural
+    delivered: Natural
+    no_route: Natural
+    dropped: Natural
+    deferred: Natural
+    custody_bytes: Natural
+    custody_gaps: Natural
+    send_queue_bytes: Natural
+    cpu_us: Natural
+    rss_bytes: Natural | None = None
+    loop_lag_us: Natural
+    broker_clients: Natural | None = None
+    broker_messages_in: Natural | None = None
+    broker_messages_out: Natural | None = None
+    broker_round_trip_us: Natural | None = None
+    strategy: Text
+    redundancy: Natural
+    link_count: Natural
+
+
+AnyRecord = (
+    Deliveries | Offered | Arrived | Links | Control | Announcements | Agents | Events
+    | Hops | Clients
+)  # fmt: skip
+
+TABLES: Final[dict[str, type[Record]]] = {
+    str(table.__struct_config__.tag): table for table in get_args(AnyRecord)
+}
+"""The tables, by the name that stands in a record's ``table``."""
+
+LINE_BYTES_MAX: Final = 1_048_576
+
+_decoder: Final[msgspec.json.Decoder[AnyRecord]] = msgspec.json.Decoder(AnyRecord)
+
+
+def decode(line: bytes) -> AnyRecord:
+    """The record that ``line`` says. Fields that this version does not know are passed over.
+
+    Raises:
+        DecodeError: When it is no record of this version.
+    """
+    if len(line) > LINE_BYTES_MAX:
+        raise DecodeError(f"record: {len(line)} bytes, at most {LINE_BYTES_MAX} wanted")
+    try:
+        return _decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DecodeError(f"record: {error}") from error

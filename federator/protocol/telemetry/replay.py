@@ -1,0 +1,115 @@
+"""What a reader and an agent say to each other about batches: I hold these; give me those; here.
+
+Offsets are (spool, batch), as in a log that many read: the live push may lose, the reader notices
+by the numbers, and asks again for what it misses.
+
+Source: docs/metrics.md, "Live" and "Replay".
+"""
+
+from typing import Annotated, Final, Literal, TypeVar
+
+import msgspec
+
+from federator.errors import DecodeError
+from federator.protocol.telemetry.records import Id, Natural, Positive, Signed, SpoolId
+
+ASK_BYTES_MAX: Final = 1_024
+HEADER_BYTES_MAX: Final = 1_024
+
+Token = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """Retained on ``metrics/head``: the batches that the spool holds, both ends included.
+
+    Attributes:
+        v: Version of this format.
+        broker: Whose spool it is.
+        spool: Which.
+        first: The oldest batch held; ``last + 1`` while none is.
+        last: The newest; 0 before the first.
+        at_us: Unix time, microseconds.
+    """
+
+    v: Literal[1] = 1
+    broker: Id
+    spool: SpoolId
+    first: Positive
+    last: Natural
+    at_us: Signed
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """On ``metrics/ask``: batches ``first`` to ``last`` are wanted on ``metrics/again/<to>``."""
+
+    v: Literal[1] = 1
+    spool: SpoolId
+    first: Positive
+    last: Positive
+    to: Token
+
+
+class Again(msgspec.Struct, frozen=True, kw_only=True, tag_field="table", tag="again"):
+    """The first line of each message of an answer; the whole batches follow, a record a line.
+
+    Attributes:
+        v: Version of this format.
+        spool: Whose batches follow.
+        batch_first: The first of them.
+        batch_last: The last; below ``batch_first`` when none follow: what was asked is not held.
+        held_first: What the spool holds now, as in ``Head``.
+        held_last: Likewise.
+    """
+
+    v: Literal[1] = 1
+    spool: SpoolId
+    batch_first: Positive
+    batch_last: Natural
+    held_first: Positive
+    held_last: Natural
+
+
+_T = TypeVar("_T")
+
+_head: Final = msgspec.json.Decoder(Head)
+_ask: Final = msgspec.json.Decoder(Ask)
+_again: Final = msgspec.json.Decoder(Again)
+
+
+def _decoded(decoder: msgspec.json.Decoder[_T], what: str, text: bytes, bytes_max: int) -> _T:
+    if len(text) > bytes_max:
+        raise DecodeError(f"{what}: {len(text)} bytes, at most {bytes_max} wanted")
+    try:
+        return decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DecodeError(f"{what}: {error}") from error
+
+
+def decode_head(payload: bytes) -> Head:
+    """What a spool holds.
+
+    Raises:
+        DecodeError: When it is no head of this version.
+    """
+    return _decoded(_head, "head", payload, HEADER_BYTES_MAX)
+
+
+def decode_ask(payload: bytes) -> Ask:
+    """What a reader asks for.
+
+    Raises:
+        DecodeError: When it is no ask of this version, or asks for fewer than one batch.
+    """
+    ask = _decoded(_ask, "ask", payload, ASK_BYTES_MAX)
+    if ask.last < ask.first:
+        raise DecodeError(f"ask: batches {ask.first} to {ask.last}, the last is before the first")
+    return ask
+
+
+def decode_again(line: bytes) -> Again:
+    """The first line of an answer.
+
+    Raises:
+        DecodeError: When it is none of this version.
+    """
+    return _decoded(_again, "again", line, HEADER_BYTES_MAX)

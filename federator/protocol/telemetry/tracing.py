@@ -1,0 +1,133 @@
+"""Which way does a topic go, and how long does it take? A trace goes along and its echoes tell.
+
+A trace is a frame like any other, made as if a client had published on the topic, but it holds no
+publications: nobody gets anything. So it takes the very way of data, through the same queues and
+brokers, with what is said of it on the label. Its body is a logbook, in which every agent on the
+way notes when it came; each sends a copy of the logbook home, back along the way it came.
+
+Clocks differ, so each entry counts by the clock of who wrote it. What the origin measures by its
+own clock alone, from the trace to the echo, is certain, and bounds how far clocks can be off.
+
+Source: docs/observability.md, "A topic on its way"; IP's traceroute, with the loose ends tied.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from federator.errors import DecodeError
+from federator.protocol.filters import validate_topic
+from federator.protocol.messages.control import PATH_MAX, TRACE_HOPS_MAX, TRACE_WHY_MAX, TraceEcho
+from federator.protocol.types import BROKER_ID_MAX, BrokerId, Epoch, Millis
+
+_Id = Annotated[BrokerId, msgspec.Meta(ge=0, le=BROKER_ID_MAX)]
+_Time = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class Stop(NamedTuple):
+    """The time at which a trace was at a broker's agent, by its clock."""
+
+    broker: _Id
+    at_us: _Time
+
+
+class Logbook(msgspec.Struct, frozen=True, array_like=True):
+    """The body of a trace.
+
+    Attributes:
+        topic: By its name in the federation.
+        stops: The origin first.
+    """
+
+    topic: str
+    stops: Annotated[tuple[Stop, ...], msgspec.Meta(min_length=1, max_length=PATH_MAX)]
+
+    def at(self, broker: BrokerId, at_us: int) -> "Logbook":
+        """The logbook with one more entry."""
+        return Logbook(self.topic, (*self.stops, Stop(broker, at_us)))
+
+
+class Onward(NamedTuple):
+    """What happens to a trace at one broker; fields as in ``TraceEcho``."""
+
+    first: bool
+    delivers: bool
+    next_hops: Sequence[tuple[BrokerId, int]]
+    why: str = ""
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Logbook)
+
+
+def write_logbook(logbook: Logbook) -> bytes:
+    """The body of a frame."""
+    return _encoder.encode(logbook)
+
+
+def read_logbook(body: bytes | memoryview, *, sender: BrokerId) -> Logbook:
+    """The logbook in the body of a frame that ``sender`` sent.
+
+    Raises:
+        DecodeError: There is none, or the last entry is not the sender's, or there is no room.
+    """
+    try:
+        logbook = _decoder.decode(body)
+        validate_topic(logbook.topic)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise DecodeError(f"trace: {error}") from error
+    if logbook.stops[-1].broker != sender:
+        raise DecodeError(f"trace: of {sender}, last seen by {logbook.stops[-1].broker}")
+    if len(logbook.stops) == PATH_MAX:
+        raise DecodeError(f"trace: {PATH_MAX} stops already")
+    return logbook
+
+
+def echo(logbook: Logbook, onward: Onward, *, epoch: Epoch, number: int) -> TraceEcho:
+    """What the last of ``logbook`` tells the origin."""
+    stops = logbook.stops
+    return TraceEcho(
+        sender=stops[-1].broker,
+        epoch=epoch,
+        number=number,
+        path=tuple(stop.broker for stop in stops),
+        times_us=tuple(stop.at_us for stop in stops),
+        at=len(stops) - 1,
+        first=onward.first,
+        delivers=onward.delivers,
+        next_hops=tuple(onward.next_hops[:TRACE_HOPS_MAX]),
+        why=onward.why[:TRACE_WHY_MAX],
+    )
+
+
+def towards_origin(heard: TraceEcho, self_id: BrokerId) -> TraceEcho | None:
+    """``heard`` as we pass it on, or take it when ``at`` is 0; ``None``: it is not for us."""
+    at = heard.at - 1
+    fits = len(heard.path) == len(heard.times_us) > heard.at > 0
+    if not fits or heard.path[heard.at] != heard.sender or heard.path[at] != self_id:
+        return None
+    return msgspec.structs.replace(heard, sender=self_id, at=at)
+
+
+class Allowance:
+    """A rate limit of so many a second, and as many at once.
+
+    Args:
+        per_s: How many.
+    """
+
+    def __init__(self, per_s: int) -> None:
+        self._per_s = per_s
+        self._left = float(per_s)
+        self._at_ms = Millis(0)
+
+    def take(self, now_ms: Millis) -> bool:
+        """Whether one more is allowed now; it is then used up."""
+        grown = (now_ms - self._at_ms) * self._per_s / 1_000
+        self._left = min(float(self._per_s), self._left + max(0.0, grown))
+        self._at_ms = now_ms
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True

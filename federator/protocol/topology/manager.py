@@ -1,0 +1,498 @@
+"""Which brokers one agent links with, and when it lets go: the rings first, then who is near.
+
+An agent links with the brokers beside it on every ring (``rings``) whatever it costs, for that
+holds the federation together. The rest of its links go to brokers nearby that want more links.
+Once in a while it checks whether a much nearer broker would exchange. It gives up one link at a
+time, after checking that others still hold together without it, and never before the links that it
+should have instead are up.
+
+Nobody asks for permission: an agent that dials is dialled back by one that agrees, and a link
+without its second half does not come up. Both ends see everybody's links in the announcements, so
+they agree on who wants more links.
+
+Source: docs/topology.md; docs/protocol.md 16. HyParView (few links, kept; a broker with too many
+lets go; random ones hold the graph together), and Law and Siu 2003.
+"""
+
+from collections.abc import Collection
+
+from federator.protocol.effects import (
+    CallOff,
+    CallOffSeed,
+    Dial,
+    DialSeed,
+    Measure,
+    Notice,
+    RememberBrokers,
+)
+from federator.protocol.links.links import Links
+from federator.protocol.messages.control import Hello
+from federator.protocol.messages.places import (
+    LINKS_MAX,
+    AddressVerifier,
+    Place,
+    Trusting,
+    encode_place,
+    parse_place,
+)
+from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.signals import OwnFiltersChanged, Step
+from federator.protocol.timers import Timers
+from federator.protocol.topology.directory import Directory
+from federator.protocol.topology.distances import Distances
+from federator.protocol.topology.graph import can_spare
+from federator.protocol.topology.parameters import TopologyParameters
+from federator.protocol.topology.peer_link_history import PeerLinkHistory
+from federator.protocol.types import BrokerId, Epoch, Millis
+
+DIALS_MAX = 32
+"""Brokers dialled at the same time that do not answer yet."""
+
+SAMPLE = 12
+"""Brokers measured before the nearest of them is chosen."""
+
+SAMPLE_PATIENCE_MS = 10_000
+"""How long a broker that lacks neighbours waits for measurements."""
+
+QUIET_MS = 1_000
+QUIET_MS_MAX = 3_000
+"""Quiet time to wait for, as news of others comes in bursts; and for how long to wait at most."""
+
+GAIN_MS = 5
+"""A round trip must be shorter by this, and by half, to be worth a change."""
+
+REMEMBER_MS = 5_000
+COMPLAINT_GAP_MS = 600_000
+
+
+class TopologyManager:
+    """Arranges one agent's links. Does nothing without parameters.
+
+    Args:
+        links: Our links. What is given up is given up there.
+        parameters: How; ``None`` leaves everything to the operator.
+        verifier: Vouches for our address, and judges others'.
+
+    Attributes:
+        directory: All brokers that arrange their links.
+        changes: Links given up so far.
+        said: What we announce.
+    """
+
+    def __init__(
+        self,
+        links: Links,
+        parameters: TopologyParameters | None,
+        verifier: AddressVerifier | None = None,
+    ) -> None:
+        self.active = parameters is not None
+        self.parameters = parameters or TopologyParameters()
+        self.changes = 0
+        self.said: Place | None = None
+        self._links = links
+        self._warrant = verifier or Trusting()
+        self.directory = Directory(
+            links.self_id,
+            rings=self.parameters.rings,
+            verifier=self._warrant,
+            patience_ms=self.parameters.patience_ms,
+            forget_ms=self.parameters.forget_ms,
+            members_max=self.parameters.members_max,
+        )
+        self._history = PeerLinkHistory(cool_ms=self.parameters.cool_ms)
+        self._distances = Distances(links.self_id)
+        self._seeds_dialled: set[str] = set()
+        self._timers: Timers[str] = Timers()
+        self._remembered: tuple[tuple[BrokerId, str], ...] = self.parameters.known
+        self._next_change_ms = Millis(0)
+        self._next_exchange_ms = Millis(0)
+        self._lacking_since_ms: Millis | None = None
+        self._news_since_ms: Millis | None = None
+        self._complaints: RateLimiter[tuple[str, BrokerId]] = RateLimiter(
+            gap_ms=Millis(COMPLAINT_GAP_MS), keys_max=1_024
+        )
+        self._listening = False
+
+    def next_deadline_ms(self) -> Millis | None:
+        """When ``on_deadline`` is due."""
+        return self._timers.next_deadline_ms()
+
+    # -- what happens ---------------------------------------------------------------------
+
+    def on_local(self, *, now_ms: Millis) -> list[Step]:
+        """Begin, or begin again, when our own broker came."""
+        if not self.active or self._listening == self._links.listening:
+            return []
+        self._listening = self._links.listening
+        if not self._listening:
+            return []
+        if "review" not in self._timers:
+            self._next_exchange_ms = Millis(now_ms + self.parameters.exchange_ms)
+            self.directory.recall(self.parameters.known, now_ms=now_ms)
+        self.directory.start_over(now_ms=now_ms)
+        self._timers.set("review", Millis(now_ms + self.parameters.look_ms))
+        return [*self._seeds(), *self._say()]
+
+    def on_links(self, *, now_ms: Millis) -> list[Step]:
+        """Announce our links soon: one came up or went down. Not every blink is announced."""
+        if self.active:
+            self._timers.set_sooner("say", Millis(now_ms + self.parameters.say_ms))
+        return []
+
+    def on_announced(
+        self,
+        core: BrokerId,
+        added: Collection[str],
+        removed: Collection[str],
+        *,
+        lost: bool,
+        now_ms: Millis,
+    ) -> list[Step]:
+        """Follow places that ``core`` announces, and those that it no longer does."""
+        steps: list[Step] = []
+        if not self.active:
+            return steps
+        for text in sorted(added):
+            place = parse_place(text)
+            if place is None:
+                continue
+            objection = self.directory.come(core, place, now_ms=now_ms)
+            if objection and self._complaints.allow(("refused", core), now_ms):
+                details: dict[str, int | str] = {"broker": core, "reason": objection}
+                steps.append(Notice("topology.place_refused", "warning", details))
+        for text in sorted(removed):
+            place = parse_place(text)
+            if place is not None:
+                self.directory.go(core, place, lost=lost, now_ms=now_ms)
+        return steps
+
+    def on_hello(self, hello: Hello, *, now_ms: Millis) -> list[Step]:
+        """Dial the sender of ``hello`` back, if we agree to a link."""
+        id, links = hello.sender, self._links
+        known = links.neighbours.get(id)
+        if not self.active or not links.listening or id == links.self_id or not hello.address:
+            return []
+        if known is None or known.conn is not None or self._is_dialled(id, hello.address):
+            return []
+        grace_ms = known.first_heard_ms + 2 * links.parameters.hello_interval_ms
+        unknown = any(
+            (c.neighbour, c.expected_id) == (None, None) for c in links.connections.values()
+        )
+        if (unknown and now_ms < grace_ms) or not self._welcome(id, now_ms):
+            return []
+        self._history.on_dialled(id, hello.address, now_ms)
+        return [Dial(id, hello.address)]
+
+    def on_measured(self, id: BrokerId, round_trip_ms: int | None) -> list[Step]:
+        """Note how far ``id`` is, which the driver measured."""
+        self._distances.on_measured(id, round_trip_ms)
+        return []
+
+    def on_deadline(self, *, now_ms: Millis) -> list[Step]:
+        """Review our links, and announce what changed."""
+        due = self._timers.pop_due(now_ms) if self.active else []
+        steps: list[Step] = []
+        if "review" in due:
+            self._timers.set("review", Millis(now_ms + self.parameters.look_ms))
+            if self._links.listening:
+                steps += self._review(now_ms)
+        if "remember" in due:
+            steps += self._remember()
+        if due and self._links.listening:
+            steps += self._say()
+        return steps
+
+    def beside(self) -> set[BrokerId]:
+        """The brokers with which we must be linked, whatever it costs."""
+        return self._wanted()[0]
+
+    # -- reviewing our links -----------------------------------------------------------------
+
+    def _review(self, now_ms: Millis) -> list[Step]:
+        self.directory.expire_missed(now_ms=now_ms)
+        self._history.update(self._links, now_ms)
+        beside, lost = self._wanted()
+        steps = self._seeds()
+        steps += self._tidy(beside | lost, now_ms)
+        if self._is_quiet(now_ms):
+            beside, lost = self._wanted()
+            for id in sorted(beside | lost):
+                steps += self._dial(id, now_ms)
+            steps += self._fill(beside, lost, now_ms)
+            steps += self._let_go(beside, now_ms)
+        steps += self._measure(now_ms)
+        if self.directory.addresses() != self._remembered:
+            self._timers.set_sooner("remember", Millis(now_ms + REMEMBER_MS))
+        return steps
+
+    def _wanted(self) -> tuple[set[BrokerId], set[BrokerId]]:
+        """The brokers beside us on the rings; and those that would be if they were not missed."""
+        directory, skip = self.directory, self._history.passed_over
+        beside = directory.seated.beside(self._links.self_id, skip=skip)
+        expected = directory.expected.beside(self._links.self_id, skip=skip)
+        return beside, {id for id in expected if id not in directory.seated}
+
+    def _is_quiet(self, now_ms: Millis) -> bool:
+        """Whether no news of others comes in just now."""
+        changed_ms = self.directory.changed_at_ms
+        if now_ms - changed_ms >= QUIET_MS:
+            self._news_since_ms = None
+            return True
+        if self._news_since_ms is None:
+            self._news_since_ms = changed_ms
+        return now_ms - self._news_since_ms >= QUIET_MS_MAX
+
+    def _seeds(self) -> list[Step]:
+        """Join by the seeds, for as long as we do not see them in the federation."""
+        links, dialled = self._links, self._seeds_dialled
+        steps: list[Step] = []
+        leads_to = {c.address: c.neighbour for c in links.connections.values()}
+        for seed in self.parameters.seeds:
+            id = leads_to.get(seed)
+            id = self.directory.at(seed) if id is None else id
+            joined = id is not None and self.directory.place_of(id) is not None and bool(links.up)
+            if seed not in dialled:
+                if not joined and seed != links.address and seed not in leads_to:
+                    dialled.add(seed)
+                    steps.append(DialSeed(seed))
+            elif joined and seed not in leads_to:
+                dialled.discard(seed)
+                steps.append(CallOffSeed(seed))
+        return steps
+
+    def _tidy(self, needed: Collection[BrokerId], now_ms: Millis) -> list[Step]:
+        """Give up links that do not come up."""
+        history, parameters = self._history, self.parameters
+        steps: list[Step] = []
+        for id, since_ms in sorted(history.idle_ms.items()):
+            idle_ms = now_ms - since_ms
+            if self._is_kept(id):
+                continue
+            if id not in needed:
+                fallen = id in history.fallen and self._is_silent(id)
+                give_up_ms = parameters.look_ms if fallen else parameters.give_up_ms
+                if idle_ms >= give_up_ms and (self._links.up or id in history.dials):
+                    steps += self._drop(id, now_ms)
+            elif idle_ms >= parameters.reach_ms:
+                if self.directory.place_of(id) and self._complaints.allow(("far", id), now_ms):
+                    details: dict[str, int | str] = {"broker": id}
+                    details["address"] = self.directory.address_of(id)
+                    steps.append(Notice("topology.unreachable", "warning", details))
+                steps += self._drop(id, now_ms)
+                history.passed_over[id] = Millis(now_ms + parameters.retry_ms)
+            elif history.dials.get(id, "") not in ("", self.directory.address_of(id)):
+                steps += self._drop(id, now_ms)  # it moved
+                history.forgive(id)
+        return steps
+
+    def _fill(self, beside: set[BrokerId], lost: set[BrokerId], now_ms: Millis) -> list[Step]:
+        """Dial a broker nearby: for want of neighbours, or because it is much nearer."""
+        history, wanted = self._history, self.parameters.neighbours
+        up = history.up_ms.keys()
+        tried = {id for id in history.idle_ms if id not in lost and id not in history.passed_over}
+        linked = up | tried
+        if len(linked) >= wanted or not beside <= linked:
+            self._lacking_since_ms = None
+            if tried or len(up) != wanted or now_ms < self._next_exchange_ms:
+                return []
+            return self._dial_nearer(beside, now_ms) if beside <= linked else []
+        if tried - beside:
+            return []  # dial one broker at a time
+        if self._lacking_since_ms is None:
+            self._lacking_since_ms = now_ms
+        apart_ms = 2 * self.parameters.give_up_ms
+        free = self._candidates(wanted - 1, apart_ms, now_ms)
+        if not free and len(linked) <= wanted - 2:
+            free = self._candidates(wanted, apart_ms, now_ms)
+        measured = {id: far for id in free if (far := self._distances.far_ms(id)) is not None}
+        patient = now_ms - self._lacking_since_ms < SAMPLE_PATIENCE_MS
+        if len(measured) < min(SAMPLE, len(free)) and patient:
+            return []
+        far_ms = {id: measured.get(id, 2**31) for id in free}
+        nearest = min(free, key=lambda id: (far_ms[id], self._distances.order(id)), default=None)
+        return [] if nearest is None else self._dial(nearest, now_ms)
+
+    def _dial_nearer(self, beside: set[BrokerId], now_ms: Millis) -> list[Step]:
+        """Dial a broker much nearer than our farthest neighbour of choice, if it gains as well."""
+        farthest_ms = self._farthest_ms(beside)
+        best: tuple[int, BrokerId] | None = None
+        for id in self._candidates(self.parameters.neighbours, self.parameters.cool_ms, now_ms):
+            far_ms, place = self._distances.far_ms(id), self.directory.place_of(id)
+            if far_ms is None or place is None or not _gains(farthest_ms, far_ms):
+                continue
+            full = len(place.links) >= self.parameters.neighbours
+            if not full or _gains(place.reach_ms, far_ms):
+                best = min(best or (far_ms, id), (far_ms, id))
+        if best is None:
+            return []
+        self._next_exchange_ms = Millis(now_ms + self.parameters.exchange_ms)
+        return self._dial(best[1], now_ms)
+
+    def _candidates(self, links_max: int, apart_ms: int, now_ms: Millis) -> list[BrokerId]:
+        """Brokers with at most so many links with which we had none for so long."""
+        history = self._history
+        return [
+            id
+            for id, place in self.directory.present()
+            if len(place.links) <= links_max
+            and not history.knows(id)
+            and not history.parted_lately(id, apart_ms, now_ms)
+        ]
+
+    def _let_go(self, beside: set[BrokerId], now_ms: Millis) -> list[Step]:
+        """Give up one link too many, the longest first, when nobody is cut off by it."""
+        wanted, up = self.parameters.neighbours, self._history.up_ms
+        ready = beside <= up.keys() or len(up) >= 2 * wanted
+        if now_ms < self._next_change_ms or not ready:
+            return []
+        spare = [id for id in up if id not in beside and self._is_spare(id, now_ms)]
+        graph = self.directory.graph(up) if spare else {}
+        for id in sorted(spare, key=lambda id: (-self._way_ms(id), self._distances.order(id))):
+            if can_spare(graph, self._links.self_id, id):
+                hurry = len(up) > wanted + 1
+                pause_ms = 0 if hurry else self.parameters.settle_ms
+                self._next_change_ms = Millis(now_ms + pause_ms)
+                self.changes += 1
+                details: dict[str, int | str] = {"neighbour": id, "links": len(up) - 1}
+                return [Notice("topology.link_given_up", "info", details), *self._drop(id, now_ms)]
+        return []
+
+    def _is_spare(self, id: BrokerId, now_ms: Millis) -> bool:
+        """Whether a neighbour off our rings, or we, have too many links, and it can spare one."""
+        place, wanted = self.directory.place_of(id), self.parameters.neighbours
+        if place is None or self._is_kept(id):
+            return False
+        ours, theirs = len(self._history.up_ms), len(place.links)
+        calm = now_ms - self._history.up_ms[id] >= self.parameters.settle_ms // 2
+        if theirs >= wanted + 2 or ours >= wanted + 2:
+            return theirs > 2
+        return calm and ours > wanted and theirs >= wanted
+
+    def _measure(self, now_ms: Millis) -> list[Step]:
+        """Measure how far one broker is that we could choose: the one not measured for longest."""
+        history, distances = self._history, self._distances
+        if not history.up_ms or not distances.may_measure(now_ms):
+            return []
+        beside, _ = self._wanted()
+        others = [
+            id
+            for id, place in self.directory.present()
+            if id not in history.idle_ms and id not in beside and place.address
+        ]
+        lacking = self._lacking_since_ms is not None
+        pause_ms = self.parameters.look_ms if lacking else self.parameters.measure_ms
+        chosen = distances.choose(others, pause_ms=pause_ms, now_ms=now_ms)
+        return [] if chosen is None else [Measure(chosen, self.directory.address_of(chosen))]
+
+    # -- single things ------------------------------------------------------------------------
+
+    def _welcome(self, id: BrokerId, now_ms: Millis) -> bool:
+        """Whether we agree to a link with ``id``, who dialled us."""
+        history, wanted = self._history, self.parameters.neighbours
+        beside, lost = self._wanted()
+        if id in beside or id in lost:
+            return True
+        count = len(self._links.up.keys() | history.dials.keys() - lost)
+        place = self.directory.place_of(id)
+        if place is None:
+            return count < wanted + self.parameters.guests_max
+        if count > wanted or history.parted_lately(id, self.parameters.give_up_ms // 2, now_ms):
+            return False
+        if count < wanted or len(place.links) <= wanted - 2:
+            return True
+        if history.parted_lately(id, self.parameters.cool_ms, now_ms):
+            return False
+        if self._farthest_ms(beside) < 2 * GAIN_MS or now_ms < self._next_exchange_ms:
+            return False
+        self._next_exchange_ms = Millis(now_ms + self.parameters.exchange_ms)
+        return True
+
+    def _dial(self, id: BrokerId, now_ms: Millis) -> list[Step]:
+        history = self._history
+        address = self.directory.address_of(id)
+        if not address or id in history.up_ms or id in history.idle_ms:
+            return []
+        if self._is_dialled(id, address) or len(history.idle_ms) >= DIALS_MAX:
+            return []
+        history.on_dialled(id, address, now_ms)
+        return [Dial(id, address)]
+
+    def _drop(self, id: BrokerId, now_ms: Millis) -> list[Step]:
+        links = self._links
+        before = {connection.address for connection in links.connections.values()}
+        steps = links.drop(id)
+        after = {connection.address for connection in links.connections.values()}
+        self._seeds_dialled -= before - after
+        if self._history.part(id, now_ms):
+            steps.append(CallOff(id))
+        return steps
+
+    def _is_dialled(self, id: BrokerId, address: str) -> bool:
+        """Whether that address is dialled already, for this reason or another."""
+        if id in self._history.dials or address in self._seeds_dialled:
+            return True
+        return address in self.parameters.kept
+
+    def _is_silent(self, id: BrokerId) -> bool:
+        known = self._links.neighbours.get(id)
+        return known is None or known.hello is None
+
+    def _is_kept(self, id: BrokerId) -> bool:
+        """Whether the operator wants this link."""
+        known = self._links.neighbours.get(id)
+        connection = self._links.connections.get(known.conn) if known and known.conn else None
+        return connection is not None and connection.address in self.parameters.kept
+
+    def _way_ms(self, id: BrokerId) -> int:
+        """The round trip to a neighbour.
+
+        Hellos take longer than what is measured, so they only say it as long as that is not known.
+        """
+        return self._distances.far_ms(id) or self._links.neighbours[id].round_trip_ms or 0
+
+    def _farthest_ms(self, beside: Collection[BrokerId]) -> int:
+        """The round trip to the farthest neighbour of our choice, as far as measured."""
+        chosen = [id for id in self._links.up if id not in beside and not self._is_kept(id)]
+        return self._distances.farthest_ms(chosen)
+
+    # -- telling ----------------------------------------------------------------------------------
+
+    def place(self) -> Place:
+        """The place that we announce."""
+        links = self._links
+        beside, _ = self._wanted()
+        farthest_ms = self._farthest_ms(beside)
+        address, epoch = links.address, Epoch(links.epoch)
+        reach_ms = 1 << (farthest_ms - 1).bit_length() if farthest_ms > 0 else 0
+        before = self.said.reach_ms if self.said is not None else 0
+        if reach_ms <= 2 * before and before <= 2 * reach_ms:
+            reach_ms = before  # too small a change to announce
+        return Place(
+            address=address,
+            epoch=epoch,
+            links=tuple(links.up)[:LINKS_MAX],
+            reach_ms=reach_ms,
+            proof=self._warrant.sign(address, epoch),
+        )
+
+    def _say(self) -> list[Step]:
+        if not self._links.address:
+            return []
+        place, before = self.place(), self.said
+        if place == before:
+            return []
+        self.said = place
+        removed = frozenset() if before is None else frozenset({encode_place(before)})
+        return [OwnFiltersChanged(frozenset({encode_place(place)}), removed)]
+
+    def _remember(self) -> list[Step]:
+        known = self.directory.addresses()
+        if known == self._remembered:
+            return []
+        self._remembered = known
+        return [RememberBrokers(known)]
+
+
+def _gains(now_ms: int, then_ms: int) -> bool:
+    """Whether a round trip of ``then_ms`` instead of ``now_ms`` is worth a change."""
+    return 2 * then_ms <= now_ms and now_ms - then_ms >= GAIN_MS

@@ -1,0 +1,1 @@
+"""One agent as a process: its parts, how they are joined, and its own broker."""

@@ -1,0 +1,110 @@
+"""Makes what speaks with our broker and with neighbours: connections, the node, its messages."""
+
+import asyncio
+
+from mqtt5 import Will
+
+from federator.config import Settings
+from federator.protocol.messages.control import Bye
+from federator.protocol.node import Identity, Node
+from federator.protocol.types import ConnId, Epoch
+from federator.runtime.agent.control_connection import ControlConnection
+from federator.runtime.agent.data_connection import DataConnection
+from federator.runtime.agent.driver import Driver
+from federator.runtime.agent.health import health_will
+from federator.runtime.agent.own_broker import OwnBroker
+from federator.runtime.data.busy_poll import BusyPoll
+from federator.runtime.failover.guide_publisher import guide_will
+from federator.runtime.links.control_traffic import ControlTraffic
+from federator.runtime.links.dialler import Dialler
+from federator.runtime.links.neighbour_links import NeighbourLinks
+from federator.runtime.links.peer_traffic import PeerTraffic
+from federator.runtime.storage.state_dir import StateDir
+from federator.runtime.topology.arranging import Arranger, ConfiguredAddressVerifier, known_brokers
+from federator.runtime.trust.guarding import KeyWatcher, Trust
+
+
+class ControlParts:
+    """The node of one agent, and the connections by which it is heard.
+
+    Args:
+        settings: What the operator said.
+        state: Our state folder, locked.
+        tasks: Runs connections to neighbours.
+        trust: Our keys; ``None`` in an open federation.
+        epoch: Of this run.
+        is_new: We owe nothing of an earlier session with our broker.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        state: StateDir,
+        tasks: asyncio.TaskGroup,
+        *,
+        trust: Trust | None,
+        epoch: Epoch,
+        is_new: bool,
+    ) -> None:
+        self_id, federation = settings.broker_id, settings.federation
+        self.trust = trust
+        self.node = _node(settings, state, epoch, trust)
+        self.driver = Driver(self.node)
+        self.own_broker = OwnBroker(settings, tasks)
+        gone = guide_will(self_id=self_id, federation=federation)
+        self.control = ControlConnection(
+            self.own_broker, gone if settings.failover.enabled else None
+        )
+        self.data = DataConnection(
+            self.own_broker,
+            clean_start=is_new,
+            will=health_will(settings, epoch),
+            busy_poll=BusyPoll(settings.data.busy_poll_us),
+        )
+        self.peers = PeerTraffic() if settings.metrics.enabled else None
+        # A connection needs its Will from the traffic, which sends over these connections.
+        self.connections = NeighbourLinks(tasks, will_for=self._will, tell=self.driver.handle)
+        self.traffic = ControlTraffic(
+            federation,
+            links=self.node.links,
+            connections=self.connections,
+            trust=trust,
+            peers=self.peers,
+        )
+        self.dialler = Dialler(settings, self.connections, lambda: self.epoch)
+        self.arranger = Arranger(
+            state.path,
+            neighbours=self.connections,
+            dialler=self.dialler,
+            measured=self.driver.handle,
+        )
+        self.keys = None if trust is None else self._key_watcher(trust)
+
+    @property
+    def epoch(self) -> Epoch:
+        """Ours, now: it is renewed when another agent is known under our id."""
+        return self.node.links.epoch
+
+    def _key_watcher(self, trust: Trust) -> KeyWatcher:
+        return KeyWatcher(
+            self.node.links.self_id,
+            trust,
+            neighbours=lambda: [each.conn for each in self.node.links.up.values()],
+            send=self.traffic.send_over,
+        )
+
+    def _will(self, conn: ConnId) -> Will:
+        links = self.node.links
+        return self.traffic.will(Bye(links.self_id, links.epoch, conn))
+
+
+def _node(settings: Settings, state: StateDir, epoch: Epoch, trust: Trust | None) -> Node:
+    broker = settings.broker
+    auto = settings.topology.mode == "auto"
+    return Node(
+        Identity(settings.broker_id, epoch, broker.advertised, broker.priority),
+        settings.parameters(),
+        settings.failover_parameters(),
+        settings.topology_parameters(known_brokers(state.path)) if auto else None,
+        ConfiguredAddressVerifier(settings, trust),
+    )

@@ -1,0 +1,123 @@
+"""The data connection to our own broker: what clients published, and frames of other agents.
+
+What one socket read brings passes in this order: second copies while the cover changes, bridges'
+loops, renames, the data path. Only then is our broker told that it is ours.
+
+Source: docs/ARCHITECTURE.md, "Connections"; docs/protocol.md 8.
+"""
+
+from collections.abc import Sequence
+
+from mqtt5 import QoS, RetainHandling, TopicFilter, Will
+
+from federator.runtime.agent.own_broker import OwnBroker
+from federator.runtime.agent.presence import OwnBrokerPresence
+from federator.runtime.custody.gateway_marks import GatewayMarks
+from federator.runtime.data.busy_poll import BusyPoll
+from federator.runtime.data.cover_subscriber import CoverSubscriber
+from federator.runtime.data.data_path import DataPath
+from federator.runtime.data.renaming import Renaming
+from federator.runtime.loops.watch import LoopWatch
+from federator.runtime.mqtt.link import Inbound, MqttLink
+from federator.runtime.retained.retained import Retained
+
+
+class DataConnection:
+    """Makes the data connection, and handles what comes over it.
+
+    The parts are made with the connection, so it gets to know them afterwards, by ``start``.
+
+    Args:
+        own_broker: Makes connections to our broker.
+        clean_start: What our broker keeps of an earlier session is not wanted.
+        will: What our broker says when we vanish.
+        busy_poll: Spins for more after data came.
+
+    Attributes:
+        link: The connection.
+    """
+
+    def __init__(
+        self, own_broker: OwnBroker, *, clean_start: bool, will: Will, busy_poll: BusyPoll
+    ) -> None:
+        self.link = own_broker.link("data", self, clean_start=clean_start, will=will)
+        self._busy_poll = busy_poll
+
+    def start(
+        self,
+        data_path: DataPath,
+        *,
+        cover: CoverSubscriber,
+        marks: GatewayMarks,
+        loops: LoopWatch,
+        renaming: Renaming | None,
+        retained: Retained | None,
+        presence: OwnBrokerPresence,
+    ) -> None:
+        """Subscribe frames and marks, and give these parts what comes. Before it runs.
+
+        Args:
+            data_path: Takes publications and frames.
+            cover: Subscribes what others want of our clients, and knows second copies.
+            marks: Answers gateways that ask what is in custody.
+            loops: Holds back what a bridge may have brought round.
+            renaming: Gives publications the federation's names, where there are renames.
+            retained: Told when the connection is lost.
+            presence: Told when the connection comes and goes.
+        """
+        self._data_path = data_path
+        self._cover = cover
+        self._marks = marks
+        self._loops = loops
+        self._renaming = renaming
+        self._retained = retained
+        self._presence = presence
+        frames = TopicFilter(
+            data_path.data_topic,
+            max_qos=QoS.AT_LEAST_ONCE,
+            no_local=True,
+            retain_handling=RetainHandling.SEND_NEVER,
+        )
+        self.link.subscribe([frames, marks.subscription()])
+
+    def on_up(self, link: MqttLink, session_present: bool) -> None:
+        """The broker accepted us."""
+        self._cover.on_up(session_present=session_present)
+        self._data_path.on_data_up(session_present=session_present)
+
+    def on_subscribed(self, link: MqttLink) -> None:
+        """The broker granted our subscriptions."""
+        self._presence.update()
+
+    def on_down(self, link: MqttLink, reason: str) -> None:
+        """The connection ended."""
+        self._cover.on_down()
+        self._marks.on_down()
+        self._data_path.on_data_down()
+        if self._retained is not None:
+            self._retained.on_data_down()
+        self._presence.on_lost(link)
+
+    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        """Take what one socket read brought."""
+        packet_ids = [(p.packet_id, int(p.qos)) for p, _, _ in publishes if p.packet_id is not None]
+        if packet_ids:
+            self._marks.note(publishes)
+        self._take(chunk, publishes)
+        if packet_ids:
+            self._data_path.acknowledge(link, packet_ids)
+
+    def enter(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
+        """Let publications into the data path that are copies of none, and of no bridge's loop."""
+        if self._renaming is not None:
+            chunk, publishes = self._renaming.outgoing(chunk, publishes)
+        if publishes:
+            self._data_path.on_publishes(chunk, publishes)
+
+    def _take(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
+        self._busy_poll.on_data()
+        if self._cover.sorting:
+            chunk, publishes = self._cover.once(chunk, publishes)
+        if self._loops.watching:
+            chunk, publishes = self._loops.sift(chunk, publishes)
+        self.enter(chunk, publishes)

@@ -1,0 +1,204 @@
+"""Makes what carries publications: policies, the data path, shared groups and retained values."""
+
+import asyncio
+
+from federator.config import Settings
+from federator.protocol.custody import HELD_BYTES_MAX
+from federator.protocol.duplicates import DuplicateLog
+from federator.protocol.events import LocalFiltersChanged
+from federator.protocol.filters.renames import Renames
+from federator.protocol.forwarding.forwarding import Forwarder, Sends, TopicRoute
+from federator.protocol.messages.topics import data_topic
+from federator.protocol.policy.broker_policy import BrokerPolicy
+from federator.protocol.policy.link_policies import LinkPolicies
+from federator.protocol.policy.rules import Denied, EdgeRules
+from federator.protocol.telemetry.frame_events import FrameEventBuffer
+from federator.runtime.agent.control_parts import ControlParts
+from federator.runtime.custody.gateway_marks import GatewayMarks
+from federator.runtime.custody.stores import CustodyStores
+from federator.runtime.data.cover_subscriber import CoverSubscriber, SessionFilters
+from federator.runtime.data.data_path import DataPath
+from federator.runtime.data.renaming import Renaming
+from federator.runtime.datagrams.service import DatagramService
+from federator.runtime.loops.watch import LoopWatch
+from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.retained.retained import Retained
+from federator.runtime.sharing.file import ShareFile
+from federator.runtime.sharing.sharing import Sharing
+from federator.runtime.storage.state_dir import StateDir
+from federator.runtime.telemetry.traces import TraceService
+
+HELD_SHARE = 4
+"""Frames that come loose all at once may take one part in so many of the queue to our broker."""
+
+
+class DataParts:
+    """What carries the publications of one agent's clients, and those for them.
+
+    Args:
+        settings: What the operator said.
+        state: Our state folder, locked.
+        tasks: Looks up neighbours' addresses for datagrams.
+        stores: What custody keeps on disk.
+        control: The connections.
+        frame_events: What happens is written down there, frame by frame.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        state: StateDir,
+        tasks: asyncio.TaskGroup,
+        *,
+        stores: CustodyStores,
+        control: ControlParts,
+        frame_events: FrameEventBuffer | None,
+    ) -> None:
+        self._settings = settings
+        self._control = control
+        self._data_link = control.data.link
+        self.policy = _policy(settings)
+        self.link_policies = LinkPolicies(*settings.link_rules())
+        renames = self.policy.renames
+        topic = data_topic(settings.federation)
+        self.renaming = Renaming(renames, topic) if renames else None
+        self.loops = LoopWatch(settings.loops, data_topic=topic, pass_on=control.data.enter)
+        self.forwarder = Forwarder(
+            topic_cache_max=settings.data.topic_cache_max,
+            allows_export=self.policy.allows_export,
+            here=renames.filter_inward if renames else None,
+        )
+        self.marks = GatewayMarks(settings.federation, control.control.link)
+        self.cover = CoverSubscriber(
+            self._data_link, settings.federation, SessionFilters(stores.subscribed)
+        )
+        self.retained = self._retained(state) if settings.retained.enabled else None
+        self.tracing = self._tracing()
+        self.datagrams = self._datagrams(tasks) if settings.uses_datagrams else None
+        self.path = self._data_path(stores, frame_events)
+        self.sharing = self._sharing(state)
+
+    def covers(self, filter_: str) -> bool:
+        """Whether what our clients publish below a filter that others want comes to us."""
+        return self.forwarder.wants(filter_) and self._data_link.subscribed
+
+    @property
+    def retained_links(self) -> list[MqttLink]:
+        """The connection that scans what the broker retains, where there is one."""
+        return [] if self.retained is None else [self.retained.scanner.link]
+
+    def _retained(self, state: StateDir) -> Retained:
+        settings, control = self._settings, self._control
+        return Retained(
+            settings.retained,
+            self_id=settings.broker_id,
+            epoch=lambda: control.epoch,
+            federation=settings.federation,
+            folder=state.path,
+            make_link=lambda observer: control.own_broker.link(
+                "retained", observer, clean_start=True
+            ),
+            data_link=self._data_link,
+            outgoing=None if self.renaming is None else self.renaming.outgoing,
+            hears_log=settings.discovery.log_topics,
+            policy=self.policy,
+            to_local_names=self._to_local_names,
+            link_policies=self.link_policies,
+            covered=self.covers,
+            send=control.traffic.send,
+        )
+
+    def _tracing(self) -> TraceService:
+        control = self._control
+
+        def send(route: TopicRoute, sends: Sends, body: bytes) -> int:
+            return self.path.trace(route, sends, body)  # made later: it passes traces that come
+
+        return TraceService(
+            self._settings,
+            links=control.node.links,
+            connections=control.connections,
+            traffic=control.traffic,
+            link=control.control.link,
+            policy=self.policy,
+            link_policies=self.link_policies,
+            forwarder=self.forwarder,
+            send=send,
+        )
+
+    def _datagrams(self, tasks: asyncio.TaskGroup) -> DatagramService:
+        from federator.runtime.datagrams.raptor import RaptorCoder  # noqa: PLC0415 - an extra
+
+        control = self._control
+        assert control.trust is not None, "datagrams want keys"
+        return DatagramService(
+            self._settings,
+            control.trust,
+            tasks,
+            coder=RaptorCoder(),
+            epoch=lambda: control.epoch,
+            neighbours=control.traffic,
+            # The data path is made later: it sends in datagrams.
+            on_frames=lambda neighbour, frames: self.path.on_datagram_frames(neighbour, frames),
+            send_by_broker=lambda neighbour, frame: self.path.outgoing.send_by_broker(
+                neighbour, frame
+            ),
+        )
+
+    def _data_path(self, stores: CustodyStores, frame_events: FrameEventBuffer | None) -> DataPath:
+        settings, control = self._settings, self._control
+        data = settings.data
+        return DataPath(
+            self_id=settings.broker_id,
+            stores=stores,
+            epoch=control.epoch,
+            federation=settings.federation,
+            forwarder=self.forwarder,
+            duplicates=DuplicateLog(
+                window_bits=data.duplicate_window_bits, origins_max=data.origins_max
+            ),
+            policies=self.link_policies,
+            to_local_names=self._to_local_names,
+            frame_bytes_max=data.frame_bytes_max,
+            hop_limit=data.hop_limit,
+            held_bytes_max=min(HELD_BYTES_MAX, settings.links.send_queue_bytes_max // HELD_SHARE),
+            retained=self.retained,
+            trust=control.trust,
+            frame_events=frame_events,
+            local=self._data_link,
+            ask=control.traffic.tell,
+            on_acknowledged=self.marks.on_acknowledged,
+            traces=self.tracing,
+            datagrams=self.datagrams,
+        )
+
+    def _sharing(self, state: StateDir) -> Sharing:
+        settings, control = self._settings, self._control
+        return Sharing(
+            self_id=settings.broker_id,
+            epoch=control.epoch,
+            data_path=self.path,
+            data_link=self._data_link,
+            make_link=control.own_broker.stand_in,
+            announce=lambda added, removed: control.driver.handle(
+                LocalFiltersChanged(added, removed)
+            ),
+            announces=lambda filter_: bool(self.policy.exported_filters(filter_)),
+            allows_export=self.policy.allows_export,
+            parameters=settings.ledger(),
+            file=ShareFile(state.path),
+            stand_ins_max=settings.share.stand_ins_max,
+        )
+
+    def _to_local_names(self, run: bytes) -> bytes:
+        """What is published on our broker instead of ``run``, which arrived."""
+        if self.renaming is not None:
+            run = self.renaming.inward(run)
+        self.loops.note(run)
+        return run
+
+
+def _policy(settings: Settings) -> BrokerPolicy:
+    rules = settings.rules
+    edge = EdgeRules(imports=rules.imports, exports=rules.exports, keep=rules.keep)
+    return BrokerPolicy(edge, Denied(rules.deny), Renames(rules.pairs))

@@ -1,0 +1,149 @@
+"""Tells on brokers how the agent is, and has them tell that it died.
+
+On our own broker stands a page of JSON, and in its place, when we vanish, our Will. On each
+neighbour's broker stands one digit, as beside a bridge: dashboards for bridges show our links.
+
+Both are said again every ``EVERY_S``: a Will that comes late, or a broker that forgot, is mended.
+
+Source: docs/observability.md, "On the brokers".
+"""
+
+import asyncio
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Literal
+
+from mqtt5 import PublishPacket, Will
+from msgspec.structs import replace
+
+from federator.config import Settings
+from federator.protocol.links.links import Links
+from federator.protocol.messages.guide import HEALTH_VERSION, Health
+from federator.protocol.messages.json_codec import encode
+from federator.protocol.messages.topics import connection_state_topic, health_topic
+from federator.protocol.types import ConnId, Epoch
+from federator.runtime.links.dialler import LINK_DOWN, LINK_UP
+from federator.runtime.links.neighbour_links import NeighbourLinks
+from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.process.clocks import wall_clock_us
+
+CHECK_S = 1.0
+EVERY_S = 10
+LINKS_TOLD_MAX = 1_000
+
+Ready = Callable[[], tuple[bool, str]]
+State = Literal["ready", "not_ready", "down"]
+
+
+def health_will(settings: Settings, epoch: Epoch) -> Will:
+    """What our broker says of us when we vanish."""
+    payload = encode(_health(settings, epoch, "down", "it vanished", {}))
+    return Will(health_topic(settings.federation), payload=payload, retain=True)
+
+
+class HealthReporter:
+    """Tells how one agent is.
+
+    Args:
+        settings: The agent's.
+        links: What the protocol knows of neighbours, and our epoch.
+        neighbours: The connections to their brokers.
+        data_link: The data connection to our own broker.
+        ready: Whether publications flow, and otherwise why not.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        links: Links,
+        neighbours: NeighbourLinks,
+        data_link: MqttLink,
+        ready: Ready,
+    ) -> None:
+        self._settings = settings
+        self._links = links
+        self._neighbours = neighbours
+        self._data_link = data_link
+        self._ready = ready
+        self._topic = health_topic(settings.federation)
+        self._state_topic = connection_state_topic(settings.broker_id)
+        self._told: Health | None = None
+        self._told_links: dict[ConnId, bytes] = {}
+
+    async def run(self) -> None:
+        """Tell what changes within ``CHECK_S``, and all of it every ``EVERY_S``."""
+        checks = 0
+        while True:
+            again = checks % round(EVERY_S / CHECK_S) == 0
+            self._tell(again=again)
+            if self._settings.links.notifications:
+                self._tell_links(again=again)
+            checks += 1
+            await asyncio.sleep(CHECK_S)
+
+    def withdraw(self) -> None:
+        """We leave in order: say what the Wills would."""
+        gone = _health(self._settings, self._links.epoch, "down", "it was stopped", {})
+        _say(self._data_link, self._topic, encode(gone))
+        if self._settings.links.notifications:
+            for neighbour in self._neighbours.all:
+                if neighbour.data is not None:
+                    _say(neighbour.data, self._state_topic, LINK_DOWN)
+
+    def _tell(self, *, again: bool) -> None:
+        link = self._data_link
+        if not link.connected:
+            self._told = None  # our Will stands there
+            return
+        health = self._health(*self._ready())
+        if again or health != self._told:
+            self._told = health
+            _say(link, self._topic, encode(replace(health, at_us=wall_clock_us())))
+
+    def _tell_links(self, *, again: bool) -> None:
+        links = self._links
+        told: dict[ConnId, bytes] = {}
+        for neighbour in self._neighbours.all:
+            conn, data = neighbour.conn, neighbour.data
+            if conn is None or data is None or not data.connected:
+                continue
+            told[conn] = LINK_UP if any(k.conn == conn for k in links.up.values()) else LINK_DOWN
+            if again or self._told_links.get(conn) != told[conn]:
+                _say(data, self._state_topic, told[conn])
+        self._told_links = told
+
+    def _health(self, ready: bool, reason: str) -> Health:
+        known = self._links.neighbours
+        links: dict[str, Literal["up", "down"]] = {
+            str(id_): "up" if known[id_].up else "down" for id_ in sorted(known)[:LINKS_TOLD_MAX]
+        }
+        state: State = "ready" if ready else "not_ready"
+        return _health(self._settings, self._links.epoch, state, "" if ready else reason, links)
+
+
+def _health(
+    settings: Settings,
+    epoch: Epoch,
+    state: State,
+    reason: str,
+    links: dict[str, Literal["up", "down"]],
+) -> Health:
+    return Health(
+        version=HEALTH_VERSION,
+        federation=settings.federation,
+        broker=settings.broker_id,
+        state=state,
+        reason=reason,
+        epoch=epoch,
+        release=version("federator"),
+        links=links,
+        at_us=0,
+        every_s=EVERY_S,
+    )
+
+
+def _say(link: MqttLink, topic: str, payload: bytes) -> None:
+    """Publish retained at QoS 0: a broker whose ACL forbids it drops it without a word."""
+    if link.connected:
+        link.write_packets((PublishPacket(topic, payload, retain=True).write(),), 1)

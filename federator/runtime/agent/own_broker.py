@@ -1,0 +1,73 @@
+"""Makes the connections to our own broker, each with a client id of its own.
+
+Control and data have one each, so that neither waits behind the other; what else needs its own
+(scans of retained values, a member's place in a shared group) gets another.
+"""
+
+import asyncio
+from typing import Final, Literal
+
+from mqtt5 import Will
+
+from federator.config import Settings
+from federator.runtime.mqtt.endpoint import endpoint_of
+from federator.runtime.mqtt.link import LinkObserver, MqttLink
+
+CONTROL_SESSION_EXPIRY_S: Final = 60
+"""How long our broker keeps log lines for us while we are away."""
+
+Role = Literal["ctl", "data", "retained"]
+
+
+class OwnBroker:
+    """Makes the connections of one agent to its own broker.
+
+    Args:
+        settings: Where it is.
+        tasks: Runs the stand-ins.
+    """
+
+    def __init__(self, settings: Settings, tasks: asyncio.TaskGroup) -> None:
+        self._settings = settings
+        self._tasks = tasks
+
+    def client_id(self, role: str) -> str:
+        """Who we are there."""
+        return f"federator-{self._settings.broker.id}-{role}"
+
+    def link(
+        self,
+        role: Role,
+        observer: LinkObserver,
+        *,
+        clean_start: bool = False,
+        will: Will | None = None,
+    ) -> MqttLink:
+        """A connection for one purpose. Whoever asks for it runs it."""
+        links = self._settings.links
+        expiry_s = {"ctl": CONTROL_SESSION_EXPIRY_S, "data": self._settings.custody.keep_s}
+        return MqttLink(
+            endpoint_of(self._settings.broker),
+            observer,
+            client_id=self.client_id(role),
+            clean_start=clean_start,
+            session_expiry_s=expiry_s.get(role, 0),
+            acknowledge=role != "data",
+            will=will,
+            reconnect_min_ms=links.reconnect_min_ms,
+            reconnect_max_ms=links.reconnect_max_ms,
+            send_queue_bytes_max=links.send_queue_bytes_max,
+        )
+
+    def stand_in(self, number: int, observer: LinkObserver) -> MqttLink:
+        """A connection that is in shared groups only while it lives, and gives back nothing."""
+        links = self._settings.links
+        link = MqttLink(
+            endpoint_of(self._settings.broker),
+            observer,
+            client_id=self.client_id(f"share-{number}"),
+            reconnect_min_ms=links.reconnect_min_ms,
+            reconnect_max_ms=links.reconnect_max_ms,
+        )
+        self._tasks.create_task(link.run(), name=f"stand-in {number}")
+        return link

@@ -1,0 +1,75 @@
+"""What a part of an agent is to the agent, and the one table by which messages find their part.
+
+A part tells what it subscribes on the control connection, which topics and which messages of other
+agents it takes, and what it runs. The agent makes the table of all its parts once: a topic or a
+kind of message leads to those who take it, in the order of the parts.
+
+Source: docs/ARCHITECTURE.md, "Connections".
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mqtt5 import PublishPacket, TopicFilter
+
+from federator.protocol.filters import matches
+from federator.protocol.messages.control import Message
+
+TopicHandler = Callable[[PublishPacket], None]
+MessageHandler = Callable[[Any], None]
+Task = Callable[[], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of an agent.
+
+    Attributes:
+        subscriptions: What the control connection subscribes for it.
+        topics: Who takes what comes on a topic, or on those that a filter matches.
+        messages: Who takes the messages of other agents, by their type.
+        tasks: What runs as long as the agent does, by name.
+    """
+
+    subscriptions: Sequence[TopicFilter] = ()
+    topics: Mapping[str, TopicHandler] = field(default_factory=dict)
+    messages: Mapping[type, MessageHandler] = field(default_factory=dict)
+    tasks: Mapping[str, Task] = field(default_factory=dict)
+
+
+class Dispatch:
+    """The table of topics and messages.
+
+    Args:
+        parts: Several may take one topic: each is told, in this order. A message has one taker.
+    """
+
+    def __init__(self, parts: Iterable[Part]) -> None:
+        self._by_topic: dict[str, list[TopicHandler]] = defaultdict(list)
+        self._by_filter: list[tuple[str, TopicHandler]] = []
+        self._by_message: dict[type, MessageHandler] = {}
+        for part in parts:
+            for topic, handler in part.topics.items():
+                if "+" in topic or "#" in topic:
+                    self._by_filter.append((topic, handler))
+                else:
+                    self._by_topic[topic].append(handler)
+            for kind, taker in part.messages.items():
+                assert kind not in self._by_message, f"two parts take {kind.__name__}"
+                self._by_message[kind] = taker
+
+    def on_publish(self, packet: PublishPacket) -> None:
+        """Give ``packet`` to all who take its topic; one that nobody takes is dropped."""
+        handlers = self._by_topic.get(packet.topic)
+        if handlers is None:
+            handlers = [taker for each, taker in self._by_filter if matches(each, packet.topic)]
+        for handler in handlers:
+            handler(packet)
+
+    def on_message(self, message: Message) -> None:
+        """Give ``message`` to who takes its kind; nobody does where a feature is off."""
+        taker = self._by_message.get(type(message))
+        if taker is not None:
+            taker(message)

@@ -1,0 +1,127 @@
+"""Whether we are at our own broker, and whether another agent with our id is there in our place.
+
+We are there when clients' publications can come and other agents can speak to us: with the data
+connection, and with the control connection and all that it subscribes. Two agents with one id throw
+each other out for ever, so who learns of the other gives way, with every connection: with one
+each they would serve nobody.
+
+Source: Mosquitto's log line "Client ID already connected, closing old connection."
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import structlog
+from mqtt5 import PublishPacket
+
+from federator.protocol.discovery.log_lines import ERROR_TOPIC
+from federator.runtime.mqtt.link import MqttLink
+
+NEXT_MOMENT_S: Final = 1.0
+"""A connection that is closed so soon after the log's line was closed for that reason."""
+
+_log = structlog.get_logger()
+
+
+class TakeoverDetector:
+    """Notices in the broker's log that another agent with our id takes the place of a connection.
+
+    MQTT has a reason code for that (0x8e), but Mosquitto 2.0 just closes the connection of whoever
+    was there first, who would come back and close the other's, for ever. A client that hears in the
+    log that its place is being taken, and is closed the next moment, was thrown out by another one.
+
+    Args:
+        client_ids: Ours at our own broker.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self, client_ids: Iterable[str], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._lines = {
+            f"Client {id} already connected, closing old connection.".encode(): id
+            for id in client_ids
+        }
+        self._clock = clock
+        self._taken_at_s: dict[str, float] = {}
+
+    def on_log(self, topic: str, payload: bytes) -> None:
+        """Note a line of the broker's log."""
+        if topic != ERROR_TOPIC:
+            return
+        for line, client_id in self._lines.items():
+            if payload.endswith(line):
+                self._taken_at_s[client_id] = self._clock()
+
+    def threw_out(self, client_id: str) -> bool:
+        """Whether another agent made the broker close ``client_id`` just now."""
+        taken_at_s = self._taken_at_s.pop(client_id, None)
+        return taken_at_s is not None and self._clock() - taken_at_s < NEXT_MOMENT_S
+
+
+class OwnBrokerPresence:
+    """Whether one agent is at its own broker, with both its connections.
+
+    Args:
+        broker: Our own broker's id, for people.
+        url: Where it is, for people.
+        control: The control connection to it.
+        data: The data connection to it.
+        others: What else gives way with them.
+        changed: Told when we came or went, with ``up``.
+
+    Attributes:
+        up: Whether we are at our broker.
+    """
+
+    def __init__(
+        self,
+        *,
+        broker: int,
+        url: str,
+        control: MqttLink,
+        data: MqttLink,
+        others: Callable[[], Iterable[MqttLink]],
+        changed: Callable[[bool], None],
+    ) -> None:
+        self.up = False
+        self._broker = broker
+        self._url = url
+        self._control = control
+        self._data = data
+        self._others = others
+        self._changed = changed
+        self._told_taken_over = False
+        self._takeovers = TakeoverDetector([control.client_id, data.client_id])
+
+    @property
+    def taken_over(self) -> bool:
+        """Another agent with our id is at our own broker."""
+        return self._control.taken_over or self._data.taken_over
+
+    def on_log(self, packet: PublishPacket) -> None:
+        """Note a line of the broker's log, which may tell that somebody takes our place."""
+        self._takeovers.on_log(packet.topic, packet.payload)
+
+    def update(self) -> None:
+        """One of the two connections came or went."""
+        up = self._control.subscribed and self._data.connected
+        if up != self.up:
+            self.up = up
+            if up:
+                self._told_taken_over = False
+            self._changed(up)
+
+    def on_lost(self, link: MqttLink) -> None:
+        """One of the two is gone: ours to have again, or another agent's now."""
+        if link.closed_by_broker and self._takeovers.threw_out(link.client_id):
+            link.give_way()
+        if self.taken_over and not self._told_taken_over:
+            self._told_taken_over = True
+            _log.error("id.taken_over", id=self._broker, broker=self._url)
+        if link.taken_over:
+            for other in (self._control, self._data, *self._others()):
+                if not other.taken_over:
+                    other.give_way()
+        self.update()

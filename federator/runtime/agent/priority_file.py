@@ -1,0 +1,92 @@
+"""The planner's word on disk: ``core_priority.json`` in an agent's state folder.
+
+    {"priority": -3, "valid_until_ms": 1767225600000}
+
+Put in place by renaming, so that it is never half there. ``federator place cores --write`` makes
+the files of a whole federation.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import structlog
+
+from federator.config import Settings
+from federator.protocol.events import PriorityChanged
+from federator.protocol.routing.placed_priority import PlacedPriority
+from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms
+
+FILE_NAME = "core_priority.json"
+FILE_BYTES_MAX = 4_096
+VALID_MS_MAX = 7 * 86_400_000
+"""A word that says to hold longer is not believed: somebody mistook seconds for milliseconds."""
+
+_log = structlog.get_logger()
+
+_Priority = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
+
+
+class Placed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Content of the file. ``valid_until_ms`` is wall clock, since 1970."""
+
+    priority: _Priority
+    valid_until_ms: int
+
+
+class PriorityFile:
+    """Reads the file again and again; complains once per content that cannot be used.
+
+    Args:
+        state_dir: Folder of the agent.
+    """
+
+    def __init__(self, state_dir: Path) -> None:
+        self._path = state_dir / FILE_NAME
+        self._complained_of: object = None
+
+    def read(self) -> int | None:
+        """The priority; ``None`` when the file is absent, unusable or no longer valid."""
+        try:
+            with self._path.open("rb") as file:
+                content = file.read(FILE_BYTES_MAX + 1)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._complain(error.strerror, str(error.strerror))
+            return None
+        if len(content) > FILE_BYTES_MAX:
+            self._complain(len(content), f"longer than {FILE_BYTES_MAX} bytes")
+            return None
+        try:
+            placed = msgspec.json.decode(content, type=Placed)
+        except msgspec.DecodeError as error:
+            self._complain(content, str(error))
+            return None
+        left_ms = placed.valid_until_ms - wall_clock_ms()
+        if left_ms > VALID_MS_MAX:
+            self._complain(content, f"valid for more than {VALID_MS_MAX} ms")
+            return None
+        return placed.priority if left_ms > 0 else None
+
+    def _complain(self, what: object, why: str) -> None:
+        if what != self._complained_of:
+            self._complained_of = what
+            _log.warning("core.priority_file_unusable", path=str(self._path), why=why)
+
+
+async def follow_placement(
+    settings: Settings, state_dir: Path, *, changed: Callable[[PriorityChanged], None]
+) -> None:
+    """Tell which priority the planner gives our core, whenever that changes, until cancelled."""
+    mesh = settings.mesh
+    follower = PlacedPriority(settings.broker.priority, hold_ms=mesh.core_hold_ms)
+    file = PriorityFile(state_dir)
+    while True:
+        priority = follower.on_read(file.read(), now_ms=monotonic_ms())
+        if priority is not None:
+            _log.info("core.priority", priority=priority)
+            changed(PriorityChanged(priority))
+        await asyncio.sleep(mesh.core_check_ms / 1000)

@@ -1,0 +1,205 @@
+"""Makes what serves gateways, operators and our clients beside the way of their publications."""
+
+from collections.abc import Callable
+
+from federator.config import Settings
+from federator.errors import ConfigError
+from federator.protocol.discovery import MembersChanged
+from federator.protocol.events import LocalBrokerDown, LocalBrokerUp, LocalFiltersChanged
+from federator.protocol.telemetry.frame_events import FrameEventBuffer
+from federator.runtime.agent.control_parts import ControlParts
+from federator.runtime.agent.data_parts import DataParts
+from federator.runtime.agent.health import HealthReporter
+from federator.runtime.agent.presence import OwnBrokerPresence
+from federator.runtime.agent.shared_broker_guard import AgentAtBroker, SharedBrokerGuard
+from federator.runtime.discovery.service import Discovery
+from federator.runtime.failover.guide_publisher import GuidePublisher
+from federator.runtime.failover.prepared_sessions import PreparedSessions, SessionContext
+from federator.runtime.failover.service import FailoverService
+from federator.runtime.mqtt.endpoint import endpoint_of
+from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.observability.readiness import Readiness
+from federator.runtime.process.clocks import monotonic_ms
+from federator.runtime.settling.service import SettlingService
+from federator.runtime.storage.state_dir import StateDir
+from federator.runtime.telemetry.echo import BrokerEcho
+from federator.runtime.telemetry.state import AgentState
+from federator.runtime.telemetry.stream import MetricsStream
+
+
+class Services:
+    """What one agent does beside carrying publications.
+
+    Args:
+        settings: What the operator said.
+        state: Our state folder, locked.
+        control: The connections.
+        data: What carries publications.
+        frame_events: What happens to frames; ``None``: no metrics are kept.
+        give_way: Ends the agent with an error.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        state: StateDir,
+        *,
+        control: ControlParts,
+        data: DataParts,
+        frame_events: FrameEventBuffer | None,
+        give_way: Callable[[ConfigError], None],
+    ) -> None:
+        self._settings = settings
+        self._control = control
+        self._data = data
+        node, link = control.node, control.control.link
+        self.guide = GuidePublisher(
+            self_id=settings.broker_id,
+            federation=settings.federation,
+            link=link,
+            ordered=control.driver.handle,
+        )
+        self.discovery = self._discovery(state)
+        self.failover = self._failover(state)
+        self.prepared = self._prepared_sessions()
+        self.settling = SettlingService(
+            settings,
+            node=node,
+            policy=data.policy,
+            has_own_members=data.sharing.has_own_members,
+            covers=data.covers,
+            neighbours=control.traffic,
+            link=link,
+        )
+        self.guard = SharedBrokerGuard(
+            AgentAtBroker(control.epoch, settings.broker_id),
+            federation=settings.federation,
+            url=settings.broker.url,
+            link=link,
+            give_way=give_way,
+        )
+        self.metrics = None if frame_events is None else self._metrics(frame_events, state)
+        self.presence = OwnBrokerPresence(
+            broker=settings.broker.id,
+            url=settings.broker.reached_at,
+            control=link,
+            data=control.data.link,
+            others=lambda: data.retained_links,
+            changed=self._on_presence,
+        )
+        self.ready = Readiness(
+            settings.broker,
+            presence=self.presence,
+            own_links=(link, control.data.link),
+            node=node,
+            neighbours=control.connections,
+        )
+        self.health = HealthReporter(
+            settings,
+            links=node.links,
+            neighbours=control.connections,
+            data_link=control.data.link,
+            ready=self.ready,
+        )
+
+    def _discovery(self, state: StateDir) -> Discovery:
+        settings, control = self._settings, self._control
+        return Discovery(
+            settings.discovery,
+            federation=settings.federation,
+            own_id=control.control.link.client_id,
+            state_dir=state.path,
+            interest_changed=self._interest_changed,
+            members_changed=self._members_changed if settings.groups_span_brokers else None,
+            control_filters=lambda: control.control.filters,
+            own_links=self._own_links,
+        )
+
+    def _failover(self, state: StateDir) -> FailoverService:
+        failover = self._settings.failover
+        policy = self._data.policy
+        return FailoverService(
+            failover,
+            address=failover.advertise or self._settings.broker.advertised,
+            folder=state.path,
+            discovery=self.discovery,
+            counters=self._data.path.counters,
+            guide=self.guide,
+            may_tell=lambda filter_: bool(policy.exported_filters(filter_)),
+            handle=self._control.driver.handle,
+        )
+
+    def _prepared_sessions(self) -> PreparedSessions:
+        path = self._data.path
+        context = SessionContext(
+            connected_here=self.discovery.is_connected,
+            filters_here=self.discovery.filters_of,
+            connected_elsewhere=self._control.node.failover.is_connected_elsewhere,
+            caught_up=self._data.marks.caught_up,
+            in_federation=self._data.policy.exported_filters,
+            expect=path.expect,
+            fetch_again=path.fetch_again,
+        )
+        broker = self._settings.broker
+        return PreparedSessions(self._settings.failover, lambda: endpoint_of(broker), context)
+
+    def _metrics(self, frame_events: FrameEventBuffer, state: StateDir) -> MetricsStream:
+        settings, control, data = self._settings, self._control, self._data
+        link, federation = control.control.link, settings.federation
+        assert control.peers is not None, "control messages are counted where metrics are kept"
+        echo = BrokerEcho(link, federation=federation, broker=settings.broker_id)
+        failover = self.failover
+        parameters = settings.parameters()
+        agent_state = AgentState(
+            node=control.node,
+            parameters=parameters,
+            neighbours=control.connections,
+            neighbour_at=control.traffic.neighbour_at,
+            own_links=(link, control.data.link),
+            data_path=data.path,
+            discovery=self.discovery,
+            clients=lambda: failover.clients if settings.failover.enabled else None,
+            peers=control.peers,
+            echo=echo,
+        )
+        return MetricsStream(
+            settings.metrics,
+            federation=federation,
+            links=control.node.links,
+            parameters=parameters,
+            forwarder=data.forwarder,
+            mesh_events=control.node.meshes.event_log,
+            frame_events=frame_events,
+            state=agent_state,
+            echo=echo,
+            link=link,
+            folder=state.path / "metrics",
+        )
+
+    # What happens at our broker
+
+    def _on_presence(self, up: bool) -> None:
+        if self.metrics is not None:
+            self.metrics.events.note("broker_up" if up else "broker_down")
+        self.guide.publish()
+        self._control.driver.handle(LocalBrokerUp() if up else LocalBrokerDown())
+        if up:
+            self.guard.on_local_up(monotonic_ms())
+            self._data.path.on_local_up()
+
+    def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
+        data, widened = self._data, self.discovery.widened
+        data.forwarder.widened = widened
+        added, removed = data.policy.change(added, removed)
+        self._control.driver.handle(LocalFiltersChanged(added, removed))
+        data.sharing.on_interest(added, removed)
+        if data.retained is not None:
+            data.retained.on_interest(added, removed, widened=widened)
+
+    def _members_changed(self, changed: MembersChanged) -> None:
+        self._data.sharing.on_members(changed.members, watched=changed.watched)
+
+    def _own_links(self) -> list[MqttLink]:
+        """Our connections to our broker besides the control connection."""
+        data = self._data
+        return [self._control.data.link, *data.sharing.stand_in_links, *data.retained_links]

@@ -1,0 +1,213 @@
+"""Which records carried which filter: one chain of numbers per filter key.
+
+Chains are beads on strings that share a table: a record with three filters is a bead on three
+strings. The table is cut off at ``oldest``; what a string lost there is known by its last lost
+bead. A string that lost all is *idle*: only its last number is kept, on disk too, because the next
+record on it must name that number as its predecessor.
+"""
+
+import contextlib
+import os
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from zlib import crc32
+
+from federator.protocol.forwarding.frames import keys_in
+from federator.runtime.storage.durable import replace_file, write_at
+
+IDLE_MAX = 131_072
+TRIM_AT = 64
+HEADS_FILE = "heads"
+
+_MAGIC = b"fedhead1"
+_HEADER = struct.Struct("<8sQ")
+_ENTRY = struct.Struct("<8sQI")  # key, head, CRC-32 of the two
+_ENTRY_CHECKED = 16
+
+
+class _Chain:
+    """The numbers of one filter's records. Those below ``oldest`` are trimmed now and then."""
+
+    __slots__ = ("dropped", "seqs", "trim_at")
+
+    def __init__(self, dropped: int) -> None:
+        self.seqs = array("Q")
+        self.dropped = dropped  # the largest number on the chain before seqs[0]; 0 without one
+        self.trim_at = TRIM_AT
+
+
+class Chains:
+    """All chains: 8 bytes for each record and filter, and about 200 for each filter.
+
+    Args:
+        idle_max: Idle chains remembered; beyond, the one idle for longest is forgotten.
+
+    Attributes:
+        oldest: The smallest number still held. Set it with ``drop``.
+        idle: Last number of each chain of which nothing is held.
+    """
+
+    def __init__(self, *, idle_max: int = IDLE_MAX) -> None:
+        self._idle_max = idle_max
+        self._live: OrderedDict[bytes, _Chain] = OrderedDict()  # by last number, ascending
+        self.idle: OrderedDict[bytes, int] = OrderedDict()
+        self.oldest = 1
+
+    def add(self, keys: bytes, prevs: Sequence[int], seq: int) -> None:
+        """Put the record ``seq`` on the chains of its keys."""
+        if len(prevs) == 1:
+            self._add_one(keys, prevs[0], seq)
+            return
+        for key, prev in zip(keys_in(keys), prevs, strict=True):
+            self._add_one(key, prev, seq)
+
+    def _add_one(self, key: bytes, prev: int, seq: int) -> None:
+        live = self._live
+        chain = live.get(key)
+        if chain is None:
+            self.idle.pop(key, None)
+            chain = live[key] = _Chain(prev)
+        else:
+            live.move_to_end(key)
+        seqs = chain.seqs
+        seqs.append(seq)
+        if len(seqs) > chain.trim_at:
+            start = self._start(chain)
+            if start:
+                chain.dropped = seqs[start - 1]
+                del seqs[:start]
+            chain.trim_at = max(TRIM_AT, 2 * len(seqs))
+
+    def head(self, key: bytes) -> int:
+        """The last number on the chain of ``key``, held or not; 0 when none is known."""
+        chain = self._live.get(key)
+        return chain.seqs[-1] if chain else self.idle.get(key, 0)
+
+    def heads(self) -> Iterator[tuple[bytes, int]]:
+        """The chains of which something is held, and their last numbers."""
+        return ((key, chain.seqs[-1]) for key, chain in self._live.items())
+
+    def select(self, key: bytes, after: int, *, limit: int) -> list[int]:
+        """Held numbers of the chain greater than ``after``, ascending, at most ``limit``."""
+        chain = self._live.get(key)
+        if chain is None:
+            return []
+        start = bisect_right(chain.seqs, max(after, self.oldest - 1))
+        return chain.seqs[start : start + limit].tolist()
+
+    def floor(self, key: bytes, after: int) -> int:
+        """The largest number of the chain that is dropped and greater than ``after``, or that."""
+        chain = self._live.get(key)
+        if chain is None:
+            return max(self.idle.get(key, 0), after)
+        start = self._start(chain)
+        return max(chain.seqs[start - 1] if start else chain.dropped, after)
+
+    def first(self, key: bytes, least: int, by: Callable[[int], int]) -> int | None:
+        """The first held number of the chain for which ``by``, which never falls, is ``least``."""
+        chain = self._live.get(key)
+        if chain is None:
+            return None
+        at = bisect_left(chain.seqs, least, lo=self._start(chain), key=by)
+        return chain.seqs[at] if at < len(chain.seqs) else None
+
+    def drop(self, oldest: int) -> dict[bytes, int]:
+        """Nothing below ``oldest`` is held any more.
+
+        Returns:
+            The last number of each chain that is idle now. Takes time in proportion to these.
+        """
+        self.oldest = oldest
+        idle: dict[bytes, int] = {}
+        while self._live:
+            key = next(iter(self._live))
+            head = self._live[key].seqs[-1]
+            if head >= oldest:
+                break
+            del self._live[key]
+            idle[key] = self.idle[key] = head
+        while len(self.idle) > self._idle_max:
+            self.idle.popitem(last=False)
+        return idle
+
+    def _start(self, chain: _Chain) -> int:
+        return bisect_left(chain.seqs, self.oldest)
+
+
+class HeadsFile:
+    """The idle chains on disk: appended as chains become idle, rewritten when twice as long.
+
+    A failure is made up for by rewriting it next time. What is lost with it costs no message: the
+    chain's next record names no predecessor, and nobody is told of records that were dropped.
+
+    Args:
+        folder: Where the file is.
+        idle: The idle chains, as they are at any time.
+    """
+
+    def __init__(self, folder: Path, idle: Mapping[bytes, int]) -> None:
+        self._path = folder / HEADS_FILE
+        self._idle = idle
+        self._epoch = 0
+        self._fd = -1
+        self._entries = 0
+        self._size = 0
+
+    def load(self, epoch: int) -> dict[bytes, int]:
+        """The idle chains of ``epoch`` in the file; it is written anew at the next ``append``."""
+        self._epoch = epoch
+        heads: dict[bytes, int] = {}
+        try:
+            content = self._path.read_bytes()
+        except OSError:
+            return heads
+        if content[: _HEADER.size] != _HEADER.pack(_MAGIC, epoch):
+            return heads
+        end = len(content) - (len(content) - _HEADER.size) % _ENTRY.size
+        for at in range(_HEADER.size, end, _ENTRY.size):
+            key, head, checksum = _ENTRY.unpack_from(content, at)
+            if crc32(content[at : at + _ENTRY_CHECKED]) == checksum:
+                heads.pop(key, None)
+                heads[key] = head
+        return heads
+
+    def append(self, idle: Mapping[bytes, int]) -> None:
+        """The chains ``idle`` became so."""
+        if not idle and self._fd >= 0:
+            return
+        with contextlib.suppress(OSError):
+            if self._fd < 0 or self._entries > 2 * len(self._idle) + 1024:
+                self._rewrite()
+                return
+            content = _encode_heads(idle)
+            try:
+                write_at(self._fd, content, self._size)
+            except OSError:
+                self.close()
+                raise
+            self._size += len(content)
+            self._entries += len(idle)
+
+    def _rewrite(self) -> None:
+        self.close()
+        content = _HEADER.pack(_MAGIC, self._epoch) + _encode_heads(self._idle)
+        self._fd = replace_file(self._path, [content], sync=False)
+        self._size, self._entries = len(content), len(self._idle)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _encode_heads(heads: Mapping[bytes, int]) -> bytes:
+    parts = []
+    for key, head in heads.items():
+        checked = key + head.to_bytes(8, "little")
+        parts.append(checked + crc32(checked).to_bytes(4, "little"))
+    return b"".join(parts)

@@ -1,0 +1,401 @@
+"""What we are about to hand to our broker, written down before we do: a write-ahead journal.
+
+Think of a postman who notes each letter before dropping it into the box, and now and then drops in
+a slip with the number of his last note (the *marker*). Whoever finds the slip in the box knows that
+every letter noted up to there is in the box too, and that the rest must be delivered again.
+
+An entry says that a frame of an origin goes to the local subscribers of some filters. What it all
+comes to is a *position* for each (origin, filter): epoch and number of the last frame delivered. A
+snapshot replaces entries by positions, but only entries that a marker is known for: those after
+stay, so that a marker that was lost with our broker can still be told from one that arrived.
+
+Numbers of entries are never used twice, as those of the custody log: when the end of the file may
+be lost, they leap ahead, and every marker written before speaks of all entries before.
+
+Layout, little-endian. Header: magic, journal id, boot, the number up to which entries are folded, a
+number that none below will be given to an entry, bytes of the snapshot, CRC-32 of all of it; the
+snapshot in MessagePack. Batches: bytes, number of the first entry, entries, CRC-32. Entry: origin,
+epoch, seq, number of keys, keys.
+"""
+
+import errno
+import os
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from federator.protocol.forwarding.frames import KEY_BYTES, keys_in
+from federator.protocol.types import BrokerId
+from federator.runtime.storage.durable import (
+    BOOT_BYTES,
+    LEAP,
+    private_folder,
+    replace_file,
+    this_boot,
+    unusable,
+    write_at,
+)
+
+__all__ = ["Delivery", "DeliveryJournal", "Entry", "JournalState", "Positions"]
+
+BYTES_MAX = 2 * 1024 * 1024
+FILE_NAME = "deliveries"
+CONFIG_KEY = "custody"
+MARKER_BYTES_MAX = 40
+
+_MAGIC = b"feddelv1"
+_HEADER = struct.Struct(f"<8sQ{BOOT_BYTES}sQQII")
+_BATCH = struct.Struct("<IQI")  # bytes in all, number of the first entry, entries
+_ENTRY = struct.Struct("<IQQI")  # origin, epoch, seq, keys
+_CRC = struct.Struct("<I")
+
+Delivery = tuple[BrokerId, int, int, bytes]
+"""(origin, custody epoch, seq, keys of the filters it is delivered for, 8 bytes each)."""
+
+Positions = dict[tuple[BrokerId, bytes], tuple[int, int]]
+"""(origin, filter key) -> (epoch, seq) of the last frame delivered."""
+
+
+class Entry(NamedTuple):
+    """A delivery as journalled."""
+
+    number: int
+    origin: BrokerId
+    epoch: int
+    seq: int
+    keys: bytes
+
+
+class JournalState(NamedTuple):
+    """What a journal holds.
+
+    Attributes:
+        folded_to: Entries up to this number are in ``positions``.
+        positions: Where each chain was then.
+        entries: Those after, in order.
+        since_us: Filter key -> wall clock, in microseconds, when our clients began to want it.
+    """
+
+    folded_to: int
+    positions: Positions
+    entries: tuple[Entry, ...]
+    since_us: dict[bytes, int]
+
+
+class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
+    positions: list[tuple[BrokerId, bytes, int, int]]  # origin, key, epoch, seq
+    since_us: list[tuple[bytes, int]]
+
+
+class DeliveryJournal:
+    """The journal of one agent, for one thread.
+
+    The file holds the snapshot and at most twice ``bytes_max`` of entries. Nothing of it is kept in
+    memory.
+
+    Args:
+        folder: Where the file is; made when missing.
+        bytes_max: Of entries. Call ``snapshot`` when ``is_due``; without, ``append`` does it. A
+            snapshot keeps half of it for entries without a marker; older ones count as delivered.
+        boot: What tells this boot of the machine from others; asked of the machine by default.
+
+    Attributes:
+        journal_id: Of 64 random bits, drawn when the file is made.
+        last: Number of the last entry; 0 without one.
+        lost_bytes: Found damaged when it was opened, and cut off.
+
+    Raises:
+        ConfigError: The folder cannot be used.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        bytes_max: int = BYTES_MAX,
+        boot: bytes | None = None,
+    ) -> None:
+        self._path = folder / FILE_NAME
+        self._bytes_max = bytes_max
+        boot = boot or this_boot()
+        self._boot = boot or bytes(BOOT_BYTES)
+        self.journal_id = 0
+        self.last = 0
+        self.lost_bytes = 0
+        self._fd = -1
+        self._tail_at = self._size = 0
+        private_folder(folder, key=CONFIG_KEY)
+        try:
+            self._recover(known_boot=boot is not None)
+        except OSError as error:
+            raise unusable(folder, error, key=CONFIG_KEY) from error
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time for a snapshot."""
+        return self._size - self._tail_at >= self._bytes_max
+
+    def append(self, deliveries: Sequence[Delivery]) -> int:
+        """Write down what is delivered next, at once.
+
+        A position that comes about without a delivery may be entered as if it were one.
+
+        Returns:
+            The number of the last entry.
+
+        Raises:
+            OSError: The disk is full or broken; none of them is entered.
+        """
+        if not deliveries:
+            return self.last
+        if self._size - self._tail_at >= 2 * self._bytes_max:
+            self.snapshot(None, None, folded_to=0)
+        parts = [b""]
+        for origin, epoch, seq, keys in deliveries:
+            parts.append(_ENTRY.pack(origin, epoch, seq, len(keys) // KEY_BYTES))
+            parts.append(keys)
+        size = sum(map(len, parts)) + _BATCH.size + _CRC.size
+        parts[0] = _BATCH.pack(size, self.last + 1, len(deliveries))
+        content = b"".join(parts)
+        write_at(self._fd, content + _CRC.pack(crc32(content)), self._size)
+        self._size += size
+        self.last += len(deliveries)
+        return self.last
+
+    def load(self) -> JournalState:
+        """All that is in the file.
+
+        Raises:
+            OSError: The disk is broken.
+        """
+        return _state(self._read())
+
+    def since_us(self) -> dict[bytes, int]:
+        """Since when our clients want what, as of the last snapshot.
+
+        Raises:
+            OSError: The disk is broken.
+        """
+        return dict(self.load().since_us)
+
+    def positions(self, marker: int | None) -> Positions:
+        """Where each chain is when entries up to ``marker`` were delivered; ``None``: all were.
+
+        Raises:
+            OSError: The disk is broken.
+        """
+        state = self.load()
+        return _fold(state.positions, state.entries, marker)
+
+    def resume(self, marker: int | None) -> Positions:
+        """Begin again behind ``marker``; call it at start, before the first ``append``.
+
+        Entries after it are struck out: their frames will be entered again, one by one, and until
+        then a later marker must not speak for them.
+
+        Returns:
+            As ``positions``.
+
+        Raises:
+            OSError: The disk is full or broken; the file is as before.
+        """
+        positions = self.positions(marker)
+        self.snapshot(positions, None, folded_to=self.last)
+        return positions
+
+    def snapshot(
+        self,
+        positions: Mapping[tuple[BrokerId, bytes], tuple[int, int]] | None,
+        since_us: Mapping[bytes, int] | None,
+        *,
+        folded_to: int,
+    ) -> None:
+        """Replace entries by positions: written aside, synchronised, put in place.
+
+        Entries after ``folded_to`` stay. A chain that one of them speaks of is written down as it
+        was before them, as the journal knows it; every other one as in ``positions``. Chains that
+        are not in ``positions`` are forgotten.
+
+        Args:
+            positions: Where each chain is with all entries delivered; ``None``: as the journal
+                knows.
+            since_us: Filter key -> since when our clients want it; ``None``: as before.
+            folded_to: The number of the newest marker that our broker is known to have.
+
+        Raises:
+            OSError: The disk is full or broken; the file is as before.
+        """
+        content = self._read()
+        state = _state(content)
+        cut, folded = self._tail_at, state.folded_to
+        for at in _sound_batches(content):
+            size, first, count = _BATCH.unpack_from(content, at)
+            if first + count - 1 > folded_to and self._size - at <= self._bytes_max // 2:
+                break
+            cut, folded = at + size, first + count - 1
+        known = _fold(state.positions, state.entries, folded)
+        if positions is None:
+            before: Mapping[tuple[BrokerId, bytes], tuple[int, int]] = known
+        else:
+            later = _fold({}, [e for e in state.entries if e.number > folded], None)
+            before = {
+                chain: known.get(chain, (0, 0)) if chain in later else at
+                for chain, at in positions.items()
+                if chain not in later or chain in known
+            }
+        wanted = state.since_us if since_us is None else since_us
+        self._write(_encode_snapshot(before, wanted), content[cut:], folded_to=folded)
+
+    def marker(self, number: int | None = None) -> bytes:
+        """What to leave at our broker behind the entry ``number``; the last one by default."""
+        return b"%016x|%d" % (self.journal_id, self.last if number is None else number)
+
+    def read_marker(self, payload: bytes) -> int | None:
+        """The number in a marker of this journal; ``None`` for anything else."""
+        journal_id, bar, number = payload.partition(b"|")
+        if not bar or len(payload) > MARKER_BYTES_MAX or not number.isdigit():
+            return None
+        return int(number) if journal_id == b"%016x" % self.journal_id else None
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    # Within
+
+    def _read(self) -> bytes:
+        return os.pread(self._fd, self._size, 0)
+
+    def _write(self, snapshot: bytes, batches: bytes, *, folded_to: int) -> None:
+        """Put a whole file in place."""
+        header = _Header(self.journal_id, self._boot, folded_to, self.last + 1, len(snapshot))
+        parts = [header.pack(snapshot), snapshot, batches]
+        fd = replace_file(self._path, parts, sync=True)
+        self.close()
+        self._fd = fd
+        self._tail_at = _HEADER.size + len(snapshot)
+        self._size = self._tail_at + len(batches)
+
+    def _recover(self, *, known_boot: bool) -> None:
+        try:
+            content = self._path.read_bytes()
+        except FileNotFoundError:
+            content = b""
+        header = _Header.of(content)
+        if header is None:
+            self.lost_bytes = len(content)
+            self.journal_id = int.from_bytes(os.urandom(8))
+            self._write(_encode_snapshot({}, {}), b"", folded_to=0)
+            return
+        self.journal_id = header.journal_id
+        self.last = header.next_number - 1
+        self._tail_at = self._size = header.end
+        for at in _sound_batches(content):
+            size, first, count = _BATCH.unpack_from(content, at)
+            self._size = at + size
+            self.last = max(self.last, first + count - 1)
+        self.lost_bytes = len(content) - self._size
+        if self.lost_bytes or not known_boot or header.boot != self._boot:
+            self.last += LEAP
+            snapshot = content[_HEADER.size : header.end]
+            batches = content[header.end : self._size]
+            self._write(snapshot, batches, folded_to=header.folded_to)
+        else:
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+
+
+class _Header(NamedTuple):
+    journal_id: int
+    boot: bytes
+    folded_to: int
+    next_number: int
+    snapshot_bytes: int
+
+    @classmethod
+    def of(cls, content: bytes) -> "_Header | None":
+        """The header of ``content``, when that and the snapshot are sound."""
+        if len(content) < _HEADER.size:
+            return None
+        magic, *fields, checksum = _HEADER.unpack_from(content)
+        header = cls(*fields)
+        snapshot = content[_HEADER.size : header.end]
+        sound = magic == _MAGIC and header.checksum(snapshot) == checksum
+        return header if sound and len(snapshot) == header.snapshot_bytes else None
+
+    @property
+    def end(self) -> int:
+        """Where the first batch begins."""
+        return _HEADER.size + self.snapshot_bytes
+
+    def checksum(self, snapshot: bytes) -> int:
+        return crc32(snapshot, crc32(_HEADER.pack(_MAGIC, *self, 0)))
+
+    def pack(self, snapshot: bytes) -> bytes:
+        return _HEADER.pack(_MAGIC, *self, self.checksum(snapshot))
+
+
+def _sound_header(content: bytes) -> _Header:
+    header = _Header.of(content)
+    if header is None:  # it was sound when we opened or wrote it
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    return header
+
+
+def _state(content: bytes) -> JournalState:
+    header = _sound_header(content)
+    snapshot = msgspec.msgpack.decode(content[_HEADER.size : header.end], type=_Snapshot)
+    positions = {(origin, key): (epoch, seq) for origin, key, epoch, seq in snapshot.positions}
+    entries = tuple(entry for at in _sound_batches(content) for entry in _entries(content, at))
+    return JournalState(header.folded_to, positions, entries, dict(snapshot.since_us))
+
+
+def _sound_batches(content: bytes) -> Iterator[int]:
+    """Where each batch begins, up to the first that is not sound."""
+    header = _sound_header(content)
+    at, total, number = header.end, len(content), header.folded_to + 1
+    while at + _BATCH.size + _CRC.size <= total:
+        size, first, count = _BATCH.unpack_from(content, at)
+        end = at + size - _CRC.size
+        if end < at + _BATCH.size or end + _CRC.size > total or first < number:
+            return
+        if crc32(memoryview(content)[at:end]) != _CRC.unpack_from(content, end)[0]:
+            return
+        yield at
+        at += size
+        number = first + count
+
+
+def _entries(content: bytes, at: int) -> Iterator[Entry]:
+    """The entries of the sound batch at ``at``."""
+    _, first, count = _BATCH.unpack_from(content, at)
+    at += _BATCH.size
+    for number in range(first, first + count):
+        origin, epoch, seq, k = _ENTRY.unpack_from(content, at)
+        keys_at = at + _ENTRY.size
+        at = keys_at + KEY_BYTES * k
+        yield Entry(number, origin, epoch, seq, content[keys_at:at])
+
+
+def _fold(before: Positions, entries: Sequence[Entry], to: int | None) -> Positions:
+    """``before`` and the entries up to ``to``; no chain ever goes back."""
+    positions = dict(before)
+    for number, origin, epoch, seq, keys in entries:
+        if to is not None and number > to:
+            break
+        for key in keys_in(keys):
+            chain = origin, key
+            positions[chain] = max(positions.get(chain, (0, 0)), (epoch, seq))
+    return positions
+
+
+def _encode_snapshot(
+    positions: Mapping[tuple[BrokerId, bytes], tuple[int, int]], since_us: Mapping[bytes, int]
+) -> bytes:
+    rows = [(origin, key, *at) for (origin, key), at in positions.items()]
+    return msgspec.msgpack.encode(_Snapshot(rows, list(since_us.items())))

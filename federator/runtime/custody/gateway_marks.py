@@ -1,0 +1,97 @@
+"""Tells gateways, and ourselves, how far we took custody of what our broker acknowledged.
+
+A mark comes on the data connection at QoS 1, so behind every publication that the broker
+acknowledged before it took the mark. It is answered when the broker is told that it is ours, and
+with it all before it: these are in the custody log then.
+
+Source: docs/gateway.md, "What a PUBACK is worth".
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Final
+
+from mqtt5 import QoS, RetainHandling, TopicFilter
+
+from federator.errors import DecodeError
+from federator.protocol.messages.gateways import Mark, Taken
+from federator.protocol.messages.json_codec import decode, encode
+from federator.protocol.messages.topics import mark_topic, taken_topic
+from federator.runtime.mqtt.link import Inbound, MqttLink
+from federator.runtime.process.clocks import wall_clock_us
+
+WAITING_MAX: Final = 1_024
+"""Gateways whose newest mark is remembered."""
+
+CAUGHT_UP_SECONDS_MAX: Final = 5.0
+"""We wait for a mark of our own for so long: the broker may be gone, or not let us."""
+
+_OURS: Final = "agent".ljust(65, ".")  # longer than a gateway's name may be
+
+
+class GatewayMarks:
+    """The marks that came and are not answered yet.
+
+    Args:
+        federation: The federation's name.
+        link: The control connection, by which answers go.
+    """
+
+    def __init__(self, federation: str, link: MqttLink) -> None:
+        self._federation = federation
+        self._topic = mark_topic(federation)
+        self._link = link
+        self._waiting: dict[str, int] = {}
+        self._own_number = self._own_taken = 0
+        self._caught_up = asyncio.Event()
+        self.malformed = 0
+
+    def subscription(self) -> TopicFilter:
+        """What to subscribe on the data connection."""
+        return TopicFilter(
+            self._topic,
+            max_qos=QoS.AT_LEAST_ONCE,
+            no_local=True,
+            retain_handling=RetainHandling.SEND_NEVER,
+        )
+
+    async def caught_up(self) -> None:
+        """Return when all that our broker has acknowledged by now is in the custody log."""
+        number = max(self._own_number + 1, wall_clock_us())  # no mark of an earlier life has it
+        self._own_number = number
+        self._link.publish(self._topic, encode(Mark(_OURS, number)), qos=1)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CAUGHT_UP_SECONDS_MAX):
+                while number > self._own_taken:
+                    self._caught_up.clear()
+                    await self._caught_up.wait()
+
+    def note(self, publishes: Sequence[Inbound]) -> None:
+        """Remember the marks among ``publishes``; to be called before they are acknowledged."""
+        for packet, _, _ in publishes:
+            if packet.topic != self._topic or packet.packet_id is None:
+                continue
+            try:
+                mark = decode(Mark, packet.payload)
+            except DecodeError:
+                self.malformed += 1
+                continue
+            if mark.gateway in self._waiting or len(self._waiting) < WAITING_MAX:
+                self._waiting[mark.gateway] = max(mark.number, self._waiting.get(mark.gateway, 0))
+
+    def on_acknowledged(self) -> None:
+        """All that came is in the custody log, and the broker was told so."""
+        if not self._waiting:
+            return
+        own = self._waiting.pop(_OURS, 0)
+        if own:
+            self._own_taken = own
+            self._caught_up.set()
+        for gateway, number in self._waiting.items():
+            self._link.publish(taken_topic(self._federation, gateway), encode(Taken(number)))
+        self._waiting.clear()
+
+    def on_down(self) -> None:
+        """The data connection is gone; what was not acknowledged comes again, marks too."""
+        self._waiting.clear()

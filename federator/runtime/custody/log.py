@@ -1,0 +1,418 @@
+"""What our broker's clients published at QoS 1 and 2, on disk until it is too old to be asked for.
+
+A diary in loose pages: records are numbered and only appended; pages (segments) are torn out from
+the front when they are too old or too many. Whoever missed a record asks for it by number, so the
+log knows nothing of who has what.
+
+**Restarts.** The numbering goes on where it ended. When the end may be lost, because a file is
+damaged or the machine was booted since (what was not synchronised is gone, but may have been sent),
+it goes on ``LEAP`` further, so that no number means two things. Only a log without any sound
+segment begins a new epoch.
+
+**Memory.** 8 bytes for a record and 8 for each of its filters; bodies are read from disk.
+
+Source: Kafka's segmented log; RFC 5740 (NORM) for repair from what the sender keeps.
+"""
+
+import contextlib
+import os
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from federator.protocol.custody import Record
+from federator.runtime.custody.chains import Chains, HeadsFile
+from federator.runtime.custody.segment import Segment, decode, encode, file_name, segment_files
+from federator.runtime.process.clocks import wall_clock_us
+from federator.runtime.storage.durable import (
+    BOOT_BYTES,
+    LEAP,
+    FsyncPolicy,
+    Syncing,
+    open_private,
+    private_folder,
+    sync_folder,
+    this_boot,
+    unusable,
+    write_at,
+)
+
+__all__ = ["CustodyLog", "Record"]
+
+SEGMENT_BYTES = 8 * 1024 * 1024
+SEGMENTS_MIN = 8
+"""A log has room for so many segments: what is dropped at once is at most this part of it."""
+
+RECORDS_MAX = 4 * 1024 * 1024
+KEYS_PER_RECORD_MAX = 2
+"""On average. Records with more filters fill the table as if they were more."""
+
+HANDLES_MAX = 4
+CONFIG_KEY = "custody"
+
+
+class CustodyLog:
+    """The log of one agent, for one thread.
+
+    Holds at most ``bytes_max`` and one append. Segments are dropped by ``expire``, and by
+    ``append`` when it begins a new one.
+
+    Args:
+        folder: Where its files are; made when missing.
+        bytes_max: On disk.
+        age_max_s: Records older than that may be dropped.
+        segment_bytes: A segment that is as large is followed by another. Less when ``bytes_max``
+            has no room for ``SEGMENTS_MIN``.
+        fsync: When what was appended must be on the disk itself; see ``Syncing``.
+        wall_clock_us: The clock that tells the age of records.
+        records_max: Held at once; bounds memory.
+        epoch_min: A new epoch is at least that.
+        boot: What tells this boot of the machine from others; asked of the machine by default.
+
+    Attributes:
+        epoch: Grows whenever numbering begins anew.
+        bytes: Of all files.
+        records: Held.
+        dropped_by_age, dropped_for_room: Records dropped since it was opened.
+        lost_bytes: Found damaged when it was opened, and cut off.
+        unreadable: Records that were asked for and could not be read.
+
+    Raises:
+        ConfigError: The folder cannot be used.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        bytes_max: int,
+        age_max_s: float,
+        segment_bytes: int = SEGMENT_BYTES,
+        fsync: FsyncPolicy = "never",
+        wall_clock_us: Callable[[], int] = wall_clock_us,
+        records_max: int = RECORDS_MAX,
+        epoch_min: int = 1,
+        boot: bytes | None = None,
+    ) -> None:
+        self._folder = folder
+        self._bytes_max = bytes_max
+        self._age_max_us = int(age_max_s * 1_000_000)
+        self._segment_bytes = max(1, min(segment_bytes, bytes_max // SEGMENTS_MIN))
+        self._records_max = records_max
+        self._wall_clock_us = wall_clock_us
+        self._syncing = Syncing(fsync)
+        self._boot = boot or this_boot()
+        self.epoch = 0
+        self.bytes = self.records = self._entries = 0
+        self.dropped_by_age = self.dropped_for_room = 0
+        self.lost_bytes = self.unreadable = 0
+        self._chains = Chains()
+        self._heads = HeadsFile(folder, self._chains.idle)
+        self._segments: list[Segment] = []  # the last one is being written
+        self._fd = -1
+        self._handles: OrderedDict[int, int] = OrderedDict()  # first seq -> descriptor
+        private_folder(folder, key=CONFIG_KEY)
+        try:
+            self._recover(epoch_min)
+        except OSError as error:
+            raise unusable(folder, error, key=CONFIG_KEY) from error
+
+    # Numbers
+
+    @property
+    def next_seq(self) -> int:
+        """The number of the next record."""
+        return self._segments[-1].end_seq
+
+    @property
+    def oldest_seq(self) -> int:
+        """The number of the oldest record held; ``next_seq`` when there is none."""
+        return next((s.first_seq for s in self._segments if len(s)), self.next_seq)
+
+    def head(self, key: bytes) -> int:
+        """The last number on the chain of ``key``, held or not; 0 when none is known."""
+        return self._chains.head(key)
+
+    def chains(self) -> Iterator[tuple[bytes, int]]:
+        """The chains of which something is held, and their last numbers."""
+        return self._chains.heads()
+
+    def select(self, key: bytes, after: int, *, limit: int) -> list[int]:
+        """Held numbers of the chain greater than ``after``, ascending, at most ``limit``."""
+        return self._chains.select(key, after, limit=limit)
+
+    def floor(self, key: bytes, after: int) -> int:
+        """The largest number on the chain that was dropped, if greater than ``after``, or that.
+
+        Everything on the chain above ``after`` and up to it is gone.
+        """
+        return self._chains.floor(key, after)
+
+    def first_since(self, key: bytes, time_us: int) -> int | None:
+        """The first held number on the chain made at ``time_us`` or later, to a millisecond.
+
+        When the clock was set back, records made before may be among them; none made after is
+        left out.
+        """
+        return self._chains.first(key, time_us // 1000, self._time_ms)
+
+    # Records
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Write ``records``, numbered from ``next_seq`` on, at once.
+
+        Raises:
+            OSError: The disk is full or broken; none of them is taken.
+        """
+        if not records:
+            return
+        segment = self._segments[-1]
+        if segment.size >= self._segment_bytes and len(segment):
+            segment = self._begin_next()
+        seq = segment.end_seq
+        parts: list[bytes] = []
+        sizes: list[int] = []
+        for record in records:
+            assert record.seq == seq, f"record {record.seq}, {seq} wanted"
+            seq += 1
+            stored = encode(record)
+            parts.append(stored)
+            sizes.append(len(stored))
+        before = segment.size
+        write_at(self._fd, b"".join(parts) if len(parts) != 1 else parts[0], before)
+        try:
+            self._syncing.written(self._fd)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, before)
+            raise
+        chain, entries = self._chains.add, 0
+        for record in records:
+            prevs = record.prevs
+            entries += len(prevs)
+            chain(record.keys, prevs, record.seq)
+        segment.add([record.time_us for record in records], sizes, entries)
+        self.bytes += segment.size - before
+        self.records += len(records)
+        self._entries += entries
+
+    def read(self, seq: int) -> Record | None:
+        """The record ``seq``; ``None`` when it is not held or cannot be read (any more)."""
+        segment = self._segment_of(seq)
+        if segment is None:
+            return None
+        offset, size = segment.place(seq)
+        try:
+            record = decode(os.pread(self._handle(segment), size, offset))
+        except OSError:
+            record = None
+        if record is None or record.seq != seq:
+            self.unreadable += 1
+            return None
+        return record
+
+    def recent(self, count: int) -> Iterator[Record]:
+        """The newest ``count`` records, the newest first."""
+        for segment in reversed(self._segments):
+            for seq in range(segment.end_seq - 1, segment.first_seq - 1, -1):
+                if count <= 0:
+                    return
+                count -= 1
+                record = self.read(seq)
+                if record is not None:
+                    yield record
+
+    def expire(self) -> int:
+        """Drop whole segments that are too old or too many; call it every few seconds.
+
+        Returns:
+            How many records were dropped.
+        """
+        with contextlib.suppress(OSError):  # said by the next append
+            self._syncing.tick()
+        before = self.dropped_by_age + self.dropped_for_room
+        now_us = self._wall_clock_us()
+        last = self._segments[-1]
+        page_us = self._age_max_us // SEGMENTS_MIN
+        if len(last) and last.last_us < now_us - page_us:
+            with contextlib.suppress(OSError):  # no room for a page: this one stays open
+                self._begin_next()  # a quiet log must not keep a page open for ever
+        self._drop(now_us - self._age_max_us, room=0)
+        return self.dropped_by_age + self.dropped_for_room - before
+
+    def close(self) -> None:
+        """Synchronise, unless by policy nobody does, and close the files."""
+        if self._fd < 0:
+            return
+        with contextlib.suppress(OSError):
+            self._syncing.finish(self._fd)
+        self._syncing.close()
+        for fd in (self._fd, *self._handles.values()):
+            os.close(fd)
+        self._handles.clear()
+        self._heads.close()
+        self._fd = -1
+
+    # Segments
+
+    def _segment_of(self, seq: int) -> Segment | None:
+        at = bisect_right(self._segments, seq, key=_first_seq) - 1
+        if at < 0 or seq >= self._segments[at].end_seq:
+            return None
+        return self._segments[at]
+
+    def _time_ms(self, seq: int) -> int:
+        segment = self._segment_of(seq)
+        assert segment is not None, f"record {seq} is on a chain and not held"
+        return segment.time_ms(seq)
+
+    def _handle(self, segment: Segment) -> int:
+        if segment is self._segments[-1]:
+            return self._fd
+        fd = self._handles.get(segment.first_seq)
+        if fd is None:
+            fd = open_private(segment.path, os.O_RDONLY)
+            self._keep_handle(segment, fd)
+        else:
+            self._handles.move_to_end(segment.first_seq)
+        return fd
+
+    def _keep_handle(self, segment: Segment, fd: int) -> None:
+        self._handles[segment.first_seq] = fd
+        if len(self._handles) > HANDLES_MAX:
+            os.close(self._handles.popitem(last=False)[1])
+
+    def _begin_next(self) -> Segment:
+        """Close the page and begin another; make room for it."""
+        last = self._segments[-1]
+        self._syncing.finish(self._fd)
+        segment = self._new_segment(last.end_seq, previous=last)
+        fd = _create(segment, sync=self._syncing.policy != "never")
+        self._keep_handle(last, self._fd)
+        self._write_to(segment, fd)
+        self._drop(self._wall_clock_us() - self._age_max_us, room=self._segment_bytes)
+        return segment
+
+    def _new_segment(self, first_seq: int, *, previous: Segment | None) -> Segment:
+        segment = Segment(
+            self._folder / file_name(self.epoch, first_seq),
+            epoch=self.epoch,
+            first_seq=first_seq,
+            previous_end=previous.end_seq if previous else 0,
+            boot=self._boot or bytes(BOOT_BYTES),
+        )
+        segment.latest_us = previous.latest_us if previous else 0
+        return segment
+
+    def _write_to(self, segment: Segment, fd: int) -> None:
+        self._fd = fd
+        self._segments.append(segment)
+        self.bytes += segment.size
+
+    def _drop(self, oldest_us: int, *, room: int) -> None:
+        """Drop segments older than ``oldest_us``, and more until ``room`` is left."""
+        gone = []
+        while len(self._segments) > 1:
+            first = self._segments[0]
+            aged = first.last_us < oldest_us
+            if not aged and not self._is_over(room):
+                break
+            del self._segments[0]
+            gone.append(first)
+            self.bytes -= first.size
+            self.records -= len(first)
+            self._entries -= first.entries
+            if aged:
+                self.dropped_by_age += len(first)
+            else:
+                self.dropped_for_room += len(first)
+        if gone:
+            self._heads.append(self._chains.drop(self.oldest_seq))
+        for segment in gone:
+            self._remove(segment)
+
+    def _is_over(self, room: int) -> bool:
+        return (
+            self.bytes + room > self._bytes_max
+            or self.records > self._records_max
+            or self._entries > self._records_max * KEYS_PER_RECORD_MAX
+        )
+
+    def _remove(self, segment: Segment) -> None:
+        fd = self._handles.pop(segment.first_seq, None)
+        if fd is not None:
+            os.close(fd)
+        with contextlib.suppress(OSError):  # found again, and older than the epoch's rest
+            segment.path.unlink()
+
+    # Opening
+
+    def _recover(self, epoch_min: int) -> None:
+        """Read what is there; go on behind it, or begin a new epoch."""
+        files = segment_files(self._folder)
+        self.epoch = files[-1][0] if files else 0
+        found = [(first, path) for epoch, first, path in files if epoch == self.epoch]
+        self._chains.idle.update(self._heads.load(self.epoch))
+        damaged = self._read_all([path for _, path in found])
+        if not self._segments:
+            self.epoch = max(self._wall_clock_us() // 1000, self.epoch + 1, epoch_min)
+            self._chains.idle.clear()
+            self._heads.load(self.epoch)
+            segment = self._new_segment(1, previous=None)
+            self._write_to(segment, _create(segment, sync=True))
+        else:
+            last = self._segments[-1]
+            if damaged or self._boot is None or last.boot != self._boot:
+                leapt = max(last.end_seq, found[-1][0]) + LEAP
+                segment = self._new_segment(leapt, previous=last)
+                self._write_to(segment, _create(segment, sync=True))
+                os.truncate(last.path, last.size)  # only now: the leap is on the disk
+            else:
+                self._fd = open_private(last.path, os.O_RDWR)
+        kept = {segment.path for segment in self._segments}
+        for _, _, path in files:
+            if path not in kept:
+                self.lost_bytes += path.stat().st_size
+                path.unlink()
+        self._chains.oldest = self.oldest_seq
+
+    def _read_all(self, paths: Sequence[Path]) -> bool:
+        """Take on the segments at ``paths`` up to the first damage; whether there was any."""
+        for path in paths:
+            content = path.read_bytes()
+            segment = Segment.from_header(path, content)
+            previous = self._segments[-1] if self._segments else None
+            if segment is None or (previous and segment.previous_end != previous.end_seq):
+                return True
+            if previous:
+                segment.latest_us = previous.latest_us
+            segment.scan(content, self._chains.add)
+            self._segments.append(segment)
+            self.bytes += segment.size
+            self.records += len(segment)
+            self._entries += segment.entries
+            if segment.size < len(content):
+                self.lost_bytes += len(content) - segment.size
+                return True
+        return False
+
+
+def _first_seq(segment: Segment) -> int:
+    return segment.first_seq
+
+
+def _create(segment: Segment, *, sync: bool) -> int:
+    """Make the file of ``segment``; nothing is left behind when that fails."""
+    fd = open_private(segment.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    try:
+        write_at(fd, segment.header(), 0)
+        if sync:
+            os.fsync(fd)
+            sync_folder(segment.path.parent)
+    except OSError:
+        os.close(fd)
+        with contextlib.suppress(OSError):
+            segment.path.unlink()
+        raise
+    return fd

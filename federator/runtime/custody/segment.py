@@ -1,0 +1,226 @@
+"""One file of the custody log: a header, then records back to back.
+
+A segment is a page of a diary: numbered, written top down, torn out whole when it is too old. The
+header says which record comes first and where the page before ended, so that a missing page is
+noticed; each record ends with a checksum, so that half a record is.
+
+Layout, little-endian. Header: magic, epoch, first seq, the seq before which the previous segment
+ended, the boot in which it was begun, CRC-32. Record: size in bytes, seq, time, publications,
+number of keys; keys of 8 bytes, prevs of 8, body, CRC-32.
+"""
+
+import re
+import struct
+from array import array
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from zlib import crc32
+
+from federator.protocol.custody import Record
+from federator.protocol.forwarding.frames import KEY_BYTES
+from federator.runtime.storage.durable import BOOT_BYTES
+
+SUFFIX = ".log"
+
+_MAGIC = b"fedlog2\n"
+_HEADER = struct.Struct(f"<8sQQQ{BOOT_BYTES}s")
+_CRC = struct.Struct("<I")
+HEADER_BYTES = _HEADER.size + _CRC.size
+
+_LABEL = struct.Struct("<IQQII")  # size, seq, time_us, publications, keys
+_COMMON = struct.Struct("<IQQII8sQ")  # the label, one key, its prev
+_COMMON_PACK, _CRC_PACK = _COMMON.pack, _CRC.pack
+LABEL_BYTES = _LABEL.size
+_RECORD_BYTES_MIN = LABEL_BYTES + _CRC.size
+
+_NAME = re.compile(r"([0-9]{1,15})-([0-9]{20})\.log")
+_SEQ_MAX = 2**63
+_TIME_MAX = 2**32 - 1
+
+
+def encode(record: Record) -> bytes:
+    """The stored form of ``record``."""
+    keys, prevs, body = record.keys, record.prevs, record.body
+    k = len(prevs)
+    assert len(keys) == KEY_BYTES * k, f"{len(keys)} bytes of keys for {k} prevs"
+    size = _RECORD_BYTES_MIN + 16 * k + len(body)
+    if k == 1:
+        content = _COMMON_PACK(
+            size, record.seq, record.time_us, record.publications, 1, keys, prevs[0]
+        )
+        content += body
+    else:
+        label = _LABEL.pack(size, record.seq, record.time_us, record.publications, k)
+        content = b"".join((label, keys, struct.pack(f"<{k}Q", *prevs), body))
+    return content + _CRC_PACK(crc32(content))
+
+
+def decode(stored: bytes) -> Record | None:
+    """The record in ``stored``, or ``None`` when that is not a whole record."""
+    end = len(stored) - _CRC.size
+    if end < LABEL_BYTES or crc32(memoryview(stored)[:end]) != _CRC.unpack_from(stored, end)[0]:
+        return None
+    size, seq, time_us, publications, k = _LABEL.unpack_from(stored)
+    prevs_at = LABEL_BYTES + KEY_BYTES * k
+    body_at = prevs_at + 8 * k
+    if size != len(stored) or body_at > end:
+        return None
+    return Record(
+        seq,
+        time_us,
+        publications,
+        stored[LABEL_BYTES:prevs_at],
+        struct.unpack_from(f"<{k}Q", stored, prevs_at),
+        stored[body_at:end],
+    )
+
+
+def file_name(epoch: int, first_seq: int) -> str:
+    """What a segment is called: sorts by first number."""
+    return f"{epoch}-{first_seq:020}{SUFFIX}"
+
+
+def segment_files(folder: Path) -> list[tuple[int, int, Path]]:
+    """(epoch, first seq, path) of every segment in ``folder``, ascending."""
+    found = []
+    for path in folder.iterdir():
+        match = _NAME.fullmatch(path.name)
+        if match and int(match[2]) < _SEQ_MAX:
+            found.append((int(match[1]), int(match[2]), path))
+    return sorted(found)
+
+
+class Segment:
+    """What memory holds of a segment: 8 bytes a record.
+
+    Attributes:
+        first_seq: Number of its first record.
+        previous_end: Where the segment before it ended: one more than its last number.
+        size: Bytes of the file, as far as it is sound.
+        entries: Keys of all its records, counted.
+        last_us: When its last record was made; 0 without one.
+        latest_us: The latest time of a record, here or in the segments before.
+    """
+
+    __slots__ = (
+        "_base_ms",
+        "_offsets",
+        "_times",
+        "boot",
+        "entries",
+        "epoch",
+        "first_seq",
+        "last_us",
+        "latest_us",
+        "path",
+        "previous_end",
+        "size",
+    )
+
+    def __init__(
+        self, path: Path, *, epoch: int, first_seq: int, previous_end: int, boot: bytes
+    ) -> None:
+        self.path = path
+        self.epoch = epoch
+        self.first_seq = first_seq
+        self.previous_end = previous_end
+        self.boot = boot
+        self.size = HEADER_BYTES
+        self.entries = 0
+        self.last_us = 0
+        self.latest_us = 0
+        self._base_ms = 0
+        self._offsets = array("I")
+        self._times = array("I")
+
+    def __len__(self) -> int:
+        """How many records it holds."""
+        return len(self._offsets)
+
+    @property
+    def end_seq(self) -> int:
+        """One more than the number of its last record."""
+        return self.first_seq + len(self._offsets)
+
+    def header(self) -> bytes:
+        """The beginning of its file."""
+        fields = _HEADER.pack(_MAGIC, self.epoch, self.first_seq, self.previous_end, self.boot)
+        return fields + _CRC.pack(crc32(fields))
+
+    @classmethod
+    def from_header(cls, path: Path, content: bytes) -> "Segment | None":
+        """The segment that begins with ``content``, still without records.
+
+        ``None`` when the header is damaged, or is of another file.
+        """
+        if len(content) < HEADER_BYTES:
+            return None
+        magic, epoch, first_seq, previous_end, boot = _HEADER.unpack_from(content)
+        (checksum,) = _CRC.unpack_from(content, _HEADER.size)
+        if magic != _MAGIC or crc32(memoryview(content)[: _HEADER.size]) != checksum:
+            return None
+        if path.name != file_name(epoch, first_seq):
+            return None
+        return cls(path, epoch=epoch, first_seq=first_seq, previous_end=previous_end, boot=boot)
+
+    def add(self, times_us: Sequence[int], sizes: Sequence[int], entries: int) -> None:
+        """Take on the next records, of ``sizes`` bytes on disk and ``entries`` keys in all."""
+        if not self._offsets:
+            self._base_ms = max(self.latest_us, times_us[0]) // 1000
+        latest_us, base_ms, offset = self.latest_us, self._base_ms, self.size
+        add_offset, add_time = self._offsets.append, self._times.append
+        time_ms = min(latest_us // 1000 - base_ms, _TIME_MAX)
+        for time_us, size in zip(times_us, sizes, strict=True):
+            if time_us > latest_us:
+                latest_us = time_us
+                time_ms = min(latest_us // 1000 - base_ms, _TIME_MAX)
+            add_offset(offset)
+            add_time(time_ms)
+            offset += size
+        self.last_us = times_us[-1]
+        self.latest_us, self.size = latest_us, offset
+        self.entries += entries
+
+    def place(self, seq: int) -> tuple[int, int]:
+        """(offset, bytes) of the record ``seq``, one of ours."""
+        index = seq - self.first_seq
+        offset = self._offsets[index]
+        after = index + 1
+        end = self._offsets[after] if after < len(self._offsets) else self.size
+        return offset, end - offset
+
+    def time_ms(self, seq: int) -> int:
+        """The latest time of a record up to ``seq``, one of ours: never falls from one to the next.
+
+        So a clock that was set back makes later records look older than none before them.
+        """
+        return self._base_ms + self._times[seq - self.first_seq]
+
+    def scan(self, content: bytes, found: Callable[[bytes, tuple[int, ...], int], None]) -> None:
+        """Take on the records of the file's ``content``, up to the first that is not sound.
+
+        Args:
+            content: The whole file.
+            found: Called with the keys, prevs and number of each.
+        """
+        view = memoryview(content)
+        at, total, seq, entries = self.size, len(content), self.end_seq, 0
+        times_us: list[int] = []
+        sizes: list[int] = []
+        while at + _RECORD_BYTES_MIN <= total:
+            size, seq_there, time_us, _, k = _LABEL.unpack_from(content, at)
+            end = at + size - _CRC.size
+            prevs_at = at + LABEL_BYTES + KEY_BYTES * k
+            if end + _CRC.size > total or prevs_at + 8 * k > end or seq_there != seq:
+                break
+            if crc32(view[at:end]) != _CRC.unpack_from(content, end)[0]:
+                break
+            keys = content[at + LABEL_BYTES : prevs_at]
+            found(keys, struct.unpack_from(f"<{k}Q", content, prevs_at), seq)
+            times_us.append(time_us)
+            sizes.append(size)
+            entries += k
+            at += size
+            seq += 1
+        if sizes:
+            self.add(times_us, sizes, entries)

@@ -1,0 +1,150 @@
+"""Custody's files, behind the port that the core writes to: it is told, and never raised to.
+
+Source: docs/protocol.md section 11; what decides is in ``protocol.custody``.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from federator.protocol.custody import Custodian, Positions, Record
+from federator.protocol.custody.ports import Delivered
+from federator.runtime.custody.delivery_journal import DeliveryJournal
+from federator.runtime.custody.log import CustodyLog
+from federator.runtime.storage.disk_trouble import DiskTrouble
+from federator.runtime.storage.durable import FsyncPolicy
+from federator.runtime.storage.filter_file import OWED, SUBSCRIBED, FilterFile
+
+
+class CustodyStores:
+    """What custody keeps on disk, and how long; satisfies ``protocol.custody.ports.Disk``.
+
+    That a file cannot be written is said once a minute, however often it is tried.
+
+    Args:
+        log: What we are the origin of.
+        journal: What we delivered.
+        owed: Filters that stay wanted.
+        subscribed: What our session at the broker may hold.
+        keep_s: How long all of this is worth anything.
+    """
+
+    def __init__(
+        self,
+        log: CustodyLog,
+        journal: DeliveryJournal,
+        owed: FilterFile,
+        subscribed: FilterFile,
+        keep_s: int,
+    ) -> None:
+        self.log = log
+        self.journal = journal
+        self.owed = owed
+        self.subscribed = subscribed
+        self.keep_s = keep_s
+        self._trouble = DiskTrouble()
+
+    @property
+    def failures(self) -> int:
+        """Writes that failed."""
+        return self._trouble.failures
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        *,
+        keep_s: int = 1_800,
+        bytes_max: int = 268_435_456,
+        fsync: FsyncPolicy = "never",
+    ) -> Self:
+        """Open, or make, what is in ``folder``.
+
+        Raises:
+            ConfigError: The folder cannot be used.
+        """
+        return cls(
+            CustodyLog(folder / "log", bytes_max=bytes_max, age_max_s=keep_s, fsync=fsync),
+            DeliveryJournal(folder),
+            FilterFile(folder, OWED),
+            FilterFile(folder, SUBSCRIBED),
+            keep_s,
+        )
+
+    def close(self) -> None:
+        """Write down what is not written yet."""
+        self.log.close()
+        self.journal.close()
+        self.owed.close()
+        self.subscribed.close()
+
+    def write_log(self, records: Sequence[Record]) -> bool:
+        """Append ``records`` to the log, all or none; whether it has them."""
+        try:
+            self.log.append(records)
+        except OSError as error:
+            self._trouble.on_error("custody.log_failed", error)
+            return False
+        return True
+
+    def write_journal(self, deliveries: Sequence[Delivered]) -> bool:
+        """Enter what is delivered next; whether it is written down."""
+        try:
+            self.journal.append(deliveries)
+        except OSError as error:
+            self._trouble.on_error("custody.journal_failed", error)
+            return False
+        return True
+
+    def resume_journal(self, marker: int | None) -> Positions | None:
+        """Where each chain is when entries up to ``marker`` were delivered."""
+        try:
+            return self.journal.resume(marker)
+        except OSError as error:
+            self._trouble.on_error("custody.journal_failed", error)
+            return None
+
+    def fold_journal(
+        self, positions: Positions | None, since_us: Mapping[bytes, int], *, folded_to: int
+    ) -> bool:
+        """Replace entries up to ``folded_to`` by positions; ``None``: those that it knows."""
+        try:
+            self.journal.snapshot(positions, since_us, folded_to=folded_to)
+        except OSError as error:
+            self._trouble.on_error("custody.journal_failed", error)
+            return False
+        return True
+
+    def load_owed(self) -> Mapping[str, int]:
+        """Until when each filter is owed, in microseconds since 1970; 0: it is wanted now."""
+        return self.owed.load()
+
+    def write_owed(self, filter_: str, until_us: int | None) -> None:
+        """List until when ``filter_`` is owed; ``None``: take it off the list."""
+        try:
+            if until_us is None:
+                self.owed.forget(filter_)
+            else:
+                self.owed.note(filter_, until_us)
+        except OSError as error:
+            self._trouble.on_error("custody.owed_failed", error)
+
+
+def counts(custody: Custodian, stores: CustodyStores) -> dict[str, int]:
+    """What operators see of custody; names as in the table of metrics, after ``custody_``."""
+    receiver, origin, log = custody.destination.receiver, custody.origin, stores.log
+    return {
+        "log_bytes": log.bytes,
+        "log_records": log.records,
+        "dropped_by_age": log.dropped_by_age,
+        "dropped_for_room": log.dropped_for_room,
+        "repairs": origin.repairs,
+        "failures": stores.failures,
+        "owed": custody.owed,
+        "chains": len(receiver),
+        "gaps": receiver.gaps,
+        "held_bytes": receiver.held_bytes,
+        "asked": receiver.asked,
+        "duplicates": receiver.duplicates,
+        "gone": receiver.voids,
+    }

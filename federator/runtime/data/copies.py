@@ -1,0 +1,116 @@
+"""Two copies of a publication told apart, so that one of them is let through.
+
+While two overlapping subscriptions stand, the broker sends a copy for each, one right after the
+other: in its queue for QoS 0, or in that for QoS 1 and 2. The two arrive whole and in a known
+order, and only one carries the identifier. So a copy is a second one when it follows its first one
+directly; a copy whose other half was never sent, because one subscription did not stand yet or any
+more, or was dropped by a full queue, is let through. Two publications with one content stay two.
+
+What a session queued while nobody was connected may hold copies for subscriptions of another
+process, of unknown filters. There, a copy is a second one when it follows its first one directly
+and only one of both has an identifier.
+
+Brokers that send one copy for all matching subscriptions never send a second one. There, and when
+a full queue drops one copy of two, a publication equal to the one right before it may be taken for
+its copy.
+
+Used during transitions only: see ``protocol.data.cover_transition``.
+"""
+
+from collections.abc import Iterable
+
+from mqtt5 import PublishPacket
+
+from federator.protocol.data.cover_transition import sent_first
+from federator.protocol.filters import FilterTrie
+from federator.runtime.mqtt.wire import remade
+
+TOPICS_MAX = 4_096  # whose order of copies is remembered
+
+
+class Copies:
+    """Finds second copies."""
+
+    def __init__(self) -> None:
+        self.expect((), (), 0)
+
+    def expect(self, retiring: Iterable[str], arriving: Iterable[str], identifier: int) -> None:
+        """From now on copies come for ``retiring`` and, with ``identifier``, for ``arriving``.
+
+        Neither overlap among themselves.
+        """
+        self._retiring, self._arriving = FilterTrie(), FilterTrie()
+        for filter in retiring:
+            self._retiring.add(filter)
+        for filter in arriving:
+            self._arriving.add(filter)
+        self._identifier = identifier
+        self._any = False
+        self._leads: dict[str, bool | None] = {}
+        # The latest of QoS 0 and of QoS 1 and 2, if it may be the first of two.
+        self._first: list[PublishPacket | None] = [None, None]
+
+    def expect_any(self) -> None:
+        """From now on copies come for filters that nobody remembers."""
+        self.expect((), (), 0)
+        self._any = True
+
+    def separate(self) -> None:
+        """What comes now is no copy of what came before."""
+        self._first = [None, None]
+
+    def is_second(self, packet: PublishPacket) -> bool:
+        """Whether ``packet`` is a second copy. To be asked about each that comes, in order."""
+        queue = 0 if packet.packet_id is None else 1
+        first, self._first[queue] = self._first[queue], None
+        if self._any:
+            if first is not None and _one_has_identifier(first, packet) and _same(first, packet):
+                return True
+            self._first[queue] = packet
+            return False
+        identified_leads = self._identified_leads(packet.topic)
+        if identified_leads is None:
+            return False
+        identified = self._identifier in packet.subscription_ids
+        if identified is identified_leads:
+            self._first[queue] = packet
+            return False
+        return first is not None and _same(first, packet)
+
+    def _identified_leads(self, topic: str) -> bool | None:
+        """Whether the copy with the identifier is the first one; ``None``: there is only one."""
+        try:
+            return self._leads[topic]
+        except KeyError:
+            pass
+        if len(self._leads) >= TOPICS_MAX:
+            self._leads.clear()
+        old, new = self._retiring.match(topic), self._arriving.match(topic)
+        leads = self._leads[topic] = sent_first(new[0], old[0]) if old and new else None
+        return leads
+
+
+def without_identifiers(packet: PublishPacket) -> bytes:
+    """The bytes of ``packet`` without Subscription Identifiers, which brokers refuse to take."""
+    return remade(
+        packet, topic=packet.topic, response_topic=packet.response_topic, subscription_ids=[]
+    ).write()
+
+
+def _one_has_identifier(a: PublishPacket, b: PublishPacket) -> bool:
+    return bool(a.subscription_ids) is not bool(b.subscription_ids)
+
+
+def _same(a: PublishPacket, b: PublishPacket) -> bool:
+    """All that two copies have in common; their expiry was counted down at different moments."""
+    return (
+        a.topic == b.topic
+        and a.payload == b.payload
+        and a.qos == b.qos
+        and a.retain == b.retain
+        and a.payload_format_indicator == b.payload_format_indicator
+        and a.content_type == b.content_type
+        and a.response_topic == b.response_topic
+        and a.correlation_data == b.correlation_data
+        and a.user_properties == b.user_properties
+    )

@@ -1,0 +1,241 @@
+"""Keeps the data connection subscribed to the cover, through changes under traffic.
+
+What to do when is decided in ``protocol.data.cover_transition``; this obeys: it subscribes, sends
+marks to itself, and sorts copies while there may be any. In the steady state ``sorting`` is false,
+and publications do not pass through here.
+
+Source: docs/ARCHITECTURE.md, "When the cover changes".
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final, assert_never
+
+import structlog
+from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
+
+from federator.protocol.data.cover_transition import (
+    CoverTransition,
+    Mark,
+    Order,
+    Stage,
+    Subscribe,
+    Unsubscribe,
+)
+from federator.protocol.filters import CoverChange
+from federator.protocol.messages.topics import cover_topic
+from federator.runtime.data.copies import Copies, without_identifiers
+from federator.runtime.mqtt.link import Inbound, MqttLink
+from federator.runtime.mqtt.wire import joined
+from federator.runtime.process.clocks import wall_clock_us
+from federator.runtime.storage.filter_file import FilterFile
+
+MARK_GAP_S = 1.0
+"""Another mark is sent when one does not come back for so long."""
+
+KEEP_US: Final = 86_400_000_000
+"""How old what a broker restores may be: a day, where Mosquitto saves every half hour."""
+
+_NUMBER_BYTES = 8
+
+_log = structlog.get_logger()
+
+
+class SessionFilters:
+    """What our session at the broker may hold, remembered beyond this process.
+
+    A broker that is killed comes back with the sessions that it saved last, up to half an hour ago.
+    A filter that we unsubscribed since then is subscribed again, and where it overlaps another,
+    each publication comes twice. So whatever was subscribed is listed on disk, and whoever connects
+    next unsubscribes all of it that is not wanted. Measured on Mosquitto 2.0.11
+    (``autosave_interval``, ``persistence``).
+
+    Args:
+        file: Lists each filter: 0 while it is subscribed, then when it was unsubscribed.
+    """
+
+    def __init__(self, file: FilterFile) -> None:
+        self._file = file
+        self._complained = False
+
+    def recalled(self) -> list[str]:
+        """What earlier processes subscribed, without what is too old to come back."""
+        oldest_us = wall_clock_us() - KEEP_US
+        listed = self._file.load()
+        old = {each for each, gone_us in listed.items() if 0 < gone_us < oldest_us}
+        self._forget(old)
+        return [each for each in listed if each not in old]
+
+    def on_subscribe(self, filters: Iterable[str]) -> None:
+        """``filters`` are about to be subscribed."""
+        self._note(filters, 0)
+
+    def on_unsubscribe(self, filters: Iterable[str]) -> None:
+        """``filters`` are about to be unsubscribed."""
+        self._note(filters, wall_clock_us())
+
+    def clear(self, *, but: Iterable[str]) -> None:
+        """The broker has no session of ours: it can restore nothing that is older."""
+        self._forget(self._file.load().keys() - set(but))
+
+    def _note(self, filters: Iterable[str], time_us: int) -> None:
+        try:
+            self._file.note_all(filters, time_us)
+        except OSError as error:
+            self._complain(error)
+
+    def _forget(self, filters: Iterable[str]) -> None:
+        try:
+            for each in filters:
+                self._file.forget(each)
+        except OSError as error:
+            self._complain(error)
+
+    def _complain(self, error: OSError) -> None:
+        if not self._complained:
+            self._complained = True
+            _log.warning("cover.list_failed", reason=error.strerror or str(error))
+
+
+class CoverSubscriber:
+    """The cover's subscriptions on the data connection.
+
+    Args:
+        link: The data connection. Its owner calls ``on_up`` and ``on_down``, and passes what
+            arrives through ``once`` while ``sorting``.
+        federation: The federation's name.
+        session: What our session at the broker may hold, for the next process.
+
+    Attributes:
+        sorting: Copies or identifiers may come.
+        duplicates_dropped: Second copies of publications.
+    """
+
+    def __init__(self, link: MqttLink, federation: str, session: SessionFilters) -> None:
+        self.sorting = False
+        self.duplicates_dropped = 0
+        self._link = link
+        self._session = session
+        self._topic = cover_topic(federation)
+        self._transition = CoverTransition(marks_after=wall_clock_us())
+        self._copies = Copies()
+        self._expected: tuple[tuple[str, ...], tuple[str, ...], int] | None = ((), (), 0)
+        self._timer: asyncio.Handle | None = None
+
+    def start(self) -> None:
+        """Subscribe our own marks. Before the connection runs."""
+        self._link.recall(self._session.recalled())
+        self._link.subscribe(
+            [
+                TopicFilter(
+                    self._topic,
+                    max_qos=QoS.AT_LEAST_ONCE,  # to queue behind what has QoS 1 and 2
+                    retain_handling=RetainHandling.SEND_NEVER,
+                )
+            ]
+        )
+
+    def change(self, change: CoverChange) -> None:
+        """Subscribe what the cover has now."""
+        self._perform(self._transition.change(change))
+
+    def on_up(self, *, session_present: bool) -> None:
+        """The connection is up."""
+        if not session_present:
+            self._session.clear(but=self._link.wanted_filters)
+        limits = self._link.limits
+        known = limits is not None and limits.subscription_ids_available
+        orders = self._transition.on_up(identifiers=known, session_present=session_present)
+        self._perform(orders)
+
+    def on_down(self) -> None:
+        """The connection is gone."""
+        self._perform(self._transition.on_down())
+
+    def once(
+        self, chunk: memoryview, publishes: Iterable[Inbound]
+    ) -> tuple[memoryview, list[Inbound]]:
+        """What one read brought, without second copies, identifiers and marks."""
+        marks: list[bytes] = []
+        kept: list[tuple[PublishPacket, bytes | memoryview]] = []
+        for packet, start, end in publishes:
+            if packet.topic == self._topic:
+                marks.append(packet.payload)
+                self._copies.separate()
+                continue
+            if self._copies.is_second(packet):
+                self.duplicates_dropped += 1
+                continue
+            wire = without_identifiers(packet) if packet.subscription_ids else chunk[start:end]
+            kept.append((packet, wire))
+        for mark in marks:
+            self._on_mark(mark)
+        return joined(kept)
+
+    def _on_mark(self, payload: bytes) -> None:
+        if len(payload) != _NUMBER_BYTES:
+            return
+        transition = self._transition
+        altered = (*transition.arriving, *transition.retiring)
+        if transition.stage is Stage.RESUMING:
+            altered = tuple(self._link.wanted_filters)
+        answered = self._link.answered(altered)
+        number = int.from_bytes(payload, "big")
+        self._perform(transition.on_mark(number, answered=answered))
+
+    def _on_silence(self) -> None:
+        given_up = self._transition.given_up
+        self._perform(self._transition.on_silence())
+        if self._transition.given_up > given_up:
+            _log.warning("cover.mark_lost", topic=self._topic, stages=self._transition.given_up)
+
+    def _perform(self, orders: Iterable[Order]) -> None:
+        self._prepare()
+        for order in orders:
+            match order:
+                case Subscribe(filters, identifier):
+                    self._session.on_subscribe(filters)
+                    wanted = [_cover_filter(filter) for filter in filters]
+                    self._link.subscribe(wanted, identifier=identifier)
+                case Unsubscribe(filters):
+                    self._session.on_unsubscribe(filters)
+                    self._link.unsubscribe(filters)
+                case Mark(number):
+                    mark = number.to_bytes(_NUMBER_BYTES, "big")
+                    self._link.publish(self._topic, mark, qos=1)
+                    self._wait()
+                case _:
+                    assert_never(order)
+
+    def _prepare(self) -> None:
+        """Expect the copies of the stage the transition is in, and no silence when it is steady."""
+        transition = self._transition
+        self.sorting = transition.marked
+        expected = None
+        if transition.stage is not Stage.RESUMING:
+            expected = transition.retiring, transition.arriving, transition.identifier
+        if self._expected != expected:
+            self._expected = expected
+            if expected is None:
+                self._copies.expect_any()
+            else:
+                self._copies.expect(*expected)
+        if transition.stage is Stage.STEADY and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wait(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(MARK_GAP_S, self._on_silence)
+
+
+def _cover_filter(pattern: str) -> TopicFilter:
+    return TopicFilter(
+        pattern,
+        max_qos=QoS.EXACTLY_ONCE,
+        no_local=True,
+        retain_as_published=True,
+        retain_handling=RetainHandling.SEND_NEVER,
+    )

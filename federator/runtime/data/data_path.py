@@ -1,0 +1,271 @@
+"""Drives the data plane of one agent: tells it the time, and wakes it up when it is due.
+
+What is decided, is decided in ``protocol.data_plane``. The two timers are kept apart because a
+batch is due within a millisecond, again and again, and custody hardly ever.
+
+Source: docs/ARCHITECTURE.md.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from federator.protocol.custody import HELD_BYTES_MAX
+from federator.protocol.data.ports import (
+    AcknowledgingLink,
+    Datagrams,
+    DataLink,
+    Inbound,
+    RetainedFlow,
+    Shared,
+    Traces,
+)
+from federator.protocol.data_plane import FRAME_BYTES_MAX, HOP_LIMIT, DataPlane
+from federator.protocol.duplicates import DuplicateLog
+from federator.protocol.effects import FilterRoute, Notice
+from federator.protocol.forwarding.forwarding import Forwarder, Sends, TopicRoute
+from federator.protocol.messages.control import RepairRequest
+from federator.protocol.policy.link_policies import LinkPolicies
+from federator.protocol.telemetry.frame_events import FrameEventBuffer
+from federator.protocol.types import BrokerId, Epoch, Millis, Now
+from federator.runtime.custody.stores import CustodyStores
+from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms, wall_clock_us
+from federator.runtime.process.notices import log_notice
+from federator.runtime.trust.guarding import Trust
+
+
+class DataPath:
+    """The data plane of one agent, on the event loop.
+
+    Args:
+        self_id: Our id.
+        epoch: Our epoch.
+        federation: The federation's name.
+        forwarder: Where publications go. The control plane changes it.
+        stores: What custody keeps on disk.
+        trust: Seals frames and breaks their seals; ``None`` in an open federation.
+        local: The data connection to our own broker.
+        ask: Sends a request for repairs to a neighbour.
+        on_acknowledged: Called when all that came is in the log, and our broker was told so.
+        traces: Follows traces, if anybody does.
+        datagrams: Carries frames past the brokers, if anybody does.
+        duplicates, policies, to_local_names, frame_bytes_max, hop_limit: See ``DataPlane``,
+        held_bytes_max, retained, frame_events: and so are these.
+        wall_clock_us: Microseconds since 1970.
+
+    Attributes:
+        plane: What decides.
+        stores: As given.
+        intake, outgoing, custody, counters, delays: Of the plane.
+        data_topic: Where frames come in.
+        marker_topic: Where our broker keeps custody's marker.
+    """
+
+    def __init__(
+        self,
+        *,
+        self_id: BrokerId,
+        epoch: Epoch,
+        federation: str,
+        forwarder: Forwarder,
+        stores: CustodyStores,
+        trust: Trust | None,
+        local: DataLink | None = None,
+        ask: Callable[[BrokerId, RepairRequest], None] = lambda neighbour, request: None,
+        on_acknowledged: Callable[[], None] = lambda: None,
+        traces: Traces | None = None,
+        datagrams: Datagrams | None = None,
+        duplicates: DuplicateLog | None = None,
+        policies: LinkPolicies | None = None,
+        to_local_names: Callable[[bytes], bytes] = lambda run: run,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        hop_limit: int = HOP_LIMIT,
+        held_bytes_max: int = HELD_BYTES_MAX,
+        retained: RetainedFlow | None = None,
+        frame_events: FrameEventBuffer | None = None,
+        wall_clock_us: Callable[[], int] = wall_clock_us,
+    ) -> None:
+        self.stores = stores
+        self._ask = ask
+        self._wall_clock_us = wall_clock_us
+        self.plane = plane = DataPlane(
+            self_id=self_id,
+            epoch=epoch,
+            federation=federation,
+            forwarder=forwarder,
+            disk=stores,
+            outlet=self,
+            seals=trust,
+            now=self._now(),
+            duplicates=duplicates,
+            policies=policies,
+            to_local_names=to_local_names,
+            frame_bytes_max=frame_bytes_max,
+            hop_limit=hop_limit,
+            held_bytes_max=held_bytes_max,
+            retained=retained,
+            frame_events=frame_events,
+            datagrams=datagrams,
+        )
+        plane.delivery.link = local
+        plane.traces = traces
+        plane.intake.on_acknowledged = on_acknowledged
+        self.forwarder = forwarder
+        self.intake = plane.intake
+        self.outgoing = plane.outgoing
+        self.custody = plane.custody
+        self.counters = plane.counters
+        self.delays = plane.delivery.delays
+        self.data_topic = plane.data_topic
+        self.marker_topic = plane.delivery.marker_topic
+        self.renew_epoch = plane.renew_epoch
+        self.share = plane.share
+        self._intake_timer = DeadlineTimer(self._on_time)
+        self._custody_timer = DeadlineTimer(self._on_time)
+        self._custody_armed_ms: Millis | None = None
+        self._on_publishes = plane.on_publishes
+
+    def _now(self) -> Now:
+        return Now(monotonic_ms(), self._wall_clock_us())
+
+    def _arm(self) -> None:
+        """Wake up when the plane is due. After every read: nothing is called that need not be."""
+        intake_ms, custody_ms = self.intake.due_ms, self.custody.due_ms
+        if intake_ms is not None:  # what was flushed early wakes us in vain, and seldom
+            self._intake_timer.set(intake_ms)
+        if custody_ms != self._custody_armed_ms:
+            self._custody_armed_ms = custody_ms
+            self._custody_timer.set(custody_ms)
+
+    def _on_time(self) -> None:
+        self._custody_armed_ms = None
+        self.plane.on_time(self._now())
+        self._arm()
+
+    # What joins later
+
+    @property
+    def local(self) -> DataLink | None:
+        """The data connection to our own broker; ``None`` until it is made."""
+        return self.plane.delivery.link
+
+    @local.setter
+    def local(self, link: DataLink | None) -> None:
+        self.plane.delivery.link = link
+
+    @property
+    def shared(self) -> Shared | None:
+        """Who sees what our clients publish, and gets the frames for our inbox, if anybody does."""
+        return self.plane.shared
+
+    @shared.setter
+    def shared(self, shared: Shared | None) -> None:
+        self.plane.shared = shared
+
+    @property
+    def origins(self) -> int:
+        """How many origins the duplicate window remembers."""
+        return self.plane.origins
+
+    # What custody has to say
+
+    def ask(self, neighbour: BrokerId, request: RepairRequest) -> None:
+        """Send a request to a neighbour."""
+        self._ask(neighbour, request)
+
+    def tell(self, notice: Notice) -> None:
+        """Tell the operator."""
+        log_notice(notice)
+
+    # What the control plane says
+
+    def reach(self, neighbour: BrokerId, link: DataLink | None) -> None:
+        """Send what is meant for ``neighbour`` over ``link``; ``None``: it cannot be reached."""
+        self.plane.reach(neighbour, link, self._now())
+        self._arm()
+
+    def set_route(self, filter: str, route: FilterRoute | None, *, lost: bool = False) -> None:
+        """Replace the route of ``filter``; ``None`` forgets it. ``lost``: see ``SetRoute``."""
+        self.plane.set_route(filter, route, self._now(), lost=lost)
+        self._arm()
+
+    def set_destinations(self, next_hops: Mapping[BrokerId, BrokerId | None]) -> None:
+        """Frames for these brokers go by way of these next hops; see ``SetDestination``."""
+        self.plane.set_destinations(next_hops, self._now())
+        self._arm()
+
+    def resume(self) -> None:
+        """Owe what we subscribed in an earlier life."""
+        self.custody.resume(self._now())
+        self._arm()
+
+    def tend(self) -> None:
+        """Bound what custody keeps, every second or so; routes may change."""
+        self.plane.tend(self._now())
+        self._arm()
+
+    def expect(self, filters: Sequence[str], since_us: int) -> None:
+        """Clients will come that wanted ``filters`` since ``since_us``; see ``Custodian``."""
+        self.custody.expect(filters, self._now(), since_us=since_us)
+
+    def fetch_again(self, filters: Sequence[str], since_us: int) -> None:
+        """Clients came that wanted ``filters`` since ``since_us``; see ``Custodian``."""
+        self.custody.fetch_again(filters, self._now(), since_us=since_us)
+        self._arm()
+
+    def on_request(self, request: RepairRequest) -> None:
+        """Somebody missed something: answer, or pass it on."""
+        self.custody.on_request(request, self._now())
+        self._arm()
+
+    def leave(self) -> None:
+        """We go: write down what a later life should know."""
+        self.custody.leave()
+
+    # What our broker says
+
+    def on_local_up(self) -> None:
+        """Our broker is up: its connections stand, and it has told us the marker, if it has one."""
+        self.custody.on_local_up(self._now())
+
+    def on_marker(self, payload: bytes) -> None:
+        """Our broker tells how far we got in an earlier life."""
+        self.custody.destination.on_marker(payload)
+
+    def on_data_up(self, *, session_present: bool) -> None:
+        """The data connection is up."""
+        self.intake.on_local_up(session_present=session_present)
+
+    def on_data_down(self) -> None:
+        """The data connection is gone."""
+        self.intake.on_local_down(self._now())
+        self._arm()
+
+    def acknowledge(self, link: AcknowledgingLink, packet_ids: list[tuple[int, int]]) -> None:
+        """Acknowledge publications of our broker, given as (packet id, QoS), once they are ours."""
+        self.intake.acknowledge(link, packet_ids)
+
+    def flush(self) -> None:
+        """Send what waits for more to come."""
+        self.intake.flush(self._now())
+        self._arm()
+
+    # Data
+
+    def on_publishes(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
+        """Take all PUBLISHes of one socket read of the data connection."""
+        self._on_publishes(chunk, publishes, Now(monotonic_ms(), self._wall_clock_us()))
+        self._arm()
+
+    def on_datagram_frames(self, neighbour: BrokerId, frames: Sequence[bytes]) -> None:
+        """Take frames that ``neighbour`` sent in datagrams, under seals of their own."""
+        self.plane.on_datagram_frames(neighbour, frames, self._now())
+        self._arm()
+
+    def send_to(
+        self, broker: BrokerId, parts: Sequence[bytes | memoryview], size: int, count: int
+    ) -> bool:
+        """Send a frame to the inbox of one broker, once; whether there is a way."""
+        return self.plane.send_to(broker, parts, size, count, self._now())
+
+    def trace(self, route: TopicRoute, sends: Sends, body: bytes) -> int:
+        """Send a trace to ``sends``, next hops of ``route``; its number."""
+        return self.plane.trace(route, sends, body, self._now())

@@ -1,0 +1,93 @@
+"""Renames carried out on packets: out of our broker, and into it.
+
+Most publications are hit by no rename and stay the bytes they are; one that is hit is written
+anew, with all its properties. A response topic is a topic too and is renamed with it, so that an
+answer finds its way back.
+
+Source: docs/rules.md; ``protocol.policy.renames``.
+"""
+
+from collections.abc import Callable, Sequence
+
+from mqtt5 import PublishPacket
+
+from federator.protocol.bounded_cache import BoundedCache
+from federator.protocol.filters.renames import Renames
+from federator.runtime.mqtt.wire import Inbound, inbound_of, joined, remade
+
+_Name = Callable[[str], str | None]
+
+
+class Renaming:
+    """The renames of one agent at work.
+
+    Args:
+        renames: Which.
+        data_topic: Where frames travel: not a client's publication.
+
+    Attributes:
+        kept: Publications of our clients that have no name in the federation.
+        hidden: Publications that arrived and have no name here.
+    """
+
+    def __init__(self, renames: Renames, data_topic: str) -> None:
+        self.kept = 0
+        self.hidden = 0
+        self._data_topic = data_topic
+        self._outward = BoundedCache(renames.outward)
+        self._inward = BoundedCache(renames.inward)
+        self._prefixes = tuple(prefix.encode() for pair in renames.pairs for prefix in pair)
+
+    def outgoing(
+        self, chunk: memoryview, publishes: Sequence[Inbound]
+    ) -> tuple[memoryview, Sequence[Inbound]]:
+        """What one read brought, with the names that the federation knows."""
+        if not self._concerns(chunk):
+            return chunk, publishes
+        kept: list[tuple[PublishPacket, bytes | memoryview]] = []
+        for packet, start, end in publishes:
+            wire: bytes | memoryview = chunk[start:end]
+            if packet.topic != self._data_topic:
+                renamed = _renamed(packet, self._outward)
+                if renamed is None:
+                    self.kept += 1
+                    continue
+                if renamed is not packet:
+                    packet = renamed
+                    wire = packet.write()
+            kept.append((packet, wire))
+        return joined(kept)
+
+    def inward(self, run: bytes) -> bytes:
+        """``run``, whose packets are well-formed, with the names that our broker knows."""
+        if not self._concerns(run):
+            return run
+        renamed: list[bytes | memoryview] = []
+        view = memoryview(run)
+        for packet, start, end in inbound_of(run):
+            other = _renamed(packet, self._inward)
+            if other is None:
+                self.hidden += 1
+            else:
+                renamed.append(view[start:end] if other is packet else other.write())
+        return b"".join(renamed)
+
+    def _concerns(self, run: bytes | bytearray | memoryview) -> bool:
+        """Whether a prefix stands anywhere in ``run``; if none does nothing changes."""
+        content = bytes(run)
+        return any(prefix in content for prefix in self._prefixes)
+
+
+def _renamed(packet: PublishPacket, name: _Name) -> PublishPacket | None:
+    """``packet`` under its other name, itself when nothing changes, ``None`` when it has none."""
+    topic = name(packet.topic)
+    if topic is None:
+        return None
+    answer_to = packet.response_topic
+    if answer_to is not None:
+        answer_to = name(answer_to) or answer_to
+    if topic == packet.topic and answer_to == packet.response_topic:
+        return packet
+    return remade(
+        packet, topic=topic, response_topic=answer_to, subscription_ids=packet.subscription_ids
+    )

@@ -1,0 +1,1 @@
+"""Links over datagrams at work: one socket, sealed datagrams, and a timer."""

@@ -1,0 +1,401 @@
+"""Links over datagrams at work: one socket, sealed datagrams, a timer, and offers by the broker.
+
+Two agents use datagrams when each has told the other, on the control topics, where it takes them.
+Those offers are repeated every few seconds, and tell what the sender's links lose. What the link
+machines decide is carried out here; what they give back goes by the broker.
+
+A datagram is judged before anything is kept of it: its seal, of a neighbour that shook hands, and a
+number that did not come before. So a flood of others costs the time to judge them and no memory.
+
+Source: docs/udp-fec.md.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import structlog
+
+from federator.config import Address, Settings
+from federator.config.datagrams import split_endpoint
+from federator.errors import ConfigError, DecodeError
+from federator.protocol.datagrams.erasure import Coder
+from federator.protocol.datagrams.link import DatagramLink
+from federator.protocol.messages.control import LOSSES_MAX, DatagramOffer, LinkLoss
+from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.trust.guard import DATAGRAM
+from federator.protocol.types import BrokerId, Epoch, Millis
+from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms, wall_clock_ms
+from federator.runtime.trust.guarding import Trust
+
+OFFER_S: Final = 5.0
+PORT_TAKEN: Final = 69
+RECEIVE_BUFFER_BYTES: Final = 1_048_576
+DATAGRAM_BYTES_MAX: Final = 2_048
+READS_MAX: Final = 64
+"""Datagrams taken in one turn of the event loop."""
+
+COMPLAINT_GAP_MS: Final = Millis(600_000)
+COMPLAINTS_MAX: Final = 256
+
+KIND: Final = "datagram"
+_ANY: Final = ("0.0.0.0", "::")
+
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class DatagramCounters:
+    """What happened since the start.
+
+    Attributes:
+        datagrams_out, bytes_out: Sent, with their seals.
+        datagrams_in, bytes_in: Taken: the seal was whole and new.
+        refused: Not taken.
+        unsent: Lost here: the kernel took no more, or there was no key.
+        by_broker: Frames that were tried in datagrams and then went by the broker.
+    """
+
+    datagrams_out: int = 0
+    bytes_out: int = 0
+    datagrams_in: int = 0
+    bytes_in: int = 0
+    refused: int = 0
+    unsent: int = 0
+    by_broker: int = 0
+
+
+@dataclass(slots=True)
+class _Peer:
+    """A neighbour with which we have a link.
+
+    Attributes:
+        offered: Where it takes datagrams, as it said; empty when it did not.
+        address: The same, looked up.
+        link: Our link over datagrams, if both ends have that.
+        losses: What the neighbour says that links to it lose.
+        told: Whether the link was usable when that was logged last.
+    """
+
+    epoch: Epoch | None = None
+    offered: str = ""
+    address: tuple[str, int] | None = None
+    link: DatagramLink | None = None
+    losses: tuple[LinkLoss, ...] = ()
+    told: bool = False
+
+
+class Neighbours(Protocol):
+    """What links over datagrams need of the control messages to neighbours."""
+
+    def tell(self, neighbour: BrokerId, message: DatagramOffer) -> None:
+        """Send a message to a neighbour, if there is a connection to its broker."""
+
+
+class DatagramService:
+    """All links over datagrams of one agent.
+
+    Args:
+        settings: The agent's.
+        trust: The agent's keys.
+        tasks: Runs what lasts.
+        coder: The erasure code.
+        epoch: Ours, now.
+        neighbours: Are told our offers.
+        on_frames: Takes the frames that a neighbour sent in datagrams.
+        send_by_broker: Sends a neighbour a frame that datagrams carried in vain.
+
+    Attributes:
+        counters: What happened so far.
+        port: Where datagrams are taken.
+        advertised: Where neighbours are told to send.
+
+    Raises:
+        ConfigError: The port cannot be had.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        trust: Trust,
+        tasks: asyncio.TaskGroup,
+        *,
+        coder: Coder,
+        epoch: Callable[[], Epoch],
+        neighbours: Neighbours,
+        on_frames: Callable[[BrokerId, Sequence[bytes]], None],
+        send_by_broker: Callable[[BrokerId, bytes], None],
+    ) -> None:
+        self.counters = DatagramCounters()
+        self._settings = settings
+        self._epoch = epoch
+        self._neighbours = neighbours
+        self._on_frames = on_frames
+        self._send_by_broker = send_by_broker
+        self._trust = trust
+        self._tasks = tasks
+        self._limits = settings.udp.limits()
+        self._coder = coder
+        self._peers: dict[BrokerId, _Peer] = {}
+        self._stream = 0
+        self._complaints: RateLimiter[BrokerId] = RateLimiter(
+            gap_ms=COMPLAINT_GAP_MS, keys_max=COMPLAINTS_MAX
+        )
+        self._timer = DeadlineTimer(self._on_timer)
+        self._socket = _bound(settings.udp.listen)
+        self.port: int = self._socket.getsockname()[1]
+        self.advertised = _advertised(settings, self.port)
+
+    async def run(self) -> None:
+        """Take datagrams, and repeat our offer, until cancelled."""
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._socket, self._on_readable)
+        _log.info("datagrams.listening", address=self.advertised)
+        try:
+            while True:
+                for neighbour in list(self._peers):
+                    self._offer(neighbour)
+                await asyncio.sleep(OFFER_S)
+        finally:
+            loop.remove_reader(self._socket)
+            self._socket.close()
+            self._timer.set(None)
+
+    # -- neighbours -------------------------------------------------------------------------------
+
+    def on_neighbour(self, neighbour: BrokerId, up: bool) -> None:
+        """Use datagrams to a neighbour only while the link by the brokers is up."""
+        if up and self._settings.transport_to(neighbour) == "tcp":
+            return
+        if up:
+            self._peers.setdefault(neighbour, _Peer())
+            self._offer(neighbour)
+            return
+        peer = self._peers.pop(neighbour, None)
+        if peer is not None and peer.link is not None:
+            self._by_broker(neighbour, peer.link.give_up())
+
+    def on_offer(self, offer: DatagramOffer) -> None:
+        """Take up a neighbour's offer, which says where it takes datagrams."""
+        peer = self._peers.get(offer.sender)
+        if peer is None:
+            return
+        peer.losses = offer.losses
+        if (offer.epoch, offer.address) == (peer.epoch, peer.offered):
+            return
+        self._offer(offer.sender)  # the link may have come up here before it did there
+        if peer.link is not None:
+            self._by_broker(offer.sender, peer.link.give_up())
+        peer.epoch, peer.offered, peer.address, peer.link = offer.epoch, offer.address, None, None
+        try:
+            host, port = split_endpoint(offer.address)
+        except ValueError:
+            self._tell_bad_address(offer.sender, offer.address, "not host:port")
+            return
+        look_up = self._look_up(offer.sender, peer, host, port)
+        self._tasks.create_task(look_up, name="address for datagrams")
+
+    async def _look_up(self, neighbour: BrokerId, peer: _Peer, host: str, port: int) -> None:
+        offered = peer.offered
+        loop = asyncio.get_running_loop()
+        family = self._socket.family
+        try:
+            found = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_DGRAM)
+        except (OSError, UnicodeError) as error:  # UnicodeError: of an impossible host name
+            self._tell_bad_address(neighbour, offered, str(error))
+            peer.epoch = None  # the next offer tries again
+            return
+        if peer.offered != offered or peer.link is not None or not found:
+            return
+        now_ms = monotonic_ms()
+        self._stream = max(self._stream + 1_000, wall_clock_ms() // 1_000 % 2**31)
+        peer.address = found[0][4][:2]  # type: ignore[assignment]  # of IP families
+        peer.link = DatagramLink(self._limits, self._coder, stream=self._stream, now_ms=now_ms)
+        self._timer.set_sooner(peer.link.next_deadline_ms())
+
+    def _tell_bad_address(self, neighbour: BrokerId, address: str, reason: str) -> None:
+        if self._complaints.allow(neighbour, monotonic_ms()):
+            _log.warning(
+                "datagrams.bad_address", neighbour=neighbour, address=address, reason=reason
+            )
+
+    def _offer(self, neighbour: BrokerId) -> None:
+        losses = [
+            LinkLoss(id_, round(min(1.0, meter.plr) * 1_000_000), round(min(600, meter.abl) * 100))
+            for id_, peer in sorted(self._peers.items())
+            if peer.link is not None
+            for meter in (peer.link.receiver.meter,)
+        ]
+        told = tuple(losses[:LOSSES_MAX])
+        offer = DatagramOffer(self._settings.broker_id, self._epoch(), self.advertised, told)
+        self._neighbours.tell(neighbour, offer)
+
+    def leave(self) -> None:
+        """Send what is under way by the brokers, too: nobody will mend it when we are gone."""
+        for neighbour, peer in self._peers.items():
+            if peer.link is not None:
+                self._by_broker(neighbour, peer.link.give_up())
+
+    # -- frames -----------------------------------------------------------------------------------
+
+    def send(self, neighbour: BrokerId, parts: Sequence[bytes | memoryview]) -> bool:
+        """Send a frame in datagrams; ``False`` when it must go by the broker."""
+        peer = self._peers.get(neighbour)
+        if peer is None or peer.link is None or not peer.link.usable:
+            return False
+        datagrams = peer.link.offer(b"".join(parts), now_ms=monotonic_ms())
+        if datagrams is None:
+            return False
+        self._send(neighbour, peer, datagrams)
+        self._timer.set_sooner(peer.link.next_deadline_ms())
+        return True
+
+    def _send(self, neighbour: BrokerId, peer: _Peer, datagrams: Sequence[bytes]) -> None:
+        if peer.address is None:
+            return
+        for datagram in datagrams:
+            sealed = self._trust.guard.seal(DATAGRAM, KIND, datagram, neighbour)
+            try:
+                sent = sealed is not None and self._socket.sendto(sealed, peer.address)
+            except OSError:  # no room in the kernel, or no way: as if the network had lost it
+                sent = 0
+            if sent:
+                self.counters.datagrams_out += 1
+                self.counters.bytes_out += sent
+            else:
+                self.counters.unsent += 1
+
+    def _by_broker(self, neighbour: BrokerId, frames: Sequence[bytes]) -> None:
+        for frame in frames:
+            self.counters.by_broker += 1
+            self._send_by_broker(neighbour, frame)
+
+    # -- the socket -------------------------------------------------------------------------------
+
+    def _on_readable(self) -> None:
+        """Take what came, and leave others a turn when it does not end."""
+        for _ in range(READS_MAX):
+            try:
+                data = self._socket.recv(DATAGRAM_BYTES_MAX)
+            except OSError:  # nothing more; or an ICMP message, which silence says, too
+                return
+            self._on_datagram(data)
+
+    def _on_datagram(self, data: bytes) -> None:
+        """Judge a datagram, and let its link see it."""
+        try:
+            neighbour, datagram = self._trust.guard.unseal(DATAGRAM, KIND, data)
+        except DecodeError:
+            self.counters.refused += 1
+            return
+        peer = self._peers.get(neighbour)
+        if peer is None or peer.link is None:
+            self.counters.refused += 1
+            return
+        self.counters.datagrams_in += 1
+        self.counters.bytes_in += len(data)
+        heard = peer.link.on_datagram(datagram, now_ms=monotonic_ms())
+        self._carry_out(neighbour, peer, heard.datagrams, heard.given_back, heard.frames)
+        self._timer.set_sooner(peer.link.next_deadline_ms())
+
+    def _carry_out(
+        self,
+        neighbour: BrokerId,
+        peer: _Peer,
+        datagrams: Sequence[bytes],
+        given_back: Sequence[bytes],
+        frames: Sequence[bytes],
+    ) -> None:
+        if datagrams:
+            self._send(neighbour, peer, datagrams)
+        if given_back:
+            self._by_broker(neighbour, given_back)
+        if frames:
+            self._on_frames(neighbour, frames)
+        link = peer.link
+        if link is not None and link.usable != peer.told:
+            peer.told = link.usable
+            lost_ppm = round(link.sender.plr * 1_000_000)
+            if link.usable:
+                _log.info("datagrams.used", neighbour=neighbour, lost_ppm=lost_ppm)
+            else:
+                _log.info("datagrams.left", neighbour=neighbour, lost_ppm=lost_ppm)
+
+    # -- time -------------------------------------------------------------------------------------
+
+    def _on_timer(self) -> None:
+        now_ms = monotonic_ms()
+        for neighbour, peer in list(self._peers.items()):
+            link = peer.link
+            if link is not None and link.next_deadline_ms() <= now_ms:
+                heard = link.on_deadline(now_ms=now_ms)
+                self._carry_out(neighbour, peer, heard.datagrams, heard.given_back, heard.frames)
+        times = [p.link.next_deadline_ms() for p in self._peers.values() if p.link is not None]
+        if times:
+            self._timer.set_sooner(min(times))
+
+    # -- what is told -----------------------------------------------------------------------------
+
+    def totals(self) -> dict[str, object]:
+        """For ``/status``: the socket."""
+        counters = {name: getattr(self.counters, name) for name in self.counters.__slots__}
+        return {"port": self.port, "advertised": self.advertised, **counters}
+
+    def links(self) -> dict[BrokerId, DatagramLink]:
+        """The links over datagrams there are."""
+        return {id_: peer.link for id_, peer in self._peers.items() if peer.link is not None}
+
+    def snapshot(self, neighbour: BrokerId | None) -> dict[str, object] | None:
+        """For ``/status``: the link to one neighbour."""
+        peer = self._peers.get(neighbour) if neighbour is not None else None
+        if peer is None or peer.link is None:
+            return None
+        link = peer.link
+        sender, receiver = link.sender.counters, link.receiver.counters
+        return {
+            "used": link.usable,
+            "address": peer.offered,
+            "rtt_ms": link.sender.round_trip_ms,
+            "lost_ppm_out": round(link.sender.plr * 1_000_000),
+            "burst_out": round(link.sender.abl, 2),
+            "lost_ppm_in": round(link.receiver.meter.plr * 1_000_000),
+            "burst_in": round(link.receiver.meter.abl, 2),
+            "losses_there": [tuple(loss) for loss in peer.losses],
+            "malformed": link.malformed,
+            "out": {name: getattr(sender, name) for name in sender.__slots__},
+            "in": {name: getattr(receiver, name) for name in receiver.__slots__},
+        }
+
+
+def _bound(listen: str) -> socket.socket:
+    host, port = split_endpoint(listen)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_DGRAM)
+    made.setblocking(False)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+    try:
+        made.bind((host, port))
+    except OSError as error:
+        made.close()
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(
+            f"udp.listen = {listen!r}: {reason}: choose an address of this host and a free port",
+            exit_code=PORT_TAKEN,
+        ) from error
+    return made
+
+
+def _advertised(settings: Settings, port: int) -> str:
+    if settings.udp.advertise is not None:
+        host, told = split_endpoint(settings.udp.advertise)
+        return _joined(host, told or port)
+    host, _ = split_endpoint(settings.udp.listen)
+    if host in _ANY:
+        host = Address.parse(settings.broker.advertised).host
+    return _joined(host, port)
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,1 @@
+"""Subscription discovery at work: the broker's log is heard, and its table kept on disk."""

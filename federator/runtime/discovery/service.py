@@ -1,0 +1,324 @@
+"""Feeds discovery from the control connection, keeps its table on disk, tells what it found.
+
+The file is written at most once in ``SAVE_GAP_S``, and marked ``closed`` only by an orderly stop: a
+process that was killed may have acknowledged log lines whose effect it never wrote, so its
+successor must not take the table for complete.
+
+Source: docs/ARCHITECTURE.md, "Discovery".
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, assert_never
+
+import msgspec
+import structlog
+from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
+
+from federator.config import DiscoverySettings
+from federator.errors import DecodeError
+from federator.protocol import discovery as pure
+from federator.protocol.effects import Notice
+from federator.protocol.messages.topics import probe_topic, registrations_topic
+from federator.protocol.types import Millis
+from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.process.clocks import DeadlineTimer, DutyCycle, monotonic_ms, wall_clock_ms
+from federator.runtime.process.notices import log_notice
+from federator.runtime.storage.durable import write_whole
+
+FILE_NAME = "subscriptions.msgpack"
+SAVE_GAP_S = 1.0
+VERSION_CHARS_MAX = 80
+
+_log = structlog.get_logger()
+
+InterestChanged = Callable[[frozenset[str], frozenset[str]], None]
+MembersChanged = Callable[[pure.MembersChanged], None]
+
+
+class SavedDiscovery(msgspec.Struct, array_like=True, frozen=True):
+    """What the file holds: whether it was written at an orderly stop, when, and the record."""
+
+    closed: bool
+    saved_at_ms: int
+    record: bytes
+
+
+class Discovery:
+    """Learns what the clients of our own broker subscribe to.
+
+    Args:
+        settings: How to behave.
+        federation: Its name, part of our topics.
+        own_id: Client id of the control connection.
+        state_dir: Where the table is kept.
+        interest_changed: Called with the filters added and removed.
+        members_changed: Called when groups gained or lost members, when groups span brokers;
+            without it, shared filters are wanted as others are.
+        control_filters: All that the control connection subscribes.
+        own_links: Our other connections to this broker. Both are asked whenever the control
+            connection comes up: log lines about them may have passed unheard.
+    """
+
+    def __init__(
+        self,
+        settings: DiscoverySettings,
+        *,
+        federation: str,
+        own_id: str,
+        state_dir: Path,
+        interest_changed: InterestChanged,
+        members_changed: MembersChanged | None = None,
+        control_filters: Callable[[], Iterable[str]] = tuple,
+        own_links: Callable[[], Iterable[MqttLink]] = tuple,
+    ) -> None:
+        self._settings = settings
+        self.registrations_topic = registrations_topic(federation)
+        probe = probe_topic(federation)
+        self._probes = (probe, f"$share/federator/{probe}")
+        self._path = state_dir / FILE_NAME
+        self._interest_changed = interest_changed
+        self._members_changed = members_changed
+        self._control_filters = control_filters
+        self._own_links = own_links
+        self._unanswered: list[MqttLink] = []  # ours, with subscriptions open when we came up
+        self._pure = pure.Discovery(
+            own_id=own_id,
+            parameters=pure.DiscoveryParameters(
+                log_topics=settings.log_topics,
+                filters=settings.filters,
+                match_all=settings.match_all,
+                groups_span_brokers=members_changed is not None,
+                widen=settings.widen,
+                registration_ttl_ms=Millis(settings.registration_ttl_ms),
+                unlogged_subscriptions=settings.unlogged_subscriptions,
+            ),
+        )
+        self.broker_version: str | None = None
+        self._own_id = own_id
+        self._probing = False
+        self._link: MqttLink | None = None
+        self._timer = DeadlineTimer(self._on_time)
+        self._saved_revision = -1
+        self._encoding = DutyCycle()
+
+    def subscriptions(self) -> list[TopicFilter]:
+        """What the control connection subscribes: the log first, so that it reports the rest.
+
+        All at one QoS: log lines and counts must stay in order.
+        """
+        topics = (*pure.LOG_TOPICS, *pure.SYS_TOPICS) if self._settings.log_topics else ()
+        filters = [
+            TopicFilter(topic, max_qos=QoS.AT_LEAST_ONCE, retain_as_published=False)
+            for topic in topics
+        ]
+        if self._settings.new_regular_topic:
+            filters.append(
+                TopicFilter(
+                    self.registrations_topic,
+                    max_qos=QoS.AT_LEAST_ONCE,
+                    retain_handling=RetainHandling.SEND_NEVER,
+                )
+            )
+        return filters
+
+    @property
+    def widened(self) -> bool:
+        """Whether everything is wanted, for lack of certainty."""
+        return self._pure.widened
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """Every filter wanted from the federation."""
+        return self._pure.wanted
+
+    @property
+    def wanted_count(self) -> int:
+        """How many filters are wanted from the federation."""
+        return self._pure.wanted_count
+
+    @property
+    def table_revision(self) -> int:
+        """A number that grows whenever clients or subscriptions change."""
+        return self._pure.table_revision
+
+    def is_connected(self, client: str) -> bool:
+        """Whether ``client`` is connected to our broker, as far as its log tells."""
+        return self._pure.is_connected(client)
+
+    def filters_of(self, client: str) -> frozenset[str]:
+        """What ``client`` subscribes on our broker, as far as its log tells."""
+        return self._pure.filters_of(client)
+
+    def flow(self) -> Iterator[pure.ClientFlow]:
+        """What each client of our broker subscribes. Walks the whole table."""
+        return self._pure.flow()
+
+    def snapshot(self) -> dict[str, Any]:
+        """What an operator sees, as JSON."""
+        return asdict(self._pure.snapshot())
+
+    # What happens
+
+    def on_up(self, link: MqttLink, *, session_present: bool) -> None:
+        """Begin to listen to the broker: the control connection is up."""
+        self._link = link
+        now_ms = monotonic_ms()
+        self._perform(self._pure.on_broker_up(session_present=session_present, now_ms=now_ms))
+        probes = self._probes if self._probing else ()
+        self._hold(self._own_id, [*self._control_filters(), *probes])
+        links = list(self._own_links())
+        self._unanswered = [link for link in links if not link.subscribed]
+        for link in links:
+            # One that was not answered counts for nothing: its broker may have forgotten it, and
+            # clients of whom no line was heard would make up for it in the count.
+            self._hold(link.client_id, _granted(link) if link.subscribed else ())
+
+    def on_down(self) -> None:
+        """Note that lines of the log may pass unheard: the control connection is gone."""
+        self._perform(self._pure.on_broker_down(now_ms=monotonic_ms()))
+
+    def on_publish(self, packet: PublishPacket) -> None:
+        """Take a line of the log, a count of the broker, or a filter that a client names."""
+        if self._unanswered:
+            self._hold_answered()
+        topic, payload, now_ms = packet.topic, packet.payload, monotonic_ms()
+        if topic in pure.LOG_TOPICS:
+            effects = self._pure.on_log(topic, payload, now_ms=now_ms)
+        elif topic in pure.SYS_TOPICS:
+            if topic == pure.VERSION_TOPIC:
+                self.broker_version = payload.decode(errors="replace")[:VERSION_CHARS_MAX]
+            effects = self._pure.on_sys(topic, payload, now_ms=now_ms, retained=packet.retain)
+        else:
+            effects = self._pure.on_regular_topic(payload, now_ms=now_ms)
+        self._perform(effects)
+
+    async def run(self) -> None:
+        """Load the file, keep it up to date until cancelled, then close it.
+
+        Start it before the control connection can be up.
+        """
+        assert self._link is None, "the table is loaded before the connection is up"
+        self._load()
+        try:
+            while True:
+                await asyncio.sleep(max(SAVE_GAP_S, self._encoding.rest_s))
+                if self._pure.revision != self._saved_revision:
+                    await self._save()
+        finally:
+            self._timer.set(None)
+            self._write(self._content(closed=True))
+
+    # Within
+
+    def _hold(self, client_id: str, filters: Iterable[str]) -> None:
+        own = frozenset(filters)
+        now_ms = monotonic_ms()
+        self._perform(self._pure.on_own_subscriptions(client_id, own, now_ms=now_ms))
+
+    def _hold_answered(self) -> None:
+        """Count our subscriptions that the broker answered since we came up.
+
+        It may have logged them before. Not sooner: what it does not count yet would hide what a
+        client has.
+        """
+        for link in [link for link in self._unanswered if link.subscribed]:
+            self._unanswered.remove(link)
+            self._hold(link.client_id, _granted(link))
+
+    def _load(self) -> None:
+        now_ms = monotonic_ms()
+        saved = self._read()
+        if saved is None:
+            self._perform(self._pure.on_deadline(now_ms=now_ms))
+            return
+        record, away_ms = saved
+        self._perform(self._pure.load(record, away_ms=away_ms, now_ms=now_ms))
+        # From now on, until an orderly stop, what the file holds may not be complete.
+        self._write(self._content(closed=False))
+
+    async def _save(self) -> None:
+        """Write the file in a thread, and never leave one behind that would write later."""
+        with self._encoding.working():
+            content = self._content(closed=False)
+        writing = asyncio.ensure_future(asyncio.to_thread(self._write, content))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await writing
+            raise
+
+    def _perform(self, effects: list[pure.DiscoveryEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case pure.InterestChanged(added, removed):
+                    self._interest_changed(added, removed)
+                case pure.MembersChanged():
+                    assert self._members_changed is not None, "groups span brokers"
+                    self._members_changed(effect)
+                case pure.ProbeCounts(subscribe):
+                    self._probe(subscribe)
+                case Notice():
+                    log_notice(effect)
+                case _:
+                    assert_never(effect)
+        self._arm()
+
+    def _probe(self, subscribe: bool) -> None:
+        if self._link is None:
+            return
+        known, self._probing = self._probing, subscribe
+        # An earlier process may have left them in our session; only what was subscribed is dropped:
+        # see ``Reconciliation.drop_probe``.
+        if subscribe or not known:
+            self._link.subscribe(
+                TopicFilter(
+                    topic, max_qos=QoS.AT_MOST_ONCE, retain_handling=RetainHandling.SEND_NEVER
+                )
+                for topic in self._probes
+            )
+        if not subscribe:
+            self._link.unsubscribe(self._probes)
+
+    def _arm(self) -> None:
+        self._timer.set(self._pure.next_deadline_ms())
+
+    def _on_time(self) -> None:
+        self._perform(self._pure.on_deadline(now_ms=monotonic_ms()))
+
+    def _content(self, *, closed: bool) -> bytes:
+        self._saved_revision = self._pure.revision
+        record = pure.encode_record(self._pure.record(now_ms=monotonic_ms()))
+        return msgspec.msgpack.encode(SavedDiscovery(closed, wall_clock_ms(), record))
+
+    def _write(self, content: bytes) -> None:
+        try:
+            write_whole(self._path, content)
+        except OSError as error:
+            _log.warning("discovery.not_saved", path=str(self._path), why=error.strerror)
+
+    def _read(self) -> tuple[pure.DiscoveryRecord, int | None] | None:
+        """The record in the file, and how long ago it was closed (``None``: it never was)."""
+        try:
+            content = self._path.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            saved = msgspec.msgpack.decode(content, type=SavedDiscovery)
+            record = pure.decode_record(saved.record)
+        except (msgspec.DecodeError, UnicodeDecodeError, DecodeError) as error:
+            aside = self._path.with_name(self._path.name + ".unreadable")
+            with contextlib.suppress(OSError):
+                self._path.replace(aside)
+            _log.warning("discovery.file_unreadable", moved_to=str(aside), why=str(error))
+            return None
+        away_ms = wall_clock_ms() - saved.saved_at_ms
+        return record, away_ms if saved.closed and away_ms >= 0 else None
+
+
+def _granted(link: MqttLink) -> list[str]:
+    refused = link.refused_filters
+    return [filter for filter in link.wanted_filters if filter not in refused]

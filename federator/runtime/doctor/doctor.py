@@ -1,0 +1,161 @@
+"""Can this broker take part? Ask it, by doing once what an agent does all day.
+
+A configuration file says what was meant; only the broker knows what it does. So the doctor logs in
+as the agent would, subscribes to the log topics, and then looks whether its own next SUBSCRIBE,
+UNSUBSCRIBE and connect show up there; it publishes under ``$fed`` and looks whether that comes
+back. ``diagnosis`` judges what was seen.
+
+Source: docs/ARCHITECTURE.md, "What we ask of a broker".
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import mqtt5
+
+from federator.config import Settings
+from federator.protocol.messages.topics import (
+    DOCTORS_WORD,
+    cover_topic,
+    data_topic,
+    delivered_topic,
+    doctor_topic,
+    retained_mark_topic,
+)
+from federator.runtime.doctor.diagnosis import Facts, TopicAccess
+from federator.runtime.mqtt.probe import BrokerProbe, plain
+
+LOG_SUBSCRIBE = "$SYS/broker/log/M/subscribe"
+LOG_UNSUBSCRIBE = "$SYS/broker/log/M/unsubscribe"
+LOG_NOTICE = "$SYS/broker/log/N"
+VERSION = "$SYS/broker/version"
+COUNT = "$SYS/broker/subscriptions/count"
+CLIENTS_TOPIC = "federator-doctor"
+"""A level below it stands for the topics of clients."""
+
+LINE_SECONDS_MAX = 2.0
+"""How long the broker may take to publish a line: it does so within its main loop."""
+
+SYSTEM_SECONDS_MAX = 12.0
+"""A little more than Mosquitto's default ``sys_interval`` of 10 s."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """What has come from the broker, compared with what we did."""
+
+    client_id: str
+    guest_id: str
+    topics: tuple[str, str]
+    version: str | None = None
+    logs_subscribe: bool = False
+    logs_unsubscribe: bool = False
+    logs_notice: bool = False
+    system_seen: bool = False
+    returned: set[str] = field(default_factory=set)
+
+    def note(self, packet: mqtt5.PublishPacket) -> None:
+        """Credit one publication to one of our deeds; others' lines are no proof."""
+        text = packet.payload.decode("utf-8", errors="replace")
+        ours = f"{self.client_id} " in text and self.topics[0] in text
+        match packet.topic:
+            case topic if topic == VERSION:
+                self.version = text
+            case topic if topic == COUNT:
+                self.system_seen = True
+            case topic if topic == LOG_SUBSCRIBE:
+                self.logs_subscribe |= ours
+            case topic if topic == LOG_UNSUBSCRIBE:
+                self.logs_unsubscribe |= ours
+            case topic if topic == LOG_NOTICE:
+                self.logs_notice |= self.guest_id in text
+            case topic:
+                self.returned.add(topic)
+
+    def has_lines(self) -> bool:
+        """Whether all three kinds of line were seen."""
+        return self.logs_subscribe and self.logs_unsubscribe and self.logs_notice
+
+    async def listen(
+        self, probe: BrokerProbe, seconds_max: float, satisfied: Callable[[], bool]
+    ) -> None:
+        """Note publications until ``satisfied``, or for ``seconds_max``."""
+        try:
+            async with asyncio.timeout(seconds_max):
+                while not satisfied():
+                    self.note(await probe.next_message())
+        except TimeoutError:
+            return
+
+
+async def examine(
+    settings: Settings,
+    *,
+    line_seconds_max: float = LINE_SECONDS_MAX,
+    system_seconds_max: float = SYSTEM_SECONDS_MAX,
+) -> Facts:
+    """Ask the broker everything.
+
+    Args:
+        settings: Where the broker is, who we are there, and in which federation.
+        line_seconds_max: How long to wait for lines of the log topics.
+        system_seconds_max: How long to wait for ``$SYS`` after that.
+
+    Raises:
+        LinkError: It cannot be reached; ``RefusedError`` when it refuses us.
+    """
+    nonce = secrets.token_hex(4)
+    name = f"federator-{settings.broker.id}-doctor-{nonce}"
+    control = doctor_topic(settings.federation, nonce)
+    data = f"{CLIENTS_TOPIC}/{nonce}"
+    async with BrokerProbe(settings.broker, client_id=name) as probe:
+        await probe.subscribe(LOG_SUBSCRIBE, LOG_UNSUBSCRIBE, LOG_NOTICE, VERSION, COUNT)
+        await probe.subscribe(control, data)
+        control_answer = await probe.publish(control, DOCTORS_WORD)
+        data_answer = await probe.publish(data, DOCTORS_WORD)
+        await probe.unsubscribe(control, data)
+        tried = await _try_data_topics(probe, settings)
+        guest = f"{name}-guest"
+        async with BrokerProbe(settings.broker, client_id=guest):
+            pass
+        heard = Findings(client_id=name, guest_id=guest, topics=(control, data))
+        await heard.listen(probe, line_seconds_max, heard.has_lines)
+        await heard.listen(probe, system_seconds_max, lambda: heard.system_seen)
+        return Facts(
+            version=heard.version,
+            connack=probe.connack,
+            logs_subscribe=heard.logs_subscribe,
+            logs_unsubscribe=heard.logs_unsubscribe,
+            logs_notice=heard.logs_notice,
+            control_answer=plain(control_answer),
+            control_returned=control in heard.returned,
+            data_answer=plain(data_answer),
+            data_returned=data in heard.returned,
+            data_connection=tuple(
+                TopicAccess(topic, answer, topic in heard.returned)
+                for topic, answer in tried.items()
+            ),
+            system_seen=heard.system_seen,
+        )
+
+
+async def _try_data_topics(probe: BrokerProbe, settings: Settings) -> dict[str, str]:
+    """The broker's answers to publishing on each topic of the data connection, while subscribed.
+
+    An agent may be at work there. The doctor's word means nothing to it, wherever it comes.
+    """
+    federation = settings.federation
+    told = {
+        data_topic(federation): DOCTORS_WORD,
+        cover_topic(federation): DOCTORS_WORD,
+        retained_mark_topic(federation): DOCTORS_WORD,
+        delivered_topic(federation, settings.broker_id): DOCTORS_WORD,
+    }
+    answers = {}
+    for topic, payload in told.items():
+        await probe.subscribe(topic)
+        answers[topic] = plain(await probe.publish(topic, payload))
+        await probe.unsubscribe(topic)
+    return answers

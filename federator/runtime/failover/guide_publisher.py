@@ -1,0 +1,130 @@
+"""The guide on our broker, and what gateways and operators tell us there.
+
+Our clients' guide stands retained on our own broker. When we die, our broker publishes our Will in
+its place: a guide that says that nobody keeps it any more.
+
+Source: docs/protocol.md 15; the words are in ``protocol.messages.guide``.
+"""
+
+from collections.abc import Callable
+
+import structlog
+from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter, Will
+
+from federator.errors import DecodeError
+from federator.protocol.controller.own_rows import SessionReports
+from federator.protocol.events import DrainRequested
+from federator.protocol.messages import gateways, json_codec, operators, topics
+from federator.protocol.messages import guide as g
+from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.types import BrokerId, Epoch, Millis
+from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.process.clocks import monotonic_ms
+
+COMPLAINT_GAP_MS = Millis(60_000)
+
+_log = structlog.get_logger()
+
+
+def guide_will(*, self_id: BrokerId, federation: str) -> Will:
+    """What our broker says in place of the guide when we vanish."""
+    gone = json_codec.encode(_gone(self_id, federation))
+    return Will(topics.guide_topic(federation), payload=gone, retain=True)
+
+
+class GuidePublisher:
+    """Publishes guides; hears session reports and drain orders.
+
+    Args:
+        self_id: Our broker's id.
+        federation: The federation's name.
+        link: The control connection to our broker.
+        ordered: Told an operator's order to drain.
+
+    Attributes:
+        reports: What gateways said.
+        newest: The guide as it should stand; ``None`` before the first.
+        published: Guides written so far.
+        malformed: Words that could not be read.
+    """
+
+    def __init__(
+        self,
+        *,
+        self_id: BrokerId,
+        federation: str,
+        link: MqttLink,
+        ordered: Callable[[DrainRequested], None],
+    ) -> None:
+        self.reports = SessionReports()
+        self.newest: g.Guide | None = None
+        self.published = 0
+        self.malformed = 0
+        self.topic = topics.guide_topic(federation)
+        self.sessions_topic = topics.sessions_topic(federation)
+        self.drain_topic = topics.drain_topic(federation)
+        self._link = link
+        self._ordered = ordered
+        self._self_id = self_id
+        self._federation = federation
+        self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=4)
+
+    def subscriptions(self) -> list[TopicFilter]:
+        """What to subscribe on the control connection."""
+        return [
+            TopicFilter(
+                topic,
+                max_qos=QoS.AT_LEAST_ONCE,
+                no_local=True,
+                retain_handling=RetainHandling.SEND_NEVER,
+            )
+            for topic in (self.sessions_topic, self.drain_topic)
+        ]
+
+    def publish(self, guide: g.Guide | None = None) -> None:
+        """Let ``guide``, or the newest again, stand on our broker once it is connected."""
+        if guide is not None:
+            self.newest = guide
+        if self.newest is not None and self._link.connected:
+            self._write(self.newest)
+
+    def withdraw(self) -> None:
+        """We leave in order: say what the Will would."""
+        if self.newest is not None and self._link.connected:
+            self._write(_gone(self._self_id, self._federation))
+
+    def on_publish(self, packet: PublishPacket) -> None:
+        """Take a page of a gateway's report, or an operator's order to drain."""
+        now_ms = monotonic_ms()
+        try:
+            if packet.topic == self.sessions_topic:
+                self.reports.on_page(
+                    json_codec.decode(gateways.SessionReport, packet.payload), now_ms=now_ms
+                )
+            else:
+                order = json_codec.decode(operators.Drain, packet.payload)
+                self._ordered(DrainRequested(order.broker, order.drain))
+        except DecodeError as error:
+            self.malformed += 1
+            if self._complaints.allow(packet.topic, now_ms):
+                _log.warning("guide.malformed", reason=str(error)[:200], so_far=self.malformed)
+
+    def _write(self, guide: g.Guide) -> None:
+        payload = json_codec.encode(guide)
+        if len(payload) > json_codec.MESSAGE_BYTES_MAX:
+            _log.error("guide.too_long", bytes=len(payload), limit=json_codec.MESSAGE_BYTES_MAX)
+            return
+        self._link.write_packets((PublishPacket(self.topic, payload, retain=True).write(),), 1)
+        self.published += 1
+
+
+def _gone(self_id: BrokerId, federation: str) -> g.Guide:
+    return g.Guide(
+        version=g.GUIDE_VERSION,
+        federation=federation,
+        broker=self_id,
+        controller=self_id,
+        epoch=Epoch(0),
+        number=0,
+        brokers=(g.GuideBroker(self_id, state="gone"),),
+    )

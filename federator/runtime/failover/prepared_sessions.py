@@ -1,0 +1,182 @@
+"""Sessions that we prepare on our broker for the clients of one that died.
+
+Source: docs/protocol.md 15; docs/failover.md, "Prepared sessions".
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+import structlog
+
+from federator.config import AgentFailoverSettings
+from federator.errors import LinkError
+from federator.protocol.filters import without_share
+from federator.protocol.messages.session_records import FlowRow
+from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.types import BrokerId, Millis
+from federator.runtime.mqtt.endpoint import Endpoint
+from federator.runtime.mqtt.session_packets import end_session, prepare_session
+from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
+
+AT_ONCE_MAX = 16
+TEND_S = 5.0
+SUBSCRIBE_POLL_S = 0.05
+SUBSCRIBE_POLLS = 100
+"""How often we check whether a client that is here has subscribed what it had."""
+
+COMPLAINT_GAP_MS = Millis(60_000)
+UNNOTICED_MS = 5_000
+"""How long before a broker is missed it may have died: clocks that differ included."""
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionContext:
+    """What preparing needs of the agent.
+
+    Attributes:
+        connected_here: Whether a client is connected to our broker now.
+        filters_here: What a client subscribes on our broker.
+        connected_elsewhere: Whether it is connected to another broker that is there.
+        in_federation: What the federation calls a filter of our clients'.
+        caught_up: Returns when all that our broker has acknowledged by now is in custody.
+        expect: Tells custody that clients come who wanted filters since an instant of the wall
+            clock.
+        fetch_again: Has it deliver again what was delivered since then.
+    """
+
+    connected_here: Callable[[str], bool]
+    filters_here: Callable[[str], AbstractSet[str]]
+    connected_elsewhere: Callable[[str], bool]
+    in_federation: Callable[[str], Iterable[str]]
+    caught_up: Callable[[], Awaitable[None]]
+    expect: Callable[[Sequence[str], int], None]
+    fetch_again: Callable[[Sequence[str], int], None]
+
+
+class PreparedSessions:
+    """Makes sessions, and ends those that nobody will come for.
+
+    Args:
+        settings: ``[failover]``.
+        endpoint: Our broker.
+        context: What it needs of the agent.
+
+    Attributes:
+        waiting: Clients whose sessions wait, and when they were prepared.
+        prepared: Sessions made so far.
+        refused: Those that our broker did not let us make.
+        ended: Those we ended, as their clients turned up elsewhere.
+    """
+
+    def __init__(
+        self,
+        settings: AgentFailoverSettings,
+        endpoint: Callable[[], Endpoint],
+        context: SessionContext,
+    ) -> None:
+        self.waiting: dict[str, Millis] = {}
+        self.prepared = 0
+        self.refused = 0
+        self.ended = 0
+        self._settings = settings
+        self._endpoint = endpoint
+        self._context = context
+        self._work: dict[BrokerId, asyncio.Task[None]] = {}
+        self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=16)
+
+    def step_in(self, broker: BrokerId, missed_at_ms: Millis, rows: Sequence[FlowRow]) -> None:
+        """Prepare these sessions, as the substitute of ``broker``."""
+        if not self._settings.prepare_sessions or not rows:
+            return
+        self.step_back(broker)
+        since_us = wall_clock_us() - 1_000 * (monotonic_ms() - missed_at_ms + UNNOTICED_MS)
+        work = self._prepare_all(broker, rows, since_us)
+        self._work[broker] = asyncio.get_running_loop().create_task(
+            work, name=f"sessions of broker {broker}"
+        )
+
+    def step_back(self, broker: BrokerId) -> None:
+        """Stop preparing: we are no longer the substitute of ``broker``.
+
+        What is prepared waits on: its client may come.
+        """
+        work = self._work.pop(broker, None)
+        if work is not None:
+            work.cancel()
+
+    async def run(self) -> None:
+        """Tend what waits, until cancelled."""
+        try:
+            while True:
+                await asyncio.sleep(TEND_S)
+                await self._tend()
+        finally:
+            for work in self._work.values():
+                work.cancel()
+
+    async def _prepare_all(self, broker: BrokerId, rows: Sequence[FlowRow], since_us: int) -> None:
+        clients: dict[str, dict[str, int]] = {}
+        for row in rows:
+            clients.setdefault(row.client, {})[row.topic] = row.qos
+        wanted = {without_share(f) for filters in clients.values() for f in filters}
+        there = sorted({name for f in wanted for name in self._context.in_federation(f)})
+        self._context.expect(there, since_us)
+        names = sorted(clients)
+        before = self.prepared
+        for at in range(0, len(names), AT_ONCE_MAX):
+            part = names[at : at + AT_ONCE_MAX]
+            await asyncio.gather(*(self._prepare(name, clients[name]) for name in part))
+        if self._settings.repeat:
+            await self._context.caught_up()  # our clients' last words before the sessions stood
+            self._context.fetch_again(there, since_us)
+        made = self.prepared - before
+        _log.info("failover.sessions_prepared", broker=broker, sessions=made, clients=len(names))
+        self._work.pop(broker, None)
+
+    async def _prepare(self, client: str, filters: Mapping[str, int]) -> None:
+        if await self._comes_by_itself(client, filters):
+            return
+        try:
+            refused = await prepare_session(
+                self._endpoint(), client, filters, keep_s=self._settings.session_keep_s
+            )
+        except (OSError, LinkError, TimeoutError) as error:
+            self.refused += 1
+            self._complain(str(error) or "no answer")
+            return
+        if refused:
+            self._complain(f"{len(refused)} subscriptions refused")
+        self.prepared += 1
+        self.waiting[client] = monotonic_ms()
+
+    async def _comes_by_itself(self, client: str, filters: Mapping[str, int]) -> bool:
+        """Whether the client was faster than we: it is here, and subscribes for itself."""
+        for _ in range(SUBSCRIBE_POLLS):
+            if not self._context.connected_here(client):
+                return False
+            if filters.keys() <= self._context.filters_here(client):
+                return True
+            await asyncio.sleep(SUBSCRIBE_POLL_S)
+        return True  # it wants something else now
+
+    async def _tend(self) -> None:
+        """Forget sessions that were fetched, and end those whose clients are elsewhere."""
+        oldest_ms = monotonic_ms() - 1_000 * self._settings.session_keep_s
+        for client, since_ms in list(self.waiting.items()):
+            if self._context.connected_here(client) or since_ms < oldest_ms:
+                del self.waiting[client]
+            elif self._context.connected_elsewhere(client):
+                del self.waiting[client]
+                try:
+                    await end_session(self._endpoint(), client)
+                    self.ended += 1
+                except (OSError, LinkError, TimeoutError) as error:
+                    self._complain(str(error) or "no answer")
+
+    def _complain(self, reason: str) -> None:
+        if self._complaints.allow(reason, monotonic_ms()):
+            _log.warning("failover.session_refused", reason=reason[:200], so_far=self.refused)

@@ -1,0 +1,155 @@
+"""Failover at work: tells the protocol how our broker and its clients are, and does what it says.
+
+Source: docs/protocol.md 15; what decides is in ``protocol.controller``.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from federator.config import AgentFailoverSettings
+from federator.protocol.controller.duties import rounded
+from federator.protocol.controller.own_rows import own_rows
+from federator.protocol.events import Event, RowsChanged, StatusChanged
+from federator.protocol.forwarding.counters import DataCounters
+from federator.protocol.messages.session_records import BrokerRecord, FlowRow
+from federator.runtime.discovery.service import Discovery
+from federator.runtime.failover.guide_publisher import GuidePublisher
+from federator.runtime.process.clocks import DutyCycle, monotonic_ms
+from federator.runtime.storage.durable import write_whole
+
+DRAINING_FILE = "draining"
+LOAD_SMOOTHING = 0.2
+"""Weight of each second's rate in the average: about five seconds count."""
+
+_log = structlog.get_logger()
+
+
+class FailoverService:
+    """Feeds the node's ``failover`` machine.
+
+    Args:
+        settings: ``[failover]``.
+        address: Where clients reach our broker.
+        folder: Our state folder.
+        discovery: Knows our clients' subscriptions.
+        counters: Of the data path.
+        guide: Hears gateways.
+        may_tell: Whether the federation may know of a filter.
+        handle: Takes events to the node.
+    """
+
+    def __init__(
+        self,
+        settings: AgentFailoverSettings,
+        *,
+        address: str,
+        folder: Path,
+        discovery: Discovery,
+        counters: DataCounters,
+        guide: GuidePublisher,
+        may_tell: Callable[[str], bool],
+        handle: Callable[[Event], None],
+    ) -> None:
+        self.draining = (folder / DRAINING_FILE).exists()
+        self.rows: frozenset[FlowRow] = frozenset()
+        self._settings = settings
+        self._interval_s = settings.report_interval_ms / 1_000
+        self._address = address
+        self._draining_path = folder / DRAINING_FILE
+        self._discovery = discovery
+        self._counters = counters
+        self._guide = guide
+        self._may_tell = may_tell
+        self._handle = handle
+        self._seen = (-1, -1)
+        self._clients = 0
+        self._load = 0.0
+        self._publications = 0
+        self._walking = DutyCycle()
+        self._walk_again_s = 0.0
+        self._status: BrokerRecord | None = None
+
+    @property
+    def clients(self) -> int:
+        """How many clients were connected to our broker at the last report."""
+        return self._clients
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        while True:
+            self.report()
+            await asyncio.sleep(self._interval_s)
+
+    def report(self) -> None:
+        """Tell how our clients and our broker are, once in ``report_interval_ms``."""
+        self._guide.reports.on_deadline(now_ms=monotonic_ms())
+        self._report_rows()
+        self._report_status()
+
+    def set_draining(self, drain: bool) -> None:
+        """Keep to an operator's order, over restarts too."""
+        if drain == self.draining:
+            return
+        self.draining = drain
+        if drain:
+            _log.info("drain.started")
+        else:
+            _log.info("drain.ended")
+        try:
+            if drain:
+                write_whole(self._draining_path, b"")
+            else:
+                self._draining_path.unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("drain.not_saved", path=str(self._draining_path), why=error.strerror)
+        self._tell_status()
+
+    # Within
+
+    def _report_rows(self) -> None:
+        seen = (self._discovery.table_revision, self._guide.reports.revision)
+        if seen == self._seen or time.monotonic() < self._walk_again_s:
+            return
+        self._seen = seen
+        with self._walking.working():
+            self._walk_rows()
+        self._walk_again_s = time.monotonic() + self._walking.rest_s
+
+    def _walk_rows(self) -> None:
+        clients = list(self._discovery.flow())
+        self._clients = sum(client.connected for client in clients)
+        rows: frozenset[FlowRow] = frozenset()
+        if self._settings.report_sessions:
+            rows = own_rows(
+                clients,
+                self._guide.reports.sessions(),
+                may_tell=self._may_tell,
+                rows_max=self._settings.rows_max,
+            )
+        added, removed = rows - self.rows, self.rows - rows
+        self.rows = rows
+        if added or removed:
+            self._handle(RowsChanged(added, removed))
+
+    def _report_status(self) -> None:
+        counters = self._counters
+        publications = counters.publications_in + counters.delivered_publications
+        rate = (publications - self._publications) / self._interval_s
+        self._publications = publications
+        self._load += LOAD_SMOOTHING * (rate - self._load)
+        self._tell_status()
+
+    def _tell_status(self) -> None:
+        status = BrokerRecord(
+            draining=self.draining,
+            clients=rounded(self._clients),
+            load=rounded(self._load),
+            address=self._address,
+        )
+        if status != self._status:
+            self._status = status
+            self._handle(StatusChanged(status))

@@ -1,0 +1,1 @@
+"""Links at work: connections to neighbours, and control messages on them."""

@@ -1,0 +1,166 @@
+"""Control messages to and from MQTT, counted by kind."""
+
+from collections import Counter
+
+import structlog
+from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter, Will
+
+from federator.errors import DecodeError
+from federator.protocol.links.links import Links
+from federator.protocol.messages.codec import CONTROL_KINDS, decode, encode, kind_of
+from federator.protocol.messages.control import Bye, Hello, Message, sender_of
+from federator.protocol.messages.topics import control_topic
+from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.trust.guard import CONTROL
+from federator.protocol.types import BrokerId, ConnId, Millis
+from federator.runtime.links.neighbour_links import NeighbourLinks
+from federator.runtime.links.peer_traffic import PeerTraffic
+from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.process.clocks import monotonic_ms
+from federator.runtime.trust.guarding import Trust
+
+COMPLAINT_GAP_MS = Millis(60_000)
+"""Least time between two lines about malformed messages of one kind."""
+
+_log = structlog.get_logger()
+
+
+class ControlTraffic:
+    """Sends, receives and counts the control messages of one agent.
+
+    Args:
+        federation: The federation's name.
+        links: What the protocol knows of neighbours, and
+        connections: the connections to their brokers.
+        trust: Seals what is sent and judges what comes; ``None`` in an open federation.
+        peers: Counts by neighbour too, if somebody wants to know.
+
+    Attributes:
+        sent, sent_bytes, received, malformed, dropped: Messages (or bytes) by kind.
+    """
+
+    def __init__(
+        self,
+        federation: str,
+        *,
+        links: Links,
+        connections: NeighbourLinks,
+        trust: Trust | None,
+        peers: PeerTraffic | None,
+    ) -> None:
+        self._links = links
+        self._connections = connections
+        self._trust = trust
+        self._peers = peers
+        self.sent: Counter[str] = Counter()
+        self.sent_bytes: Counter[str] = Counter()
+        self.received: Counter[str] = Counter()
+        self.malformed: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
+        self._topic_of = {kind: control_topic(federation, kind) for kind in CONTROL_KINDS}
+        self._kind_of = {topic: kind for kind, topic in self._topic_of.items()}
+        self._complaints: RateLimiter[str] = RateLimiter(
+            gap_ms=COMPLAINT_GAP_MS, keys_max=len(CONTROL_KINDS)
+        )
+        self._encoded: tuple[Message | None, bytes] = (None, b"")
+
+    def subscriptions(self) -> list[TopicFilter]:
+        """What to subscribe on our own broker. Retained messages are no agent's word now: none."""
+        return [
+            TopicFilter(
+                topic,
+                max_qos=QoS.AT_MOST_ONCE,
+                no_local=True,
+                retain_handling=RetainHandling.SEND_NEVER,
+            )
+            for topic in self._kind_of
+        ]
+
+    def neighbour_at(self, link: MqttLink) -> BrokerId | None:
+        """The neighbour at the other end of ``link``, if it said so."""
+        neighbour = self._connections.having(link)
+        conn = neighbour.conn if neighbour is not None else None
+        connection = self._links.connections.get(conn) if conn is not None else None
+        return connection.neighbour if connection is not None else None
+
+    def tell(self, neighbour: BrokerId, message: Message) -> None:
+        """Send ``message`` to a neighbour, if there is a connection to its broker."""
+        link = self.link_to(neighbour)
+        if link is not None:
+            self.send(link, message)
+
+    def link_to(self, neighbour: BrokerId) -> MqttLink | None:
+        """The control connection to a neighbour's broker, if there is one."""
+        known = self._links.neighbours.get(neighbour)
+        return self._connections.control_of(known.conn) if known and known.conn else None
+
+    def send_over(self, conn: ConnId, message: Message) -> None:
+        """Send ``message`` over a connection, if it is still there."""
+        link = self._connections.control_of(conn)
+        if link is not None:
+            self.send(link, message)
+
+    def send(self, link: MqttLink, message: Message) -> None:
+        """Publish ``message`` before any waiting data, unless it is about retained values: those
+        are data, and wait their turn.
+        """
+        kind = kind_of(message)
+        payload = self._payload(link, kind, message)
+        if payload is not None and link.publish(
+            self._topic_of[kind], payload, urgent=kind != "retained"
+        ):
+            self.sent[kind] += 1
+            self.sent_bytes[kind] += len(payload)
+            if self._peers is not None:
+                self._peers.note(link, kind, "out", len(payload))
+        else:
+            self.dropped[kind] += 1
+
+    def will(self, bye: Bye) -> Will:
+        """``bye`` for our neighbour's broker to publish when it loses us."""
+        kind, payload = kind_of(bye), encode(bye)
+        if self._trust is not None:
+            payload = self._trust.guard.greet(kind, payload, None, will=True)
+        return Will(self._topic_of[kind], payload=payload)
+
+    def _payload(self, link: MqttLink, kind: str, message: Message) -> bytes | None:
+        """The wire form; ``None`` when whoever is there has not shaken hands.
+
+        One message goes to many: it is encoded, and proven, once.
+        """
+        trust = self._trust
+        if self._encoded[0] is not message:
+            proven = message if trust is None else trust.guard.prove(message)
+            self._encoded = (message, encode(proven))
+        body = self._encoded[1]
+        if trust is None:
+            return body
+        to = self.neighbour_at(link)
+        if isinstance(message, Hello | Bye):
+            return trust.guard.greet(kind, body, to)
+        return None if to is None else trust.guard.seal(CONTROL, kind, body, to)
+
+    def receive(self, packet: PublishPacket) -> Message | None:
+        """The message in ``packet``; ``None`` when it is not control traffic or malformed."""
+        kind = self._kind_of.get(packet.topic)
+        if kind is None:
+            return None
+        try:
+            trust = self._trust
+            decoded = decode if trust is None else trust.read
+            message = decoded(kind, packet.payload)
+        except DecodeError as error:
+            self.malformed[kind] += 1
+            self._complain(kind, error)
+            return None
+        if message is None:
+            return None
+        self.received[kind] += 1
+        if self._peers is not None:
+            self._peers.note(sender_of(message), kind, "in", len(packet.payload))
+        return message
+
+    def _complain(self, kind: str, error: DecodeError) -> None:
+        if self._complaints.allow(kind, monotonic_ms()):
+            so_far = self.malformed[kind]
+            _log.warning("control.malformed", kind=kind, reason=str(error), so_far=so_far)

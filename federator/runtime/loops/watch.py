@@ -1,0 +1,220 @@
+"""Keeps watch for loops while a bridge is connected to our broker.
+
+Mosquitto says when a bridge connects, in its log and on ``$SYS/broker/connection/<id>/state``, at
+both ends. Without a bridge no publication is examined here. What to do is decided in
+``protocol.loops.detection``; this knows the bridges, keeps what is held, and lets it go.
+
+Source: docs/rules.md; mosquitto.conf(5), ``notifications``.
+"""
+
+import random
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import assert_never
+
+import structlog
+from mqtt5 import PublishPacket, QoS, TopicFilter
+
+from federator.config import LoopSettings
+from federator.protocol.bounded_cache import BoundedCache
+from federator.protocol.discovery.subscription_table import OWN_PREFIX
+from federator.protocol.filters import matches
+from federator.protocol.loops.detection import (
+    Fate,
+    LoopDetector,
+    LoopEffect,
+    LoopFound,
+    LoopParameters,
+    LoopsOver,
+    Release,
+    without_repetition,
+)
+from federator.runtime.mqtt.wire import Inbound, joined, packets_of
+from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
+
+BRIDGES_MAX = 64
+HELD_BYTES_MAX = 16 * 1024 * 1024
+TOPICS_MAX = 16_384
+"""Topics whose short form is remembered."""
+
+STATE_FILTER = "$SYS/broker/connection/+/state"
+NOTICE_TOPIC = "$SYS/broker/log/N"
+
+_STATE = re.compile(r"\$SYS/broker/connection/(.+)/state", re.DOTALL)
+_CONNECTED = re.compile(r"New bridge connected from (\S+):\d+ as (.+) \(p\d+, c[01]", re.DOTALL)
+_ENDINGS = (" disconnected", " closed its connection", " has exceeded timeout", " [")
+
+_log = structlog.get_logger()
+
+PassOn = Callable[[memoryview, Sequence[Inbound]], None]
+
+
+class LoopWatch:
+    """Watches for loops at the broker of one agent.
+
+    Args:
+        settings: Whether and how to watch.
+        data_topic: Where frames travel: not a client's publication.
+        pass_on: Takes publications that were held and may go.
+
+    Attributes:
+        watching: Whether publications must go through ``sift``.
+        bridges: Client ids of the bridges at our broker, and where they come from if that is known.
+        held_bytes: What is held back at the moment.
+    """
+
+    def __init__(self, settings: LoopSettings, *, data_topic: str, pass_on: PassOn) -> None:
+        self.bridges: dict[str, str] = {}
+        self.held_bytes = 0
+        self.detector = LoopDetector(
+            LoopParameters(
+                turnaround_ms_max=settings.turnaround_ms_max,
+                repeats_min=settings.repeats_min,
+                window_ms=settings.window_ms,
+                retest=settings.watch == "always",
+            ),
+            chance=random.Random().random,
+            trusted=lambda topic: any(matches(each, topic) for each in settings.trust),
+        )
+        self._settings = settings
+        self._data_topic = data_topic
+        self._pass_on = pass_on
+        self._held: list[tuple[PublishPacket, bytes]] = []
+        self._key = BoundedCache(without_repetition, answers_max=TOPICS_MAX)
+        self._timer = DeadlineTimer(self._on_time)
+        self.watching = settings.watch == "always"
+
+    def subscriptions(self) -> list[TopicFilter]:
+        """What the control connection must subscribe."""
+        if self._settings.watch == "never":
+            return []
+        return [TopicFilter(STATE_FILTER, max_qos=QoS.AT_LEAST_ONCE)]
+
+    def on_publish(self, packet: PublishPacket) -> None:
+        """Take what our broker says about its bridges."""
+        if self._settings.watch == "never":
+            return
+        if (state := _STATE.fullmatch(packet.topic)) is not None:
+            if state.group(1).startswith(OWN_PREFIX):
+                pass  # an agent, which says so in the same words
+            elif packet.payload == b"1":
+                self._bridge_came(state.group(1), "")
+            else:
+                self._bridge_went(state.group(1))
+        elif packet.topic == NOTICE_TOPIC:
+            self._on_notice(packet.payload.decode(errors="replace"))
+
+    def sift(
+        self, chunk: memoryview, publishes: Sequence[Inbound]
+    ) -> tuple[memoryview, Sequence[Inbound]]:
+        """What one read brought, without publications that are held or have come back."""
+        now_ms, detector, data_topic = monotonic_ms(), self.detector, self._data_topic
+        fates = []
+        for packet, _, _ in publishes:
+            topic = packet.topic
+            if topic == data_topic:
+                fates.append(Fate.PASS)
+            else:
+                key = self._key(topic)
+                fates.append(detector.on_intake(key, hash((key, packet.payload)), now_ms=now_ms))
+        self._arm()
+        if all(fate is Fate.PASS for fate in fates):
+            return chunk, publishes
+        passed: list[tuple[PublishPacket, memoryview]] = []
+        for (packet, start, end), fate in zip(publishes, fates, strict=True):
+            if fate is Fate.PASS:
+                passed.append((packet, chunk[start:end]))
+            elif fate is Fate.HOLD:
+                self._held.append((packet, bytes(chunk[start:end])))
+                self.held_bytes += end - start
+        if self.held_bytes > HELD_BYTES_MAX:
+            self._perform(self.detector.on_room_spent(now_ms=now_ms))
+        return joined(passed)
+
+    def note(self, run: bytes) -> None:
+        """Note that we publish ``run``, whose packets are well-formed, on our broker."""
+        if not self.detector.loop_count:
+            return
+        now_ms = monotonic_ms()
+        for packet in packets_of(run):
+            key = self._key(packet.topic)
+            self.detector.on_delivered(key, hash((key, packet.payload)), now_ms=now_ms)
+
+    def on_new_session(self) -> None:
+        """Forget all bridges: our broker forgot us, so we missed what it said; it tells again."""
+        for id in list(self.bridges):
+            self._bridge_went(id)
+
+    def stop(self) -> None:
+        """Let go of everything held: the agent leaves."""
+        self._timer.set(None)
+        self._release()
+
+    # Within
+
+    def _on_notice(self, line: str) -> None:
+        if (found := _CONNECTED.search(line)) is not None:
+            self._bridge_came(found.group(2), found.group(1))
+            return
+        for id in self.bridges:
+            _, client, rest = line.partition(f"Client {id}")
+            if client and rest.startswith(_ENDINGS):
+                self._bridge_went(id)
+                return
+
+    def _bridge_came(self, id: str, address: str) -> None:
+        known = self.bridges.get(id)
+        if known is None and len(self.bridges) >= BRIDGES_MAX:
+            return
+        self.bridges[id] = address or known or ""
+        self.watching = True
+        if known is None:
+            _log.warning("bridge.found", bridge=id[:80])
+
+    def _bridge_went(self, id: str) -> None:
+        if self.bridges.pop(id, None) is None:
+            return
+        _log.info("bridge.gone", bridge=id[:80])
+        self._perform(self.detector.forget_all())
+        self.watching = self._settings.watch == "always" or bool(self.bridges)
+
+    def _arm(self) -> None:
+        """Wake up at the detector's next deadline."""
+        self._timer.set(self.detector.next_deadline_ms())
+
+    def _on_time(self) -> None:
+        self._perform(self.detector.on_deadline(now_ms=monotonic_ms()))
+
+    def _perform(self, effects: Iterable[LoopEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case Release():
+                    self._release()
+                case LoopFound(topic, within_ms):
+                    _log.warning(
+                        "bridge.loop",
+                        topic=topic[:80],
+                        within_ms=within_ms,
+                        bridges=self.named_bridges(),
+                    )
+                case LoopsOver(dropped):
+                    _log.info("bridge.loop_over", dropped=dropped)
+                case _:
+                    assert_never(effect)
+        self._arm()
+
+    def named_bridges(self) -> list[str]:
+        """The bridges at our broker, for people."""
+        return [
+            f"{id[:80]} from {address}" if address else id[:80]
+            for id, address in sorted(self.bridges.items())
+        ]
+
+    def _release(self) -> None:
+        held, self._held, self.held_bytes = self._held, [], 0
+        now_ms = monotonic_ms()
+        for packet, _ in held:
+            key = self._key(packet.topic)
+            self.detector.on_released(key, hash((key, packet.payload)), now_ms=now_ms)
+        if held:
+            self._pass_on(*joined(held))

@@ -1,4 +1,0 @@
-"""The metrics stream of one agent: recorded beside the data path, kept in a spool, told live.
-
-Source: docs/metrics.md; what the records are is in ``protocol.metric_records``.
-"""

@@ -1,0 +1,182 @@
+"""One connection to a broker: how we introduce ourselves, keep it alive, and leave.
+
+It ends for good. What outlives it, the session and the next attempt, is the link's; its bytes and
+queues are the transport's. Here stands what takes time: how long the broker may be silent before it
+is given up, while it lets us in, while it serves us, and when we say good-bye.
+
+A session that must be new and must outlast its broker takes two connections: Mosquitto up to 2.0
+saves, when it stops in order, only the sessions that did not begin with a clean start (measured on
+2.0.11). So the first connection begins with a clean start and leaves at once, which wipes what was
+there, and the second, which stays, begins without one.
+
+Source: OASIS MQTT 5.0, sections 3.1 (CONNECT), 3.1.2.10 (Keep Alive), 3.2.2.3.14 (Server Keep
+Alive), 3.14 (DISCONNECT).
+"""
+
+import asyncio
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mqtt5 import (
+    ConnAckPacket,
+    ConnectPacket,
+    DisconnectPacket,
+    DisconnectReasonCode,
+    Will,
+)
+
+from federator.errors import LinkError
+from federator.runtime.mqtt.endpoint import Endpoint
+from federator.runtime.mqtt.session import RECEIVE_MAX
+from federator.runtime.mqtt.session_cleanup import wipe_session
+from federator.runtime.mqtt.transport import PacketTransport
+from federator.runtime.mqtt.wire import PINGREQ
+
+CLOSE_TIMEOUT_S = 1.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Introduction:
+    """What a client says of itself in CONNECT, for one connection after another.
+
+    Attributes:
+        clean_start: The first connection starts a new session. Later ones resume it when
+            ``session_expiry_s`` is positive, and start a new one otherwise.
+        session_expiry_s: How long the broker keeps the session after a connection.
+        keep_alive_s: After one and a half times this long without a word from us the broker gives
+            us up.
+        will: Published by the broker when we vanish; a callable is asked for each connection.
+        packet_bytes_max: The broker must send nothing longer.
+        must_wipe: Whether ``connect_to_wipe`` is to be said on another connection before the next.
+    """
+
+    client_id: str
+    username: str | None = None
+    password: bytes | None = field(default=None, repr=False)
+    clean_start: bool
+    session_expiry_s: int
+    keep_alive_s: int
+    will: Will | Callable[[], Will | None] | None
+    packet_bytes_max: int
+    must_wipe: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.must_wipe = self.clean_start and self.session_expiry_s > 0
+
+    def connect(self) -> bytes:
+        """The CONNECT of a connection that stays."""
+        return self._packet(
+            clean_start=self.clean_start and self.session_expiry_s == 0,
+            session_expiry_s=self.session_expiry_s,
+            will=self.will() if callable(self.will) else self.will,
+        )
+
+    def connect_to_wipe(self) -> bytes:
+        """The CONNECT of a connection that leaves at once, with no Will and no session left."""
+        return self._packet(clean_start=True, session_expiry_s=0, will=None)
+
+    def _packet(self, *, clean_start: bool, session_expiry_s: int, will: Will | None) -> bytes:
+        return ConnectPacket(
+            self.client_id,
+            username=self.username,
+            password=self.password,
+            clean_start=clean_start,
+            will=will,
+            keep_alive=self.keep_alive_s,
+            session_expiry_interval=session_expiry_s,
+            receive_max=RECEIVE_MAX,
+            max_packet_size=self.packet_bytes_max,
+        ).write()
+
+
+class MqttConnection:
+    """One connection: open it, then keep it alive; leave it at any time.
+
+    Args:
+        pipe: Carries it: fresh, not connected yet.
+        introduction: Who we are. It offers the keep-alive.
+        open_timeout_s: From the first SYN to CONNACK.
+        promise: Told within how many seconds the connection will be attended to again.
+    """
+
+    def __init__(
+        self,
+        pipe: PacketTransport,
+        introduction: Introduction,
+        *,
+        open_timeout_s: float,
+        promise: Callable[[float], None],
+    ) -> None:
+        self._pipe = pipe
+        self._introduction = introduction
+        self._open_timeout_s = open_timeout_s
+        self._promise = promise
+        self._accepted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._answer_in_s = introduction.keep_alive_s / 2
+
+    async def open(self, endpoint: Endpoint) -> None:
+        """Connect, introduce ourselves, and wait until the broker accepts or the connection ends.
+
+        Raises:
+            OSError: Nobody there.
+            UnicodeError: Its host is no name of a host.
+            LinkError: No answer in time.
+        """
+        pipe, introduction = self._pipe, self._introduction
+        self._promise(self._open_timeout_s)
+        try:
+            async with asyncio.timeout(self._open_timeout_s):
+                if introduction.must_wipe:
+                    connect = introduction.connect_to_wipe()
+                    wiped = await wipe_session(endpoint, connect)
+                    introduction.must_wipe = not wiped
+                await endpoint.connect(lambda: pipe)
+                pipe.send(introduction.connect(), urgent=True, refusable=False)
+                await asyncio.wait({self._accepted, pipe.lost}, return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError as error:
+            raise LinkError(f"no answer within {self._open_timeout_s:g} s") from error
+
+    def on_accepted(self, ack: ConnAckPacket) -> None:
+        """Note that the broker lets us in; its own keep-alive holds, if it named one."""
+        if ack.server_keep_alive is not None:
+            self._answer_in_s = ack.server_keep_alive / 2
+        self._accepted.set_result(None)
+
+    async def keep_alive(self) -> None:
+        """Ping until the connection is lost.
+
+        A sign of life is any byte received or, with a backlog, any byte the broker's side took: a
+        PINGREQ behind a long backlog is answered late.
+
+        Raises:
+            LinkError: When half a keep-alive passed without a sign of life.
+        """
+        pipe = self._pipe
+        while not pipe.lost.done():
+            received, backlog = pipe.bytes_in, pipe.backlog_bytes
+            taken = pipe.bytes_out - backlog
+            pipe.send(PINGREQ, urgent=True, refusable=False)
+            self._promise(self._answer_in_s or math.inf)
+            await asyncio.wait({pipe.lost}, timeout=self._answer_in_s or None)
+            draining = backlog > 0 and pipe.bytes_out - pipe.backlog_bytes > taken
+            if not pipe.lost.done() and pipe.bytes_in == received and not draining:
+                raise LinkError(f"no sign of life for {self._answer_in_s:g} s")
+
+    async def leave(self, *, with_will: bool) -> None:
+        """Send DISCONNECT and what the transport holds, within ``CLOSE_TIMEOUT_S``.
+
+        Args:
+            with_will: The broker publishes our Will.
+        """
+        code = (
+            DisconnectReasonCode.DISCONNECT_WITH_WILL_MESSAGE
+            if with_will
+            else DisconnectReasonCode.NORMAL_DISCONNECTION
+        )
+        try:
+            if self._accepted.done():
+                self._pipe.close(DisconnectPacket(reason_code=code).write())
+                await asyncio.wait({self._pipe.lost}, timeout=CLOSE_TIMEOUT_S)
+        finally:
+            self._pipe.abort()

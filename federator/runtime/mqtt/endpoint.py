@@ -1,0 +1,82 @@
+"""Where a broker listens, who we are there, and how a connection is opened.
+
+A broker on our own machine can also be reached by a Unix socket. It carries a publication past TCP
+and its acknowledgements: some 7 us less each way, of 25.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from federator.config import BrokerAddress, BrokerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a broker is and who we are there.
+
+    Attributes:
+        host: Name or address.
+        port: The port at ``host``.
+        username: Ours there.
+        password: Ours there.
+        tls: What encrypts; ``None``: nothing does.
+        socket: Path of a Unix socket to be used instead of host, port and TLS.
+    """
+
+    host: str
+    port: int
+    username: str | None = None
+    password: bytes | None = None
+    tls: ssl.SSLContext | None = None
+    socket: str | None = None
+
+    def __repr__(self) -> str:  # never the password
+        return f"Endpoint({self.place}{' tls' if self.tls else ''})"
+
+    @property
+    def place(self) -> str:
+        """Host and port, or the path, for logs."""
+        return self.socket or f"{self.host}:{self.port}"
+
+    async def connect(self, make_protocol: Callable[[], asyncio.BaseProtocol]) -> None:
+        """Open a connection for a protocol.
+
+        Raises:
+            OSError: Nobody there.
+            UnicodeError: ``host`` is no name of a host.
+        """
+        loop = asyncio.get_running_loop()
+        if self.socket is not None:
+            await loop.create_unix_connection(make_protocol, self.socket)
+        else:
+            await loop.create_connection(make_protocol, self.host, self.port, ssl=self.tls)
+
+    async def streams(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Open a connection to be read and written by whoever waits. Raises as ``connect``."""
+        if self.socket is not None:
+            return await asyncio.open_unix_connection(self.socket)
+        return await asyncio.open_connection(self.host, self.port, ssl=self.tls)
+
+
+def endpoint_of(connection: BrokerAddress) -> Endpoint:
+    """Where and how the configuration says to connect: by our own broker's socket if it has one.
+
+    Files of passwords and certificates are read now.
+
+    Raises:
+        ValueError: A certificate or key is not usable.
+        OSError: A file cannot be read.
+    """
+    address = connection.address
+    socket = connection.socket if isinstance(connection, BrokerSettings) else None
+    return Endpoint(
+        address.host,
+        address.port,
+        username=connection.username,
+        password=connection.secret(),
+        tls=None if socket else connection.tls_context(datetime.now(UTC)),
+        socket=socket,
+    )

@@ -1,0 +1,84 @@
+"""Why a broker could not be reached, in a few words an operator can act on."""
+
+import errno
+import socket
+import ssl
+
+from mqtt5 import ConnAckPacket, ConnAckReasonCode, DisconnectPacket, DisconnectReasonCode
+
+from federator.errors import LinkError
+
+_REFUSED = f"[Errno {errno.ECONNREFUSED}]"
+
+# The codec's reason codes are no IntEnum, whatever its stub says: neither hashable nor ordered.
+_CONNACK_TEXT = {
+    int(ConnAckReasonCode.BAD_USER_NAME_OR_PASSWORD): "wrong user name or password",
+    # Mosquitto 2.0 answers a wrong password with this code as well.
+    int(
+        ConnAckReasonCode.NOT_AUTHORIZED
+    ): "not authorized: wrong user name or password, or no right",
+    int(ConnAckReasonCode.UNSUPPORTED_PROTOCOL_VERSION): "the broker does not speak MQTT 5",
+    int(ConnAckReasonCode.CLIENT_ID_NOT_VALID): "the broker does not accept our client id",
+}
+
+
+_CONNACK = 0x20
+_DISCONNECT = 0xE0
+_OLD_CONNACK_LENGTH = 2  # MQTT 3.1.1; MQTT 5 has at least 3
+
+
+def check_greeting(chunk: memoryview) -> None:
+    """Check the first bytes of a connection.
+
+    Raises:
+        LinkError: When they are not those of an MQTT 5 broker.
+    """
+    if chunk[0] not in (_CONNACK, _DISCONNECT):
+        raise LinkError("this is no MQTT broker")
+    if chunk[0] == _CONNACK and len(chunk) > 1 and chunk[1] == _OLD_CONNACK_LENGTH:
+        raise LinkError("refused: the broker does not speak MQTT 5")
+
+
+def refusal(ack: ConnAckPacket) -> str:
+    """The meaning, in words, of a CONNACK with an error code."""
+    text = _CONNACK_TEXT.get(int(ack.reason_code)) or ack.reason_code.name.lower().replace("_", " ")
+    return f"refused: {text}" + (f" ({ack.reason_str})" if ack.reason_str else "")
+
+
+class TakenOverError(LinkError):
+    """Another client connected with our client id."""
+
+
+def dismissal(packet: DisconnectPacket) -> LinkError:
+    """The error that a DISCONNECT from the broker means."""
+    if packet.reason_code == DisconnectReasonCode.SESSION_TAKEN_OVER:
+        return TakenOverError("session taken over (0x8e): another client has our client id")
+    text = packet.reason_code.name.lower().replace("_", " ")
+    text = f"the broker disconnected us: {text} (0x{int(packet.reason_code):02x})"
+    return LinkError(text + (f": {packet.reason_str}" if packet.reason_str else ""))
+
+
+def explain(error: BaseException | None, *, host: str) -> str:
+    """One short line about the failure of a connection to ``host``; ``None`` is an orderly end."""
+    match error:
+        case None:
+            return "the broker closed the connection"
+        case ssl.SSLCertVerificationError():
+            return f"TLS: certificate not accepted: {error.verify_message}"
+        case ssl.SSLError():
+            reason: str = getattr(error, "reason", None) or str(error)
+            return f"TLS: {reason.lower().replace('_', ' ')}"
+        case socket.gaierror():
+            return f"cannot resolve {host!r}: {error.strerror}"
+        case ConnectionRefusedError():
+            return "connection refused: is the broker running?"
+        case ConnectionResetError() | BrokenPipeError():
+            return "connection reset"
+        case OSError(errno=None) if str(error).count(_REFUSED):  # several addresses were tried
+            return "connection refused: is the broker running?"
+        case UnicodeError():
+            return f"cannot resolve {host!r}: not a host name"
+        case OSError():
+            return error.strerror or str(error) or type(error).__name__
+        case _:
+            return str(error) or type(error).__name__

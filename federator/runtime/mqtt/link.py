@@ -1,0 +1,322 @@
+"""A client of one broker that stays: connects, subscribes, publishes, reconnects for ever.
+
+Nothing here waits for the broker: publications are taken or refused at once, and what arrives is
+handed over a whole socket read at a time, from the socket's callback. ``run`` only has the
+``Reconnector`` make one connection after another; the work happens in callbacks.
+
+Source: docs/ARCHITECTURE.md, "The link"; OASIS MQTT 5.0.
+"""
+
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, Protocol
+
+import structlog
+from mqtt5 import ConnAckPacket, ConnAckReasonCode, DisconnectPacket, Packet, PingRespPacket, Will
+
+from federator.errors import LinkError
+from federator.runtime.mqtt.connection import Introduction
+from federator.runtime.mqtt.endpoint import Endpoint
+from federator.runtime.mqtt.failures import (
+    TakenOverError,
+    check_greeting,
+    dismissal,
+    explain,
+    refusal,
+)
+from federator.runtime.mqtt.reconnector import Backoff, Reconnector
+from federator.runtime.mqtt.sender import LinkCounters, PacketSender
+from federator.runtime.mqtt.transport import PacketTransport
+from federator.runtime.mqtt.wire import Inbound, Out, read_packets
+
+PACKET_BYTES_MAX = 16 * 1024 * 1024
+SEND_QUEUE_BYTES_MAX = 16 * 1024 * 1024
+CONNECT_TIMEOUT_S = 5.0
+TAKEN_OVER_PAUSE_S = 30.0
+"""Two clients with one id would throw each other out for ever: who was thrown out waits."""
+
+__all__ = ["Endpoint", "Inbound", "LinkCounters", "LinkObserver", "MqttLink"]
+
+_log = structlog.get_logger()
+
+
+class LinkObserver(Protocol):
+    """Told what happens on a link, synchronously and from the socket's callback: be quick.
+
+    An exception out of any of these is a bug of ours and comes out of ``MqttLink.run``.
+    """
+
+    def on_up(self, link: "MqttLink", session_present: bool) -> None:
+        """Called when the broker accepted the connection; subscriptions are on their way."""
+
+    def on_subscribed(self, link: "MqttLink") -> None:
+        """Called when all subscriptions were answered: after each connection and each change."""
+
+    def on_down(self, link: "MqttLink", reason: str) -> None:
+        """Called when a connection that was up is gone."""
+
+    def on_publishes(self, link: "MqttLink", chunk: memoryview, publishes: list[Inbound]) -> None:
+        """Called with all publications of one socket read, in order, each QoS 2 one once.
+
+        ``chunk`` is reused as soon as this returns: copy what must stay.
+        """
+
+
+class MqttLink(PacketSender):
+    """One client id at one broker, connected again whenever the connection is lost.
+
+    Args:
+        endpoint: The broker.
+        observer: Told what happens.
+        client_id: Ours at that broker.
+        clean_start: The first connection of ``run`` starts a new session. Later ones resume it when
+            ``session_expiry_s`` is positive, and start a new one otherwise. A session to be resumed
+            is wiped first, and begun without a clean start: see ``Introduction``.
+        session_expiry_s: How long the broker keeps the session after a connection.
+        keep_alive_s: A silent broker is given up after this long at the latest (half of it without
+            a sign of life, after a PINGREQ).
+        will: Published by the broker when we vanish; a callable is asked before each connection.
+        reconnect_min_ms: Upper bound of the first delay before reconnecting.
+        reconnect_max_ms: Upper bound of every such delay.
+        send_queue_bytes_max: Bound of each send queue, and of unacknowledged QoS 1 and 2 messages.
+        packet_bytes_max: A longer packet from the broker closes the connection.
+        connect_timeout_s: From the first SYN to CONNACK.
+        taken_over_pause_s: Wait this long after another client came with our client id.
+        rng: Source of jitter.
+        acknowledge: Acknowledge publications once the observer returned. When false, the owner
+            calls ``acknowledge`` for each QoS 1 and 2 publication.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        observer: LinkObserver,
+        *,
+        client_id: str,
+        clean_start: bool = True,
+        session_expiry_s: int = 0,
+        keep_alive_s: int = 10,
+        will: Will | Callable[[], Will | None] | None = None,
+        reconnect_min_ms: int = 100,
+        reconnect_max_ms: int = 5_000,
+        send_queue_bytes_max: int = SEND_QUEUE_BYTES_MAX,
+        packet_bytes_max: int = PACKET_BYTES_MAX,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        taken_over_pause_s: float = TAKEN_OVER_PAUSE_S,
+        rng: random.Random | None = None,
+        acknowledge: bool = True,
+    ) -> None:
+        super().__init__(queue_bytes_max=send_queue_bytes_max, acknowledge=acknowledge)
+        self.endpoint: Final = endpoint
+        self.client_id = client_id
+        self.last_error: str | None = None
+        self.refused_with: ConnAckReasonCode | None = None
+        self._observer = observer
+        introduction = Introduction(
+            client_id=client_id,
+            username=endpoint.username,
+            password=endpoint.password,
+            clean_start=clean_start,
+            session_expiry_s=session_expiry_s,
+            keep_alive_s=keep_alive_s,
+            will=will,
+            packet_bytes_max=packet_bytes_max,
+        )
+        self._packet_bytes_max = packet_bytes_max
+        self._reconnector = Reconnector(
+            self,
+            endpoint,
+            introduction,
+            backoff=Backoff(
+                min_ms=reconnect_min_ms, max_ms=reconnect_max_ms, rng=rng or random.Random()
+            ),
+            connect_timeout_s=connect_timeout_s,
+            taken_over_pause_s=taken_over_pause_s,
+        )
+        self._logged_error: str | None = None
+        self._rejection_logged = False
+        self._log = _log.bind(client_id=client_id, broker=endpoint.place)
+
+    # State
+
+    @property
+    def taken_over(self) -> bool:
+        """Whether the last connection ended because another client has our client id."""
+        return self._reconnector.taken_over
+
+    @property
+    def closed_by_broker(self) -> bool:
+        """Whether the broker ended the last connection without a word."""
+        return self._reconnector.closed_by_broker
+
+    @property
+    def overdue_s(self) -> float:
+        """How long ``run`` is behind the time by which it meant to attend to the link again.
+
+        It is 0 while the link is attended to, also when its broker is away: then ``run`` tries
+        again, or waits for a time of its own choice.
+        """
+        return self._reconnector.overdue_s
+
+    @property
+    def counters(self) -> LinkCounters:
+        """A copy of what was counted, up to date."""
+        pipe = self._pipe
+        return replace(
+            self._counters,
+            attempts=self._reconnector.attempts,
+            bytes_in=self._counters.bytes_in + (pipe.bytes_in if pipe else 0),
+            bytes_out=self._counters.bytes_out + (pipe.bytes_out if pipe else 0),
+            publishes_dropped=self._counters.publishes_dropped + self._session.window.oversized,
+            publishes_rejected=self._session.window.rejected,
+        )
+
+    # Receiving
+
+    def _on_read(self, chunk: memoryview) -> int:
+        """Handle every whole packet in ``chunk``; return where the rest begins."""
+        if not self._up:
+            check_greeting(chunk)
+        publishes: list[Inbound] = []
+        others: list[Packet] = []
+        out: Out = []
+        used = 0
+        failure: LinkError | None = None
+        try:
+            used = read_packets(chunk, publishes, others)
+        except LinkError as error:
+            failure = error
+        for packet in others:
+            try:
+                self._on_packet(packet, out)
+            except LinkError as error:  # what came before it still counts
+                failure = error
+                break
+        if out and publishes:  # what the window released goes before what the observer publishes
+            self._send(out)
+            out = []
+        if publishes and self._up:
+            admitted = self._session.admit(publishes, out)
+            self._counters.publishes_in += len(admitted)
+            if admitted:
+                self._observer.on_publishes(self, chunk, admitted)
+        if out:
+            self._send(out)
+        if failure is not None:
+            raise failure
+        if publishes and not out and not others and self._pipe is not None:
+            self._pipe.rest_in_flood(len(publishes), len(chunk))
+        return used
+
+    def _on_packet(self, packet: Packet, out: Out) -> None:
+        """Take one packet that is no PUBLISH.
+
+        Raises:
+            LinkError: When the connection must end.
+        """
+        match packet:
+            case ConnAckPacket():
+                self._on_connack(packet)
+            case PingRespPacket():
+                pass
+            case DisconnectPacket():
+                raise dismissal(packet)
+            case _:
+                self._on_session_packet(packet, out)
+
+    def _on_session_packet(self, packet: Packet, out: Out) -> None:
+        """Let the session take a packet, and report what came of it."""
+        settled = self._session.subscriptions.settled
+        newly_refused = self._session.on_packet(packet, out)
+        for pattern, reason in newly_refused.items():
+            self._log.warning(
+                "connection.subscription_refused", filter=pattern, reason=f"0x{reason:02x}"
+            )
+        if self._session.window.first_rejection is not None and not self._rejection_logged:
+            self._rejection_logged = True
+            self._log.warning(
+                "connection.publication_rejected", reason=self._session.window.first_rejection
+            )
+        if not settled and self._session.subscriptions.settled:
+            self._observer.on_subscribed(self)
+
+    def _on_connack(self, ack: ConnAckPacket) -> None:
+        connection = self._reconnector.connection
+        if self._up or connection is None:
+            raise LinkError("a second CONNACK")
+        if ack.reason_code != ConnAckReasonCode.SUCCESS:
+            self.refused_with = ack.reason_code
+            raise LinkError(refusal(ack))
+        out: Out = []
+        self.limits = self._session.resume(ack, out)
+        self._up = True
+        self.last_error = self._logged_error = self.refused_with = None
+        self._reconnector.taken_over = False
+        self._counters.connects += 1
+        self._log.info("connection.up", session_present=ack.session_present)
+        self._send(out)
+        connection.on_accepted(ack)
+        self._observer.on_up(self, ack.session_present)
+        if self._session.subscriptions.settled:
+            self._observer.on_subscribed(self)
+
+    # Life cycle
+
+    async def run(self) -> None:
+        """Stay connected until cancelled or closed; then DISCONNECT, so without the Will.
+
+        Raises:
+            Exception: What the observer raised.
+        """
+        await self._reconnector.run()
+
+    def give_way(self) -> None:
+        """Behave as if the session had been taken over: its owner learnt that elsewhere."""
+        self._reconnector.pause_as_taken_over()
+        if self._pipe is not None:
+            self._pipe.abort(TakenOverError("another client has our place"))
+
+    def drop(self, reason: str) -> None:
+        """Break the connection, if there is one; ``run`` makes another."""
+        if self._pipe is not None:
+            self._pipe.abort(LinkError(reason))
+
+    async def close(self, *, with_will: bool = False) -> None:
+        """Leave and make ``run`` return; ``with_will`` has the broker publish the Will."""
+        await self._reconnector.close(with_will=with_will)
+
+    # As a ReconnectorContext
+
+    def make_pipe(self) -> PacketTransport:
+        """The transport of the next connection."""
+        self._pipe = PacketTransport(
+            self._on_read,
+            packet_bytes_max=self._packet_bytes_max,
+            queue_bytes_max=self._queue_bytes_max,
+        )
+        return self._pipe
+
+    def on_lost(self, pipe: PacketTransport) -> bool:
+        """Say why the connection ended, once; keep what must be sent again."""
+        self._pipe = None
+        self._counters.bytes_in += pipe.bytes_in
+        self._counters.bytes_out += pipe.bytes_out
+        self._counters.publishes_dropped += pipe.discard()
+        self._session.suspend()
+        stopping = self._reconnector.stopping
+        was_up, self._up = self._up, False
+        if stopping:
+            reason = "closed by us"
+        else:
+            reason = self.last_error = explain(pipe.reason, host=self.endpoint.host)
+        if was_up:
+            quiet = stopping or self.taken_over  # the owner says it better
+            level = logging.INFO if quiet else logging.WARNING
+            self._log.log(level, "connection.down", reason=reason)
+            self._observer.on_down(self, reason)
+        elif not stopping and reason != self._logged_error:
+            self._logged_error = reason
+            self._log.warning("connection.refused", reason=reason)
+        return was_up

@@ -1,0 +1,273 @@
+"""A careful, slow MQTT client for asking a broker questions, one answer at a time.
+
+The agent's own link hides reason codes and reconnects for ever; ``doctor`` and ``tap`` want the
+opposite: every answer as the broker gave it, a deadline on each, and the first failure at once.
+Subscriptions are QoS 0, so nothing is ever owed an acknowledgement.
+
+Source: OASIS MQTT 5.0.
+"""
+
+import asyncio
+from types import TracebackType
+from typing import Any, Self
+
+import mqtt5
+
+from federator.config import BrokerAddress
+from federator.errors import LinkError
+from federator.runtime.mqtt.endpoint import endpoint_of
+from federator.runtime.mqtt.failures import dismissal, explain, refusal
+from federator.runtime.mqtt.wire import PINGREQ, Inbound, read_packets
+
+READ_BYTES = 65_536
+PACKET_BYTES_MAX = 2_097_152
+MESSAGES_MAX = 4_096
+KEEP_ALIVE_S = 30
+ANSWER_SECONDS_MAX = 5.0
+
+NO_PERMISSION, CONFIG = 77, 78
+"""Exit codes of ``sysexits.h``."""
+
+Answer = mqtt5.SubAckPacket | mqtt5.UnsubAckPacket | mqtt5.PubAckPacket
+
+
+class RefusedError(LinkError):
+    """The broker answered CONNECT with a refusal; ``code`` is its reason."""
+
+    def __init__(self, place: str, connack: mqtt5.ConnAckPacket) -> None:
+        super().__init__(f"{place}: {refusal(connack)}")
+        self.code = connack.reason_code
+
+    @property
+    def config_exit_code(self) -> int:
+        """77 when a user name, a password or a certificate would mend it, otherwise 78."""
+        code = mqtt5.ConnAckReasonCode
+        about_us = (
+            code.NOT_AUTHORIZED,
+            code.BAD_USER_NAME_OR_PASSWORD,
+            code.BAD_AUTHENTICATION_METHOD,
+            code.BANNED,
+        )
+        return NO_PERMISSION if self.code in about_us else CONFIG
+
+
+def plain(code: mqtt5.PubAckReasonCode) -> str:
+    """``code`` in words."""
+    return str(code.name).replace("_", " ").lower()
+
+
+def _take_packets(received: bytearray, publishes: list[Inbound], others: list[mqtt5.Packet]) -> int:
+    """Move whole packets out of ``received``; how many bytes they had."""
+    used = read_packets(memoryview(bytes(received)), publishes, others)
+    del received[:used]
+    if len(received) > PACKET_BYTES_MAX:
+        raise LinkError(f"a packet of more than {PACKET_BYTES_MAX} bytes")
+    return used
+
+
+class BrokerProbe:
+    """One connection for questions: an async context manager that connects and disconnects.
+
+    Args:
+        connection: Where the broker is, and who we are there.
+        client_id: Begins with ``federator-``, so that discovery ignores it.
+        seconds_max: For the connection and for each answer.
+
+    Raises:
+        LinkError: On entering, when the broker cannot be reached; ``RefusedError`` when it refuses.
+            From every question, once the connection is lost or no answer came in time.
+
+    Attributes:
+        connack: The broker's answer to CONNECT, with its limits.
+        messages: What was published to us, oldest first.
+        messages_dropped: Publications beyond ``MESSAGES_MAX`` waiting ones.
+    """
+
+    def __init__(
+        self, connection: BrokerAddress, *, client_id: str, seconds_max: float = ANSWER_SECONDS_MAX
+    ) -> None:
+        self._connection = connection
+        self._place = connection.reached_at
+        self._client_id = client_id
+        self._seconds_max = seconds_max
+        self.connack = mqtt5.ConnAckPacket()
+        self.messages: asyncio.Queue[mqtt5.PublishPacket] = asyncio.Queue(MESSAGES_MAX)
+        self.messages_dropped = 0
+        self._answers: dict[int, asyncio.Future[Answer]] = {}
+        self._packet_id = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def __aenter__(self) -> Self:
+        host = self._connection.address.host
+        try:
+            async with asyncio.timeout(self._seconds_max):
+                self._reader, self._writer = await endpoint_of(self._connection).streams()
+                try:
+                    await self._connect()
+                except BaseException:
+                    self._writer.transport.abort()
+                    raise
+        except RefusedError:
+            raise
+        except LinkError as error:
+            raise LinkError(f"{self._place}: {error}") from error
+        except TimeoutError as error:
+            raise LinkError(f"{self._place}: no answer within {self._seconds_max:g} s") from error
+        except OSError as error:
+            raise LinkError(f"{self._place}: {explain(error, host=host)}") from error
+        self._tasks = [
+            asyncio.create_task(self._receive(), name="probe receive"),
+            asyncio.create_task(self._ping(), name="probe ping"),
+        ]
+        return self
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._writer.write(mqtt5.DisconnectPacket().write())
+        self._writer.close()
+        self.lost.cancel()
+
+    async def _connect(self) -> None:
+        secret = self._connection.secret()
+        packet = mqtt5.ConnectPacket(
+            self._client_id,
+            username=self._connection.username,
+            password=secret,
+            clean_start=True,
+            keep_alive=2 * KEEP_ALIVE_S,
+            max_packet_size=PACKET_BYTES_MAX,
+        )
+        self._writer.write(packet.write())
+        received = bytearray()
+        while True:
+            chunk = await self._reader.read(READ_BYTES)
+            if not chunk:
+                raise LinkError("hung up during CONNECT: is it an MQTT 5 broker?")
+            received += chunk
+            others: list[mqtt5.Packet] = []
+            if not _take_packets(received, [], others):
+                continue
+            if not others or not isinstance(others[0], mqtt5.ConnAckPacket):
+                raise LinkError("did not answer CONNECT with CONNACK: is it an MQTT 5 broker?")
+            self.connack = others[0]
+            if self.connack.reason_code != mqtt5.ConnAckReasonCode.SUCCESS:
+                raise RefusedError(self._place, self.connack)
+            return
+
+    async def _receive(self) -> None:
+        received = bytearray()
+        reason = "the broker hung up"
+        try:
+            while chunk := await self._reader.read(READ_BYTES):
+                received += chunk
+                publishes: list[Inbound] = []
+                others: list[mqtt5.Packet] = []
+                _take_packets(received, publishes, others)
+                for packet in others:
+                    self._on_packet(packet)
+                for publish, _, _ in publishes:
+                    self._on_publish(publish)
+        except LinkError as error:
+            reason = str(error)
+        except OSError as error:
+            reason = explain(error, host=self._connection.address.host)
+        self._lose(LinkError(f"{self._place}: {reason}"))
+
+    def _on_packet(self, packet: mqtt5.Packet) -> None:
+        match packet:
+            case mqtt5.SubAckPacket() | mqtt5.UnsubAckPacket() | mqtt5.PubAckPacket():
+                answer = self._answers.pop(packet.packet_id, None)
+                if answer is not None and not answer.done():
+                    answer.set_result(packet)
+            case mqtt5.DisconnectPacket():
+                self._lose(LinkError(f"{self._place}: {dismissal(packet)}"))
+            case _:
+                pass
+
+    def _on_publish(self, packet: mqtt5.PublishPacket) -> None:
+        if self.messages.full():
+            self.messages.get_nowait()
+            self.messages_dropped += 1
+        self.messages.put_nowait(packet)
+
+    def _lose(self, error: LinkError) -> None:
+        if not self.lost.done():
+            self.lost.set_exception(error)
+            self.lost.exception()  # read here: nobody need be waiting
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(error)
+        self._answers.clear()
+
+    async def _ping(self) -> None:
+        while True:
+            await asyncio.sleep(KEEP_ALIVE_S)
+            self._writer.write(PINGREQ)
+
+    async def subscribe(self, *filters: str) -> list[mqtt5.SubAckReasonCode]:
+        """Subscribe at QoS 0; the broker's answer to each filter."""
+        wanted = [mqtt5.TopicFilter(f, max_qos=mqtt5.QoS.AT_MOST_ONCE) for f in filters]
+        packet_id = self._next_id()
+        packet = mqtt5.SubscribePacket(packet_id, wanted)
+        answer = await self._ask(packet_id, packet.write())
+        assert isinstance(answer, mqtt5.SubAckPacket)
+        return answer.reason_codes
+
+    async def unsubscribe(self, *filters: str) -> None:
+        """Unsubscribe and wait for the answer."""
+        packet_id = self._next_id()
+        await self._ask(packet_id, mqtt5.UnsubscribePacket(packet_id, list(filters)).write())
+
+    async def publish(self, topic: str, payload: bytes) -> mqtt5.PubAckReasonCode:
+        """Publish at QoS 1, because only then the broker says what became of it."""
+        packet_id = self._next_id()
+        packet = mqtt5.PublishPacket(
+            topic, payload=payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=packet_id
+        )
+        answer = await self._ask(packet_id, packet.write())
+        assert isinstance(answer, mqtt5.PubAckPacket)
+        return answer.reason_code
+
+    async def next_message(self) -> mqtt5.PublishPacket:
+        """Wait for the next publication.
+
+        Raises:
+            LinkError: The connection is lost and nothing is left.
+        """
+        if self.messages.empty():
+            arrival = asyncio.create_task(self.messages.get(), name="probe next message")
+            try:
+                events: set[asyncio.Future[Any]] = {arrival, self.lost}
+                await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                if not arrival.done():
+                    arrival.cancel()
+            if not arrival.done():
+                await self.lost
+            return await arrival
+        return self.messages.get_nowait()
+
+    def _next_id(self) -> int:
+        self._packet_id = self._packet_id % 65_535 + 1
+        return self._packet_id
+
+    async def _ask(self, packet_id: int, packet: bytes) -> Answer:
+        if self.lost.done():
+            await self.lost
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._answers[packet_id] = answer
+        self._writer.write(packet)
+        try:
+            async with asyncio.timeout(self._seconds_max):
+                return await answer
+        except TimeoutError as error:
+            self._answers.pop(packet_id, None)
+            raise LinkError(f"{self._place}: no answer within {self._seconds_max:g} s") from error

@@ -1,0 +1,187 @@
+"""A client of one broker stays: one connection after another, and a pause before each next one.
+
+A thousand agents that lost one broker must not come back in step. Full jitter spreads them over the
+whole interval, which costs the broker the least work for the same mean time to success.
+
+Source: M. Brooker, "Exponential Backoff And Jitter", 2015 (the "full jitter" variant).
+"""
+
+import asyncio
+import contextlib
+import math
+import random
+import time
+from typing import Protocol
+
+from federator.errors import LinkError
+from federator.runtime.mqtt.connection import Introduction, MqttConnection
+from federator.runtime.mqtt.endpoint import Endpoint
+from federator.runtime.mqtt.failures import TakenOverError
+from federator.runtime.mqtt.transport import PacketTransport
+
+_DOUBLINGS_MAX = 32
+_EXPECTED = (OSError, UnicodeError, LinkError)  # UnicodeError: of an impossible host name
+
+
+class Backoff:
+    """Delays between attempts: exponential, capped, with full jitter.
+
+    Args:
+        min_ms: Upper bound of the first delay.
+        max_ms: Upper bound of every delay. A connection that lasted this long starts afresh.
+        rng: Source of the jitter.
+    """
+
+    def __init__(self, *, min_ms: int, max_ms: int, rng: random.Random) -> None:
+        if not 0 < min_ms <= max_ms:
+            raise ValueError(f"back-off: 0 < min_ms <= max_ms wanted, got {min_ms} and {max_ms}")
+        self._min_ms = min_ms
+        self._max_ms = max_ms
+        self._rng = rng
+        self._failures = 0
+
+    def next_delay_ms(self) -> float:
+        """The delay before the next attempt."""
+        ceiling_ms = min(self._max_ms, self._min_ms << self._failures)
+        self._failures = min(self._failures + 1, _DOUBLINGS_MAX)
+        return self._rng.uniform(0, ceiling_ms)
+
+    def connection_lasted(self, lasted_ms: float) -> None:
+        """Forget earlier failures when a connection was up long enough to be trusted."""
+        if lasted_ms >= self._max_ms:
+            self._failures = 0
+
+
+class ReconnectorContext(Protocol):
+    """What a ``Reconnector`` needs of the client that it keeps connected."""
+
+    def make_pipe(self) -> PacketTransport:
+        """A fresh transport, which the client uses from now on."""
+
+    def on_lost(self, pipe: PacketTransport) -> bool:
+        """The connection over ``pipe`` is gone; whether it was up."""
+
+
+class Reconnector:
+    """Makes one connection to a broker after another, and backs off in between.
+
+    Args:
+        context: The client.
+        endpoint: The broker.
+        introduction: Who we are there.
+        backoff: How long to wait between two connections.
+        connect_timeout_s: From the first SYN to CONNACK.
+        taken_over_pause_s: Wait this long after another client came with our client id.
+
+    Attributes:
+        connection: The present one.
+        attempts: Connections tried.
+        taken_over: The last connection ended because another client has our client id.
+        closed_by_broker: The last connection was ended by the broker without a word.
+    """
+
+    def __init__(
+        self,
+        context: ReconnectorContext,
+        endpoint: Endpoint,
+        introduction: Introduction,
+        *,
+        backoff: Backoff,
+        connect_timeout_s: float,
+        taken_over_pause_s: float,
+    ) -> None:
+        self._context = context
+        self._endpoint = endpoint
+        self._introduction = introduction
+        self._backoff = backoff
+        self._connect_timeout_s = connect_timeout_s
+        self._taken_over_pause_s = taken_over_pause_s
+        self._resume_at_s = 0.0
+        self._due_s = math.inf  # by when run() attends to the link again; never, unless it runs
+        self._stop = asyncio.Event()
+        self.connection: MqttConnection | None = None
+        self.attempts = 0
+        self.taken_over = False
+        self.closed_by_broker = False
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the client leaves, or has left."""
+        return self._stop.is_set()
+
+    @property
+    def overdue_s(self) -> float:
+        """How long ``run`` is behind the time by which it meant to attend to the link again."""
+        return max(0.0, time.monotonic() - self._due_s)
+
+    async def run(self) -> None:
+        """Connect again and again, until cancelled or closed.
+
+        Raises:
+            Exception: What came out of the handling of a read.
+        """
+        self._stop.clear()
+        while not self._stop.is_set():
+            self._backoff.connection_lasted(await self._connect_once())
+            delay_s = self._backoff.next_delay_ms() / 1000
+            if self.taken_over:
+                delay_s = self._taken_over_pause_s
+            self._resume_at_s = time.monotonic() + delay_s
+            # Asked again when the pause is over: it may have been made longer meanwhile.
+            while not self._stop.is_set() and time.monotonic() < self._resume_at_s:
+                self._due_s = self._resume_at_s
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._resume_at_s - time.monotonic()):
+                        await self._stop.wait()
+        self._due_s = math.inf
+
+    def pause_as_taken_over(self) -> None:
+        """Wait as long as after a connection that another client with our id ended."""
+        self.taken_over = True
+        self._resume_at_s = time.monotonic() + self._taken_over_pause_s
+
+    async def close(self, *, with_will: bool) -> None:
+        """Leave and make ``run`` return; ``with_will`` has the broker publish the Will."""
+        self._stop.set()
+        if self.connection is not None:
+            await self.connection.leave(with_will=with_will)
+
+    async def _connect_once(self) -> float:
+        """Open a connection and serve it to its end; return how long it was up, in ms."""
+        loop = asyncio.get_running_loop()
+        pipe = self._context.make_pipe()
+        connection = self.connection = MqttConnection(
+            pipe,
+            self._introduction,
+            open_timeout_s=self._connect_timeout_s,
+            promise=self._promise,
+        )
+        self.attempts += 1
+        up_since_s = loop.time()
+        try:
+            await connection.open(self._endpoint)
+            up_since_s = loop.time()
+            await connection.keep_alive()
+        except asyncio.CancelledError:
+            self._stop.set()
+            await connection.leave(with_will=False)
+            raise
+        except _EXPECTED as error:
+            pipe.abort(error)
+        finally:
+            pipe.abort()
+            was_up = self._on_lost(pipe)
+        if pipe.reason is not None and not isinstance(pipe.reason, _EXPECTED):
+            raise pipe.reason
+        return (loop.time() - up_since_s) * 1000 if was_up else 0.0
+
+    def _on_lost(self, pipe: PacketTransport) -> bool:
+        """Note why the connection ended, and let the client note it; whether it was up."""
+        self.connection = None
+        self.taken_over = isinstance(pipe.reason, TakenOverError)
+        closed = pipe.reason is None or isinstance(pipe.reason, ConnectionError)
+        self.closed_by_broker = closed and not self.stopping
+        return self._context.on_lost(pipe)
+
+    def _promise(self, within_s: float) -> None:
+        self._due_s = time.monotonic() + within_s

@@ -1,0 +1,171 @@
+"""What a client and its broker share: subscriptions, unacknowledged messages, identifiers.
+
+Sans I/O: parsed packets go in, bytes to send are appended to ``out``. It outlives connections.
+
+What the broker sent is completed in the order in which it came: the PUBACK of a QoS 1 publication
+waits for the release of every QoS 2 publication before it. Mosquitto 2.0 makes room in its window
+by the place of what was completed, and when that is not near the front, lets one publication past
+those that wait (``db__message_delete_outgoing`` in database.c). Order breaks, and with it the pairs
+that ``runtime.data.copies`` expects.
+
+Source: OASIS MQTT 5.0, sections 4.1 (session state) and 4.6 (order).
+"""
+
+from dataclasses import dataclass
+
+from mqtt5 import (
+    ConnAckPacket,
+    Packet,
+    PubAckPacket,
+    PubCompPacket,
+    PubRecPacket,
+    PubRelPacket,
+    SubAckPacket,
+    UnsubAckPacket,
+)
+
+from federator.errors import LinkError
+from federator.runtime.mqtt.subscriptions import Subscriptions
+from federator.runtime.mqtt.window import PACKET_ID_USUAL, OutboundWindow, PacketIds
+from federator.runtime.mqtt.wire import (
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    PUBREL,
+    Inbound,
+    Out,
+    acknowledgement,
+)
+
+MQTT_PACKET_BYTES_MAX = 268_435_460
+RECEIVE_MAX = 65_535
+"""QoS 1 and 2 messages we let the broker send unacknowledged: as many as there are identifiers."""
+
+_RELEASE_ALL = b"".join([acknowledgement(PUBREL, n + 1) for n in range(PACKET_ID_USUAL)])
+"""What a killed predecessor sent with QoS 2 and did not release would never reach anybody, and
+would take its place in the broker's Receive Maximum for as long as the session lasts."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLimits:
+    """What the broker said it grants, in its CONNACK."""
+
+    receive_max: int
+    packet_bytes_max: int
+    qos_max: int
+    retain_available: bool
+    wildcard_available: bool
+    shared_available: bool
+    subscription_ids_available: bool
+
+
+class MqttSession:
+    """The session state of one client id at one broker.
+
+    Args:
+        queue_bytes_max: Bytes of QoS 1 and 2 messages kept until the broker acknowledges them.
+        acknowledge: Acknowledge each read's publications; otherwise the caller does it.
+    """
+
+    def __init__(self, *, queue_bytes_max: int, acknowledge: bool = True) -> None:
+        ids = PacketIds()
+        self.window = OutboundWindow(ids, bytes_max=queue_bytes_max)
+        self.subscriptions = Subscriptions(ids)
+        self.number = 0
+        """Grows when the broker starts a new session: identifiers of older ones mean nothing."""
+        self._acknowledge = acknowledge
+        self._known = False  # we were connected before
+        self._received: set[int] = set()  # QoS 2 publications acknowledged, not released yet
+        self._incomplete: dict[int, list[int]] = {}
+        """The same of this connection, in order; and the QoS 1 publications that wait for each."""
+
+    def resume(self, ack: ConnAckPacket, out: Out) -> BrokerLimits:
+        """Take up the session: the broker accepted a connection, and grants these limits."""
+        limits = BrokerLimits(
+            receive_max=ack.receive_max,
+            packet_bytes_max=ack.max_packet_size or MQTT_PACKET_BYTES_MAX,
+            qos_max=int(ack.max_qos),
+            retain_available=ack.retain_available,
+            wildcard_available=ack.wildcard_subscription_available,
+            shared_available=ack.shared_subscription_available,
+            subscription_ids_available=ack.subscription_id_available,
+        )
+        if not ack.session_present:
+            self._received.clear()
+            self.number += 1
+        elif not self._known:  # another process of ours had this session
+            out.append(_RELEASE_ALL)
+        self._known = True
+        self.subscriptions.resume(session_present=ack.session_present, out=out)
+        self.window.resume(
+            receive_max=limits.receive_max,
+            packet_bytes_max=limits.packet_bytes_max,
+            qos_max=limits.qos_max,
+            session_present=ack.session_present,
+            out=out,
+        )
+        return limits
+
+    def suspend(self) -> None:
+        """Keep what outlives a connection: this one is gone."""
+        self._incomplete.clear()  # without their PUBACK, they come again
+        self.window.suspend()
+        self.subscriptions.suspend()
+
+    def admit(self, publishes: list[Inbound], out: Out) -> list[Inbound]:
+        """The publications that the observer must see; their acknowledgements go into ``out``."""
+        for packet, _, _ in publishes:
+            if packet.packet_id is not None:
+                break
+        else:
+            return publishes  # all QoS 0
+        admitted: list[Inbound] = []
+        for inbound in publishes:
+            packet = inbound[0]
+            packet_id = packet.packet_id
+            known = packet_id is not None and packet.qos == 2 and packet_id in self._received
+            if not known:
+                admitted.append(inbound)
+            if packet_id is not None and (self._acknowledge or known):
+                self.acknowledge(packet_id, int(packet.qos), out)
+        return admitted
+
+    def acknowledge(self, packet_id: int, qos: int, out: Out) -> None:
+        """Tell the broker that its publication is ours, at QoS 1 after it released those before."""
+        if qos == 2:
+            self._received.add(packet_id)
+            self._incomplete.setdefault(packet_id, [])
+            out.append(acknowledgement(PUBREC, packet_id))
+        elif self._incomplete:  # in order: behind the newest QoS 2 publication before it
+            self._incomplete[next(reversed(self._incomplete))].append(packet_id)
+        else:
+            out.append(acknowledgement(PUBACK, packet_id))
+
+    def on_packet(self, packet: Packet, out: Out) -> dict[str, int]:
+        """Take any packet but PUBLISH, CONNACK, PINGRESP and DISCONNECT.
+
+        Returns:
+            Filters that the broker just refused for the first time, with its reason codes.
+
+        Raises:
+            LinkError: When a broker must not send this packet.
+        """
+        match packet:
+            case PubAckPacket():
+                self.window.on_acknowledged(packet.packet_id, int(packet.reason_code), out, qos=1)
+            case PubCompPacket():
+                self.window.on_acknowledged(packet.packet_id, int(packet.reason_code), out, qos=2)
+            case PubRecPacket():
+                self.window.on_received(packet.packet_id, int(packet.reason_code), out)
+            case PubRelPacket():
+                self._received.discard(packet.packet_id)
+                out.append(acknowledgement(PUBCOMP, packet.packet_id))
+                for packet_id in self._incomplete.pop(packet.packet_id, ()):
+                    out.append(acknowledgement(PUBACK, packet_id))
+            case SubAckPacket():
+                return self.subscriptions.on_suback(packet, out)
+            case UnsubAckPacket():
+                self.subscriptions.on_unsuback(packet, out)
+            case _:
+                raise LinkError(f"unexpected {type(packet).__name__}")
+        return {}

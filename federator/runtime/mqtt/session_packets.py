@@ -1,0 +1,161 @@
+"""Makes, or ends, a session at a broker for a client that is not there.
+
+Whoever connects with a client id has its session. So we come with the id, subscribe what the client
+had subscribed, acknowledge nothing, and leave: the broker queues for it from then on.
+
+Source: OASIS MQTT 5.0, sections 3.1.2.4, 3.1.2.11.2 and 4.1; tried on Mosquitto 2.0.11.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from typing import TypeVar
+
+from mqtt5 import (
+    ConnAckPacket,
+    ConnAckReasonCode,
+    ConnectPacket,
+    DisconnectPacket,
+    DisconnectReasonCode,
+    Packet,
+    QoS,
+    RetainHandling,
+    SubAckPacket,
+    SubscribePacket,
+    TopicFilter,
+)
+
+from federator.errors import LinkError
+from federator.runtime.mqtt.endpoint import Endpoint
+from federator.runtime.mqtt.wire import read_packets
+
+READ_BYTES = 65_536
+UNREAD_BYTES_MAX = 16 * 1024 * 1024
+ANSWER_SECONDS_MAX = 5.0
+FILTERS_PER_PACKET_MAX = 64
+NEVER_EXPIRES_S = 0xFFFFFFFF
+KEEP_ALIVE_S = 30
+
+_Answer = TypeVar("_Answer", ConnAckPacket, SubAckPacket)
+
+
+async def prepare_session(
+    endpoint: Endpoint, client_id: str, filters: Mapping[str, int], *, keep_s: int
+) -> list[str]:
+    """Let the broker keep a session of ``client_id`` that subscribes ``filters`` (with their QoS).
+
+    A session that it has already stays, and lasts for ever from now on: we cannot tell how long
+    its client wanted it. A new one lasts ``keep_s``.
+
+    Returns:
+        Filters that the broker refused.
+
+    Raises:
+        OSError: Nobody is there, or it left.
+        LinkError: It refuses us, or is no MQTT broker.
+        TimeoutError: It does not answer.
+    """
+    async with asyncio.timeout(ANSWER_SECONDS_MAX):
+        conversation = await _Conversation.begin(endpoint)
+        try:
+            known = await conversation.connect(client_id, clean=False, expiry_s=keep_s)
+            refused = await conversation.subscribe(filters)
+            conversation.leave(NEVER_EXPIRES_S if known else None)
+            return refused
+        finally:
+            await conversation.end()
+
+
+async def end_session(endpoint: Endpoint, client_id: str) -> None:
+    """Let the broker forget the session of ``client_id``. Raises as ``prepare_session``."""
+    async with asyncio.timeout(ANSWER_SECONDS_MAX):
+        conversation = await _Conversation.begin(endpoint)
+        try:
+            await conversation.connect(client_id, clean=True, expiry_s=0)
+            conversation.leave(None)
+        finally:
+            await conversation.end()
+
+
+class _Conversation:
+    """One short connection, on which one packet is answered after another."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._endpoint = endpoint
+        self._reader = reader
+        self._writer = writer
+        self._unread = b""
+
+    @classmethod
+    async def begin(cls, endpoint: Endpoint) -> "_Conversation":
+        return cls(endpoint, *await endpoint.streams())
+
+    async def connect(self, client_id: str, *, clean: bool, expiry_s: int) -> bool:
+        """Introduce us as ``client_id``; whether the broker had a session of it."""
+        packet = ConnectPacket(
+            client_id,
+            clean_start=clean,
+            keep_alive=KEEP_ALIVE_S,
+            username=self._endpoint.username,
+            password=self._endpoint.password,
+            session_expiry_interval=expiry_s,
+            receive_max=1,
+        )
+        self._writer.write(packet.write())
+        answer = await self._answer(ConnAckPacket)
+        if answer.reason_code != ConnAckReasonCode.SUCCESS:
+            raise LinkError(f"refused: {answer.reason_code.name.lower().replace('_', ' ')}")
+        return answer.session_present
+
+    async def subscribe(self, filters: Mapping[str, int]) -> list[str]:
+        refused: list[str] = []
+        names = sorted(filters)
+        for at in range(0, len(names), FILTERS_PER_PACKET_MAX):
+            part = names[at : at + FILTERS_PER_PACKET_MAX]
+            wanted = [
+                TopicFilter(
+                    name, max_qos=QoS(filters[name]), retain_handling=RetainHandling.SEND_NEVER
+                )
+                for name in part
+            ]
+            self._writer.write(SubscribePacket(at + 1, wanted).write())
+            answer = await self._answer(SubAckPacket)
+            codes = zip(part, answer.reason_codes, strict=True)
+            refused += [name for name, code in codes if int(code) >= 0x80]
+        return refused
+
+    def leave(self, expiry_s: int | None) -> None:
+        self._writer.write(
+            DisconnectPacket(
+                reason_code=DisconnectReasonCode.NORMAL_DISCONNECTION,
+                session_expiry_interval=expiry_s,
+            ).write()
+        )
+
+    async def end(self) -> None:
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    async def _answer(self, kind: type[_Answer]) -> _Answer:
+        """The next packet of ``kind``; publications that come before it are left unacknowledged."""
+        while True:
+            chunk = await self._reader.read(READ_BYTES)
+            if not chunk:
+                raise ConnectionResetError("the broker closed the connection")
+            self._unread += chunk
+            packets: list[Packet] = []
+            taken = read_packets(memoryview(self._unread), [], packets)
+            self._unread = self._unread[taken:]
+            for packet in packets:
+                if isinstance(packet, kind):
+                    return packet
+                if isinstance(packet, DisconnectPacket):
+                    raise LinkError(f"dismissed: {packet.reason_code.name.lower()}")
+            if len(self._unread) > UNREAD_BYTES_MAX:
+                raise LinkError("its answer is too long")

@@ -1,0 +1,205 @@
+"""The subscriptions we want, those the broker granted, and the packets between the two.
+
+Changes queue per filter, the last one wins, and leave in packets of bounded size with a bounded
+number of them unanswered: Mosquitto drops even acknowledgements once 1,000 packets wait on one
+socket.
+
+**A session may go back in time.** Mosquitto writes sessions to disk when it stops in order, and
+every half hour: after a kill it comes back with those of then, and calls them present. So each
+connection asks again for everything wanted, which costs a packet for a thousand filters, and drops
+again what the session once had and should have no more: overlapping subscriptions bring two copies.
+
+Pure: packets are appended to ``out``.
+
+Source: OASIS MQTT 5.0, sections 3.8 to 3.11.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from mqtt5 import SubAckPacket, SubscribePacket, TopicFilter, UnsubAckPacket, UnsubscribePacket
+
+from federator.runtime.mqtt.window import PacketIds
+from federator.runtime.mqtt.wire import Out
+
+SUBSCRIBE_FILTERS_MAX = 1_000
+SUBSCRIBE_BYTES_MAX = 65_536
+UNANSWERED_MAX = 16
+FORMER_MAX = 4_096
+"""Patterns remembered that the session once had; the oldest are forgotten."""
+
+_HEADER_BYTES = 16  # fixed header, packet identifier, properties: at most 13
+_ERROR = 0x80
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a SUBSCRIBE asks for one filter: options, and the identifier that its copies carry."""
+
+    filter: TopicFilter
+    identifier: int | None
+
+
+class Subscriptions:
+    """The wanted and the granted filters of one session, and changes on their way."""
+
+    def __init__(self, ids: PacketIds) -> None:
+        self._ids = ids
+        self._wanted: dict[str, _Asked] = {}
+        self._granted: dict[str, _Asked] = {}
+        self._former: dict[str, None] = {}  # no longer wanted, the oldest first
+        self._changes: dict[str, _Asked | None] = {}  # not sent yet; None unsubscribes
+        self._unanswered: dict[int, list[_Asked] | list[str]] = {}
+        self._connected = False
+        self.refused: dict[str, int] = {}  # wanted filters the broker refused, with its reason
+
+    @property
+    def settled(self) -> bool:
+        """Whether every change was sent and answered."""
+        return not self._changes and not self._unanswered
+
+    @property
+    def wanted(self) -> list[str]:
+        """The patterns that are wanted."""
+        return list(self._wanted)
+
+    def answered(self, patterns: Iterable[str]) -> bool:
+        """Whether every change to ``patterns`` was sent and answered."""
+        open_ = set(self._changes)
+        for asked in self._unanswered.values():
+            open_.update(each if isinstance(each, str) else each.filter.pattern for each in asked)
+        return open_.isdisjoint(patterns)
+
+    def subscribe(
+        self, filters: Iterable[TopicFilter], out: Out, *, identifier: int | None = None
+    ) -> None:
+        """Want ``filters``; one already wanted in the same way changes nothing.
+
+        Args:
+            identifier: Publications for ``filters`` carry it, until they are subscribed again or
+                the connection ends.
+        """
+        for filter in filters:
+            wanted = _Asked(filter, identifier)
+            if self._wanted.get(filter.pattern) == wanted:
+                continue
+            self._wanted[filter.pattern] = wanted
+            self._former.pop(filter.pattern, None)
+            self._change(filter.pattern, wanted)
+        self._send(out)
+
+    def unsubscribe(self, patterns: Iterable[str], out: Out) -> None:
+        """Want ``patterns`` no longer."""
+        for pattern in patterns:
+            if self._wanted.pop(pattern, None) is not None:
+                self.refused.pop(pattern, None)
+                self._retire(pattern)
+                self._change(pattern, None)
+        self._send(out)
+
+    def recall(self, patterns: Iterable[str]) -> None:
+        """Note that an earlier process subscribed ``patterns``: the session may still have them."""
+        for pattern in patterns:
+            self._retire(pattern)
+
+    def resume(self, *, session_present: bool, out: Out) -> None:
+        """Ask, on a new connection, for all that is wanted; drop what else the session may have."""
+        self._connected = True
+        if not session_present:
+            self._former.clear()
+            self._granted.clear()
+        stale = [*self._former, *self._granted]
+        self._granted.clear()
+        self._changes = {pattern: None for pattern in stale if pattern not in self._wanted}
+        self._changes.update(self._wanted)
+        self._send(out)
+
+    def suspend(self) -> None:
+        """Count what was unanswered as not granted: the connection is gone."""
+        self._connected = False
+        for pattern, wanted in self._wanted.items():
+            if wanted.identifier is not None:
+                self._wanted[pattern] = replace(wanted, identifier=None)
+        self._changes.clear()
+        for packet_id in self._unanswered:
+            self._ids.release(packet_id)
+        self._unanswered.clear()
+
+    def on_suback(self, ack: SubAckPacket, out: Out) -> dict[str, int]:
+        """Note what was granted; return the filters refused for the first time and the reasons."""
+        asked = self._answered(ack.packet_id)
+        newly_refused: dict[str, int] = {}
+        for index, reason_code in enumerate(ack.reason_codes[: len(asked)]):
+            wanted = asked[index]
+            if isinstance(wanted, str):
+                break
+            pattern, reason = wanted.filter.pattern, int(reason_code)
+            if reason < _ERROR:
+                self._granted[pattern] = wanted
+                self.refused.pop(pattern, None)
+            elif pattern in self._wanted:
+                if pattern not in self.refused:
+                    newly_refused[pattern] = reason
+                self.refused[pattern] = reason
+        self._send(out)
+        return newly_refused
+
+    def on_unsuback(self, ack: UnsubAckPacket, out: Out) -> None:
+        """Note what the broker forgot."""
+        for pattern in self._answered(ack.packet_id):
+            if isinstance(pattern, str):
+                self._granted.pop(pattern, None)
+        self._send(out)
+
+    def _answered(self, packet_id: int) -> list[_Asked] | list[str]:
+        asked = self._unanswered.pop(packet_id, None)
+        if asked is None:
+            return []
+        self._ids.release(packet_id)
+        return asked
+
+    def _retire(self, pattern: str) -> None:
+        self._former[pattern] = None
+        if len(self._former) > FORMER_MAX:
+            del self._former[next(iter(self._former))]
+
+    def _change(self, pattern: str, wanted: _Asked | None) -> None:
+        if self._connected:
+            self._changes.pop(pattern, None)  # changes leave in the order of the last word
+            self._changes[pattern] = wanted
+
+    def _send(self, out: Out) -> None:
+        while self._connected and self._changes and len(self._unanswered) < UNANSWERED_MAX:
+            asked, dropped = self._next_batch()
+            packet_id = self._ids.take()
+            if asked:
+                self._unanswered[packet_id] = asked
+                filters, identifier = [each.filter for each in asked], asked[0].identifier
+                packet = SubscribePacket(packet_id, filters, subscription_id=identifier)
+                out.append(packet.write())
+            else:
+                self._unanswered[packet_id] = dropped
+                out.append(UnsubscribePacket(packet_id, dropped).write())
+
+    def _next_batch(self) -> tuple[list[_Asked], list[str]]:
+        """Take changes that fit one packet: filters of one identifier, or patterns to drop."""
+        asked: list[_Asked] = []
+        dropped: list[str] = []
+        room = SUBSCRIBE_BYTES_MAX - _HEADER_BYTES
+        for pattern, wanted in self._changes.items():
+            size = len(pattern.encode()) + 3
+            first = not asked and not dropped
+            if not first and (size > room or len(asked) + len(dropped) == SUBSCRIBE_FILTERS_MAX):
+                break
+            if wanted is None:
+                if asked:
+                    break
+                dropped.append(pattern)
+            elif dropped or (asked and asked[0].identifier != wanted.identifier):
+                break
+            else:
+                asked.append(wanted)
+            room -= size
+        for change in dropped or [each.filter.pattern for each in asked]:
+            del self._changes[change]
+        return asked, dropped

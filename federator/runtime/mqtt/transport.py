@@ -1,0 +1,332 @@
+"""One connection to a broker, by TCP, TLS or a Unix socket: whole reads in, bounded queues out.
+
+In: the socket fills one reusable buffer; everything in it is offered at once, and the incomplete
+packet at its end moves to the front. The buffer grows for a packet that needs it and shrinks again.
+
+Two habits of Mosquitto matter. It writes once per message, so a reader that keeps up wakes for two
+messages at a time and spends its time, and the broker's, in system calls: in a flood the socket is
+left alone for a millisecond after each read (64 B: 6.5 us of CPU per message become 1.4, and
+135 k msg/s become 190 k). And it leaves Nagle's algorithm on, so the end of a burst waits for our
+delayed acknowledgement, 40 ms: TCP_QUICKACK, which the kernel forgets, is set after each read.
+
+Out: bytes go straight to the transport until it says stop, then into two queues that take turns, so
+what is urgent waits for one batch of data at most, and neither starves the other. Data beyond the
+bound is refused, never waited for: a stuck neighbour must not hold back the others. What the kernel
+takes is out of reach, megabytes of it towards a slow broker; TCP_NOTSENT_LOWAT has it take little
+more than the network does.
+
+Source: docs/ARCHITECTURE.md, "The link".
+"""
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import cast
+
+from federator.errors import LinkError
+from federator.runtime.mqtt.wire import packet_length
+
+RECEIVE_BUFFER_BYTES = 262_144
+WRITE_HIGH_WATER_BYTES = 65_536
+WRITE_LOW_WATER_BYTES = 16_384
+UNSENT_BYTES_MAX = 65_536
+"""What the kernel takes beyond what is on its way."""
+
+FLUSH_BYTES = 65_536
+"""Queued pieces are joined up to this size: fewer system calls, and control can still overtake."""
+
+FLOOD_TICK_MS = 10
+FLOOD_PACKETS_PER_TICK = 200
+"""From 20,000 messages a second on, up to a millisecond of delay buys reads of many messages."""
+
+FLOOD_READ_BYTES_MAX = 131_072
+"""Longer reads are efficient already."""
+
+FLOOD_REST_S = 0.001
+
+_QUICKACK: int | None = getattr(socket, "TCP_QUICKACK", None)  # Linux only
+_NOTSENT_LOWAT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+
+OnRead = Callable[[memoryview], int]
+"""Takes what was read so far, returns how much of it was used. Raises ``LinkError`` to hang up."""
+
+
+class PacketTransport(asyncio.BufferedProtocol):
+    """The buffers and queues of one connection.
+
+    Args:
+        on_read: Called with all bytes not used yet, whenever a packet may be complete.
+        packet_bytes_max: A longer packet from the broker closes the connection.
+        queue_bytes_max: Bound of each queue.
+    """
+
+    def __init__(self, on_read: OnRead, *, packet_bytes_max: int, queue_bytes_max: int) -> None:
+        self._on_read = on_read
+        self._packet_bytes_max = packet_bytes_max
+        self._buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        self._filled = 0
+        self._needed = 0  # bytes that complete the first packet, as far as known
+        self._transport: asyncio.Transport | None = None
+        self._socket: socket.socket | None = None
+        self._tcp: socket.socket | None = None  # the same, where it is one of TCP
+        self._direct: socket.socket | None = None  # the same, where no TLS stands in between
+        self._paused = False
+        self._resting = False
+        self._tick = 0
+        self._packets_now = 0  # in this tick
+        self._packets_before = 0  # in the tick before
+        self._urgent = SendQueue(queue_bytes_max)
+        self._data = SendQueue(queue_bytes_max)
+        self._turns = (self._urgent, self._data)
+        self._closing = False
+        self._loop = asyncio.get_running_loop()
+        self.lost: asyncio.Future[None] = self._loop.create_future()
+        self.reason: BaseException | None = None
+        self.bytes_in = 0
+        self.bytes_out = 0
+
+    # Receiving
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """The free part of the buffer; never empty."""
+        return self._buffer[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Offer what was read, and keep what was not used."""
+        self.bytes_in += nbytes
+        filled = self._filled + nbytes
+        if self._closing or filled < self._needed:
+            self._filled = 0 if self._closing else filled
+            return
+        try:
+            used = self._on_read(self._buffer[:filled])
+            self._keep(used, filled)
+        except LinkError as error:
+            self.abort(error)
+        except Exception as error:  # a bug of ours: `MqttLink.run` raises it
+            self.abort(error)
+        # After each read, for the kernel forgets it: else the broker's Nagle waits 40 ms for us.
+        if self._tcp is not None and _QUICKACK is not None and not self._closing:
+            self._tcp.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
+
+    def _keep(self, used: int, filled: int) -> None:
+        """Move the unused bytes to the front of a buffer in which their packet fits."""
+        left = filled - used
+        if not left and len(self._buffer) == RECEIVE_BUFFER_BYTES:
+            self._filled = self._needed = 0
+            return
+        rest = self._buffer[used:filled]
+        self._needed = packet_length(rest) or 0
+        if self._needed > self._packet_bytes_max:
+            raise LinkError(
+                f"a packet of {self._needed} bytes, at most {self._packet_bytes_max} wanted"
+            )
+        size = max(RECEIVE_BUFFER_BYTES, self._needed)
+        if size != len(self._buffer):
+            buffer = memoryview(bytearray(size))
+            buffer[:left] = rest
+            self._buffer = buffer
+        elif left and used:
+            self._buffer[:left] = bytes(rest)
+        self._filled = left
+
+    def rest_in_flood(self, packets: int, read_bytes: int) -> None:
+        """Read no more for a moment when too few ``packets`` came with each of many reads.
+
+        Not for messages whose acknowledgements the broker waits for.
+        """
+        tick = int(self._loop.time() * 1000) // FLOOD_TICK_MS
+        if tick != self._tick:
+            self._packets_before = self._packets_now if tick == self._tick + 1 else 0
+            self._tick, self._packets_now = tick, 0
+        self._packets_now += packets
+        flood = (
+            max(self._packets_before, self._packets_now) >= FLOOD_PACKETS_PER_TICK
+            and read_bytes <= FLOOD_READ_BYTES_MAX
+        )
+        if flood and not self._resting and self._transport is not None:
+            self._resting = True
+            self._transport.pause_reading()
+            self._loop.call_later(FLOOD_REST_S, self._read_again)
+
+    def _read_again(self) -> None:
+        self._resting = False
+        if self._transport is not None and not self._closing:
+            self._transport.resume_reading()
+
+    # Sending
+
+    def send(
+        self,
+        data: bytes | bytearray,
+        *,
+        urgent: bool = False,
+        refusable: bool = True,
+        at_once: bool = False,
+        publications: int = 0,
+    ) -> bool:
+        """Send ``data`` now or queue it; ``False`` when it was refused for want of room.
+
+        Args:
+            data: Must not change until it has left.
+            urgent: Take turns with what is queued as data instead of waiting behind it.
+            refusable: May be refused; otherwise the caller bounds it.
+            at_once: Do not wait for the end of the event loop's turn, in which it sends several
+                small packets with one call. Costs a call, saves the rest of the turn.
+            publications: How many are lost when ``data`` is.
+        """
+        transport = self._transport
+        if transport is None or self._closing:
+            return False
+        if not self._paused and not self._data.bytes and not self._urgent.bytes:
+            self.bytes_out += len(data)
+            sent = 0
+            direct = self._direct
+            if at_once and direct is not None and not transport.get_write_buffer_size():
+                try:
+                    sent = direct.send(data, socket.MSG_DONTWAIT)
+                except OSError:  # full, or broken: the transport finds out and tells
+                    sent = 0
+            if sent < len(data):
+                transport.write(data[sent:] if sent else data)
+            return True
+        queue = self._urgent if urgent else self._data
+        if queue.push(data, publications, refusable=refusable):
+            return True
+        if not refusable:  # acknowledgements and the like: without them the session is broken
+            self.abort(LinkError("the broker sends but does not read"))
+        return False
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes in both queues, without those the transport holds."""
+        return self._urgent.bytes + self._data.bytes
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Bytes handed to the transport that the kernel did not take yet."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    @property
+    def urgent_bytes(self) -> int:
+        """Bytes in the urgent queue."""
+        return self._urgent.bytes
+
+    def discard(self) -> int:
+        """Empty both queues; return how many publications were lost."""
+        lost = self._urgent.publications + self._data.publications
+        self._urgent.clear()
+        self._data.clear()
+        return lost
+
+    def pause_writing(self) -> None:
+        """Queue from now on: the transport holds more than its high-water mark."""
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        """Hand over what is queued: the transport has room again."""
+        self._paused = False
+        while not self._paused and self._transport is not None:
+            first, second = self._turns
+            batch = first.pop(FLUSH_BYTES) or second.pop(FLUSH_BYTES)
+            if not batch:
+                return
+            self._turns = (second, first)
+            self.bytes_out += len(batch)
+            self._transport.write(batch)
+
+    # Life cycle
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport and set its socket's options."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is not a subclass
+        self._transport.set_write_buffer_limits(
+            high=WRITE_HIGH_WATER_BYTES, low=WRITE_LOW_WATER_BYTES
+        )
+        borrowed = transport.get_extra_info("socket")
+        if borrowed is not None:
+            # A socket of our own: the event loop's makes a new one for each option it sets.
+            self._socket = socket.socket(fileno=os.dup(borrowed.fileno()))
+            if self._socket.family in (socket.AF_INET, socket.AF_INET6):
+                self._tcp = self._socket
+                self._tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if _NOTSENT_LOWAT is not None:
+                    self._tcp.setsockopt(socket.IPPROTO_TCP, _NOTSENT_LOWAT, UNSENT_BYTES_MAX)
+            if transport.get_extra_info("sslcontext") is None:
+                self._direct = self._socket
+        if self._closing:  # given up meanwhile
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note why, and wake whoever waits for ``lost``."""
+        self._closing = True
+        self._transport = None
+        self._return_socket()
+        if self.reason is None:
+            self.reason = exc
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+    def abort(self, reason: BaseException | None = None) -> None:
+        """Close at once; what was not sent is lost."""
+        self._closing = True
+        if self.reason is None:
+            self.reason = reason
+        self._return_socket()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _return_socket(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = self._tcp = self._direct = None
+
+    def close(self, last: bytes) -> None:
+        """Send ``last`` after what the transport holds, then close."""
+        if self._transport is not None and not self._closing:
+            self._transport.write(last)
+            self._closing = True
+            self._transport.close()
+
+
+class SendQueue:
+    """Byte strings that wait for the transport, bounded in bytes."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._waiting: deque[tuple[bytes | bytearray, int]] = deque()
+        self.bytes = 0
+        self.publications = 0
+
+    def push(self, data: bytes | bytearray, publications: int, *, refusable: bool) -> bool:
+        """Append ``data``; ``False`` when there is no room.
+
+        What is not refusable has twice the room.
+        """
+        room = self._bytes_max if refusable else 2 * self._bytes_max
+        if self.bytes + len(data) > room:
+            return False
+        self._waiting.append((data, publications))
+        self.bytes += len(data)
+        self.publications += publications
+        return True
+
+    def pop(self, bytes_max: int) -> bytes:
+        """The oldest pieces, joined up to ``bytes_max`` (at least one); empty when none wait."""
+        batch: list[bytes | bytearray] = []
+        size = 0
+        while self._waiting and (not batch or size + len(self._waiting[0][0]) <= bytes_max):
+            data, publications = self._waiting.popleft()
+            self.publications -= publications
+            size += len(data)
+            batch.append(data)
+        self.bytes -= size
+        return b"".join(batch)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._waiting.clear()
+        self.bytes = 0
+        self.publications = 0

@@ -1,0 +1,216 @@
+"""What we sent with QoS 1 or 2 and the broker has not acknowledged yet.
+
+A message waits in a queue, gets an identifier when the broker's Receive Maximum has room for it,
+and is forgotten at PUBACK (QoS 1) or PUBCOMP (QoS 2; PUBREC turns it into a PUBREL). A lost
+connection forgets nothing: with the session still there messages keep their identifiers and go
+again with DUP; without it they go again as new ones. So a message may arrive twice after a fault,
+never not at all.
+
+Pure: every method appends what must be sent to ``out``.
+
+Source: OASIS MQTT 5.0, sections 4.3 (QoS), 4.4 (delivery retry) and 4.9 (flow control).
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+from federator.runtime.mqtt.wire import (
+    PUBREL,
+    Out,
+    acknowledgement,
+    address_publish,
+    lower_qos,
+    publish_topic,
+    unknown_release,
+)
+
+PACKET_ID_MAX = 65_535
+PACKET_ID_USUAL = 2_048
+"""While few are in use, identifiers stay below: a successor of ours can release them all."""
+
+IN_FLIGHT_MAX = 65_000
+"""Leaves identifiers for SUBSCRIBE and UNSUBSCRIBE, whatever the broker's Receive Maximum is."""
+
+_ERROR = 0x80  # reason codes from here on say failure
+
+
+class PacketIds:
+    """Identifiers in use, shared by PUBLISH, SUBSCRIBE and UNSUBSCRIBE; bounded by the callers."""
+
+    def __init__(self) -> None:
+        self._used: set[int] = set()
+        self._last = 0
+
+    def take(self) -> int:
+        """A free identifier, the least recently used first."""
+        assert len(self._used) < PACKET_ID_MAX, "no packet identifier is free"
+        few = 2 * len(self._used) < PACKET_ID_USUAL
+        top = PACKET_ID_USUAL if few else PACKET_ID_MAX
+        while True:
+            self._last = self._last % top + 1
+            if self._last not in self._used:
+                self._used.add(self._last)
+                return self._last
+
+    def release(self, packet_id: int) -> None:
+        """Make ``packet_id`` free again."""
+        self._used.discard(packet_id)
+
+    def __len__(self) -> int:
+        return len(self._used)
+
+
+@dataclass(slots=True)
+class _Outgoing:
+    packet: bytearray
+    id_at: int
+    qos: int
+    position: int
+    released: bool = False  # PUBREC came, PUBREL went out
+
+
+class OutboundWindow:
+    """The messages that are in flight, and those that wait for room.
+
+    Args:
+        ids: Where identifiers come from.
+        bytes_max: Bytes kept, in flight and waiting; what would exceed them is refused.
+    """
+
+    def __init__(self, ids: PacketIds, *, bytes_max: int) -> None:
+        self._ids = ids
+        self._bytes_max = bytes_max
+        self._in_flight: dict[int, _Outgoing] = {}  # in the order sent
+        self._waiting: deque[_Outgoing] = deque()
+        self._limit = 0  # Receive Maximum; 0 while there is no connection
+        self._packet_bytes_max = 0
+        self._qos_max = 2
+        self.offered = 0  # messages taken so far: the last one's position
+        self.bytes = 0
+        self.rejected = 0  # by the broker, with an error code
+        self.oversized = 0  # dropped: longer than the broker takes
+        self.first_rejection: str | None = None
+
+    @property
+    def in_flight(self) -> int:
+        """How many messages hold an identifier."""
+        return len(self._in_flight)
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait for room in the window."""
+        return len(self._waiting)
+
+    @property
+    def settled_through(self) -> int:
+        """Up to this position, the broker has, or never will have, every message."""
+        oldest = self.offered + 1
+        if self._waiting:
+            oldest = self._waiting[0].position
+        if self._in_flight:
+            oldest = min(oldest, next(iter(self._in_flight.values())).position)
+        return oldest - 1
+
+    def offer(self, packet: bytearray, id_at: int, qos: int, out: Out) -> bool:
+        """Take charge of ``packet``, send it when there is room; ``False`` when refused."""
+        if self.bytes + len(packet) > self._bytes_max:
+            return False
+        self.bytes += len(packet)
+        self.offered += 1
+        self._waiting.append(_Outgoing(packet, id_at, qos, self.offered))
+        self._fill(out)
+        return True
+
+    def on_acknowledged(self, packet_id: int, reason: int, out: Out, *, qos: int) -> None:
+        """Take a PUBACK (``qos`` 1) or PUBCOMP (2): the broker has the message."""
+        message = self._in_flight.get(packet_id)
+        if message is None or message.qos != qos or message.released != (qos == 2):
+            return
+        self._finish(packet_id, message, reason)
+        self._fill(out)
+
+    def on_received(self, packet_id: int, reason: int, out: Out) -> None:
+        """Take a PUBREC: release the message, or forget it when the broker refused it."""
+        message = self._in_flight.get(packet_id)
+        if message is None or message.qos != 2:
+            out.append(unknown_release(packet_id))
+        elif reason >= _ERROR:
+            self._finish(packet_id, message, reason)
+            self._fill(out)
+        else:
+            message.released = True
+            out.append(acknowledgement(PUBREL, packet_id))
+
+    def resume(
+        self,
+        *,
+        receive_max: int,
+        packet_bytes_max: int,
+        qos_max: int,
+        session_present: bool,
+        out: Out,
+    ) -> None:
+        """Send again, on a new connection, what was in flight, then what waits.
+
+        Args:
+            receive_max: QoS 1 and 2 messages the broker takes at a time.
+            packet_bytes_max: The longest packet the broker takes.
+            qos_max: The highest QoS the broker grants.
+            session_present: The broker still knows our identifiers.
+            out: Gets what must be sent.
+        """
+        self._limit = min(receive_max, IN_FLIGHT_MAX)
+        self._packet_bytes_max = packet_bytes_max
+        self._qos_max = qos_max
+        # The broker may take fewer at a time than before, and of a lost session it knows none.
+        keep = self._limit if session_present else 0
+        self._demote(list(self._in_flight)[keep:])
+        for packet_id, message in self._in_flight.items():
+            if message.released:
+                out.append(acknowledgement(PUBREL, packet_id))
+            else:
+                address_publish(message.packet, message.id_at, packet_id, duplicate=True)
+                out.append(message.packet)
+        self._fill(out)
+
+    def suspend(self) -> None:
+        """Keep everything and send nothing: the connection is gone."""
+        self._limit = 0
+
+    def _demote(self, packet_ids: list[int]) -> None:
+        """Put messages back in front of the queue, as if never sent."""
+        for packet_id in reversed(packet_ids):
+            message = self._in_flight.pop(packet_id)
+            self._ids.release(packet_id)
+            message.released = False
+            self._waiting.appendleft(message)
+
+    def _fill(self, out: Out) -> None:
+        while self._waiting and len(self._in_flight) < self._limit:
+            message = self._waiting.popleft()
+            if len(message.packet) > self._packet_bytes_max:
+                self.oversized += 1
+                self.bytes -= len(message.packet)
+                continue
+            if message.qos > self._qos_max:
+                self.bytes -= len(message.packet)
+                message.packet = lower_qos(message.packet, message.id_at, self._qos_max)
+                message.qos = self._qos_max
+                if message.qos == 0:
+                    out.append(message.packet)
+                    continue
+                self.bytes += len(message.packet)
+            packet_id = self._ids.take()
+            address_publish(message.packet, message.id_at, packet_id, duplicate=False)
+            self._in_flight[packet_id] = message
+            out.append(message.packet)
+
+    def _finish(self, packet_id: int, message: _Outgoing, reason: int) -> None:
+        del self._in_flight[packet_id]
+        self._ids.release(packet_id)
+        self.bytes -= len(message.packet)
+        if reason >= _ERROR:
+            self.rejected += 1
+            if self.first_rejection is None:
+                topic = publish_topic(message.packet)
+                self.first_rejection = f"reason 0x{reason:02x} for a publication on {topic!r}"

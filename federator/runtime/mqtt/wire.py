@@ -1,0 +1,187 @@
+"""Packets of MQTT 5 as bytes: where they begin and end, and the few fields patched in place.
+
+Parsing is the codec's work. Here is what the codec cannot know: that a read may end in the middle
+of a packet, that a malformed one must cost the connection and not the process, and that the
+identifier of a ready-made PUBLISH can be written without parsing it again.
+
+Source: OASIS MQTT 5.0, sections 1.5.5 (variable byte integer), 2.1 (fixed header), 3.3 (PUBLISH).
+"""
+
+from collections.abc import Iterable
+
+from mqtt5 import Packet, PublishPacket, read
+
+from federator.errors import LinkError
+from federator.protocol.forwarding.publications import DUP_BIT, QOS_BITS, variable_byte_integer
+
+Inbound = tuple[PublishPacket, int, int]
+"""A PUBLISH and its bytes' place in the chunk: ``chunk[start:end]``."""
+
+Out = list[bytes | bytearray]
+"""Packets to send, in order. They must not change until they have left."""
+
+PUBACK = 0x40
+PUBREC = 0x50
+PUBREL = 0x62
+PUBCOMP = 0x70
+
+PINGREQ = b"\xc0\x00"
+
+_PUBLISH = 0x30
+_PACKET_ID_NOT_FOUND = 0x92
+_LENGTH_BYTES_MAX = 4
+
+
+def read_packets(chunk: memoryview, publishes: list[Inbound], others: list[Packet]) -> int:
+    """Append every whole packet of ``chunk`` and return where the incomplete rest begins.
+
+    Raises:
+        LinkError: At the first malformed packet; those before it have been appended.
+    """
+    offset, end = 0, len(chunk)
+    try:
+        while offset < end:
+            packet, size = read(chunk[offset:] if offset else chunk)
+            following = offset + size
+            if type(packet) is PublishPacket:
+                publishes.append((packet, offset, following))
+            else:
+                others.append(packet)
+            offset = following
+    except IndexError:  # the codec's word for an incomplete packet
+        return offset
+    except ValueError as error:
+        raise LinkError(f"malformed packet: {error}") from error
+    except BaseException as error:
+        # The codec panics on text that is not UTF-8; its exception derives from BaseException.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise LinkError("malformed packet: text that is not UTF-8") from error
+    return offset
+
+
+def is_publish(packet: bytes | bytearray) -> bool:
+    """Whether a packet is a PUBLISH."""
+    return packet[0] & 0xF0 == _PUBLISH
+
+
+def packet_length(view: memoryview | bytes | bytearray) -> int | None:
+    """Bytes of the packet that begins at ``view[0]``; ``None`` when its header is incomplete.
+
+    Raises:
+        LinkError: When the length is not a variable byte integer.
+    """
+    remaining, available = 0, len(view)
+    for index in range(1, _LENGTH_BYTES_MAX + 1):
+        if index >= available:
+            return None
+        byte = view[index]
+        remaining |= (byte & 0x7F) << (7 * (index - 1))
+        if byte < 0x80:
+            return remaining + index + 1
+    raise LinkError("malformed packet: its length takes more than 4 bytes")
+
+
+def packet_id_at(packet: bytes | bytearray | memoryview) -> int:
+    """Where the identifier of a whole QoS 1 or 2 PUBLISH packet stands."""
+    topic_at = _header_bytes(packet)
+    return topic_at + 2 + int.from_bytes(packet[topic_at : topic_at + 2], "big")
+
+
+def publish_topic(packet: bytes | bytearray) -> str:
+    """The topic of a whole PUBLISH packet."""
+    topic_at = _header_bytes(packet) + 2
+    size = int.from_bytes(packet[topic_at - 2 : topic_at], "big")
+    return packet[topic_at : topic_at + size].decode("utf-8", "replace")
+
+
+def address_publish(packet: bytearray, id_at: int, packet_id: int, *, duplicate: bool) -> None:
+    """Write the identifier and the DUP flag of a PUBLISH packet in place."""
+    packet[id_at : id_at + 2] = packet_id.to_bytes(2, "big")
+    packet[0] = packet[0] | DUP_BIT if duplicate else packet[0] & ~DUP_BIT
+
+
+def lower_qos(packet: bytearray, id_at: int, qos: int) -> bytearray:
+    """The same QoS 1 or 2 PUBLISH packet at a lower ``qos``, for a broker that grants no more."""
+    first = packet[0] & ~(QOS_BITS | DUP_BIT) | qos << 1
+    if qos > 0:
+        packet[0] = first
+        return packet
+    body = packet[_header_bytes(packet) : id_at] + packet[id_at + 2 :]
+    return bytearray([first]) + variable_byte_integer(len(body)) + body
+
+
+def acknowledgement(kind: int, packet_id: int) -> bytes:
+    """A PUBACK, PUBREC, PUBREL or PUBCOMP (``kind``: its first byte) that says success."""
+    return bytes((kind, 2, packet_id >> 8, packet_id & 0xFF))
+
+
+def unknown_release(packet_id: int) -> bytes:
+    """The PUBREL that answers a PUBREC for a packet we did not send."""
+    return bytes((PUBREL, 3, packet_id >> 8, packet_id & 0xFF, _PACKET_ID_NOT_FOUND))
+
+
+def split_run(run: bytes) -> list[bytes]:
+    """The packets of a back-to-back run, which is known to be well-formed."""
+    packets, start = [], 0
+    while start < len(run):
+        length = packet_length(run[start : start + _LENGTH_BYTES_MAX + 1])
+        assert length is not None, "a run ends inside a packet"
+        packets.append(run[start : start + length])
+        start += length
+    return packets
+
+
+def inbound_of(run: bytes) -> list[Inbound]:
+    """The packets of a back-to-back run, which is known to be well-formed, parsed."""
+    publishes: list[Inbound] = []
+    read_packets(memoryview(run), publishes, [])
+    return publishes
+
+
+def packets_of(run: bytes) -> list[PublishPacket]:
+    """The packets of ``run`` parsed, as ``inbound_of``, without their places."""
+    return [packet for packet, _, _ in inbound_of(run)]
+
+
+def joined(
+    packets: Iterable[tuple[PublishPacket, bytes | memoryview]],
+) -> tuple[memoryview, list[Inbound]]:
+    """``packets`` and their bytes, as if one read had brought them."""
+    publishes: list[Inbound] = []
+    parts: list[bytes | memoryview] = []
+    at = 0
+    for packet, wire in packets:
+        parts.append(wire)
+        publishes.append((packet, at, at + len(wire)))
+        at += len(wire)
+    return memoryview(b"".join(parts)), publishes
+
+
+def _header_bytes(packet: bytes | bytearray | memoryview) -> int:
+    """How many bytes the fixed header of ``packet`` has."""
+    size = 2
+    while packet[size - 1] >= 0x80:
+        size += 1
+    return size
+
+
+def remade(
+    packet: PublishPacket, *, topic: str, response_topic: str | None, subscription_ids: list[int]
+) -> PublishPacket:
+    """A copy of ``packet`` with these three properties, and all else as it is."""
+    return PublishPacket(
+        topic,
+        packet.payload,
+        qos=packet.qos,
+        retain=packet.retain,
+        packet_id=packet.packet_id,
+        duplicate=packet.duplicate,
+        payload_format_indicator=packet.payload_format_indicator,
+        message_expiry_interval=packet.message_expiry_interval,
+        content_type=packet.content_type,
+        response_topic=response_topic,
+        correlation_data=packet.correlation_data,
+        user_properties=packet.user_properties,
+        subscription_ids=subscription_ids,
+    )

@@ -1,0 +1,1 @@
+"""What an agent shows to those who ask it: its pages and its metrics."""

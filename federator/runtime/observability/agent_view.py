@@ -1,0 +1,324 @@
+"""What an agent tells when asked: readiness, state, routes and counters, read at that moment.
+
+Each section is read from the parts that it is about; ``runtime.agent.pages`` names them.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from prometheus_client.core import Metric
+
+from federator.protocol.forwarding.forwarding import Forwarder
+from federator.protocol.links.links import Links
+from federator.protocol.node import Node
+from federator.protocol.parameters import Strategy
+from federator.protocol.policy.broker_policy import BrokerPolicy
+from federator.protocol.policy.link_policies import LinkPolicies
+from federator.protocol.routing_table import table_of
+from federator.protocol.types import BrokerId, Millis
+from federator.runtime.data.cover_subscriber import CoverSubscriber
+from federator.runtime.data.data_path import DataPath
+from federator.runtime.data.renaming import Renaming
+from federator.runtime.datagrams.service import DatagramService
+from federator.runtime.discovery.service import Discovery
+from federator.runtime.links.control_traffic import ControlTraffic
+from federator.runtime.links.neighbour_links import NeighbourLinks
+from federator.runtime.loops.watch import LoopWatch
+from federator.runtime.observability.agent_metrics import AgentMetrics
+from federator.runtime.process.clocks import monotonic_ms
+from federator.runtime.retained.retained import Retained
+from federator.runtime.sharing.sharing import Sharing
+
+LISTED_MAX = 1_000
+"""Meshes, routes and links in one answer; totals are given beside."""
+
+Answer = dict[str, object]
+Ready = Callable[[], tuple[bool, str]]
+
+
+class RoutesView:
+    """Where publications go, and why.
+
+    Args:
+        node: Knows routes.
+        policy: What may leave our broker, and under which name.
+        link_policies: What may cross the link to a neighbour.
+        forwarder: Decides for a topic.
+        sharing: Knows shared groups.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        *,
+        policy: BrokerPolicy,
+        link_policies: LinkPolicies,
+        forwarder: Forwarder,
+        sharing: Sharing,
+    ) -> None:
+        self._node = node
+        self._policy = policy
+        self._link_policies = link_policies
+        self._forwarder = forwarder
+        self._sharing = sharing
+
+    def status(self) -> Answer:
+        """Cores, meshes, and destinations over the shortest path."""
+        routes = sorted(self._node.announcements.routes.items())
+        states = self._node.meshes.states
+        return {
+            "own_core": {
+                "seq": self._node.announcements.own.seq,
+                "filters": len(self._node.announcements.own.filters),
+                "priority": self._node.announcements.own.priority,
+            },
+            "cores": [
+                {
+                    "core": core,
+                    "priority": route.priority,
+                    "epoch": route.number[0],
+                    "seq": route.number[1],
+                    "cost": route.cost if route.reachable else None,
+                    "parents": list(route.parents),
+                    "filters": len(route.announced.filters),
+                    "in_mesh": route.in_mesh,
+                }
+                for core, route in islice(routes, LISTED_MAX)
+                if not route.forgotten and len(route.announced.filters)
+            ],
+            "meshes": [self._mesh(f) for f in sorted(islice(states, LISTED_MAX))],
+            "meshes_total": len(states),
+            "destinations": [
+                row
+                for f in sorted(islice(self._node.topic_routing.states, LISTED_MAX))
+                for row in self._ways(f)
+                if row["strategy"] == Strategy.SHORTEST_PATH
+            ][:LISTED_MAX],
+            "destinations_total": sum(
+                len(s.brokers) for s in self._node.topic_routing.states.values()
+            ),
+        }
+
+    def explain(self, topic: str) -> Answer:
+        """Where a publication on our broker's ``topic`` would go, and why."""
+        name = self._policy.renames.outward(topic)
+        explanation = self._forwarder.explain(topic if name is None else name)
+        why = self._policy.why_not(topic) or explanation.why
+        hops = explanation.next_hops if self._policy.why_not(topic) is None else ()
+        rules_of = self._link_policies.rules_of
+        stopped = [h for h in hops if not rules_of(h).allows_export(explanation.topic)]
+        if stopped:
+            word = "neighbour" if len(stopped) == 1 else "neighbours"
+            why += f"; the rules of {word} {', '.join(map(str, stopped))} stop it there"
+        return {
+            "topic": topic,
+            "name_in_federation": name,
+            "next_hops": [hop for hop in hops if hop not in stopped],
+            "stopped_by_rules": stopped,
+            "why": why,
+            "filters": [
+                {
+                    **self._mesh(m.filter),
+                    "wanted": m.route.wanted,
+                    "why": m.why,
+                    "ways": self._ways(m.filter)[:LISTED_MAX],
+                }
+                for m in explanation.filters
+            ],
+            "groups": self._sharing.explain(topic),
+        }
+
+    def routes(self) -> Iterable[Answer]:
+        """The routing table: per filter and core or destination, the path, its weight, a backup."""
+        node = self._node
+        filters = {
+            *islice(node.meshes.states, LISTED_MAX),
+            *islice(node.topic_routing.states, LISTED_MAX),
+        }
+        return [row for f in sorted(filters) for row in self._ways(f)][:LISTED_MAX]
+
+    def _ways(self, filter_: str) -> list[Answer]:
+        return [
+            {
+                "filter": row.filter,
+                "strategy": row.strategy.value,
+                "to": row.to,
+                "next_hop": None if row.way is None else row.way.next_hop,
+                "path/topic": None if row.way is None else row.way.text(filter_),
+                "weight": None if row.way is None else row.way.weight,
+                "backup": None if row.backup is None else row.backup.text(filter_),
+                "backup_weight": None if row.backup is None else row.backup.weight,
+            }
+            for row in table_of(self._node, filter_)
+        ]
+
+    def _mesh(self, filter_: str) -> Answer:
+        meshes = self._node.meshes
+        state = meshes.states.get(filter_)
+        if state is None:
+            return {"filter": filter_, "core": None}
+        core = state.core
+        return {
+            "filter": filter_,
+            "core": core,
+            "local": state.local,
+            "member": state.local or bool(state.child_cores),
+            "parents": list(meshes.parents_of(core)) if core is not None else [],
+            "children": meshes.children_of(core, filter_) if core is not None else [],
+            "next_hops": list(state.route.next_hops),
+            "handing_over_from": state.previous,
+        }
+
+
+class LiveView:
+    """The ``AgentView`` of a running agent.
+
+    Args:
+        ready: Whether publications flow, and otherwise why not.
+        status: Reads the whole state.
+        routes: Explains, and lists routes.
+        controller: Reads who steps in for whom, and why.
+        topology: Reads the whole graph, as brokers tell of their links.
+        metrics: Counters and gauges.
+
+    Attributes:
+        http_refused: How many HTTP connections were refused; set by whoever listens.
+    """
+
+    def __init__(
+        self,
+        *,
+        ready: Ready,
+        status: Callable[[], Answer],
+        routes: RoutesView,
+        controller: Callable[[], Answer],
+        topology: Callable[[], Answer],
+        metrics: AgentMetrics,
+    ) -> None:
+        self.http_refused: Callable[[], int] = lambda: 0
+        self.ready = ready
+        self.status = status
+        self.explain = routes.explain
+        self.routes = routes.routes
+        self.controller = controller
+        self.topology = topology
+        self.measure_lag = metrics.measure_lag
+        self._metrics = metrics
+
+    def metrics(self) -> Iterable[Metric]:
+        """Counters and gauges, read now."""
+        self._metrics.http_refused = self.http_refused()
+        return self._metrics.read(ready=self.ready()[0])
+
+
+# The sections of ``/status``
+
+
+def links_section(
+    known: Links, neighbours: NeighbourLinks, datagrams: DatagramService | None
+) -> list[Answer]:
+    """The connections to neighbours, and whether their agents are heard."""
+    now_ms = monotonic_ms()
+    told: list[Answer] = []
+    for neighbour in neighbours.all:
+        connection = known.connections.get(neighbour.conn) if neighbour.conn else None
+        found = connection.neighbour if connection is not None else None
+        neighbour_id = found if found is not None else neighbour.expected_id
+        told.append(
+            {
+                "neighbour": neighbour_id,
+                "address": neighbour.address,
+                "dialled_back": neighbour.dialled_for is not None,
+                "cost": neighbour.cost if connection is None else connection.cost,
+                "connected": neighbour.connected,
+                **_heard(known, neighbour_id, now_ms),
+            }
+        )
+        if datagrams is not None:
+            told[-1]["datagrams"] = datagrams.snapshot(neighbour_id)
+        if not neighbour.connected:
+            told[-1]["state"] = "connecting"
+            told[-1]["reason"] = neighbour.last_error or "connecting"
+    return told[:LISTED_MAX]
+
+
+def _heard(links: Links, neighbour_id: BrokerId | None, now_ms: Millis) -> Answer:
+    known = links.neighbours.get(neighbour_id) if neighbour_id is not None else None
+    if known is None:
+        return {"state": "down", "reason": "its agent is not heard", "rtt_ms": None}
+    return {
+        "state": "up" if known.up else "down",
+        "reason": known.reason,
+        "rtt_ms": known.round_trip_ms,
+        "heard_ms_ago": now_ms - known.heard_at_ms,
+    }
+
+
+def rules_section(
+    policy: BrokerPolicy,
+    link_policies: LinkPolicies,
+    discovery: Discovery,
+    renaming: Renaming | None,
+) -> Answer:
+    """The rules at the edge of our broker and on links, and what they withheld."""
+    rules, wanted = policy.edge, discovery.wanted
+    told = {
+        "import": rules.imports,
+        "export": rules.exports,
+        "keep": rules.keep,
+        "deny": policy.denied.filters,
+        "rename": tuple(f"{here} -> {there}" for here, there in policy.renames.pairs),
+    }
+    return {
+        **{name: list(filters[:LISTED_MAX]) for name, filters in told.items()},
+        "keep_total": len(rules.keep),
+        "not_imported": sum(not policy.exported_filters(filter_) for filter_ in wanted),
+        "withheld_from_neighbours": link_policies.withheld_out,
+        "withheld_of_neighbours": link_policies.withheld_in,
+        "without_name_there": renaming.kept if renaming else 0,
+        "without_name_here": renaming.hidden if renaming else 0,
+    }
+
+
+def loops_section(watch: LoopWatch) -> Answer:
+    """Bridges at our broker, and the loops that they make."""
+    loops = watch.detector.loops
+    return {
+        "watching": watch.watching,
+        "bridges": watch.named_bridges(),
+        "suspects": watch.detector.suspects,
+        "broken": dict(islice(loops.items(), LISTED_MAX)),
+        "broken_total": watch.detector.loop_count,
+        "dropped": watch.detector.dropped,
+    }
+
+
+def retained_section(retained: Retained | None) -> Answer | None:
+    """What is known of retained values; ``None`` where they are left alone."""
+    if retained is None:
+        return None
+    store, counters = retained.store, retained.counters
+    return {
+        "topics": len(store) - store.tombstones,
+        "tombstones": store.tombstones,
+        "refused": store.refused,
+        "looks": retained.scanner.count,
+        "looks_incomplete": retained.scanner.incomplete,
+        **{name: getattr(counters, name) for name in counters.__slots__},
+    }
+
+
+def counters_section(
+    traffic: ControlTraffic, data_path: DataPath, cover: CoverSubscriber
+) -> Answer:
+    """Messages and publications since the start."""
+    data = data_path.counters
+    return {
+        "control_sent": dict(traffic.sent),
+        "control_sent_bytes": dict(traffic.sent_bytes),
+        "control_received": dict(traffic.received),
+        "control_malformed": dict(traffic.malformed),
+        "control_dropped": dict(traffic.dropped),
+        "data": {name: getattr(data, name) for name in data.__slots__},
+        "copies_dropped": cover.duplicates_dropped,
+    }

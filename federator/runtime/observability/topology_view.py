@@ -1,0 +1,63 @@
+"""What an agent tells of the whole graph: what brokers say of their links in the announcements.
+
+Those that arrange their links themselves say so in their places, and all that take part in failover
+in their records; both are merged. A link counts when both its ends tell of it.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from federator.protocol.node import Node
+from federator.protocol.types import BrokerId
+
+BROKERS_LISTED_MAX = 4_096
+
+Answer = dict[str, object]
+
+
+def topology_page(node: Node, *, mode: str, wanted: int) -> Answer:
+    """Everything ``federator topology --what-if`` needs.
+
+    Args:
+        node: Whom to ask.
+        mode: How links come about here.
+        wanted: Links that this broker wants, in mode auto.
+    """
+    manager = node.topology
+    told = links_told(node)
+    address = {id: known.record.address for id, known in node.failover.presence if known.present}
+    address |= {id: place.address for id, place in manager.directory.present()}
+    address[node.links.self_id] = node.links.address
+    missed = [id for id, member in manager.directory if member.place is None]
+    return {
+        "broker": node.links.self_id,
+        "mode": mode,
+        "neighbours_wanted": wanted if manager.active else None,
+        "beside": sorted(manager.beside()) if manager.active else [],
+        "given_up": manager.changes,
+        "brokers": [
+            {"broker": id, "address": address[id], "links": len(others)}
+            for id, others in sorted(told.items())
+        ][:BROKERS_LISTED_MAX],
+        "missed": missed[:BROKERS_LISTED_MAX],
+        "links": [list(link) for link in sorted(mutual_links(told))],
+    }
+
+
+def links_told(node: Node) -> dict[BrokerId, frozenset[BrokerId]]:
+    """With whom each broker says that it is linked, we ourselves too."""
+    told = {
+        id: frozenset(known.record.links) for id, known in node.failover.presence if known.present
+    }
+    told |= {id: frozenset(place.links) for id, place in node.topology.directory.present()}
+    told[node.links.self_id] = frozenset(node.links.up)
+    return told
+
+
+def mutual_links(
+    told: Mapping[BrokerId, frozenset[BrokerId]],
+) -> Iterable[tuple[BrokerId, BrokerId]]:
+    """The links of which both ends tell, each once, the smaller id first."""
+    for a, others in told.items():
+        for b in others:
+            if a < b and a in told.get(b, ()):
+                yield a, b

@@ -1,0 +1,92 @@
+"""Time in a daemon: the two clocks, one deadline on the event loop, and rests between long work."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from federator.protocol.types import Millis
+
+SHARE_MAX = 0.02
+"""Of one core: what repeated work may take."""
+
+
+def monotonic_ms() -> Millis:
+    """The monotonic clock, which only goes forward and which the event loop's timers follow."""
+    return Millis(int(time.monotonic() * 1_000))
+
+
+def wall_clock_us() -> int:
+    """The wall clock, on which people agree, in microseconds since 1970."""
+    return time.time_ns() // 1_000
+
+
+def wall_clock_ms() -> int:
+    """The wall clock, on which people agree, in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class DeadlineTimer:
+    """One deadline on the event loop: calls ``on_time`` once, when it is time.
+
+    A state machine says when it is due next after every event, and mostly says the same: setting
+    the deadline that stands already costs a comparison.
+
+    Args:
+        on_time: May set the timer again.
+    """
+
+    def __init__(self, on_time: Callable[[], None]) -> None:
+        self._on_time = on_time
+        self._handle: asyncio.Handle | None = None
+        # Remembered here, because uvloop's handle of what is due at once does not know its time.
+        self._at_ms: Millis | None = None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether a deadline stands."""
+        return self._at_ms is not None
+
+    def set_sooner(self, at_ms: Millis) -> None:
+        """As ``set``, unless a deadline stands that is sooner."""
+        if self._at_ms is None or at_ms < self._at_ms:
+            self.set(at_ms)
+
+    def set(self, at_ms: Millis | None) -> None:
+        """Wake up at this instant of ``monotonic_ms``, soon when it has passed; ``None``: never.
+
+        The last deadline that was set counts.
+        """
+        if at_ms == self._at_ms:
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        self._at_ms = at_ms
+        if at_ms is not None:
+            delay_s = max(0, at_ms - monotonic_ms()) / 1000
+            self._handle = asyncio.get_running_loop().call_later(delay_s, self._fire)
+
+    def _fire(self) -> None:
+        self._handle = self._at_ms = None
+        self._on_time()
+
+
+class DutyCycle:
+    """How long to rest after work that grows with a table, so that it takes ``SHARE_MAX``.
+
+    Measured in processor time of the calling thread: standing still costs nobody anything.
+
+    Attributes:
+        rest_s: How long to rest after what was done last, in seconds.
+    """
+
+    def __init__(self) -> None:
+        self.rest_s = 0.0
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """The work is done within this context."""
+        started_s = time.thread_time()
+        yield
+        self.rest_s = (time.thread_time() - started_s) / SHARE_MAX

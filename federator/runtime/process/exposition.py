@@ -1,0 +1,119 @@
+"""Makes of plain numbers what Prometheus scrapes.
+
+Whoever counts keeps plain integers; when a scrape comes they are handed over by the attribute names
+of a table of definitions, and metric families come back. So counting costs an addition, and a
+metric's name, type and meaning are written once, where docs and tests can read them.
+
+Names follow Prometheus: base units, ``_total`` for counters. No label holds a topic, a filter or a
+client; every label has few values.
+
+Source: https://prometheus.io/docs/practices/naming/
+"""
+
+import platform
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Final, Literal
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+Kind = Literal["counter", "gauge", "histogram"]
+Labelled = Mapping[tuple[str, ...], int | float]
+"""Values by label values, in the order of ``Definition.labels``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """The observations that a histogram shows.
+
+    Attributes:
+        bounds: Upper bounds of the buckets, ascending.
+        counts: Observations per bucket; one more than bounds, for what is greater than all.
+        sum: Of all observations.
+    """
+
+    bounds: Sequence[float]
+    counts: Sequence[int]
+    sum: float
+
+
+Value = int | float | Labelled | Distribution
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One metric: ``attribute`` is the name under which its value is handed over."""
+
+    attribute: str
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+def table(
+    kind: Kind, *rows: tuple[str, str, str], prefix: str = "federator_", labels: Sequence[str] = ()
+) -> tuple[Definition, ...]:
+    """Definitions of one kind, given as (attribute, name without what all share, meaning)."""
+    suffix = "_total" if kind == "counter" else ""
+    return tuple(
+        Definition(attribute, f"{prefix}{name}{suffix}", kind, meaning, tuple(labels))
+        for attribute, name, meaning in rows
+    )
+
+
+PROCESS: Final = table(
+    "gauge",
+    ("build", "build_info", "1; the labels say what runs."),
+    labels=("version", "python"),
+)
+"""Of every process of ours; ``prometheus_client`` adds its own of any process."""
+
+
+def build_info() -> Iterator[Metric]:
+    """The metric that says which release runs, on which Python."""
+    labels = (version("federator"), platform.python_version())
+    return families(PROCESS, {"build": {labels: 1}})
+
+
+def families(definitions: Iterable[Definition], values: Mapping[str, Value]) -> Iterator[Metric]:
+    """Metric families for what was handed over; an absent value is an absent metric.
+
+    Args:
+        definitions: What may be handed over.
+        values: By attribute.
+
+    Raises:
+        KeyError: A value has no definition.
+    """
+    rows = tuple(definitions)
+    if unknown := values.keys() - {row.attribute for row in rows}:
+        raise KeyError(f"no metric for {sorted(unknown)}")
+    return (_family(row, values[row.attribute]) for row in rows if row.attribute in values)
+
+
+def _family(row: Definition, value: Value) -> Metric:
+    if isinstance(value, Distribution):
+        return _histogram(row, value)
+    make = CounterMetricFamily if row.kind == "counter" else GaugeMetricFamily
+    if not isinstance(value, Mapping):
+        return make(row.name, row.help, value=value)
+    family = make(row.name, row.help, labels=row.labels)
+    for labels in sorted(value):
+        family.add_metric(labels, value[labels])
+    return family
+
+
+def _histogram(row: Definition, value: Distribution) -> Metric:
+    buckets: list[tuple[str, float]] = []
+    so_far = 0
+    for bound, count in zip([*value.bounds, float("inf")], value.counts, strict=True):
+        so_far += count
+        buckets.append(("+Inf" if bound == float("inf") else repr(bound), so_far))
+    return HistogramMetricFamily(row.name, row.help, buckets=buckets, sum_value=value.sum)

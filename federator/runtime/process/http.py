@@ -1,0 +1,243 @@
+"""One loopback listener for people and monitors: a page per question, GET only.
+
+The idea: this serves a handful of requests a minute on a gateway, next to a data path that must not
+be disturbed, so it is a page of code rather than a web framework. What makes such a server
+dangerous is what it accepts without end; here every request has a limit in bytes and in time,
+connections have a limit in number, and every answer closes its connection.
+
+What it tells comes from an ``AgentView``; nothing here knows what a core or a route is.
+
+Source: RFC 9112 for the messages; the Prometheus exposition format for /metrics.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Mapping
+from http import HTTPStatus
+from typing import Protocol
+from urllib.parse import parse_qs, urlsplit
+
+import structlog
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+from federator.errors import ConfigError
+from federator.runtime.process.exposition import build_info
+
+REQUEST_BYTES_MAX = 8_192
+REQUEST_SECONDS_MAX = 5.0
+CONNECTIONS_MAX = 32
+PORT_TAKEN_EXIT_CODE = 69
+
+_log = structlog.get_logger(__name__)
+
+_NOT_IN_TOPICS = frozenset("+#\0")
+_JSON = "application/json; charset=utf-8"
+_TEXT = "text/plain; charset=utf-8"
+_PAGES = b"/metrics /healthz /readyz /status /routes /explain /controller /topology\n"
+
+
+class AgentView(Protocol):
+    """What a daemon can be asked. Called from the event loop: answer from memory."""
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether publications flow, and otherwise why not, in one line."""
+
+    def status(self) -> Mapping[str, object]:
+        """The whole state, as JSON-ready values; lists are bounded."""
+
+    def explain(self, topic: str) -> Mapping[str, object]:
+        """Where a publication on ``topic`` would go, and why."""
+
+    def routes(self) -> Iterable[Mapping[str, object]]:
+        """The routes, one entry per filter; bounded."""
+
+    def controller(self) -> Mapping[str, object]:
+        """Who steps in for which broker, and why; lists are bounded."""
+
+    def topology(self) -> Mapping[str, object]:
+        """The whole graph as this agent knows it; lists are bounded."""
+
+    def metrics(self) -> Iterable[Metric]:
+        """Counters and gauges, read now."""
+
+
+class _RequestError(Exception):
+    """The request is answered with ``status`` and nothing else."""
+
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class _AtScrape(Collector):
+    """Reads the counters when they are asked for, so counting costs an addition and no more."""
+
+    def __init__(self, read: Callable[[], Iterable[Metric]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterable[Metric]:
+        return self._read()
+
+
+_Answer = tuple[HTTPStatus, str, bytes]
+
+
+class HttpServer:
+    """The listener for pages. Use as an async context manager.
+
+    Args:
+        view: Answers what is asked.
+        host: Address to listen on.
+        port: 0 takes any free one; see ``port`` once started.
+        request_seconds_max: How long a client may take over its request and our answer.
+    """
+
+    def __init__(
+        self,
+        view: AgentView,
+        host: str,
+        port: int,
+        *,
+        request_seconds_max: float = REQUEST_SECONDS_MAX,
+    ) -> None:
+        self._view = view
+        self._host = host
+        self.port = port
+        self._seconds_max = request_seconds_max
+        self._connections: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+        # Not auto-described: that would collect before the agent has anything to tell.
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(_AtScrape(build_info))
+        self._registry.register(_AtScrape(view.metrics))
+        ProcessCollector(registry=self._registry)
+        self.refused = 0  # connections beyond CONNECTIONS_MAX
+
+    async def __aenter__(self) -> "HttpServer":
+        """Listen.
+
+        Raises:
+            ConfigError: The port is taken, or the address is not ours.
+        """
+        try:
+            self._server = await asyncio.start_server(
+                self._accept, self._host, self.port, limit=REQUEST_BYTES_MAX
+            )
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            what = f"http.port = {self.port} on {self._host}: {reason}"
+            raise ConfigError(
+                f"{what}: choose another http.port, or 0 for any free one",
+                exit_code=PORT_TAKEN_EXIT_CODE,
+            ) from error
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop listening and cut what is still open."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._connections:
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= CONNECTIONS_MAX:
+            self.refused += 1
+            writer.transport.abort()
+            return
+        task = asyncio.create_task(self._serve(reader, writer), name="http request")
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(self._seconds_max):
+                try:
+                    method, target = await _read_request(reader)
+                    status, kind, body = self._answer_or_own_up(target)
+                except _RequestError as error:
+                    method = "GET"
+                    status, kind, body = error.status, _TEXT, f"{error}\n".encode()
+                head = (
+                    f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {kind}\r\n"
+                    f"Content-Length: {len(body)}\r\nCache-Control: no-store\r\n"
+                    "Connection: close\r\n\r\n"
+                ).encode()
+                writer.write(head if method == "HEAD" else head + body)
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        except (TimeoutError, OSError):
+            pass  # a client that is slow or gone is no news
+        finally:
+            writer.transport.abort()
+
+    def _answer_or_own_up(self, target: str) -> _Answer:
+        """The answer; a mistake of ours costs one page, not the daemon."""
+        try:
+            return self._answer(target)
+        except _RequestError:
+            raise
+        except Exception:
+            _log.exception("http.page_failed", page=target[:80])
+            raise _RequestError(HTTPStatus.INTERNAL_SERVER_ERROR, "see the agent's log") from None
+
+    def _answer(self, target: str) -> _Answer:
+        parts = urlsplit(target)
+        match parts.path.rstrip("/") or "/":
+            case "/metrics":
+                return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self._registry)
+            case "/healthz":
+                return HTTPStatus.OK, _TEXT, b"alive\n"
+            case "/readyz":
+                ready, reason = self._view.ready()
+                status = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
+                return status, _TEXT, f"{reason}\n".encode()
+            case "/status":
+                return _json(self._view.status())
+            case "/routes":
+                return _json(list(self._view.routes()))
+            case "/controller":
+                return _json(self._view.controller())
+            case "/topology":
+                return _json(self._view.topology())
+            case "/explain":
+                topics = parse_qs(parts.query, errors="replace", max_num_fields=8).get("topic", [])
+                if len(topics) != 1 or not topics[0] or _NOT_IN_TOPICS & set(topics[0]):
+                    text = "give one topic, without + and #: /explain?topic=a/b"
+                    raise _RequestError(HTTPStatus.BAD_REQUEST, text)
+                return _json(self._view.explain(topics[0]))
+            case "/":
+                return HTTPStatus.OK, _TEXT, _PAGES
+            case _:
+                raise _RequestError(HTTPStatus.NOT_FOUND, "no such page; / lists them")
+
+
+async def _read_request(reader: asyncio.StreamReader) -> tuple[str, str]:
+    """Method and target of a request. The header fields are read to their end and ignored."""
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.LimitOverrunError:
+        raise _RequestError(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"at most {REQUEST_BYTES_MAX} bytes"
+        ) from None
+    except asyncio.IncompleteReadError:
+        raise _RequestError(HTTPStatus.BAD_REQUEST, "the request is not whole") from None
+    try:
+        method, target, version = head.split(b"\r\n", 1)[0].decode("ascii").split(" ")
+        urlsplit(target)
+    except ValueError:
+        raise _RequestError(HTTPStatus.BAD_REQUEST, "not an HTTP request") from None
+    if not version.startswith("HTTP/1.") or not target.startswith("/"):
+        raise _RequestError(HTTPStatus.BAD_REQUEST, "not an HTTP/1 request for a page")
+    if method not in ("GET", "HEAD"):
+        raise _RequestError(HTTPStatus.METHOD_NOT_ALLOWED, "GET only")
+    return method, target
+
+
+def _json(value: object) -> _Answer:
+    return HTTPStatus.OK, _JSON, json.dumps(value, default=str).encode() + b"\n"

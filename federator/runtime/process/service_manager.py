@@ -1,0 +1,142 @@
+"""Tells systemd how we are: that we serve, what we do, that we live, that we stop.
+
+A watchdog is a dead man's handle: it must be pressed by whoever does the work, or it watches only
+itself. So it is fed from the event loop that carries publications, and only while the connections
+that must not be forgotten are attended to. A broker that is away is no reason to stop: its link is
+attended to by being tried again. A loop that hangs, or a link that nobody tries any more, is.
+
+The protocol is a datagram of ``NAME=value`` lines. The libraries for it need a compiler and
+libsystemd, or are not kept up; it is less code than what would wrap them.
+
+Source: sd_notify(3), sd_watchdog_enabled(3); docs/systemd.md.
+"""
+
+import asyncio
+import contextlib
+import faulthandler
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Final, Protocol
+
+import structlog
+
+from federator.config import ServiceManager, service_manager
+
+TICK_S: Final = 1.0
+FEEDS_PER_WATCHDOG: Final = 4
+"""So many chances to be heard before we are taken for hung; sd_watchdog_enabled(3) wants two."""
+
+OVERDUE_S_MAX: Final = 5.0
+"""How late a link may be attended to: a slow machine is late by a second at times."""
+
+STATUS_CHARACTERS_MAX: Final = 500
+
+_log = structlog.get_logger()
+
+
+class LinkContext(Protocol):
+    """What watching over a connection needs to know of it."""
+
+    @property
+    def client_id(self) -> str:
+        """Ours at its broker."""
+
+    @property
+    def overdue_s(self) -> float:
+        """How late it is attended to."""
+
+
+@contextlib.asynccontextmanager
+async def told(
+    ready: Callable[[], tuple[bool, str]], links: Callable[[], Iterable[LinkContext]]
+) -> AsyncIterator[None]:
+    """Tell the service manager, if there is one: we serve from here on, and stop at the end.
+
+    Args:
+        ready: Whether publications flow and otherwise why not, in one line.
+        links: Those whose neglect means that we hang.
+    """
+    manager = service_manager(os.environ, pid=os.getpid())
+    if manager is None:
+        yield
+        return
+    with ServiceNotifier(manager, ready, links) as notifier:
+        async with asyncio.TaskGroup() as tasks:
+            telling = tasks.create_task(notifier.run(), name="service manager")
+            try:
+                yield
+            finally:
+                telling.cancel()
+                notifier.say("STOPPING=1", "STATUS=leaving the federation")
+
+
+class ServiceNotifier:
+    """Tells one service manager how we are.
+
+    Args:
+        manager: Where it listens, and whether it watches.
+        ready: As in ``told``.
+        links: As in ``told``.
+    """
+
+    def __init__(
+        self,
+        manager: ServiceManager,
+        ready: Callable[[], tuple[bool, str]],
+        links: Callable[[], Iterable[LinkContext]],
+    ) -> None:
+        self._manager = manager
+        self._ready = ready
+        self._links = links
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        self._socket.setblocking(False)
+        self._said_ready = False
+        self._status = ""
+        self._stuck: tuple[str, ...] = ()
+
+    def __enter__(self) -> "ServiceNotifier":
+        if self._manager.watchdog_s is not None:
+            faulthandler.enable()  # the watchdog's SIGABRT then leaves in the journal where we hung
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._socket.close()
+
+    async def run(self) -> None:
+        """Tell what there is to tell, until cancelled."""
+        watchdog_s = self._manager.watchdog_s
+        tick_s = TICK_S if watchdog_s is None else min(TICK_S, watchdog_s / FEEDS_PER_WATCHDOG)
+        while True:
+            self.tick()
+            await asyncio.sleep(tick_s)
+
+    def tick(self) -> None:
+        """One turn: feed the watchdog if all is well, and tell what is new."""
+        status = _one_line(self._ready())
+        lines = [] if self._said_ready else ["READY=1"]
+        lines += [f"STATUS={status}"] if status != self._status else []
+        lines += ["WATCHDOG=1"] if self._manager.watchdog_s is not None and self._is_well() else []
+        if lines and self.say(*lines):
+            self._said_ready, self._status = True, status
+
+    def say(self, *lines: str) -> bool:
+        """Send one datagram; whether it was taken. Who does not listen is not waited for."""
+        try:
+            self._socket.sendto("\n".join(lines).encode(), self._manager.address)
+        except (OSError, ValueError):  # ValueError: of an impossible address
+            return False
+        return True
+
+    def _is_well(self) -> bool:
+        stuck = tuple(x.client_id for x in self._links() if x.overdue_s > OVERDUE_S_MAX)
+        if stuck and stuck != self._stuck:
+            _log.error("service.stuck", connections=stuck)
+        self._stuck = stuck
+        return not stuck
+
+
+def _one_line(ready: tuple[bool, str]) -> str:
+    is_ready, why = ready
+    text = why if is_ready else f"not ready: {why}"
+    return "".join(c if c.isprintable() else "?" for c in text)[:STATUS_CHARACTERS_MAX]

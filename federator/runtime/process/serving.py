@@ -1,0 +1,69 @@
+"""What our daemons share as processes: their loop, the signals that end them, their HTTP page."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from typing import Protocol
+
+from federator.config import HttpSettings
+from federator.protocol.effects import Notice
+from federator.runtime.process.http import AgentView, HttpServer
+from federator.runtime.process.notices import log_notice
+
+
+class Page(AgentView, Protocol):
+    """A view that is told who counts refused connections."""
+
+    http_refused: Callable[[], int]
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """What makes event loops: uvloop where it is installed; 32-bit gateways lack it."""
+    try:
+        import uvloop  # noqa: PLC0415 - optional
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def run_to_end(main: Coroutine[object, object, None]) -> None:
+    """Run ``main`` on a loop of its own."""
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(main)
+
+
+def stop_requested(notices: Iterable[Notice]) -> asyncio.Event:
+    """An event that SIGTERM and SIGINT set from now on; ``notices`` are logged at once."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    for notice in notices:
+        log_notice(notice)
+    return stop
+
+
+async def with_tasks(be: Callable[[asyncio.TaskGroup], Awaitable[None]]) -> None:
+    """Run ``be`` with a group for what lasts; when it returns, all of that is ended."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            await be(tasks)
+            raise _StoppedError
+    except* _StoppedError:
+        pass
+
+
+@contextlib.asynccontextmanager
+async def http_page(view: Page, settings: HttpSettings) -> AsyncIterator[int | None]:
+    """Serve ``view`` as the settings say; its port, or ``None`` when it is not wanted."""
+    if not settings.enabled:
+        yield None
+        return
+    async with HttpServer(view, host=settings.host, port=settings.port) as server:
+        view.http_refused = lambda: server.refused
+        yield server.port
+
+
+class _StoppedError(Exception):
+    """Raised to end the task group: whatever else runs in it runs for ever."""

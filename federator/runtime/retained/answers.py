@@ -1,0 +1,151 @@
+"""Answers to what others ask about retained values, one at a time.
+
+A request is answered only when whatever our clients set from now on is sure to be forwarded: the
+asker gets what was set before from this answer, and what is set after through its mesh.
+
+Source: docs/protocol.md 13.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+
+import structlog
+
+from federator.errors import LinkError
+from federator.protocol.messages.codec import CONTROL_BYTES_MAX
+from federator.protocol.messages.control import (
+    RetainedAsk,
+    RetainedEntry,
+    RetainedRequest,
+    RetainedValues,
+)
+from federator.protocol.retained.round import Way, as_entry, make_offer
+from federator.protocol.retained.store import RetainedStore, digest_of_buckets
+from federator.runtime.retained.broker import RetainedBroker, RetainedCounters
+from federator.runtime.retained.rounds import Write
+from federator.runtime.retained.scanner import Scan
+
+COVERED_POLL_S = 0.01
+COVERED_POLLS_MAX = 100
+QUESTIONS_WAITING_MAX = 256
+REQUESTS_AT_ONCE_MAX = 16
+SCAN_KEPT_S = 20.0
+LETTER_BYTES_MAX = 65_536
+VALUE_BYTES_MAX = CONTROL_BYTES_MAX - 1_024
+"""The longest packet with its topic and filter once more: the rest of a letter needs room, too.
+Longer ones stay where they are: who asked would refuse the letter, and ask again for ever."""
+
+_log = structlog.get_logger()
+
+
+class RetainedAnswers:
+    """Answers requests and asks of other agents, in the order in which they came.
+
+    Args:
+        store: The versions that we know.
+        broker: Reads what our broker retains.
+        covered: Whether what our clients publish below a filter reaches us.
+        write: Sends a letter.
+        counters: Counted into.
+    """
+
+    def __init__(
+        self,
+        store: RetainedStore,
+        broker: RetainedBroker,
+        *,
+        covered: Callable[[str], bool],
+        write: Write,
+        counters: RetainedCounters,
+    ) -> None:
+        self._store = store
+        self._broker = broker
+        self._covered = covered
+        self._write = write
+        self._counters = counters
+        self._questions: deque[tuple[Way, RetainedRequest | RetainedAsk]] = deque(
+            maxlen=QUESTIONS_WAITING_MAX
+        )
+        self._asked = asyncio.Event()
+
+    def ask(self, way: Way, about: RetainedRequest | RetainedAsk) -> None:
+        """Answer ``about``, which came by ``way``, when its turn comes."""
+        self._questions.append((way, about))
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Answer until cancelled."""
+        while True:
+            if not self._questions:
+                self._asked.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(SCAN_KEPT_S):
+                        await self._asked.wait()
+                self._broker.forget_scan(older_than_s=SCAN_KEPT_S)
+                continue
+            try:
+                if requests := self._next_requests():
+                    await self._answer_requests(requests)
+                else:
+                    way, about = self._questions.popleft()
+                    assert isinstance(about, RetainedAsk), "requests come first"
+                    await self._answer_ask(way, about)
+            except LinkError as error:
+                self._counters.failed += 1
+                _log.warning("retained.failed", reason=str(error))
+
+    def _next_requests(self) -> list[tuple[Way, RetainedRequest]]:
+        """The requests in front, as many as one scan shall answer."""
+        requests: list[tuple[Way, RetainedRequest]] = []
+        questions = self._questions
+        while questions and len(requests) < REQUESTS_AT_ONCE_MAX:
+            way, about = questions[0]
+            if isinstance(about, RetainedAsk):
+                break
+            requests.append((way, about))
+            questions.popleft()
+        return requests
+
+    async def _answer_requests(self, requests: list[tuple[Way, RetainedRequest]]) -> None:
+        """Offer digests of what differs from what the askers have."""
+        wants = [(way, want) for way, request in requests for want in request.wants]
+        filters = sorted({want.filter for _, want in wants})
+        # What is set between the scan and the time when the data path forwards it would be missed.
+        for _ in range(COVERED_POLLS_MAX):
+            if all(map(self._covered, filters)):
+                break
+            await asyncio.sleep(COVERED_POLL_S)
+        await self._broker.recent_scan(filters)
+        for way, want in wants:
+            buckets = self._store.buckets(want.filter)
+            if buckets and digest_of_buckets(buckets) != want.digest:
+                self._write(way, make_offer(want.filter, buckets))
+
+    async def _answer_ask(self, way: Way, ask: RetainedAsk) -> None:
+        filters = [ask.filter]
+        reply = self._values(ask, await self._broker.recent_scan(filters, valid_s=SCAN_KEPT_S))
+        if not reply.entries:  # changed since, or no room to keep it then
+            reply = self._values(ask, await self._broker.scan(filters, keep=frozenset(ask.topics)))
+        self._counters.values_given += len(reply.entries)
+        self._write(way, reply)
+
+    def _values(self, ask: RetainedAsk, scan: Scan) -> RetainedValues:
+        entries: list[RetainedEntry] = []
+        packets: list[bytes] = []
+        size = 0
+        for topic in ask.topics:
+            entry = self._store.get(topic)
+            packet = None if entry is None else scan.packet(topic, entry.digest)
+            if entry is None or entry.deleted or packet is None:
+                continue
+            if len(packet) + len(topic.encode()) + len(ask.filter.encode()) > VALUE_BYTES_MAX:
+                self._counters.too_long += 1
+                continue
+            size += len(packet)
+            if entries and size > LETTER_BYTES_MAX:
+                break
+            entries.append(as_entry(topic, entry))
+            packets.append(packet)
+        return RetainedValues(ask.filter, tuple(entries), tuple(packets))

@@ -1,0 +1,229 @@
+"""What our own broker retains: read, corrected and filled, at a bounded pace.
+
+Values that are fetched go through the data connection, where No Local keeps them from coming back
+as publications of clients. None of them waits in its queue: a newer value could overtake it there.
+
+Source: docs/protocol.md 13.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
+
+from mqtt5 import PublishPacket
+
+from federator.errors import DecodeError, LinkError
+from federator.protocol.forwarding.publications import RunChecker, qos_of
+from federator.protocol.messages.control import RetainedEntry
+from federator.protocol.retained.packets import retained_in
+from federator.protocol.retained.round import version_of
+from federator.protocol.retained.store import RetainedStore
+from federator.protocol.retained.versions import HybridClock, Version
+from federator.runtime.mqtt.wire import packet_id_at
+from federator.runtime.process.clocks import wall_clock_us
+from federator.runtime.retained.scanner import RetainedScanner, Scan
+
+SCAN_VALID_S = 1.0
+IN_FLIGHT_MAX = 16  # of the 20 that Mosquitto takes at once
+POLL_S = 0.002
+STUCK_S = 10.0
+PLACED_AT_ONCE_MAX = 500
+WRITTEN_AT_ONCE_MAX = 32
+REPEATED_AT_ONCE_MAX = 32
+
+
+class PublishingContext(Protocol):
+    """What writing values needs of the data connection."""
+
+    def write_packets(self, parts: Sequence[bytes | memoryview], count: int) -> bool:
+        """Write a run of ready-made QoS 0 PUBLISH packets."""
+
+    def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
+        """Publish a ready-made QoS 1 or 2 packet."""
+
+    @property
+    def unacknowledged(self) -> int:
+        """QoS 1 and 2 messages that the broker has not acknowledged yet."""
+
+
+@dataclass(slots=True)
+class RetainedCounters:
+    """What happened to retained values since the start."""
+
+    rounds: int = 0
+    failed: int = 0
+    unread: int = 0
+    values_fetched: int = 0
+    values_given: int = 0
+    erased: int = 0
+    adopted: int = 0
+    outdated: int = 0
+    repeated: int = 0
+    malformed: int = 0
+    clock_refused: int = 0
+    too_long: int = 0
+
+
+class RetainedBroker:
+    """What our broker retains: scanned, and written.
+
+    Args:
+        store: The versions that we know.
+        clock: Kept later than every version that is published here.
+        scanner: Reads what our broker retains.
+        local: The data connection.
+        to_local_names: What is published on our broker instead of a run of publications.
+        values_per_s: Values published at most.
+        counters: Counted into.
+    """
+
+    def __init__(
+        self,
+        store: RetainedStore,
+        clock: HybridClock,
+        scanner: RetainedScanner,
+        local: PublishingContext,
+        *,
+        to_local_names: Callable[[bytes], bytes],
+        values_per_s: int,
+        counters: RetainedCounters,
+    ) -> None:
+        self._local = local
+        self._store = store
+        self._clock = clock
+        self._scanner = scanner
+        self._to_local_names = to_local_names
+        self._values_per_s = values_per_s
+        self._counters = counters
+        self._checker = RunChecker()
+        self._last: tuple[float, frozenset[str], Scan] | None = None
+
+    async def scan(self, filters: Collection[str], *, keep: Collection[str] | None = None) -> Scan:
+        """Read what our broker retains below ``filters``, and bring the store up to date.
+
+        Raises:
+            LinkError: Our broker does not tell.
+        """
+        since = self._store.touched
+        scan = await self._scanner.scan(filters, keep=keep)
+        values = iter(scan.found.items())
+        while some := {topic: value.digest for topic, value in islice(values, PLACED_AT_ONCE_MAX)}:
+            for topic in self._store.on_found(some, since=since, now_us=wall_clock_us()):
+                self.erase(topic)
+            await asyncio.sleep(0)
+        # When the broker dropped values, what did not come need not be deleted.
+        whole = filters if scan.complete else ()
+        self._store.on_scanned(whole, scan.found.keys(), since=since, now_us=wall_clock_us())
+        return scan
+
+    async def recent_scan(self, filters: Collection[str], *, valid_s: float = SCAN_VALID_S) -> Scan:
+        """A scan of ``filters`` that is not older than ``valid_s``.
+
+        Raises:
+            LinkError: Our broker does not tell.
+        """
+        now_s = time.monotonic()
+        last = self._last
+        if last is not None and now_s - last[0] < valid_s and last[1].issuperset(filters):
+            return last[2]
+        scan = await self.scan(filters)
+        self._last = (now_s, frozenset(filters), scan)
+        return scan
+
+    def forget_scan(self, *, older_than_s: float = 0.0) -> None:
+        """Free the memory of the last scan, if it is that old."""
+        if self._last is not None and time.monotonic() - self._last[0] >= older_than_s:
+            self._last = None
+
+    async def publish(self, values: Iterable[tuple[RetainedEntry, bytes]]) -> None:
+        """Publish values on our broker, each if it is what it says to be and still the newest.
+
+        Raises:
+            LinkError: Our broker takes none.
+        """
+        batch = 0
+        for entry, packet in values:
+            await self._room()
+            batch += self._publish(entry, packet)
+            if batch == WRITTEN_AT_ONCE_MAX:
+                await asyncio.sleep(batch / self._values_per_s)
+                batch = 0
+        await asyncio.sleep(batch / self._values_per_s)
+
+    async def repeat(self, topics: Sequence[str]) -> None:
+        """Publish again what our broker retains on ``topics``: subscribers heard older values.
+
+        Raises:
+            LinkError: Our broker does not tell, or takes none.
+        """
+        for at in range(0, len(topics), REPEATED_AT_ONCE_MAX):
+            some = topics[at : at + REPEATED_AT_ONCE_MAX]
+            scan = await self.scan(some)
+            for topic in some:
+                entry = self._store.get(topic)
+                if entry is None or not entry.here:
+                    continue
+                await self._room()
+                if entry.deleted:
+                    self.erase(topic)
+                elif (packet := scan.packet(topic, entry.digest)) is not None:
+                    self._write(packet)
+            await asyncio.sleep(len(some) / self._values_per_s)
+
+    async def _room(self) -> None:
+        """Wait until our broker acknowledged enough: a value that waits could be overtaken."""
+        local, stuck_s = self._local, time.monotonic() + STUCK_S
+        while local.unacknowledged >= IN_FLIGHT_MAX:
+            if time.monotonic() > stuck_s:
+                raise LinkError(f"our broker took no value for {STUCK_S:g} s")
+            await asyncio.sleep(POLL_S)
+
+    def _publish(self, entry: RetainedEntry, packet: bytes) -> bool:
+        version, own = version_of(entry), self._store.get(entry.topic)
+        if own is not None and own.version >= version:
+            return False
+        if not self._is_sound(entry, packet):
+            self._counters.malformed += 1
+            return False
+        if not self._clock.observe(version, wall_clock_us()):
+            self._counters.clock_refused += 1
+            return False
+        if not self._write(packet):
+            return False
+        self._counters.values_fetched += 1
+        self._store.put(entry.topic, version, entry.digest, deleted=False, now_us=wall_clock_us())
+        return True
+
+    def _is_sound(self, entry: RetainedEntry, packet: bytes) -> bool:
+        """Whether ``packet`` is one retained value, that of ``entry``."""
+        try:
+            acknowledged = bool(packet) and qos_of(packet) > 0
+            self._checker.check(packet, acknowledged=acknowledged, publications=1)
+            (stored,) = retained_in(packet)
+        except (DecodeError, ValueError):
+            return False
+        return (stored.topic, stored.digest) == (entry.topic, entry.digest) and not stored.deletes
+
+    def delete(self, topic: str, version: Version) -> None:
+        """Delete a value here, because it was deleted elsewhere."""
+        if self._clock.observe(version, wall_clock_us()) and self.erase(topic):
+            self._store.put(topic, version, 0, deleted=True, now_us=wall_clock_us())
+
+    def erase(self, topic: str) -> bool:
+        """Delete a value on our broker; ``False`` when that could not be sent."""
+        sent = self._write(PublishPacket(topic, b"", retain=True).write())
+        self._counters.erased += sent
+        return sent
+
+    def _write(self, packet: bytes) -> bool:
+        local = self._local
+        packet = self._to_local_names(packet)
+        if not packet:
+            return False
+        qos = qos_of(packet)
+        if qos:
+            return local.publish_packet(bytearray(packet), packet_id_at(packet), qos)
+        return local.write_packets([packet], 1)

@@ -1,0 +1,155 @@
+"""The versions of retained values on disk, so that a restarted agent tells old values from new.
+
+A snapshot, and behind it in the same file what changed since, appended every ``APPEND_GAP_S``
+without waiting for the disk: what a process has written outlives it, and when the machine dies the
+broker's own word for what it held is gone, too. When the appendix outgrows the snapshot, the file
+is written anew. A second file says when our broker last gave a sign of life: one that began to run
+before that is still the one we knew.
+
+Source: docs/protocol.md 13.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from federator.protocol.retained.store import RetainedStore, Saved
+from federator.runtime.storage.durable import replace_file, write_at
+
+FILE_NAME = "retained.log"
+CONTACT_NAME = "retained_contact"
+APPEND_GAP_S = 0.05
+APPENDED_AT_ONCE_MAX = 1_000
+CONTACT_GAP_S = 5.0
+APPENDIX_BYTES_MIN = 1_000_000
+"""The file is not written anew for less."""
+
+_LENGTH_BYTES = 4
+
+_log = structlog.get_logger()
+
+Part = list[Saved | str]
+"""What one piece of the file holds: entries, and topics that were forgotten."""
+
+
+class RetainedFile:
+    """The file of versions of one agent.
+
+    Args:
+        folder: The state folder.
+        store: The entries.
+        contact_s: Asked for the last sign of life of our broker, wall clock.
+    """
+
+    def __init__(
+        self, folder: Path, store: RetainedStore, *, contact_s: Callable[[], float]
+    ) -> None:
+        self._path = folder / FILE_NAME
+        self._contact_path = folder / CONTACT_NAME
+        self._store = store
+        self._contact_s = contact_s
+        self._contact_at_s = 0.0
+        self._fd: int | None = None
+        self._size = 0
+        self._snapshot_bytes = self._appendix_bytes = 0
+        self._complained = False
+
+    def load(self) -> float:
+        """Fill the store; return when our broker last gave a sign of life, 0 if not known."""
+        try:
+            for part in _parts(self._path.read_bytes()):
+                self._store.load(part)
+            return float(self._contact_path.read_text())
+        except FileNotFoundError:
+            return 0.0
+        except (OSError, ValueError, msgspec.DecodeError) as error:
+            _log.warning("retained.file_unreadable", path=str(self._path), why=str(error))
+            return 0.0
+
+    async def save_for_ever(self) -> None:
+        """Write what changes, until cancelled."""
+        try:
+            await self._write_anew()
+            while True:
+                await asyncio.sleep(APPEND_GAP_S)
+                self._append(self._store.take_changes(APPENDED_AT_ONCE_MAX))
+                self._note_contact()
+                if self._appendix_bytes > max(APPENDIX_BYTES_MIN, self._snapshot_bytes):
+                    await self._write_anew()
+        finally:
+            while part := self._store.take_changes(APPENDED_AT_ONCE_MAX):
+                self._append(part)
+            self._note_contact(at_once=True)
+            if self._fd is not None:
+                os.close(self._fd)
+
+    async def _write_anew(self) -> None:
+        whole = self._store.save()
+        writing = asyncio.ensure_future(asyncio.to_thread(self._write, whole))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await writing
+            raise
+
+    def _write(self, whole: Callable[[], Part]) -> None:
+        content = _framed(whole())
+        try:
+            fd = replace_file(self._path, [content], sync=True)
+        except OSError as error:
+            self._complain(error)
+        else:
+            if self._fd is not None:
+                os.close(self._fd)
+            self._fd, self._size = fd, len(content)
+        self._snapshot_bytes, self._appendix_bytes = len(content), 0
+
+    def _append(self, part: Part) -> None:
+        if not part:
+            return
+        content = _framed(part)
+        self._appendix_bytes += len(content)
+        if self._fd is None:
+            return
+        try:
+            write_at(self._fd, content, self._size)
+        except OSError as error:
+            self._complain(error)
+        else:
+            self._size += len(content)
+
+    def _note_contact(self, *, at_once: bool = False) -> None:
+        now_s = time.monotonic()
+        contact_s = self._contact_s()
+        if contact_s and (at_once or now_s - self._contact_at_s > CONTACT_GAP_S):
+            self._contact_at_s = now_s
+            try:
+                os.close(replace_file(self._contact_path, [b"%f\n" % contact_s], sync=False))
+            except OSError as error:
+                self._complain(error)
+
+    def _complain(self, error: OSError) -> None:
+        """Tell that the disk failed, once: it is tried again with the next change."""
+        if not self._complained:
+            self._complained = True
+            _log.warning("retained.not_saved", path=str(self._path), why=error.strerror)
+
+
+def _framed(part: Part) -> bytes:
+    content = msgspec.msgpack.encode(part)
+    return len(content).to_bytes(_LENGTH_BYTES, "big") + content
+
+
+def _parts(content: bytes) -> Iterator[Part]:
+    """What was written, without an end that was not."""
+    at = 0
+    while at + _LENGTH_BYTES <= len(content):
+        start = at + _LENGTH_BYTES
+        at = start + int.from_bytes(content[at:start], "big")
+        if at <= len(content):
+            yield msgspec.msgpack.decode(content[start:at], type=Part)

@@ -1,0 +1,383 @@
+"""Retained values across brokers: the occasions to compare, and what passes through the data path.
+
+What to compare and which version wins is decided in ``protocol.retained``. Here are the reasons (a
+new filter, a link that came up, a broker that restarted, time passing), the letters, and the
+versions of what our clients set and of what arrives.
+
+Source: docs/protocol.md 13.
+"""
+
+import asyncio
+import random
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import structlog
+
+from federator.config import RetainedSettings
+from federator.protocol.filters import FilterTrie
+from federator.protocol.forwarding.publications import RETAIN_BIT
+from federator.protocol.messages.control import (
+    RETAINED_WANTS_MAX,
+    RetainedAsk,
+    RetainedBody,
+    RetainedLetter,
+    RetainedMessage,
+    RetainedPull,
+    RetainedRequest,
+    RetainedWant,
+)
+from federator.protocol.policy.broker_policy import BrokerPolicy
+from federator.protocol.policy.link_policies import LinkPolicies, sift
+from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.retained.packets import retained_in
+from federator.protocol.retained.post import RetainedPost, way_back, way_to_sender
+from federator.protocol.retained.round import Way, answer_pull
+from federator.protocol.retained.store import RetainedStore, Verdict
+from federator.protocol.retained.versions import HybridClock, Version
+from federator.protocol.types import BrokerId, Epoch, Millis
+from federator.runtime.mqtt.link import LinkObserver, MqttLink
+from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
+from federator.runtime.retained.answers import RetainedAnswers
+from federator.runtime.retained.broker import RetainedBroker, RetainedCounters
+from federator.runtime.retained.file import RetainedFile
+from federator.runtime.retained.rounds import RetainedRounds
+from federator.runtime.retained.scanner import Outgoing, RetainedScanner
+
+RESYNC_GAP_S = 1.0
+"""Least time between two comparisons of all our filters."""
+
+RESYNC_DELAY_S = 0.3
+"""After a link came up. What custody repairs comes first: it has all values, in order."""
+
+JITTER_S = 0.1
+REPEAT_S = 0.5
+OVERTAKEN_MAX = 65_536
+CROSSED_US = 1_000_000
+"""A value of our clients so soon after one that we published may have crossed it on its way."""
+
+RECHECK_S = 1.0
+RECHECKED_MAX = 1_024
+LOST_US = 5_000_000
+"""What we wrote so shortly before the data connection broke may never have arrived."""
+
+COMPLAINT_GAP_MS = Millis(600_000)
+
+_log = structlog.get_logger()
+
+
+class Retained:
+    """The retained values of one agent.
+
+    Args:
+        settings: How to behave.
+        self_id: Our id.
+        epoch: Asked for our epoch.
+        federation: The federation's name.
+        folder: Where the versions are kept.
+        make_link: Makes the connection that scans what our broker retains.
+        data_link: The data connection to our broker.
+        outgoing: Gives publications of our broker the federation's names; ``None``: they have them.
+        hears_log: The broker's log is read.
+        policy: What may leave our broker, and under which name. Topics are the federation's.
+        to_local_names: What is published on our broker instead of a run of publications.
+        link_policies: What may cross the link to a neighbour.
+        covered: Whether what our clients publish below a filter reaches us.
+        send: Sends a message to a neighbour.
+    """
+
+    def __init__(
+        self,
+        settings: RetainedSettings,
+        *,
+        self_id: BrokerId,
+        epoch: Callable[[], Epoch],
+        federation: str,
+        folder: Path,
+        make_link: Callable[[LinkObserver], MqttLink],
+        data_link: MqttLink,
+        outgoing: Outgoing | None,
+        hears_log: bool,
+        policy: BrokerPolicy,
+        to_local_names: Callable[[bytes], bytes],
+        link_policies: LinkPolicies,
+        covered: Callable[[str], bool],
+        send: Callable[[MqttLink, RetainedMessage], None],
+    ) -> None:
+        self.settings = settings
+        self.counters = RetainedCounters()
+        self.store = RetainedStore(
+            self_id,
+            topics_max=settings.topics_max,
+            tombstone_keep_us=settings.tombstone_keep_s * 1_000_000,
+            allows_export=policy.allows_export,
+        )
+        self.scanner = RetainedScanner(
+            federation,
+            make_link=make_link,
+            data_link=data_link,
+            outgoing=outgoing,
+            came_up=self._broker_up,
+            hears_log=hears_log,
+            here=policy.renames.filter_inward,
+        )
+        self._clock = HybridClock()
+        self.broker = RetainedBroker(
+            self.store,
+            self._clock,
+            self.scanner,
+            data_link,
+            to_local_names=to_local_names,
+            values_per_s=settings.values_per_s,
+            counters=self.counters,
+        )
+        self._rounds = RetainedRounds(
+            self.store,
+            self.broker,
+            wanted=self._is_wanted,
+            write=self._write,
+            flood=self._flood,
+            counters=self.counters,
+        )
+        self._answers = RetainedAnswers(
+            self.store, self.broker, covered=covered, write=self._write, counters=self.counters
+        )
+        self._file = RetainedFile(folder, self.store, contact_s=lambda: self.scanner.last_contact_s)
+        self._post = RetainedPost(self_id)
+        self._self_id = self_id
+        self._epoch = epoch
+        self._send_to = send
+        self._link_policies = link_policies
+        self._links: dict[BrokerId, MqttLink] = {}
+        self._local = FilterTrie()
+        self._number = 0
+        self._resynced_s = -RESYNC_GAP_S
+        self._resync_timer: asyncio.Handle | None = None
+        self._recheck: set[str] = set()
+        self._overtaken: set[str] = set()
+        self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
+
+    def load(self) -> None:
+        """Take up what this agent knew before it was restarted."""
+        self.scanner.last_contact_s = self._file.load()
+        self._clock.observe(self.store.newest(), wall_clock_us())
+
+    async def run(self) -> None:
+        """Compare, answer and save until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._rounds.run(), name="retained comparisons")
+            tasks.create_task(self._answers.run(), name="retained answers")
+            tasks.create_task(self._file.save_for_ever(), name="retained versions")
+            tasks.create_task(self._patrol(), name="retained patrol")
+
+    # -- the data path ----------------------------------------------------------------------------
+
+    def leave(self, run: bytes) -> int:
+        """Our clients' publications in ``run``, some of them retained, leave in a frame.
+
+        Returns:
+            The frame's time, which makes their versions.
+        """
+        now_us = wall_clock_us()
+        time_us = self._clock.read(now_us)
+        for packet in retained_in(run):
+            before = self.store.get(packet.topic)
+            version = Version(time_us, packet.number, self._self_id)
+            self.store.put(
+                packet.topic, version, packet.digest, deleted=packet.deletes, now_us=now_us
+            )
+            crossed = before is not None and now_us - before.noted_us < CROSSED_US
+            if crossed and before is not None and before.version.origin != self._self_id:
+                self._check_again(packet.topic)
+        return time_us
+
+    def arrive(self, run: bytes, *, time_us: int, origin: BrokerId) -> bytes:
+        """What of ``run``, about to be published here, may go and in which form.
+
+        A value older than the one our broker has goes without its retain flag; then the newest is
+        published here once more, so that subscribers hear it last. One that was published already,
+        because a comparison was faster, does not go again.
+        ``run`` itself is returned when all of it may go as it is.
+        """
+        changed: bytearray | None = None
+        cut: list[tuple[int, int]] = []
+        now_us = wall_clock_us()
+        for packet in retained_in(run):
+            version = Version(time_us, packet.number, origin)
+            verdict = Verdict.OLDER
+            if self._clock.observe(version, now_us):
+                verdict = self.store.admit(
+                    packet.topic, version, packet.digest, deleted=packet.deletes, now_us=now_us
+                )
+            else:
+                self._refuse_clock(origin, time_us - now_us)
+            if verdict is Verdict.OLDER:
+                self.counters.outdated += 1
+                changed = bytearray(run) if changed is None else changed
+                changed[packet.start] &= ~RETAIN_BIT
+                self._repeat_soon(packet.topic)
+            elif packet.topic in self._overtaken:
+                self._overtaken.discard(packet.topic)
+            elif verdict is Verdict.SAME:
+                self.counters.repeated += 1
+                cut.append((packet.start, packet.end))
+        if changed is None and not cut:
+            return run
+        changed = bytearray(run) if changed is None else changed
+        for start, end in reversed(cut):
+            del changed[start:end]
+        return bytes(changed)
+
+    def missed(self, run: bytes) -> None:
+        """Some of ``run`` could not be published here after all."""
+        for packet in retained_in(run):
+            self.store.doubt(packet.topic)
+
+    def on_data_down(self) -> None:
+        """Doubt what we wrote last: the data connection broke."""
+        self.store.doubt_others(since_us=wall_clock_us() - LOST_US)
+
+    def _refuse_clock(self, origin: BrokerId, ahead_us: int) -> None:
+        self.counters.clock_refused += 1
+        if self._complaints.allow(None, monotonic_ms()):
+            ahead_s = ahead_us // 1_000_000
+            _log.warning("retained.clock_ahead", origin=origin, ahead_s=ahead_s)
+
+    def _repeat_soon(self, topic: str) -> None:
+        if not self._overtaken:
+            asyncio.get_running_loop().call_later(REPEAT_S, self._repeat)
+        if len(self._overtaken) < OVERTAKEN_MAX:
+            self._overtaken.add(topic)
+
+    def _repeat(self) -> None:
+        self._rounds.repeat(self._overtaken)
+        self._overtaken.clear()
+
+    def _check_again(self, topic: str) -> None:
+        """Our broker may have taken the two values in the other order: see which it has."""
+        if not self._recheck:
+            asyncio.get_running_loop().call_later(RECHECK_S, self._check_crossed)
+        if len(self._recheck) < RECHECKED_MAX:
+            self._recheck.add(topic)
+
+    def _check_crossed(self) -> None:
+        self._rounds.compare(sorted(self._recheck))
+        self._recheck.clear()
+
+    # -- occasions --------------------------------------------------------------------------------
+
+    def on_interest(self, added: Iterable[str], removed: Iterable[str], *, widened: bool) -> None:
+        """Our clients want other filters than before.
+
+        While discovery asks for everything out of doubt, that is no reason to fetch everything.
+        """
+        for filter in removed:
+            self._local.discard(filter)
+        self._rounds.forget(removed)
+        new = [f for f in added if not (widened and f == "#")]
+        for filter in new:
+            self._local.add(filter)
+        if new:
+            self._rounds.compare(sorted(new))
+
+    def on_neighbour(self, neighbour: BrokerId, link: MqttLink | None) -> None:
+        """A link came up, perhaps between two parts of the federation that were apart; or went."""
+        if link is None:
+            self._links.pop(neighbour, None)
+            return
+        self._links[neighbour] = link
+        self._rounds.compare(rally=True)
+        self._resync_soon()
+
+    def _broker_up(self, same: bool) -> None:
+        if not same:
+            self.store.broker_restarted()
+        self.broker.forget_scan()
+        self._resync_soon()
+
+    def _resync_soon(self) -> None:
+        """Compare all our filters: soon, but not again within ``RESYNC_GAP_S``."""
+        now_s = asyncio.get_running_loop().time()
+        soon_s = now_s + RESYNC_DELAY_S + random.uniform(0, JITTER_S)
+        if self._resync_timer is None:
+            at_s = max(soon_s, self._resynced_s + RESYNC_GAP_S)
+            self._resync_timer = asyncio.get_running_loop().call_at(at_s, self._resync)
+
+    def _resync(self) -> None:
+        self._resynced_s = asyncio.get_running_loop().time()
+        self._resync_timer = None
+        self._rounds.compare(sorted(self._local))
+
+    async def _patrol(self) -> None:
+        """Compare for ever without a reason, a bounded number of filters at a time, in turns."""
+        last = ""
+        while True:
+            await asyncio.sleep(self.settings.resync_s * random.uniform(0.8, 1.2))
+            filters = sorted(self._local)
+            at = bisect_right(filters, last)
+            some = filters[at : at + RETAINED_WANTS_MAX] or filters[:RETAINED_WANTS_MAX]
+            if some:
+                last = some[-1]
+                self._rounds.compare(some)
+
+    def _is_wanted(self, topic: str) -> bool:
+        """Whether our broker must have ``topic``: for its clients, or as its own value ages."""
+        entry = self.store.get(topic)
+        held = entry is not None and (entry.here or entry.deleted)
+        return held or bool(self._local.match(topic))
+
+    # -- messages ---------------------------------------------------------------------------------
+
+    def on_message(self, message: RetainedMessage) -> None:
+        """Take a request or a letter from a neighbour."""
+        if message.sender not in self._links:
+            return
+        if isinstance(message, RetainedRequest):
+            self._on_request(message)
+            return
+        message = sift(message, self._link_policies.rules_of(message.sender).allows_import)
+        if self._post.is_for_us(message):
+            self._on_letter(way_to_sender(message), message.body)
+        elif (onward := self._post.on_letter(message)) is not None:
+            self._send(onward.route[onward.at + 1], onward)
+
+    def _on_request(self, request: RetainedRequest) -> None:
+        new, onward, hops = self._post.on_request(request, self._links, now_ms=monotonic_ms())
+        if not new:
+            return
+        if onward is not None:
+            for hop in hops:
+                self._send(hop, onward)
+        if request.rally:
+            self._resync_soon()
+        if request.wants:
+            self._answers.ask(way_back(request, self._self_id), request)
+
+    def _on_letter(self, way: Way, body: RetainedBody) -> None:
+        match body:
+            case RetainedPull():
+                self._write(way, answer_pull(self.store, body))
+            case RetainedAsk():
+                self._answers.ask(way, body)
+            case _:
+                self._rounds.on_letter(way, body)
+
+    def _flood(self, wants: tuple[RetainedWant, ...], rally: bool) -> None:
+        self._number += 1
+        me = self._self_id
+        request = RetainedRequest(me, self._epoch(), self._number, (me,), rally, wants)
+        for neighbour in sorted(self._links):
+            self._send(neighbour, request)
+
+    def _write(self, way: Way, body: RetainedBody) -> None:
+        letter: RetainedLetter = self._post.write(body, way)
+        self._send(way[1], letter)
+
+    def _send(self, neighbour: BrokerId, message: RetainedMessage) -> None:
+        link = self._links.get(neighbour)
+        if link is None:
+            return
+        if isinstance(message, RetainedLetter):
+            message = sift(message, self._link_policies.rules_of(neighbour).allows_export)
+        self._send_to(link, message)

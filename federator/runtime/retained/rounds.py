@@ -1,0 +1,225 @@
+"""Comparisons with the others, one at a time, a bounded number of filters each.
+
+Values are asked for in small parts, the next after the last has come and been published: however
+many values differ, little of it is under way at once. What to compare, which version wins and whom
+to ask is decided in ``protocol.retained.round``.
+
+Source: docs/protocol.md 13.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from federator.errors import LinkError
+from federator.protocol.messages.control import (
+    RETAINED_WANTS_MAX,
+    RetainedBody,
+    RetainedEntry,
+    RetainedNews,
+    RetainedOffer,
+    RetainedPage,
+    RetainedValues,
+    RetainedWant,
+)
+from federator.protocol.retained.round import Post, Round, Way
+from federator.protocol.retained.store import RetainedStore, digest_of_buckets
+from federator.runtime.process.clocks import wall_clock_us
+from federator.runtime.retained.broker import RetainedBroker, RetainedCounters
+
+GATHER_S = 0.03
+"""Filters that come within so long are compared together."""
+
+OFFER_WAIT_S = 0.15
+"""How long offers are awaited before any is decided on. Later ones make another comparison."""
+
+SILENCE_MAX_S = 3.0
+"""A peer that does not answer for so long is given up in this comparison."""
+
+HEARD_WAITING_MAX = 1_024
+RETRY_S = 1.0
+UNFINISHED_GAP_S = 1.0
+
+_log = structlog.get_logger()
+
+Write = Callable[[Way, RetainedBody], None]
+Flood = Callable[[tuple[RetainedWant, ...], bool], None]
+
+
+class RetainedRounds:
+    """Compares what we know with what the others know, when there is a reason.
+
+    Args:
+        store: The versions that we know.
+        broker: Reads and writes what our broker retains.
+        wanted: Whether our broker should have a topic.
+        write: Sends a letter.
+        flood: Asks everyone what they know of these filters; and to compare theirs, if so told.
+        counters: Counted into.
+    """
+
+    def __init__(
+        self,
+        store: RetainedStore,
+        broker: RetainedBroker,
+        *,
+        wanted: Callable[[str], bool],
+        write: Write,
+        flood: Flood,
+        counters: RetainedCounters,
+    ) -> None:
+        self._store = store
+        self._broker = broker
+        self._wanted = wanted
+        self._write = write
+        self._flood = flood
+        self._counters = counters
+        self._due: dict[str, None] = {}
+        self._comparing: dict[str, None] = {}
+        self._repeat: set[str] = set()
+        self._rally = False
+        self._heard: deque[tuple[Way, RetainedOffer | RetainedNews]] = deque(
+            maxlen=HEARD_WAITING_MAX
+        )
+        self._round: Round | None = None
+        self._collecting = False
+        self._work = asyncio.Event()
+        self._progress = asyncio.Event()
+        self._values: list[tuple[RetainedEntry, bytes]] | None = None
+
+    def compare(self, filters: Iterable[str] = (), *, rally: bool = False) -> None:
+        """Compare ``filters`` soon; with ``rally``, have everyone compare theirs, too."""
+        self._due.update(dict.fromkeys(filters))
+        self._rally |= rally
+        self._work.set()
+
+    def repeat(self, topics: Iterable[str]) -> None:
+        """Publish once more what our broker retains on ``topics``: older values came later."""
+        self._repeat.update(topics)
+        self._work.set()
+
+    def forget(self, filters: Iterable[str]) -> None:
+        """Compare ``filters`` no longer: nobody here wants them."""
+        for filter in filters:
+            self._due.pop(filter, None)
+            self._comparing.pop(filter, None)
+
+    def on_letter(self, way: Way, body: RetainedBody) -> None:
+        """Take part of a comparison, which came by ``way``."""
+        round_ = self._round
+        match body:
+            case RetainedOffer() if round_ is not None and self._collecting:
+                self._deliver(round_.on_offer(way, body))
+            case RetainedOffer() | RetainedNews():  # too late for this round: of the next one
+                self._heard.append((way, body))
+                self._work.set()
+                return
+            case RetainedPage() if round_ is not None:
+                self._deliver(round_.on_page(way, body))
+            case RetainedValues() if round_ is not None:
+                taken = round_.on_values(way, body)
+                if taken is None:
+                    return
+                self._values = taken
+            case _:
+                return
+        self._progress.set()
+
+    def _deliver(self, post: Post) -> None:
+        for way, body in post:
+            self._write(way, body)
+
+    async def run(self) -> None:
+        """Compare until cancelled."""
+        while True:
+            await self._work.wait()
+            await asyncio.sleep(GATHER_S)
+            self._work.clear()
+            filters = list(self._due)[:RETAINED_WANTS_MAX]
+            for filter in filters:
+                del self._due[filter]
+            self._comparing = dict.fromkeys(filters)
+            rally, self._rally = self._rally, False
+            heard = list(self._heard)
+            self._heard.clear()
+            repeat, self._repeat = sorted(self._repeat), set()
+            try:
+                await self._broker.repeat(repeat)
+                if not await self._compare(filters, heard, rally=rally):
+                    await asyncio.sleep(UNFINISHED_GAP_S)
+                    self.compare(self._comparing)
+            except LinkError as error:
+                self._counters.failed += 1
+                _log.warning("retained.failed", reason=str(error))
+                await asyncio.sleep(RETRY_S)
+                self.compare(self._comparing)
+            finally:
+                self._round = None
+            if self._due:
+                self._work.set()
+
+    async def _compare(
+        self,
+        filters: list[str],
+        heard: list[tuple[Way, RetainedOffer | RetainedNews]],
+        *,
+        rally: bool,
+    ) -> bool:
+        """One round: scan, ask everyone, read what they have, fetch what is newer.
+
+        Returns:
+            Whether all that was asked for came.
+        """
+        below = sorted({*filters, *(each.filter for _, each in heard)})
+        if below:
+            await self._broker.scan(below)
+        round_ = self._round = Round(self._store, wanted=self._wanted)
+        self._collecting = True
+        self._counters.rounds += 1
+        for way, body in heard:
+            if isinstance(body, RetainedOffer):
+                self._deliver(round_.on_offer(way, body))
+            else:
+                round_.on_news(way, body)
+        if filters or rally:
+            digests = [digest_of_buckets(self._store.buckets(f)) for f in filters]
+            self._flood(tuple(map(RetainedWant, filters, digests)), rally)
+        if filters:
+            # Whoever has the newest version must have offered before anybody is asked for a value:
+            # so a late joiner gets each value once.
+            await asyncio.sleep(OFFER_WAIT_S)
+        while round_.reading and await self._progressed():
+            pass
+        self._collecting = False
+        unread = round_.give_up_reading()
+        self._counters.unread += unread
+        fetched = await self._fetch(round_)
+        self._deliver(round_.news())
+        return fetched and not unread
+
+    async def _fetch(self, round_: Round) -> bool:
+        """Bring our broker up to date; whether all that was asked for came."""
+        decision = round_.decide(wall_clock_us())
+        self._counters.adopted += decision.adopted
+        for topic, version in decision.erase:
+            self._broker.delete(topic, version)
+        while (ask := round_.next_ask()) is not None:
+            self._values = None
+            self._write(*ask)
+            while self._values is None:
+                if not await self._progressed():
+                    return False
+            await self._broker.publish(self._values)
+        return True
+
+    async def _progressed(self) -> bool:
+        """Wait for news; ``False`` when none came for ``SILENCE_MAX_S``."""
+        try:
+            async with asyncio.timeout(SILENCE_MAX_S):
+                await self._progress.wait()
+        except TimeoutError:
+            return False
+        self._progress.clear()
+        return True

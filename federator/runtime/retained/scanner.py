@@ -1,0 +1,324 @@
+"""Scans what our own broker retains: a connection of its own that subscribes, reads and leaves.
+
+A stored value and one that is published right now look the same to a subscriber that asks for
+Retain As Published, so the data connection never asks for stored ones, and this one asks for
+nothing else. It subscribes at QoS 0 first: a broker queues only a thousand messages of QoS 1 or 2
+for one client and drops the rest without a word, while QoS 0 goes straight into the socket. When
+few values came it asks again at QoS 2, to learn the QoS they are stored with.
+
+Two marks fence a scan. One goes through the data connection before: what we published there is
+stored by the time it comes. The other follows the values and says that these were all. When there
+are more bytes of them than the socket takes, Mosquitto drops even QoS 0, and says so in its log,
+once per connection. So that mark is awaited on the control connection, too, behind any such line,
+and the connection is renewed after one.
+
+Source: docs/protocol.md 13.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+import structlog
+from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
+
+from federator.errors import LinkError
+from federator.protocol.messages.topics import retained_mark_topic
+from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.retained.packets import as_stored, at_least_once, payload_digest
+from federator.protocol.types import Millis
+from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
+from federator.runtime.process.clocks import monotonic_ms
+
+QOS_ASKED_MAX = 500
+"""Up to so many values are asked for again, to learn their QoS: less than the broker's 1,000."""
+
+PACKETS_BYTES_MAX = 64 * 1024 * 1024
+"""Bytes of packets kept of one scan."""
+
+STEP_TIMEOUT_S = 5.0
+UPTIME_TIMEOUT_S = 2.0
+UPTIME_TOPIC = "$SYS/broker/uptime"
+COMPLAINT_GAP_MS = Millis(600_000)
+
+_log = structlog.get_logger()
+
+Outgoing = Callable[[memoryview, Sequence[Inbound]], tuple[memoryview, Sequence[Inbound]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One retained value: the hash of its payload and the packet as stored.
+
+    ``packet`` is ``None`` where nobody asked for it or there was no room.
+    """
+
+    digest: int
+    packet: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What our broker retains, by topic.
+
+    Attributes:
+        found: What came.
+        qos_known: The packets tell the QoS; otherwise all say 0.
+        complete: The broker dropped none.
+    """
+
+    found: dict[str, Found]
+    qos_known: bool
+    complete: bool
+
+    def packet(self, topic: str, digest: int) -> bytes | None:
+        """The value of ``topic`` if it is the one meant, at QoS 1 where its QoS is not known."""
+        found = self.found.get(topic)
+        if found is None or found.packet is None or found.digest != digest:
+            return None
+        return found.packet if self.qos_known else at_least_once(found.packet)
+
+
+@dataclass(slots=True)
+class _Mark:
+    """A mark that is awaited on some of our connections."""
+
+    payload: bytes
+    on_scanner: asyncio.Event
+    on_control: asyncio.Event
+
+
+class RetainedScanner:
+    """Reads what our broker retains, over a connection whose observer it is.
+
+    Args:
+        federation: The federation's name.
+        make_link: Makes the connection, given its observer.
+        data_link: The data connection to our broker.
+        outgoing: Gives publications of our broker the federation's names; ``None``: they have them.
+        came_up: Told when the connection is up; whether the broker has run since
+            ``last_contact_s``, as far as can be known.
+        hears_log: The control connection brings log lines and marks.
+        here: What to subscribe on our broker for a filter of the federation.
+
+    Attributes:
+        link: The connection.
+        last_contact_s: Wall clock of the last sign of life of this broker.
+        count: Scans so far.
+        incomplete: Scans that the broker did not answer in whole.
+    """
+
+    def __init__(
+        self,
+        federation: str,
+        *,
+        make_link: Callable[[LinkObserver], MqttLink],
+        data_link: MqttLink,
+        outgoing: Outgoing | None,
+        came_up: Callable[[bool], None],
+        hears_log: bool,
+        here: Callable[[str], tuple[str, ...]],
+    ) -> None:
+        self.link = make_link(self)
+        self.last_contact_s = 0.0
+        self.count = 0
+        self.incomplete = 0
+        self.mark_topic = retained_mark_topic(federation)
+        self._data_link = data_link
+        self._outgoing = outgoing
+        client_id = self.link.client_id
+        self._drop_line = f"Outgoing messages are being dropped for client {client_id}.".encode()
+        self._came_up = came_up
+        self._hears_log = hears_log
+        self._here = here
+        self._ready = asyncio.Event()
+        self._judging: asyncio.Handle | None = None
+        self._judged = False
+        self._busy = asyncio.Lock()
+        self._number = 0
+        self._mark: _Mark | None = None
+        self._dropped = False  # on this connection
+        self._renewing = False
+        self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
+        self._subscribed = asyncio.Event()
+        self._broke = False
+        self._found: dict[str, Found] | None = None
+        self._keep: Collection[str] | None = None
+        self._bytes = 0
+
+    async def run(self) -> None:
+        """Keep connected until cancelled."""
+        uptime = TopicFilter(UPTIME_TOPIC, max_qos=QoS.AT_MOST_ONCE)
+        self.link.subscribe([self.mark_filter(), uptime])
+        await self.link.run()
+
+    def mark_filter(self) -> TopicFilter:
+        """The subscription to marks, for the control connection, too."""
+        never = RetainHandling.SEND_NEVER
+        return TopicFilter(self.mark_topic, max_qos=QoS.AT_LEAST_ONCE, retain_handling=never)
+
+    async def scan(self, filters: Collection[str], *, keep: Collection[str] | None = None) -> Scan:
+        """Everything retained on our broker that one of ``filters`` matches.
+
+        Args:
+            filters: Valid and allowed to travel; the federation's, as are all topics found.
+            keep: Keep the packets of these topics only; ``None``: of all, as long as there is room.
+
+        Raises:
+            LinkError: The broker did not tell in time, or refused.
+        """
+        async with self._busy:
+            link = self.link
+            filters = sorted({name for filter in filters for name in self._here(filter)})
+            self._found, self._keep, self._bytes = {}, keep, 0
+            try:
+                async with asyncio.timeout(STEP_TIMEOUT_S):
+                    await self._ready.wait()
+                self._broke = False
+                await self._fence(self._data_link)
+                await self._pass(link, filters, QoS.AT_MOST_ONCE)
+                few = len(self._found) <= QOS_ASKED_MAX
+                if self._found and few:  # only QoS 2 tells the QoS that values are stored with
+                    self._bytes = 0
+                    await self._pass(link, filters, QoS.EXACTLY_ONCE)
+                self.count += 1
+                # Without its log, whether the broker dropped any of many values cannot be known.
+                complete = not self._dropped and (few or self._hears_log)
+                if not complete:
+                    self._complain(len(self._found))
+                if self._dropped:  # Mosquitto says it once per connection
+                    self._renewing = True
+                    link.drop("our broker drops values")
+                return Scan(self._found, few, complete)
+            except TimeoutError as error:
+                raise LinkError("our broker did not tell what it retains in time") from error
+            finally:
+                self._found = None
+                link.unsubscribe(filters)
+
+    async def _pass(self, link: MqttLink, filters: Collection[str], qos: QoS) -> None:
+        self._subscribed.clear()
+        link.subscribe(
+            TopicFilter(
+                filter,
+                max_qos=qos,
+                retain_as_published=True,
+                retain_handling=RetainHandling.SEND_ALWAYS,
+            )
+            for filter in filters
+        )
+        async with asyncio.timeout(STEP_TIMEOUT_S):
+            while not link.answered(filters):
+                await self._subscribed.wait()
+                self._check_connection()
+                self._subscribed.clear()
+        if refused := sorted(set(link.refused_filters).intersection(filters)):
+            raise LinkError(f"our broker refuses us {refused[0][:80]!r}")
+        await self._fence(link)
+
+    async def _fence(self, link: MqttLink) -> None:
+        """Wait until our broker has handled what ``link`` sent, and we have what it sent back."""
+        self._number += 1
+        payload = b"%d-%d" % (time.time_ns(), self._number)
+        mark = self._mark = _Mark(payload, asyncio.Event(), asyncio.Event())
+        if not link.publish(self.mark_topic, payload, qos=1):
+            raise LinkError("no room to publish a mark")
+        async with asyncio.timeout(STEP_TIMEOUT_S):
+            await mark.on_scanner.wait()
+            if self._hears_log and link is self.link:
+                await mark.on_control.wait()
+        self._check_connection()
+
+    def _check_connection(self) -> None:
+        if self._broke:
+            raise LinkError("the connection broke while we looked")
+
+    def _complain(self, came: int) -> None:
+        self.incomplete += 1
+        if self._complaints.allow(None, monotonic_ms()):
+            _log.warning("retained.look_incomplete", came=came, so_far=self.incomplete)
+
+    # -- what the control connection hears --------------------------------------------------------
+
+    def on_control(self, packet: PublishPacket) -> None:
+        """Take a mark, or a line of the broker's log."""
+        if packet.topic == self.mark_topic:
+            if self._mark is not None and self._mark.payload == packet.payload:
+                self._mark.on_control.set()
+        elif packet.payload.endswith(self._drop_line):
+            self._dropped = True
+
+    # -- as a LinkObserver ------------------------------------------------------------------------
+
+    def on_up(self, link: MqttLink, session_present: bool) -> None:
+        """Wait for the broker's uptime before anything is scanned."""
+        self._judged = self._dropped = False
+        loop = asyncio.get_running_loop()
+        self._judging = loop.call_later(UPTIME_TIMEOUT_S, self._judge, None)
+
+    def on_subscribed(self, link: MqttLink) -> None:
+        """Go on with a scan: the broker answered."""
+        self._subscribed.set()
+
+    def on_down(self, link: MqttLink, reason: str) -> None:
+        """Give up the scan that runs: the connection is lost."""
+        self._ready.clear()
+        self._broke = True
+        self._subscribed.set()
+        if self._mark is not None:
+            self._mark.on_scanner.set()
+            self._mark.on_control.set()
+        if self._judging is not None:
+            self._judging.cancel()
+
+    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        """Take values, marks and the broker's uptime."""
+        named: Sequence[Inbound] = publishes
+        if self._outgoing is not None:
+            chunk, named = self._outgoing(chunk, publishes)
+        for packet, start, end in named:
+            if packet.topic == self.mark_topic:
+                if self._mark is not None and self._mark.payload == packet.payload:
+                    self._mark.on_scanner.set()
+            elif packet.topic == UPTIME_TOPIC:
+                self._on_uptime(packet.payload)
+            elif packet.retain and self._found is not None and not packet.topic.startswith("$"):
+                self._take(packet.topic, packet.payload, chunk[start:end])
+        if self._judged:
+            self.last_contact_s = time.time()
+
+    def _take(self, topic: str, payload: bytes, packet: memoryview) -> None:
+        assert self._found is not None
+        if not payload:
+            self._found.pop(topic, None)
+            return
+        kept = None
+        size = len(packet)
+        if self._bytes + size <= PACKETS_BYTES_MAX and (self._keep is None or topic in self._keep):
+            self._bytes += size
+            kept = as_stored(packet)
+        self._found[topic] = Found(payload_digest(payload), kept)
+
+    # -- which broker is this? --------------------------------------------------------------------
+
+    def _on_uptime(self, payload: bytes) -> None:
+        uptime_s: float | None = None
+        with contextlib.suppress(ValueError, IndexError):
+            uptime_s = float(payload.split()[0])
+        if not self._judged:
+            self._judge(uptime_s)
+
+    def _judge(self, uptime_s: float | None) -> None:
+        """Tell whether this is still the broker that we knew."""
+        self._judged = True
+        if self._judging is not None:
+            self._judging.cancel()
+        now_s = time.time()
+        same = uptime_s is not None and now_s - uptime_s < self.last_contact_s
+        self.last_contact_s = now_s
+        self._ready.set()
+        expected, self._renewing = self._renewing, False
+        if not (same and expected):  # a connection that we renewed ourselves is no news
+            self._came_up(same)

@@ -1,0 +1,181 @@
+"""Answers gateways that ask whether a subscription is known across the federation.
+
+What is decided, is decided in ``protocol.settling.waves``; this knows where in a running agent its
+questions are answered.
+
+Source: docs/protocol.md 14.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import structlog
+from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
+
+from federator.config import Settings
+from federator.errors import DecodeError
+from federator.protocol.filters import is_match_all, validate_filter
+from federator.protocol.messages import gateways, json_codec, topics
+from federator.protocol.messages.control import Echo, SettlingMessage, Wave
+from federator.protocol.node import Node
+from federator.protocol.policy.broker_policy import BrokerPolicy
+from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.settling.routes import SettledRoutes, plain_filter
+from federator.protocol.settling.waves import TIMEOUT_MS, Question, Settling, Standing
+from federator.protocol.types import BrokerId, Millis
+from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
+
+COMPLAINT_GAP_MS = Millis(60_000)
+
+_log = structlog.get_logger()
+
+
+class Neighbours(Protocol):
+    """What settling needs of the control messages to neighbours."""
+
+    def tell(self, neighbour: BrokerId, message: Wave | Echo) -> None:
+        """Send a message to a neighbour, if there is a connection to its broker."""
+
+
+class SettlingService:
+    """Where gateways' questions are asked and answered: the surroundings of ``Settling``.
+
+    Args:
+        settings: The agent's.
+        node: Knows routes and neighbours.
+        policy: What the federation may hear of a client's filter.
+        has_own_members: Whether clients of ours share a filter with members elsewhere.
+        covers: Whether what our clients publish below a filter comes to us.
+        neighbours: Pass waves and echoes on.
+        link: The control connection to our broker, by which gateways are answered.
+
+    Attributes:
+        settling: The machine.
+        malformed: Questions that could not be read.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        node: Node,
+        policy: BrokerPolicy,
+        has_own_members: Callable[[str], bool],
+        covers: Callable[[str], bool],
+        neighbours: Neighbours,
+        link: MqttLink,
+    ) -> None:
+        self.malformed = 0
+        self._links = node.links
+        self._routes = SettledRoutes(node)
+        self.settling = Settling(settings.broker_id, node.links.epoch, self)
+        self._federation = settings.federation
+        self._keeps_match_all = settings.discovery.match_all == "local"
+        self._policy = policy
+        self._has_own_members = has_own_members
+        self._covers = covers
+        self._neighbours = neighbours
+        self._link = link
+        self.topic = topics.settle_topic(self._federation)
+        self._timer = DeadlineTimer(self._on_time)
+        self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
+
+    def subscription(self) -> TopicFilter:
+        """The subscription to gateways' questions, for the control connection."""
+        return TopicFilter(
+            self.topic,
+            max_qos=QoS.AT_LEAST_ONCE,
+            no_local=True,
+            retain_handling=RetainHandling.SEND_NEVER,
+        )
+
+    def on_question(self, packet: PublishPacket) -> None:
+        """Take a gateway's question, and answer it when all is settled, or in vain."""
+        now_ms = monotonic_ms()
+        try:
+            asked = json_codec.decode(gateways.Settle, packet.payload)
+            texts = [text for filter in asked.filters for text in self._texts(filter)]
+        except (DecodeError, ValueError) as error:
+            self.malformed += 1
+            if self._complaints.allow("malformed", now_ms):
+                _log.warning("settle.malformed", reason=str(error)[:200], so_far=self.malformed)
+            return
+        until_ms = Millis(now_ms + TIMEOUT_MS)
+        filters = tuple(dict.fromkeys(texts))
+        self.settling.ask(Question(asked.gateway, asked.token, filters, until_ms), now_ms=now_ms)
+        self._arm(now_ms)
+
+    def on_message(self, message: SettlingMessage) -> None:
+        """Take a wave that a neighbour passes on, or its answer to one."""
+        if self._links.cost_to(message.sender) is None:
+            return
+        now_ms = monotonic_ms()
+        if isinstance(message, Wave):
+            self.settling.on_wave(message, now_ms=now_ms)
+        else:
+            self.settling.on_echo(message, now_ms=now_ms)
+        self._arm(now_ms)
+
+    def on_link_down(self, neighbour: BrokerId) -> None:
+        """Wait no more for a neighbour that is out of reach."""
+        self.settling.on_link_down(neighbour, now_ms=monotonic_ms())
+
+    def proceed(self) -> None:
+        """See whether something has come that a question waits for."""
+        if self._timer.is_set:
+            self._on_time()
+
+    def _on_time(self) -> None:
+        now_ms = monotonic_ms()
+        self.settling.proceed(now_ms=now_ms)
+        self._arm(now_ms)
+
+    def _arm(self, now_ms: Millis) -> None:
+        self._timer.set(self.settling.next_deadline_ms(now_ms))
+
+    def _texts(self, filter: str) -> list[str]:
+        """What of a client's filter the federation hears, as it stands in waves."""
+        validate_filter(filter)
+        if is_match_all(filter) and self._keeps_match_all:
+            return []
+        return [self._routes.text(each) for each in self._policy.exported_filters(filter)]
+
+    # What the machine asks
+
+    def neighbours(self) -> list[BrokerId]:
+        """The neighbours whose links are up."""
+        return list(self._links.up)
+
+    def send(self, neighbour: BrokerId, message: Wave | Echo) -> None:
+        """Send a wave or an echo to a neighbour."""
+        self._neighbours.tell(neighbour, message)
+
+    def standing(self, filter: str) -> Standing:
+        """What has become of a filter that our own clients want."""
+        if self._routes.is_told(filter):
+            return Standing.ANNOUNCED
+        shared = self._has_own_members(plain_filter(filter))
+        return Standing.NEEDLESS if shared else Standing.UNHEARD
+
+    def is_routed(self, filter: str, to: BrokerId) -> bool:
+        """Whether matching publications of our clients come to us, and go towards ``to``."""
+        return self._routes.leads(filter, to) and self._covers(plain_filter(filter))
+
+    def core_of(self, filter: str) -> BrokerId | None:
+        """The core of its mesh, unless that is us, or the filter has none."""
+        return self._routes.core_of(filter)
+
+    def parent_to(self, core: BrokerId) -> BrokerId | None:
+        """Our first parent towards ``core``."""
+        return self._routes.parent_to(core)
+
+    def has_child(self, core: BrokerId, child: BrokerId, filter: str) -> bool:
+        """Whether ``child`` is ours for ``filter`` around ``core``."""
+        return self._routes.has_child(core, child, filter)
+
+    def answer(self, question: Question, *, known: bool) -> None:
+        """Tell the gateway whether all is settled."""
+        topic = topics.settled_topic(self._federation, question.gateway)
+        payload = json_codec.encode(gateways.Settled(question.token, known))
+        self._link.publish(topic, payload, urgent=True)

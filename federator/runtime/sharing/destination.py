@@ -1,0 +1,218 @@
+"""Parcels for our members: published on our broker, and confirmed when it has them.
+
+Source: docs/protocol.md 12.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol
+
+from federator.errors import DecodeError
+from federator.protocol.filters import FilterTrie
+from federator.protocol.forwarding.frames import Frame
+from federator.protocol.forwarding.publications import RunChecker, not_retained, qos_of
+from federator.protocol.sharing import (
+    TRIES_MAX,
+    Arrivals,
+    Assignment,
+    Parcel,
+    Returns,
+    pack_confirmation,
+    publication_name,
+)
+from federator.protocol.types import BrokerId, Epoch
+from federator.runtime.mqtt.wire import Inbound, packet_id_at, packets_of, publish_topic, split_run
+from federator.runtime.process.clocks import monotonic_ms
+from federator.runtime.sharing.origin import SendTo, ShareCounters
+
+POLL_S: Final = 0.005
+"""Between two checks of what our broker has acknowledged, while something is due."""
+
+WAITING_MAX: Final = 4_096
+"""Parcels that wait for room in our connection; the origin sends again what does not fit."""
+
+SETTLE_S: Final = 5.0
+"""After this long, everybody knows that ordinary subscribers here want a filter."""
+
+
+class PublishingContext(Protocol):
+    """What publishing parcels needs of the data connection."""
+
+    @property
+    def offered(self) -> int:
+        """Position of the last QoS 1 or 2 message taken."""
+
+    @property
+    def settled_through(self) -> int:
+        """Up to this position, the broker acknowledged every QoS 1 and 2 message."""
+
+    def write_packets(self, parts: tuple[bytes], count: int) -> bool:
+        """Send QoS 0 packets."""
+
+    def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
+        """Send a QoS 1 or 2 packet."""
+
+
+class Returned(Enum):
+    """What became of a publication that a stand-in got."""
+
+    NOT_OURS = "not ours"
+    PUBLISHED_AGAIN = "published again"
+    GIVEN_UP = "given up"
+
+
+@dataclass(slots=True)
+class _Arrived:
+    """Packets to publish, and the parcel to confirm then, if any."""
+
+    packets: deque[bytes]
+    tries: int
+    parcel: tuple[BrokerId, Epoch, int] | None = None
+
+
+class ShareDestination:
+    """Publishes what arrives at this broker for shared groups, and confirms it.
+
+    Args:
+        assignment: Who must be served.
+        data_link: Publishes on our broker.
+        counters: Counted into.
+        send_to: Sends confirmations.
+        pass_on: Takes a topic and a packet for members that have left; false when there are none.
+        settle_s: After this long, everybody knows that ordinary subscribers here want a filter.
+    """
+
+    def __init__(
+        self,
+        *,
+        assignment: Assignment,
+        data_link: PublishingContext,
+        counters: ShareCounters,
+        send_to: SendTo,
+        pass_on: Callable[[str, bytes], bool],
+        settle_s: float = SETTLE_S,
+    ) -> None:
+        self._assignment = assignment
+        self._data_link = data_link
+        self._counters = counters
+        self._send_to = send_to
+        self._pass_on = pass_on
+        self._settle_s = settle_s
+        self._arrivals = Arrivals()
+        self._returns = Returns()
+        self._checker = RunChecker()
+        self._waiting: deque[_Arrived] = deque()
+        self._wanted = FilterTrie()
+        self._settling: dict[str, asyncio.Handle] = {}
+        self._poll: asyncio.Handle | None = None
+
+    def on_interest(self, added: frozenset[str], removed: frozenset[str]) -> None:
+        """Ordinary subscribers of ours want other filters: what comes for them serves members."""
+        loop = asyncio.get_running_loop()
+        for filter in removed:
+            timer = self._settling.pop(filter, None)
+            if timer is None:
+                self._wanted.discard(filter)
+            else:
+                timer.cancel()
+        for filter in added:
+            self._settling[filter] = loop.call_later(self._settle_s, self._on_settled, filter)
+
+    def on_parcel(self, frame: Frame, parcel: Parcel) -> None:
+        """Take a parcel for our members; one that came already is not published again."""
+        run = bytes(parcel.run)
+        numbered = parcel.number > 0
+        count = frame.publications if run else 0
+        try:
+            self._checker.check(run, acknowledged=numbered, publications=count)
+        except DecodeError:
+            self._counters.malformed += 1
+            return
+        if len(self._waiting) >= WAITING_MAX:
+            return
+        name = (frame.origin, parcel.epoch, parcel.number)
+        if numbered and not self._arrivals.admit(*name):
+            self._watch()
+            return
+        self._waiting.append(_Arrived(deque(split_run(run)), 1, name if numbered else None))
+        self._work()
+
+    def publish(self, run: bytes, *, tries: int = 1) -> None:
+        """Publish packets on our broker, for members here."""
+        self._waiting.append(_Arrived(deque(split_run(run)), tries))
+        self._work()
+
+    def take_back(self, packet: Inbound, raw: memoryview) -> Returned:
+        """Publish again, up to a bound, what a stand-in got of what we published for members."""
+        publication = packet[0]
+        name = publication_name(publication.topic, publication.payload or b"")
+        tries = self._returns.take(name, now_ms=monotonic_ms())
+        if not tries:
+            return Returned.NOT_OURS
+        if tries >= TRIES_MAX or len(self._waiting) >= WAITING_MAX:
+            return Returned.GIVEN_UP
+        self._counters.returned += 1
+        self.publish(bytes(not_retained(raw)), tries=tries + 1)
+        return Returned.PUBLISHED_AGAIN
+
+    def _work(self) -> None:
+        """Hand what waits to our broker, as far as there is room."""
+        while self._waiting:
+            arrived = self._waiting[0]
+            while arrived.packets:
+                if not self._publish(arrived.packets[0], arrived.tries):
+                    self._watch()
+                    return
+                arrived.packets.popleft()
+            self._waiting.popleft()
+            if arrived.parcel is not None:
+                self._arrivals.published(*arrived.parcel, self._data_link.offered)
+        self._watch()
+
+    def _publish(self, packet: bytes, tries: int) -> bool:
+        """Publish ``packet`` for members here, if it must be; whether this is done with."""
+        topic = publish_topic(packet)
+        if self._wanted.match(topic):  # it comes as an ordinary publication, too: not twice
+            self._counters.left_to_others += 1
+            return True
+        share = self._assignment.share(topic)
+        if not share.served_here and self._pass_on(topic, packet):
+            self._counters.passed_on += 1
+            return True
+        qos = qos_of(packet)
+        if qos:
+            id_at = packet_id_at(packet)
+            if not self._data_link.publish_packet(bytearray(packet), id_at, qos):
+                return False
+        elif not self._data_link.write_packets((packet,), 1):
+            self._counters.lost += 1
+            return True
+        self._counters.delivered += tries == 1
+        if share.stood_in:
+            (publication,) = packets_of(packet)
+            name = publication_name(topic, publication.payload or b"")
+            self._returns.note(name, tries, now_ms=monotonic_ms())
+        return True
+
+    def _watch(self) -> None:
+        """Check soon what our broker has acknowledged."""
+        if self._poll is None and (self._waiting or self._arrivals.busy):
+            self._poll = asyncio.get_running_loop().call_later(POLL_S, self._on_poll)
+
+    def _on_poll(self) -> None:
+        self._poll = None
+        self._arrivals.settle(self._data_link.settled_through)
+        for origin, confirmation in self._arrivals.confirmations():
+            body = pack_confirmation(confirmation)
+            if not self._send_to(origin, (body,), len(body), 1):
+                self._counters.no_way += 1
+        if self._waiting:
+            self._work()
+        self._watch()
+
+    def _on_settled(self, filter: str) -> None:
+        del self._settling[filter]
+        self._wanted.add(filter)

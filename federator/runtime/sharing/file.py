@@ -1,0 +1,71 @@
+"""Groups with members elsewhere, on disk: what we took for them before a restart we take after it.
+
+Source: docs/protocol.md 12.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+
+from federator.protocol.sharing import ORPHANS_MAX, GroupKey, share_filter
+from federator.runtime.storage.durable import write_whole
+
+FILE_NAME: Final = "shared_groups.json"
+SAVE_AFTER_S: Final = 0.2
+"""Changes that come together are written together."""
+
+_log = structlog.get_logger()
+
+
+class ShareFile:
+    """The list of groups in an agent's state folder.
+
+    Args:
+        state_dir: That folder.
+    """
+
+    def __init__(self, state_dir: Path) -> None:
+        self._path = state_dir / FILE_NAME
+        self._saved: frozenset[GroupKey] = frozenset()
+        self._groups: frozenset[GroupKey] = frozenset()
+        self._timer: asyncio.Handle | None = None
+
+    def load(self) -> list[GroupKey]:
+        """The groups that were listed; none when the list cannot be read."""
+        try:
+            content = self._path.read_bytes()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            _log.warning("share.file_unreadable", path=str(self._path), why=error.strerror)
+            return []
+        try:
+            groups = msgspec.json.decode(content, type=list[tuple[str, str]])[:ORPHANS_MAX]
+            for group, filter_ in groups:
+                share_filter(group, filter_)
+        except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+            _log.warning("share.file_unreadable", path=str(self._path), why=str(error))
+            return []
+        self._saved = self._groups = frozenset(groups)
+        return sorted(self._saved)
+
+    def save(self, groups: Iterable[GroupKey]) -> None:
+        """Write ``groups`` soon, unless they are what the file holds."""
+        self._groups = frozenset(groups)
+        if self._groups != self._saved and self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(SAVE_AFTER_S, self._write)
+
+    def _write(self) -> None:
+        self._timer = None
+        groups = self._groups
+        try:
+            write_whole(self._path, msgspec.json.encode(sorted(groups)[:ORPHANS_MAX]))
+        except OSError as error:
+            _log.warning("share.not_saved", path=str(self._path), why=error.strerror)
+            return
+        self._saved = groups

@@ -1,0 +1,269 @@
+"""Publications for shared groups elsewhere, from our clients to the brokers that serve them.
+
+Who is served is decided in ``protocol.sharing``: this cuts what was read into parcels, sends them,
+and carries out what the ledger says.
+
+Source: docs/protocol.md 12.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from federator.protocol.forwarding.publications import not_retained, qos_of
+from federator.protocol.sharing import (
+    Assignment,
+    Confirmation,
+    GroupKey,
+    Held,
+    Ledger,
+    LedgerParameters,
+    Lost,
+    Owed,
+    Pick,
+    Resend,
+    pack_parcel,
+)
+from federator.protocol.types import BrokerId, Epoch, Millis
+from federator.runtime.mqtt.wire import Inbound
+from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
+
+SendTo = Callable[[BrokerId, Sequence[bytes | memoryview], int, int], bool]
+"""Sends a frame to a broker's inbox: parts, bytes, publications. Whether there is a way."""
+
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class ShareCounters:
+    """What the sharing of groups counts, in publications.
+
+    Attributes:
+        sent: Taken up for members elsewhere, those served again included.
+        delivered: Published on our broker for its members.
+        returned: Among those, published again: one of our stand-ins had got it.
+        left_to_others: Not published for members here: ordinary subscribers get them, and so do
+            they.
+        passed_on: Came for members that had left, and went to others.
+        resent: Sent again for want of a confirmation.
+        reassigned: Given to others because their broker was gone.
+        lost: Given up, or refused by our own connection.
+        no_way: Parcels and confirmations for which no neighbour led to the receiver.
+        malformed: Parcels that do not decode.
+    """
+
+    sent: int = 0
+    delivered: int = 0
+    returned: int = 0
+    left_to_others: int = 0
+    passed_on: int = 0
+    resent: int = 0
+    reassigned: int = 0
+    lost: int = 0
+    no_way: int = 0
+    malformed: int = 0
+
+
+class ShareOrigin:
+    """Sends what leaves this broker for shared groups.
+
+    Args:
+        self_id: Our id.
+        epoch: Ours; numbers of parcels belong to it.
+        assignment: Who must be served.
+        parameters: Bounds of what we owe.
+        counters: Counted into.
+        send_to: Sends frames.
+        publish_here: Publishes a run on our own broker, for members here.
+        allows_export: Whether what our clients publish on a topic may leave.
+        want_inbox: Called before something is sent that must be confirmed to us.
+    """
+
+    def __init__(
+        self,
+        *,
+        self_id: BrokerId,
+        epoch: Epoch,
+        assignment: Assignment,
+        parameters: LedgerParameters,
+        counters: ShareCounters,
+        send_to: SendTo,
+        publish_here: Callable[[bytes], None],
+        allows_export: Callable[[str], bool],
+        want_inbox: Callable[[], None],
+    ) -> None:
+        self.ledger = Ledger(parameters)
+        self._self_id = self_id
+        self._epoch = epoch
+        self._assignment = assignment
+        self._counters = counters
+        self._send_to = send_to
+        self._publish_here = publish_here
+        self._allows_export = allows_export
+        self._want_inbox = want_inbox
+        self._timer = DeadlineTimer(self._on_time)
+
+    @property
+    def owed(self) -> int:
+        """Publications that no broker has confirmed yet."""
+        return len(self.ledger)
+
+    def renew_epoch(self, epoch: Epoch) -> None:
+        """Number parcels in another epoch of ours. What is on its way may come twice."""
+        self._epoch = epoch
+
+    def on_publishes(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
+        """Send what our clients published to groups that are served elsewhere."""
+        if not self._assignment:
+            return
+        runs = _Runs()
+        for packet, start, end in publishes:
+            share = self._assignment.share(packet.topic)
+            if (share.picks or share.orphans) and self._allows_export(packet.topic):
+                for pick in share.picks:
+                    runs.add(pick, chunk[start:end])
+                if share.orphans:
+                    runs.hold(share.orphans, chunk[start:end])
+        self._send_runs(runs)
+
+    def on_taken(self, taken: Iterable[tuple[str, memoryview, bool]]) -> None:
+        """Send what our stand-ins got in place of members elsewhere.
+
+        Args:
+            taken: Topics, packets, and whether members here seem to be no more.
+        """
+        runs = _Runs()
+        for topic, packet, given_up in taken:
+            pick = self._assignment.taken(topic) if self._allows_export(topic) else None
+            if pick is not None:
+                runs.add(pick, packet)
+            elif given_up:
+                self._lose(1, "no members are left")
+            else:  # our own members, for nobody else is left, or may hear of it
+                self._publish_here(bytes(packet))
+        self._send_runs(runs)
+
+    def pass_on(self, topic: str, packet: bytes) -> bool:
+        """Send elsewhere what came for members that have left; whether there are any elsewhere."""
+        share = self._assignment.share(topic)
+        if share.served_here or not share.picks:
+            return False
+        runs = _Runs()
+        for pick in share.picks:
+            runs.add(pick, memoryview(packet))
+        self._send_runs(runs)
+        return True
+
+    def on_confirmation(self, by: BrokerId, confirmation: Confirmation) -> None:
+        """Note that the broker ``by`` has parcels of ours."""
+        if confirmation.epoch == self._epoch:
+            now_ms = monotonic_ms()
+            self._resend(self.ledger.confirm(by, confirmation.ranges, now_ms=now_ms))
+            self._arm()
+
+    def on_members(self, gone: Iterable[BrokerId]) -> None:
+        """Serve others in place of brokers that are ``gone``, and what waited for members."""
+        gone = sorted(set(gone))
+        again = [owed for broker in gone for owed in self.ledger.gone(broker)]
+        if again:
+            count = sum(owed.count for owed in again)
+            self._counters.reassigned += count
+            _log.warning("share.reassigned", brokers=gone, publications=count)
+        homeless: list[Owed | Held] = [*self.ledger.take_held(), *again]
+        for each in homeless:
+            self._reassign(each)
+        self._arm()
+
+    def _send_runs(self, runs: "_Runs") -> None:
+        if not runs.parts and not runs.held:
+            return
+        now_ms = monotonic_ms()
+        for orphans, parts in runs.held.items():
+            self._hold(Held(orphans, b"".join(parts), len(parts), now_ms), now_ms)
+        for (broker, groups, acknowledged), parts in runs.parts.items():
+            run = b"".join(parts)
+            self._send(broker, groups, run, len(parts), acknowledged, now_ms, now_ms)
+        self._arm()
+
+    def _send(
+        self,
+        broker: BrokerId,
+        groups: tuple[GroupKey, ...],
+        run: bytes,
+        count: int,
+        acknowledged: bool,
+        since_ms: Millis,
+        now_ms: Millis,
+    ) -> None:
+        self._counters.sent += count
+        if broker == self._self_id:
+            self._publish_here(run)
+        elif not acknowledged:
+            self._send_parcel(broker, 0, run, count)
+        else:
+            self._want_inbox()
+            sends = self.ledger.owe(broker, groups, run, count, since_ms=since_ms, now_ms=now_ms)
+            if sends is None:
+                self._lose(count, "no room")
+            else:
+                self._resend(sends)
+
+    def _resend(self, steps: Iterable[Resend | Lost]) -> None:
+        for step in steps:
+            if isinstance(step, Lost):
+                self._lose(step.owed.count, "nobody confirmed it in time")
+            else:
+                owed = step.owed
+                self._counters.resent += owed.count if owed.tries > 1 else 0
+                self._send_parcel(owed.to, owed.number, owed.run, owed.count)
+
+    def _send_parcel(self, broker: BrokerId, number: int, run: bytes, count: int) -> None:
+        head = pack_parcel(self._epoch, number)
+        if not self._send_to(broker, (head, run), len(head) + len(run), count):
+            self._counters.no_way += count
+
+    def _reassign(self, owed: Owed | Held) -> None:
+        """Give to others what a broker that is gone should have served, or hold it for members."""
+        now_ms = monotonic_ms()
+        picks = self._assignment.again(owed.groups)
+        for pick in picks:
+            self._send(pick.next(), pick.serves, owed.run, owed.count, True, owed.since_ms, now_ms)
+        served = {key for pick in picks for key in pick.serves}
+        rest = [k for k in owed.groups if k not in served and self._assignment.knows(k)]
+        if rest:  # the others were given up
+            self._hold(Held(tuple(rest), owed.run, owed.count, owed.since_ms), now_ms)
+
+    def _hold(self, held: Held, now_ms: Millis) -> None:
+        if not self.ledger.hold(held, now_ms=now_ms):
+            self._lose(held.count, "no room")
+
+    def _lose(self, count: int, reason: str) -> None:
+        self._counters.lost += count
+        _log.warning("share.lost", publications=count, reason=reason)
+
+    def _arm(self) -> None:
+        self._timer.set(self.ledger.next_deadline_ms())
+
+    def _on_time(self) -> None:
+        self._resend(self.ledger.on_deadline(now_ms=monotonic_ms()))
+        self._arm()
+
+
+class _Runs:
+    """Publications of one read, by who gets them."""
+
+    def __init__(self) -> None:
+        self.parts: dict[tuple[BrokerId, tuple[GroupKey, ...], bool], list[bytes | memoryview]] = {}
+
+        self.held: dict[tuple[GroupKey, ...], list[bytes | memoryview]] = {}
+
+    def add(self, pick: Pick, packet: memoryview) -> None:
+        """Note that ``packet`` is for the next broker of ``pick``."""
+        key = (pick.next(), pick.serves, qos_of(packet) > 0)
+        self.parts.setdefault(key, []).append(not_retained(packet))
+
+    def hold(self, orphans: tuple[GroupKey, ...], packet: memoryview) -> None:
+        """Note that ``packet`` waits until ``orphans`` have members; QoS 0 does not wait."""
+        if qos_of(packet):
+            self.held.setdefault(orphans, []).append(not_retained(packet))

@@ -1,0 +1,326 @@
+"""Shared groups that span brokers, at work: what is known of members, and who acts on it.
+
+What is decided is decided in ``protocol.sharing``. ``ShareOrigin`` sends what is published here to
+members elsewhere, ``ShareDestination`` publishes what comes for members here, ``StandIns`` take
+their share out of groups here. Nothing of this runs while no broker has members of a group.
+
+Source: docs/protocol.md 12.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from itertools import islice
+from typing import Final
+
+import structlog
+
+from federator.errors import DecodeError
+from federator.protocol.effects import FilterRoute
+from federator.protocol.filters import overlaps
+from federator.protocol.forwarding.frames import Frame
+from federator.protocol.sharing import (
+    Assignment,
+    Confirmation,
+    GroupKey,
+    LedgerParameters,
+    MemberRecord,
+    Membership,
+    Orphans,
+    inbox_filter,
+    inbox_of,
+    parse_record,
+    unpack_parcel,
+)
+from federator.protocol.types import BrokerId, Epoch
+from federator.runtime.data.data_path import DataPath
+from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
+from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
+from federator.runtime.sharing.destination import Returned, ShareDestination
+from federator.runtime.sharing.file import ShareFile
+from federator.runtime.sharing.origin import ShareCounters, ShareOrigin
+from federator.runtime.sharing.stand_ins import StandIns
+
+LISTED_MAX: Final = 1_000
+"""Groups in one answer about our state."""
+
+INEXACT_TOLD_MAX: Final = 1_000
+"""Groups of which it is remembered that it was said."""
+
+Announce = Callable[[frozenset[str], frozenset[str]], None]
+
+_log = structlog.get_logger()
+
+
+class Sharing:
+    """Shared groups as one agent sees them.
+
+    Args:
+        self_id: Our id.
+        epoch: Ours; numbers of parcels belong to it.
+        data_path: Carries parcels.
+        data_link: Publishes them on our broker.
+        make_link: Makes and runs our stand-in number ``i``.
+        announce: Told which filters to announce besides clients' own, as a change.
+        announces: Whether the federation may hear that our clients want a filter.
+        allows_export: Whether what our clients publish on a topic may leave.
+        parameters: Bounds of what we owe.
+        file: Where groups are listed across restarts.
+        stand_ins_max: Stand-ins in one group.
+    """
+
+    def __init__(
+        self,
+        *,
+        self_id: BrokerId,
+        epoch: Epoch,
+        data_path: DataPath,
+        data_link: MqttLink,
+        make_link: Callable[[int, LinkObserver], MqttLink],
+        announce: Announce,
+        announces: Callable[[str], bool],
+        allows_export: Callable[[str], bool],
+        parameters: LedgerParameters,
+        file: ShareFile,
+        stand_ins_max: int,
+    ) -> None:
+        self.membership = Membership()
+        self.membership.reach(self_id)
+        self.assignment = Assignment(self_id, stand_ins_max=stand_ins_max)
+        self.counters = ShareCounters()
+        self._self_id = self_id
+        self._data_path = data_path
+        self._announce = announce
+        self._announces = announces
+        self._own_members: dict[GroupKey, int] = {}
+        self._watched = False
+        self._crossings: dict[GroupKey, int] = {}
+        self._wanted: set[str] = set()
+        self._announced: frozenset[str] = frozenset()
+        self._needs_inbox = False
+        self._gone: list[BrokerId] = []
+        self._file = file
+        self._orphans = Orphans(keep_ms=parameters.keep_ms)
+        self._orphans_timer = DeadlineTimer(self._on_orphans_old)
+        self._changed = False
+        self._told_inexact: dict[GroupKey, str] = {}
+        self._stand_ins = StandIns(make_link, taken=self._on_taken)
+        self.origin = ShareOrigin(
+            self_id=self_id,
+            epoch=epoch,
+            assignment=self.assignment,
+            parameters=parameters,
+            counters=self.counters,
+            send_to=data_path.send_to,
+            publish_here=lambda run: self.destination.publish(run),
+            allows_export=allows_export,
+            want_inbox=self._want_inbox,
+        )
+        self.destination = ShareDestination(
+            assignment=self.assignment,
+            data_link=data_link,
+            counters=self.counters,
+            send_to=data_path.send_to,
+            pass_on=self.origin.pass_on,
+        )
+
+    def resume(self) -> None:
+        """Go on with the groups known before a restart."""
+        for key in self._file.load():
+            self._orphans.lose(key, now_ms=monotonic_ms())
+        self._changed = True
+        self.on_routes_set()
+
+    # What is known
+
+    @property
+    def stand_in_links(self) -> Sequence[MqttLink]:
+        """The connections of our stand-ins to our broker."""
+        return self._stand_ins.links
+
+    def has_own_members(self, filter: str) -> bool:
+        """Whether some group with ``filter`` has members among our own clients."""
+        return any(key[1] == filter for key in self._own_members)
+
+    def snapshot(self) -> dict[str, object]:
+        """What an operator sees, as JSON."""
+        return {
+            **self.counts(),
+            "groups": [self._told(key) for key in islice(self.membership.groups, LISTED_MAX)],
+            "groups_total": len(self.membership),
+            "stand_ins_standing": self._stand_ins.standing,
+            "owed_bytes": self.origin.ledger.bytes,
+        }
+
+    def counts(self) -> dict[str, int]:
+        """What is counted, for ``/metrics``."""
+        return {
+            "groups": len(self.membership),
+            "owed": self.origin.owed,
+            **asdict(self.counters),
+        }
+
+    def explain(self, topic: str) -> list[dict[str, object]]:
+        """The groups one member of which gets a publication on ``topic``."""
+        return [self._told(key) for key in self.assignment.groups_of(topic)[:LISTED_MAX]]
+
+    def _told(self, key: GroupKey) -> dict[str, object]:
+        brokers = self.membership.brokers(key)
+        return {
+            "group": key[0],
+            "filter": key[1],
+            "members": {str(broker): each.count for broker, each in brokers.items()},
+            "crossed": [broker for broker, each in brokers.items() if each.crossed],
+            "stand_ins": self.assignment.stand_ins.get(key, 0),
+            "inexact": self.membership.why_inexact(key),
+        }
+
+    # What changes
+
+    def on_members(self, members: Mapping[GroupKey, int], *, watched: bool) -> None:
+        """Note how many members groups have among our own clients now.
+
+        Args:
+            members: Those that changed.
+            watched: Whether clients here see all that is published here.
+        """
+        self._changed |= watched != self._watched
+        self._watched = watched
+        for key, count in members.items():
+            if count and self._announces(key[1]):
+                self._own_members[key] = count
+                if key not in self._crossings:
+                    self._crossings[key] = sum(overlaps(key[1], f) for f in self._wanted)
+            else:
+                self._own_members.pop(key, None)
+                self._crossings.pop(key, None)
+        self._say_what_we_have()
+
+    def on_interest(self, added: frozenset[str], removed: frozenset[str]) -> None:
+        """Note that ordinary subscribers of ours want other filters than before."""
+        removed &= self._wanted
+        added -= self._wanted
+        self._wanted -= removed
+        self._wanted |= added
+        self.destination.on_interest(added, removed)
+        for key in self._crossings:
+            self._crossings[key] += sum(overlaps(key[1], filter) for filter in added)
+            self._crossings[key] -= sum(overlaps(key[1], filter) for filter in removed)
+        self._say_what_we_have()
+
+    def on_route(self, filter: str, route: FilterRoute | None, *, lost: bool) -> None:
+        """Note that a filter beginning with ``$`` has another route, or none; see ``SetRoute``."""
+        record = parse_record(filter)
+        if record is not None and record.broker != self._self_id:
+            self._on_record(record, present=route is not None, lost=lost)
+        inbox = inbox_of(filter)
+        if inbox is not None and inbox != self._self_id:
+            self.membership.reach(inbox, route is not None)
+            if route is None:
+                self._gone.append(inbox)
+            self._changed = True
+
+    def _on_record(self, record: MemberRecord, *, present: bool, lost: bool) -> None:
+        key = (record.group, record.filter)
+        if present:
+            self.membership.add(record)
+            self._orphans.find([key])
+        else:
+            self.membership.discard(record)
+            if lost and not self.membership.has_records(key):
+                self._orphans.lose(key, now_ms=monotonic_ms())
+        self._changed = True
+
+    def on_routes_set(self) -> bool:
+        """Act on the changes of one event, which have all been told; whether there were any."""
+        if not self._changed:
+            return False
+        self._changed = False
+        orphans = self._orphans.groups
+        self.assignment.update(self.membership, watched=self._watched, orphans=orphans)
+        self._file.save(orphans.union(self.membership.groups))
+        self._data_path.share(self.assignment.wanted)
+        self._stand_ins.want(self.assignment.stand_ins)
+        self._data_path.shared = self if self.assignment.wanted or self._announced else None
+        self._tell_inexact()
+        gone, self._gone = self._gone, []
+        self.origin.on_members(gone)
+        self._orphans_timer.set(self._orphans.next_deadline_ms())
+        return True
+
+    def _on_orphans_old(self) -> None:
+        self._changed |= self._orphans.expire(now_ms=monotonic_ms())
+        self._announce(frozenset(), frozenset())  # with which the change is acted on
+        self._orphans_timer.set(self._orphans.next_deadline_ms())
+
+    def renew_epoch(self, epoch: Epoch) -> None:
+        """Number parcels in another epoch of ours."""
+        self.origin.renew_epoch(epoch)
+
+    # What passes
+
+    def on_publishes(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
+        """Send to groups elsewhere what our clients published."""
+        self.origin.on_publishes(chunk, publishes)
+
+    def on_parcel(self, frame: Frame) -> None:
+        """Take a frame for our inbox: a parcel, or a confirmation."""
+        try:
+            content = unpack_parcel(frame.body)
+        except DecodeError:
+            self.counters.malformed += 1
+            return
+        if isinstance(content, Confirmation):
+            self.origin.on_confirmation(frame.origin, content)
+        else:
+            self.destination.on_parcel(frame, content)
+
+    def _on_taken(self, chunk: memoryview, publishes: list[Inbound]) -> None:
+        """Take what our stand-ins got instead of a member."""
+        elsewhere: list[tuple[str, memoryview, bool]] = []
+        for inbound in publishes:
+            packet, start, end = inbound
+            returned = self.destination.take_back(inbound, chunk[start:end])
+            if returned is not Returned.PUBLISHED_AGAIN:
+                given_up = returned is Returned.GIVEN_UP
+                elsewhere.append((packet.topic, chunk[start:end], given_up))
+        self.origin.on_taken(elsewhere)
+
+    # What we say
+
+    def _want_inbox(self) -> None:
+        if not self._needs_inbox:
+            self._needs_inbox = True
+            # Not now: announcing may change what is being acted on.
+            asyncio.get_running_loop().call_soon(self._say_what_we_have)
+
+    def _say_what_we_have(self) -> None:
+        """Announce our members, and an inbox when anybody may have something for it."""
+        records = [
+            MemberRecord(self._self_id, count, self._crossings[key] > 0, *key)
+            for key, count in sorted(self._own_members.items())
+        ]
+        texts = {record: record.encode() for record in records}
+        filters = frozenset(text for text in texts.values() if text is not None)
+        self._needs_inbox |= bool(filters)  # for good: an inbox that vanishes means we are gone
+        if self._needs_inbox:
+            filters |= {inbox_filter(self._self_id)}
+        before, self._announced = self._announced, filters
+        for text in before - filters:
+            if (old := parse_record(text)) is not None:
+                self.membership.discard(old)
+        for record in records:
+            if texts[record] is not None:
+                self.membership.add(record)
+        self._changed |= filters != before
+        if self._changed:
+            self._announce(filters - before, before - filters)
+
+    def _tell_inexact(self) -> None:
+        """Say which groups cannot be served exactly once, and why, once for each reason."""
+        reasons = {key: self.membership.why_inexact(key) for key in self.membership.groups}
+        told = {key: reason for key, reason in reasons.items() if reason is not None}
+        for (group, filter), reason in islice(sorted(told.items()), INEXACT_TOLD_MAX):
+            if self._told_inexact.get((group, filter)) != reason:
+                _log.warning("share.inexact", group=group, filter=filter, reason=reason)
+        self._told_inexact = told

@@ -1,0 +1,1 @@
+"""What stays on disk: whole files, locked folders, an agent's state."""

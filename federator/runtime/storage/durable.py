@@ -1,0 +1,213 @@
+"""Bytes on disk: written whole or not at all.
+
+What a write took survives a ``kill -9`` of ours, because the kernel holds it; it survives a power
+cut only once synchronised. So a file that was last written in another *boot* of the machine may
+have lost its end without a trace, and whoever numbers things in a file compares boots.
+"""
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal
+
+from federator.errors import ConfigError
+
+FsyncPolicy = Literal["never", "interval", "always"]
+
+FSYNC_INTERVAL_S = 1.0
+PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
+SHARED_FILE = 0o666
+"""Less what the umask takes away."""
+
+CANNOT_CREATE = 73
+"""Exit code of ``sysexits.h``."""
+
+BOOT_BYTES = 16
+BOOT_FILE = Path("/proc/sys/kernel/random/boot_id")
+
+LEAP = 1 << 32
+"""What a numbering skips when its end may be lost: more than a machine can have lost unsynced."""
+
+
+def this_boot() -> bytes | None:
+    """The identity of this boot of the machine; ``None`` where no one can say."""
+    try:
+        boot = bytes.fromhex(BOOT_FILE.read_text().strip().replace("-", ""))
+    except (OSError, ValueError):
+        return None
+    return boot if len(boot) == BOOT_BYTES else None
+
+
+def private_folder(folder: Path, *, key: str) -> None:
+    """Make ``folder`` when missing.
+
+    Raises:
+        ConfigError: It cannot be made or written; the text names it and begins with ``key``.
+    """
+    try:
+        folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise unusable(folder, error, key=key) from error
+
+
+def unusable(folder: Path, error: OSError, *, key: str) -> ConfigError:
+    """The error to raise when ``folder`` cannot be used."""
+    text = f"{key}: {folder}: {error.strerror}: name a folder this user may write, with room"
+    return ConfigError(text, exit_code=CANNOT_CREATE)
+
+
+def open_private(path: Path, flags: int) -> int:
+    """A descriptor of ``path``; a file that is made is readable by our user alone.
+
+    Raises:
+        OSError: As ``os.open``.
+    """
+    return os.open(path, flags | os.O_CLOEXEC, PRIVATE_FILE)
+
+
+def write_at(fd: int, content: bytes, at: int) -> None:
+    """Write ``content`` at the end of a file, which is at ``at``: in one call, as a rule.
+
+    Raises:
+        OSError: The disk is full or broken. The file ends at ``at`` as before.
+    """
+    size = len(content)
+    try:
+        written = os.pwrite(fd, content, at)
+        while written < size:  # a full disk takes a part; the next call says why
+            more = os.pwrite(fd, memoryview(content)[written:], at + written)
+            if not more:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            written += more
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(fd, at)
+        raise
+
+
+def replace_file(
+    path: Path, parts: Sequence[bytes], *, sync: bool, mode: int = PRIVATE_FILE
+) -> int:
+    """Put a new file in the place of ``path``: a crash of ours leaves the old or the new one.
+
+    Args:
+        path: The file.
+        parts: What it shall hold.
+        sync: The new file is on the disk when this returns, and a power cut, too, leaves the old
+            or the new one. Otherwise it may leave anything.
+        mode: Who may read a new file, as ``os.open`` takes it.
+
+    Returns:
+        A descriptor of the new file, for reading and writing.
+
+    Raises:
+        OSError: The old file is still there.
+    """
+    beside = path.with_name(path.name + ".new")
+    fd = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    try:
+        write_at(fd, b"".join(parts), 0)
+        if sync:
+            os.fsync(fd)
+        beside.replace(path)
+    except OSError:
+        os.close(fd)
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise
+    if sync:
+        with contextlib.suppress(OSError):  # the new one is in place, whatever a power cut does
+            sync_folder(path.parent)
+    return fd
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Replace ``path`` by ``content``, on the disk; whom the umask allows may read it.
+
+    Raises:
+        OSError: The old file is still there.
+    """
+    os.close(replace_file(path, [content], sync=True, mode=SHARED_FILE))
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names in ``folder`` on the disk."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+class Syncing:
+    """Synchronises a growing file by policy; ``interval`` in a thread, so that nobody waits.
+
+    Args:
+        policy: ``never``: the kernel does when it likes. ``interval``: at most one
+            ``interval_s`` after it was written. ``always``: before ``written`` returns.
+        interval_s: See above. Holds while ``written`` or ``tick`` are called that often.
+    """
+
+    def __init__(self, policy: FsyncPolicy, *, interval_s: float = FSYNC_INTERVAL_S) -> None:
+        self.policy = policy
+        self._interval_s = interval_s
+        self._last_s = time.monotonic()
+        self._dirty = -1
+        self._thread: ThreadPoolExecutor | None = None
+        self._running: Future[None] | None = None
+
+    def written(self, fd: int) -> None:
+        """Note that something was written to ``fd``, and synchronise it when it is due.
+
+        Raises:
+            OSError: The disk failed, now or in the thread since the last call.
+        """
+        if self.policy == "never":
+            return
+        if self.policy == "always":
+            os.fdatasync(fd)
+            return
+        self._dirty = fd
+        self.tick()
+
+    def tick(self) -> None:
+        """Synchronise what has been due for long enough.
+
+        Raises:
+            OSError: The disk failed in the thread since the last call.
+        """
+        if self._running is not None and self._running.done():
+            done, self._running = self._running, None
+            done.result()
+        now_s = time.monotonic()
+        if self._dirty < 0 or self._running or now_s - self._last_s < self._interval_s:
+            return
+        self._thread = self._thread or ThreadPoolExecutor(1, "fsync")
+        own = os.dup(self._dirty)  # the file may be closed before the thread gets to it
+        self._running = self._thread.submit(_sync_and_close, own)
+        self._last_s, self._dirty = now_s, -1
+
+    def finish(self, fd: int) -> None:
+        """Put ``fd``, which is complete, on the disk, unless by policy nobody does."""
+        if self.policy != "never":
+            os.fdatasync(fd)
+            self._dirty = -1
+
+    def close(self) -> None:
+        """End the thread."""
+        if self._thread is not None:
+            self._thread.shutdown()
+            self._thread = None
+
+
+def _sync_and_close(fd: int) -> None:
+    try:
+        os.fdatasync(fd)
+    finally:
+        os.close(fd)

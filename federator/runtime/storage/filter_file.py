@@ -1,0 +1,148 @@
+"""Filters and a time for each, on disk: what an agent must know after a restart.
+
+One list says what is wanted or still owed, another what our broker may hold in our session. Both
+are kept alike: append a line for each change, and write the list anew when it is twice as long as
+it need be. A line is a JSON array, ``["a/b", 0]`` or, to forget, ``["a/b", null]``; half a line at
+the end is what a killed agent had not done yet.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from federator.runtime.storage.durable import (
+    open_private,
+    private_folder,
+    replace_file,
+    unusable,
+    write_at,
+)
+
+__all__ = ["FilterFile"]
+
+FILTERS_MAX = 131_072
+OWED = "owed"
+SUBSCRIBED = "subscribed"
+CONFIG_KEY = "custody"
+SPARE_LINES = 1_024
+"""Superfluous lines that are not worth writing the file anew."""
+
+_Line = tuple[str, int | None]
+_decode = msgspec.json.Decoder(_Line, strict=True).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class FilterFile:
+    """One list of filters with their times, on disk, for one thread.
+
+    Args:
+        folder: Where the file is; made when missing.
+        name: The name of the file.
+        filters_max: Filters listed; more are turned away.
+
+    Attributes:
+        unreadable: Lines that were damaged when it was opened.
+        is_new: Whether there was no file.
+
+    Raises:
+        ConfigError: The folder cannot be used.
+    """
+
+    def __init__(self, folder: Path, name: str, *, filters_max: int = FILTERS_MAX) -> None:
+        self._path = folder / name
+        self._filters_max = filters_max
+        self._times_us: dict[str, int] = {}
+        self._lines = 0
+        self.unreadable = 0
+        private_folder(folder, key=CONFIG_KEY)
+        self.is_new = not self._path.exists()
+        try:
+            self._fd = open_private(self._path, os.O_RDWR | os.O_CREAT)
+            self._size = self._recover()
+        except OSError as error:
+            raise unusable(folder, error, key=CONFIG_KEY) from error
+
+    def load(self) -> dict[str, int]:
+        """The time of each filter that is listed."""
+        return dict(self._times_us)
+
+    def note(self, filter_: str, time_us: int) -> bool:
+        """List ``filter_`` with ``time_us``; ``False`` when the list is full.
+
+        Raises:
+            OSError: The disk is full or broken; the list is as before.
+        """
+        return self.note_all((filter_,), time_us)
+
+    def note_all(self, filters: Iterable[str], time_us: int) -> bool:
+        """List all ``filters`` with ``time_us``, in one write; ``False`` when some found no room.
+
+        Raises:
+            OSError: The disk is full or broken; the list is as before.
+        """
+        wanted = dict.fromkeys(filters)
+        changed = [each for each in wanted if self._times_us.get(each) != time_us]
+        room = self._filters_max - len(self._times_us)
+        new = [each for each in changed if each not in self._times_us]
+        refused = set(new[max(0, room) :])
+        listed = [each for each in changed if each not in refused]
+        if listed:
+            self._append(*((each, time_us) for each in listed))
+            self._times_us.update(dict.fromkeys(listed, time_us))
+            self._tidy()
+        return not refused
+
+    def forget(self, filter_: str) -> None:
+        """Take ``filter_`` off the list.
+
+        Raises:
+            OSError: The disk is full or broken; the list is as before.
+        """
+        if filter_ in self._times_us:
+            self._append((filter_, None))
+            del self._times_us[filter_]
+            self._tidy()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _append(self, *lines: _Line) -> None:
+        content = b"".join(_encode(line) + b"\n" for line in lines)
+        write_at(self._fd, content, self._size)
+        self._size += len(content)
+        self._lines += len(lines)
+
+    def _tidy(self) -> None:
+        if self._lines <= 2 * len(self._times_us) + SPARE_LINES:
+            return
+        lines = [_encode(line) + b"\n" for line in self._times_us.items()]
+        self._lines = len(lines)
+        with contextlib.suppress(OSError):  # the long file is as good; tried again in a while
+            fd = replace_file(self._path, lines, sync=True)
+            os.close(self._fd)
+            self._fd, self._size = fd, sum(map(len, lines))
+
+    def _recover(self) -> int:
+        """Read the file; return where its last whole line ends."""
+        content = self._path.read_bytes()
+        end = content.rfind(b"\n") + 1
+        for line in content[:end].split(b"\n")[:-1]:
+            self._lines += 1
+            try:
+                filter_, time_us = _decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                self.unreadable += 1
+                continue
+            if time_us is None:
+                self._times_us.pop(filter_, None)
+            elif len(self._times_us) < self._filters_max or filter_ in self._times_us:
+                self._times_us[filter_] = time_us
+        if end < len(content):
+            os.ftruncate(self._fd, end)
+        return end

@@ -1,0 +1,130 @@
+"""What changed, as rows of ``events``: the node's effects, the meshes' events, and the agent's.
+
+Source: docs/metrics.md, "events".
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from federator.protocol import effects as e
+from federator.protocol.routing.mesh_event_log import MeshEntry
+from federator.protocol.telemetry.records import Events
+from federator.runtime.telemetry.window_aggregator import Row
+
+EVENTS_MAX: Final = 2_048
+"""In one window; what is more is counted."""
+DETAIL_CHARS_MAX: Final = 1_024
+
+NOTICES: Final = {
+    "link.up": "link_up",
+    "link.down": "link_down",
+    "controller.changed": "controller_changed",
+    "core.lost": "core_lost",
+    "epoch.renewed": "epoch_renewed",
+    "id.conflict": "id_conflict",
+}
+"""Notices of the node that are told, and the kinds of event they are."""
+
+KINDS: Final = (
+    *NOTICES.values(),
+    "agent_started",
+    "agent_stopped",
+    "broker_up",
+    "broker_down",
+    "core_changed",
+    "mesh_joined",
+    "mesh_left",
+    "parent_changed",
+    "takeover",
+    "takeover_ended",
+    "draining",
+    "spool_dropped",
+    "spool_torn",
+    "records_lost",
+    "events_lost",
+)
+"""All kinds there are."""
+
+
+class EventRecorder:
+    """The events of one window.
+
+    Args:
+        now_us: The wall clock.
+    """
+
+    def __init__(self, now_us: Callable[[], int]) -> None:
+        self._now_us = now_us
+        self._rows: list[dict[str, Any]] = []
+        self._missed = 0
+
+    def note(self, kind: str, **fields: int | str | None) -> None:
+        """Something changed just now; ``fields`` as in ``Events``."""
+        assert kind in KINDS, kind
+        if len(self._rows) >= EVENTS_MAX:
+            self._missed += 1
+            return
+        if isinstance(detail := fields.get("detail"), str):
+            fields["detail"] = detail[:DETAIL_CHARS_MAX]
+        self._rows.append({"at_us": self._now_us(), "kind": kind, **fields})
+
+    def on_effect(self, effect: e.Effect) -> None:
+        """Something the node ordered, which may be news."""
+        match effect:
+            case e.Notice(name, _, details) if name in NOTICES:
+                self._on_notice(NOTICES[name], details)
+            case e.StepIn(broker, _, sessions):
+                self.note("takeover", subject=broker, value=len(sessions))
+            case e.StepBack(broker):
+                self.note("takeover_ended", subject=broker)
+            case e.SetDraining(drain):
+                self.note("draining", value=int(drain))
+            case _:
+                pass
+
+    def on_mesh_events(self, entries: Iterable[MeshEntry], missed: int) -> None:
+        """What happened to meshes."""
+        self._missed += missed
+        for entry in entries:
+            match entry.kind:
+                case "core_changed":
+                    before = None if entry.before is None else f"from {entry.before}"
+                    self.note(
+                        "core_changed", filter=entry.filter, subject=entry.core, detail=before
+                    )
+                case "parent_changed":
+                    parents = ", ".join(map(str, entry.parents)) or "none"
+                    first = entry.parents[0] if entry.parents else None
+                    self.note(
+                        "parent_changed",
+                        subject=entry.core,
+                        neighbour=first,
+                        detail=parents,
+                        value=len(entry.parents),
+                    )
+                case _:
+                    self.note(entry.kind, filter=entry.filter, subject=entry.core)
+
+    def rows(self) -> list[Row]:
+        """All since this was last asked."""
+        if self._missed:
+            missed, self._missed = self._missed, 0
+            self._rows.append({"at_us": self._now_us(), "kind": "events_lost", "value": missed})
+        rows, self._rows = self._rows, []
+        return [(Events, fields) for fields in rows]
+
+    def _on_notice(self, kind: str, details: dict[str, int | str]) -> None:
+        neighbour, reason = details.get("neighbour"), details.get("reason")
+        fields: dict[str, int | str | None] = {"neighbour": neighbour, "detail": reason}
+        match kind:
+            case "controller_changed":
+                fields = {"subject": details["controller"], "value": details["before"]}
+            case "core_lost":
+                fields = {"subject": details["core"], "detail": reason}
+            case "epoch_renewed":
+                fields = {"value": details["epoch"]}
+            case "id_conflict":
+                fields = {"value": details["other_epoch"]}
+            case _:
+                pass
+        self.note(kind, **fields)

@@ -1,0 +1,200 @@
+"""The spool told over MQTT: batches as they are written, and again to those who ask.
+
+A push is a courtesy, not a promise: it is left out while our broker is away or slow. ``head`` says
+what there is, and whoever misses a part asks for it. Answers go a page at a time, in turn, so that
+whoever wants the whole spool keeps nobody waiting. Anybody may publish on our broker, so the queue
+of asks is bounded, and what waits in it costs nothing until its turn.
+
+Source: docs/metrics.md, "Live" and "Replay".
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
+
+from federator.errors import DecodeError
+from federator.protocol.messages.topics import (
+    metrics_again_topic,
+    metrics_ask_topic,
+    metrics_head_topic,
+    metrics_table_topic,
+)
+from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.telemetry.records import encode
+from federator.protocol.telemetry.replay import Again, Ask, Head, decode_ask
+from federator.protocol.types import Millis
+from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.wire import packet_id_at
+from federator.runtime.process.clocks import monotonic_ms
+from federator.runtime.telemetry.spool import Batch, Part
+
+UNACKNOWLEDGED_MAX: Final = 256
+"""Messages that our broker has not acknowledged; with more, nothing is pushed."""
+
+
+def publish(link: MqttLink, topic: str, payload: bytes, *, retain: bool = False) -> bool:
+    """Publish at QoS 1 behind whatever waits; whether it was taken."""
+    if not link.connected or link.unacknowledged >= UNACKNOWLEDGED_MAX:
+        return False
+    packet = PublishPacket(topic, payload, qos=QoS.AT_LEAST_ONCE, retain=retain, packet_id=1)
+    written = bytearray(packet.write())
+    return link.publish_packet(written, packet_id_at(written), 1)
+
+
+class LivePush:
+    """Tells our broker's clients what was written.
+
+    Args:
+        link: The control connection to our own broker.
+        federation: The federation's name.
+        broker: Our id.
+        tables: Push the batches, not the head alone.
+
+    Attributes:
+        skipped: Batches not pushed, or not whole.
+    """
+
+    def __init__(self, link: MqttLink, *, federation: str, broker: int, tables: bool) -> None:
+        self.skipped = 0
+        self._link = link
+        self._federation = federation
+        self._broker = broker
+        self._tables = tables
+
+    def push(
+        self, batches: Sequence[Batch], spool: str, held: tuple[int, int], now_us: int
+    ) -> None:
+        """Push ``batches``, and say what ``spool`` holds."""
+        for batch in batches if self._tables else ():
+            told = [
+                publish(self._link, metrics_table_topic(self._federation, table), b"".join(lines))
+                for table, lines in batch.lines.items()
+            ]
+            self.skipped += not all(told)
+        first, last = held
+        head = Head(broker=self._broker, spool=spool, first=first, last=last, at_us=now_us)
+        publish(self._link, metrics_head_topic(self._federation), encode(head), retain=True)
+
+
+ASKS_MAX: Final = 16
+MESSAGE_BYTES_MAX: Final = 262_144
+HEADER_ROOM: Final = 512
+PAUSE_S: Final = 0.05
+"""Between two messages: 5 MB/s at most."""
+WAITING_MAX: Final = 4
+"""Messages that our broker has not acknowledged; with more, we wait."""
+COMPLAINT_GAP_MS: Final = Millis(60_000)
+
+Read = Callable[[str, int, int, int], Awaitable[tuple[Part | None, tuple[int, int]]]]
+"""A read of (spool, first, last, bytes at most) gives a part, and the first and last batch held."""
+
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Order:
+    """What is left of an ask."""
+
+    spool: str
+    next: int
+    last: int
+    to: str
+
+
+class ReplayService:
+    """Sends parts of the spool to those who ask.
+
+    Args:
+        link: The control connection to our own broker.
+        federation: The federation's name.
+        read: Reads the spool.
+
+    Attributes:
+        malformed: Asks that mean nothing.
+        refused: Asks that found the queue full.
+        answered: Messages sent.
+    """
+
+    def __init__(self, link: MqttLink, *, federation: str, read: Read) -> None:
+        self.malformed = self.refused = self.answered = 0
+        self.topic = metrics_ask_topic(federation)
+        self._federation = federation
+        self._link = link
+        self._read = read
+        self._orders: deque[_Order] = deque()
+        self._asked = asyncio.Event()
+        self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
+
+    def subscription(self) -> TopicFilter:
+        """What the control connection subscribes. A retained ask is nobody's: none."""
+        return TopicFilter(
+            self.topic,
+            max_qos=QoS.AT_LEAST_ONCE,
+            no_local=True,
+            retain_handling=RetainHandling.SEND_NEVER,
+        )
+
+    def on_ask(self, packet: PublishPacket) -> None:
+        """Queue an ask; a malformed one is counted, and told once a minute."""
+        try:
+            ask = decode_ask(packet.payload)
+        except DecodeError as error:
+            self.malformed += 1
+            if self._complaints.allow(None, monotonic_ms()):
+                _log.warning("metrics.ask_malformed", reason=str(error), so_far=self.malformed)
+            return
+        if len(self._orders) >= ASKS_MAX:
+            self.refused += 1
+            return
+        self._orders.append(_order(ask))
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Answer until cancelled."""
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            while self._orders:
+                await self._serve(self._orders.popleft())
+                await asyncio.sleep(PAUSE_S)
+
+    async def _serve(self, order: _Order) -> None:
+        """Send one message of an answer."""
+        link = self._link
+        if not link.connected:
+            return  # who still wants it asks again
+        if link.unacknowledged > WAITING_MAX:
+            self._orders.append(order)
+            return
+        room = MESSAGE_BYTES_MAX - HEADER_ROOM
+        try:
+            part, held = await self._read(order.spool, order.next, order.last, room)
+        except OSError as error:
+            _log.warning("metrics.spool_unreadable", reason=error.strerror or str(error))
+            return
+        covered = part.last if part is not None else min(order.last, held[1])
+        covered = max(covered, order.next - 1)
+        header = Again(
+            spool=order.spool,
+            batch_first=order.next,
+            batch_last=covered,
+            held_first=held[0],
+            held_last=held[1],
+        )
+        lines = part.lines if part is not None else b""
+        topic = metrics_again_topic(self._federation, order.to)
+        if not publish(link, topic, encode(header) + b"\n" + lines):
+            return
+        self.answered += 1
+        if part is not None and covered < min(order.last, held[1]):
+            order.next = covered + 1
+            self._orders.append(order)
+
+
+def _order(ask: Ask) -> _Order:
+    return _Order(ask.spool, ask.first, ask.last, ask.to)

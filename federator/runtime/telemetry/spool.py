@@ -1,0 +1,306 @@
+"""A small numbered log on disk: what an agent told of itself, for whoever comes to read it.
+
+Like a ship's log: pages are numbered, written in ink, and filed when full; when the shelf is full
+the oldest volume goes, and the log says so. Whoever missed pages asks for them by number.
+
+Everything here blocks, and belongs to one thread.
+
+Source: docs/metrics.md, "The spool".
+"""
+
+import contextlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from federator.protocol.telemetry.records import Record, encode
+from federator.runtime.storage.durable import open_private, private_folder, unusable, write_at
+from federator.runtime.telemetry.spool_files import (
+    Numbering,
+    Segment,
+    finish_open,
+    open_name,
+    read_places,
+    whole_name,
+    whole_segments,
+)
+
+BATCH_BYTES_MAX: Final = 196_608
+"""A flush of more becomes several batches, so that each fits in one message of an answer."""
+CLAIM_NAME: Final = "spool"
+
+Row = tuple[type[Record], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of a spool: of all files together, and of one by size and by age."""
+
+    bytes_max: int
+    segment_bytes_max: int
+    segment_age_ms: int
+
+
+@dataclass(slots=True)
+class Batch:
+    """One batch as written: its number, and its lines by table, each with its line end."""
+
+    number: int
+    lines: dict[str, list[bytes]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Whole batches: those from ``first`` to ``last`` that there are."""
+
+    first: int
+    last: int
+    lines: bytes
+
+
+@dataclass(slots=True)
+class _Open:
+    """The segment being written."""
+
+    path: Path
+    fd: int
+    first: int
+    last: int
+    bytes: int
+    since_ms: int
+
+
+class Spool:
+    """One agent's spool.
+
+    Args:
+        folder: Where it is; made when missing.
+        broker: Whose it is.
+        limits: Its bounds.
+
+    Attributes:
+        written: Batches written since the start.
+        dropped: Batches dropped for room.
+        torn: Segments whose end a crash had torn off.
+        oversized: Records too long to be kept.
+
+    Raises:
+        ConfigError: The folder cannot be used.
+    """
+
+    def __init__(self, folder: Path, *, broker: int, limits: Limits) -> None:
+        private_folder(folder, key="state_dir")
+        self.written = self.dropped = self.torn = self.oversized = 0
+        self._folder = folder
+        self._broker = broker
+        self._limits = limits
+        self._open: _Open | None = None
+        self._at = (0, 0, 0)  # first batch of a segment, next batch there to read, its offset
+        try:
+            _, self.torn = finish_open(folder, broker)
+            self._whole = whole_segments(folder, broker)
+        except OSError as error:
+            raise unusable(folder, error, key="state_dir") from error
+        held: dict[str, int] = {}
+        for segment in self._whole:
+            held[segment.spool] = max(segment.last, held.get(segment.spool, 0))
+        self._numbering = Numbering.open(folder / CLAIM_NAME, held)
+        self._bytes = sum(segment.bytes for segment in self._whole)
+
+    @property
+    def id(self) -> str:
+        """Names this spool among all others."""
+        return self._numbering.spool
+
+    @property
+    def bytes_held(self) -> int:
+        """The bytes of all files together. May be asked from another thread."""
+        now = self._open
+        return self._bytes + (now.bytes if now is not None else 0)
+
+    def held(self, spool: str) -> tuple[int, int]:
+        """The first and the last batch held of ``spool``; ``last < first`` when none is."""
+        own = [s for s in self._whole if s.spool == spool]
+        now = self._open if spool == self.id else None
+        after = self._numbering.next_batch if spool == self.id else 1
+        first = own[0].first if own else now.first if now is not None else after
+        last = now.last if now is not None else own[-1].last if own else first - 1
+        return first, last
+
+    def write(self, rows: Sequence[Row], shared: dict[str, Any], *, now_ms: int) -> Sequence[Batch]:
+        """Append ``rows`` as one batch, or as several when they are many.
+
+        Args:
+            rows: Tables and their fields.
+            shared: Federation and epoch.
+            now_ms: A monotonic clock.
+
+        Raises:
+            OSError: They could not be written, and are lost; the spool is as before.
+        """
+        if not rows:
+            return []
+        batches, content = self._encode(rows, shared)
+        if not content:
+            return []
+        last = batches[-1].number
+        self._numbering.claim(last)
+        segment = self._open or self._begin(batches[0].number, now_ms)
+        write_at(segment.fd, content, segment.bytes)
+        segment.bytes += len(content)
+        segment.last = last
+        self._numbering.next_batch = last + 1
+        self.written += len(batches)
+        return batches
+
+    def tend(self, *, now_ms: int) -> int:
+        """Finish a segment that is full or old, and keep within bounds.
+
+        Returns:
+            Batches dropped for room.
+
+        Raises:
+            OSError: A file cannot be finished; it is tried again next time.
+        """
+        segment = self._open
+        if segment is not None:
+            old = now_ms - segment.since_ms >= self._limits.segment_age_ms
+            if old or segment.bytes >= self._limits.segment_bytes_max:
+                self._finish(segment)
+        return self._make_room()
+
+    def close(self) -> None:
+        """Finish what is open.
+
+        Raises:
+            OSError: It cannot be finished now, and will be at the next start.
+        """
+        if self._open is not None:
+            self._finish(self._open)
+
+    def read(self, spool: str, first: int, last: int, *, bytes_max: int) -> Part | None:
+        """Whole batches from ``first`` on, up to ``last``: at least one, if one is there.
+
+        Returns:
+            A part of them; ``None`` when none of them is held.
+
+        Raises:
+            OSError: A file cannot be read.
+        """
+        for segment in [s for s in self._whole if s.spool == spool and s.last >= first]:
+            if segment.first > last:
+                return None
+            try:
+                part = self._read(segment.path, segment.first, first, last, bytes_max)
+            except FileNotFoundError:  # somebody took it away, as they may
+                self._whole.remove(segment)
+                self._bytes -= segment.bytes
+                continue
+            if part is not None:
+                return part
+        now = self._open
+        if now is None or spool != self.id or now.last < first or now.first > last:
+            return None
+        return self._read(now.path, now.first, first, last, bytes_max)
+
+    # Within
+
+    def _encode(self, rows: Sequence[Row], shared: dict[str, Any]) -> tuple[list[Batch], bytes]:
+        number = self._numbering.next_batch
+        batches = [Batch(number)]
+        content: list[bytes] = []
+        size = row = 0
+        for table, fields in rows:
+            record = table(
+                broker=self._broker, spool=self.id, batch=number, row=row, **shared, **fields
+            )
+            line = encode(record) + b"\n"
+            if len(line) > BATCH_BYTES_MAX:
+                self.oversized += 1
+                continue
+            if size + len(line) > BATCH_BYTES_MAX:
+                number, row, size = number + 1, 0, 0
+                batches.append(Batch(number))
+                record = table(
+                    broker=self._broker, spool=self.id, batch=number, row=row, **shared, **fields
+                )
+                line = encode(record) + b"\n"
+            name = str(table.__struct_config__.tag)
+            batches[-1].lines.setdefault(name, []).append(line)
+            content.append(line)
+            size += len(line)
+            row += 1
+        return batches, b"".join(content)
+
+    def _begin(self, first: int, now_ms: int) -> _Open:
+        path = self._folder / open_name(self._broker, self.id, first)
+        fd = open_private(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        self._open = _Open(path, fd, first, first - 1, 0, now_ms)
+        return self._open
+
+    def _finish(self, segment: _Open) -> None:
+        if segment.bytes:
+            os.fdatasync(segment.fd)
+            name = whole_name(self._broker, self.id, segment.first, segment.last)
+            segment.path.rename(self._folder / name)
+            whole = Segment(
+                self._folder / name, self.id, segment.first, segment.last, segment.bytes
+            )
+            self._whole.append(whole)
+            self._bytes += whole.bytes
+        else:
+            segment.path.unlink(missing_ok=True)
+        os.close(segment.fd)
+        self._open = None
+        if segment.bytes:
+            self._numbering.finished(segment.last)
+
+    def _make_room(self) -> int:
+        dropped = 0
+        open_bytes = self._open.bytes if self._open is not None else 0
+        while self._whole and self._bytes + open_bytes > self._limits.bytes_max:
+            oldest = self._whole.pop(0)
+            self._bytes -= oldest.bytes
+            with contextlib.suppress(FileNotFoundError):
+                oldest.path.unlink()
+                dropped += oldest.last - oldest.first + 1
+        self.dropped += dropped
+        return dropped
+
+    def _read(self, path: Path, start: int, first: int, last: int, bytes_max: int) -> Part | None:
+        """Whole batches of one file, which begins with batch ``start``."""
+        with path.open("rb") as file:
+            offset = self._offset_of(file, start, first)
+            file.seek(offset)
+            wanted = bytes_max + BATCH_BYTES_MAX
+            content = file.read(wanted)
+        ends: dict[int, int] = {}
+        for _, end, place in read_places(content):
+            ends[place.batch] = end
+        if len(content) == wanted and len(ends) > 1:
+            ends.popitem()  # it may go on behind what was read
+        through = cut = 0
+        for batch, end in ends.items():
+            if batch > last or (cut and end > bytes_max):
+                break
+            through, cut = batch, end
+        if not cut:
+            return None
+        self._at = (start, through + 1, offset + cut)
+        return Part(first, through, content[:cut])
+
+    def _offset_of(self, file: BinaryIO, start: int, first: int) -> int:
+        """The offset of the first batch from ``first`` on in a file that begins with ``start``."""
+        if first <= start:
+            return 0
+        if self._at[:2] == (start, first):
+            return self._at[2]
+        offset = 0
+        for line in file:
+            for _, _, place in read_places(line):
+                if place.batch >= first:
+                    return offset
+            offset += len(line)
+        return offset

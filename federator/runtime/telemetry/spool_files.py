@@ -1,0 +1,217 @@
+"""Files of a spool: segments whose names tell what is inside, and the claim on batch numbers.
+
+A segment is written under a hidden name and gets its own when it is whole, so whoever lists the
+folder sees whole files only. The hidden one tells what it holds by its lines.
+
+A batch number must never be given out twice, or a reader would take a new batch for one that it
+has. The files say which numbers were given out, unless the machine lost its power: then the last
+of them may be gone. So the next numbers are claimed on disk a block at a time, and another boot
+goes on behind the block. Who reads finds no batches there, and goes on too.
+
+Source: docs/metrics.md, "The spool".
+"""
+
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, Self
+
+import msgspec
+
+from federator.protocol.telemetry.records import Natural, SpoolId
+from federator.runtime.storage.durable import this_boot, write_whole
+
+_WHOLE: Final = re.compile(r"(\d{1,10})-([0-9a-f]{16})-(\d{1,19})-(\d{1,19})\.jsonl")
+_OPEN: Final = re.compile(r"\.(\d{1,10})-([0-9a-f]{16})-(\d{1,19})\.open")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A whole file: batches ``first`` to ``last`` of a spool, ``bytes`` long."""
+
+    path: Path
+    spool: str
+    first: int
+    last: int
+    bytes: int
+
+
+class Place(msgspec.Struct, gc=False):
+    """The place of a line in its spool; its other fields are passed over."""
+
+    spool: str
+    batch: int
+    row: int
+
+
+_place: Final = msgspec.json.Decoder(Place)
+
+
+def whole_name(broker: int, spool: str, first: int, last: int) -> str:
+    """What a whole segment is called."""
+    return f"{broker}-{spool}-{first}-{last}.jsonl"
+
+
+def open_name(broker: int, spool: str, first: int) -> str:
+    """What a segment is called while it is written."""
+    return f".{broker}-{spool}-{first}.open"
+
+
+def whole_segments(folder: Path, broker: int) -> list[Segment]:
+    """The whole segments of ``broker``, those of former spools first, ascending in each.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+    found: dict[str, list[Segment]] = {}
+    oldest: dict[str, float] = {}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            match = _WHOLE.fullmatch(entry.name)
+            if match is None or int(match[1]) != broker:
+                continue
+            stat = entry.stat()
+            segment = Segment(
+                Path(entry.path), match[2], int(match[3]), int(match[4]), stat.st_size
+            )
+            found.setdefault(segment.spool, []).append(segment)
+            oldest[segment.spool] = min(oldest.get(segment.spool, stat.st_mtime), stat.st_mtime)
+    spools = sorted(found, key=lambda spool: (oldest[spool], spool))
+    return [s for spool in spools for s in sorted(found[spool], key=lambda s: s.first)]
+
+
+def finish_open(folder: Path, broker: int) -> tuple[list[Segment], int]:
+    """Give every unfinished segment its name, without a torn end.
+
+    Returns:
+        The segments, and how many ends were cut off.
+
+    Raises:
+        OSError: The folder cannot be read or written.
+    """
+    finished: list[Segment] = []
+    torn = 0
+    for name in sorted(os.listdir(folder)):
+        match = _OPEN.fullmatch(name)
+        if match is None or int(match[1]) != broker:
+            continue
+        path = folder / name
+        good, size, last = _good_bytes(path, spool=match[2], first=int(match[3]))
+        torn += good < size
+        if not good:
+            path.unlink()
+            continue
+        if good < size:
+            os.truncate(path, good)
+        whole = folder / whole_name(broker, match[2], int(match[3]), last)
+        path.rename(whole)
+        finished.append(Segment(whole, match[2], int(match[3]), last, good))
+    return finished, torn
+
+
+def read_places(content: bytes) -> Iterator[tuple[int, int, Place]]:
+    """The begin, end and place of each line; reading ends at what is no line of ours."""
+    start = 0
+    while (newline := content.find(b"\n", start)) >= 0:
+        try:
+            place = _place.decode(content[start:newline])
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return
+        yield start, newline + 1, place
+        start = newline + 1
+
+
+def _good_bytes(path: Path, *, spool: str, first: int) -> tuple[int, int, int]:
+    """How much of an unfinished segment can be used, its size, and its last batch."""
+    content = path.read_bytes()
+    good, batch, row = 0, first - 1, -1
+    for _, end, place in read_places(content):
+        follows = place.batch > batch and place.row == 0
+        if place.spool != spool or not (follows or (place.batch, place.row) == (batch, row + 1)):
+            break
+        good, batch, row = end, place.batch, place.row
+    return good, len(content), batch
+
+
+CLAIM: Final = 4_096
+"""The numbers claimed at a time: an hour of batches."""
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """The claim as it stands in the file.
+
+    Attributes:
+        spool: The spool's id.
+        boot: In which boot of the machine this was written; empty where no one can say.
+        last: The last batch of the last whole segment then.
+        through: No number beyond has been given out.
+    """
+
+    spool: SpoolId
+    boot: Annotated[str, msgspec.Meta(max_length=64)]
+    last: Natural
+    through: Natural
+
+
+class Numbering:
+    """The numbers of one spool.
+
+    Args:
+        path: Where the claim stands.
+        claim: As read or made.
+        next_batch: The next number to give out.
+    """
+
+    def __init__(self, path: Path, claim: Claim, next_batch: int) -> None:
+        self.next_batch = next_batch
+        self._path = path
+        self._claim = claim
+
+    @classmethod
+    def open(cls, path: Path, held: dict[str, int]) -> Self:
+        """Go on where an earlier life ended, or begin a new spool.
+
+        Args:
+            path: Where the claim stands.
+            held: The last batch on disk of each spool.
+        """
+        boot = (this_boot() or b"").hex()
+        try:
+            claim = msgspec.json.decode(path.read_bytes(), type=Claim)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            fresh = Claim(secrets.token_hex(8), boot, 0, 0)
+            return cls(path, fresh, 1)
+        last = max(claim.last, held.get(claim.spool, 0))
+        if not boot or claim.boot != boot:
+            last = max(last, claim.through)
+        return cls(path, Claim(claim.spool, boot, last, 0), last + 1)
+
+    @property
+    def spool(self) -> str:
+        """The spool's id."""
+        return self._claim.spool
+
+    def claim(self, through: int) -> None:
+        """Numbers up to ``through`` are about to be given out.
+
+        Raises:
+            OSError: This cannot be written down; they must not be.
+        """
+        if through > self._claim.through:
+            self._write(self._claim.last, through + CLAIM)
+
+    def finished(self, last: int) -> None:
+        """Batch ``last`` ends a whole segment.
+
+        Raises:
+            OSError: This cannot be written down.
+        """
+        self._write(last, max(self._claim.through, last))
+
+    def _write(self, last: int, through: int) -> None:
+        claim = Claim(self._claim.spool, self._claim.boot, last, through)
+        write_whole(self._path, msgspec.json.encode(claim) + b"\n")
+        self._claim = claim

@@ -1,0 +1,204 @@
+"""The agent's state as rows: links, control traffic, announcements, and the agent itself.
+
+Counters that the agent keeps since its start are told as differences between two windows.
+
+Source: docs/metrics.md, "links", "control", "announcements", "agents".
+"""
+
+import os
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from mqtt5 import PublishPacket
+
+from federator.protocol.node import Node
+from federator.protocol.parameters import Parameters
+from federator.protocol.telemetry.records import Agents, Announcements, Control, Links
+from federator.protocol.types import BrokerId
+from federator.runtime.data.data_path import DataPath
+from federator.runtime.discovery.service import Discovery
+from federator.runtime.links.neighbour_links import NeighbourLinks
+from federator.runtime.links.peer_traffic import PeerTraffic
+from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.telemetry.echo import BrokerEcho
+from federator.runtime.telemetry.window_aggregator import Neighbour, Row
+
+CLIENTS_TOPIC: Final = "$SYS/broker/clients/connected"
+RECEIVED_TOPIC: Final = "$SYS/broker/messages/received"
+SENT_TOPIC: Final = "$SYS/broker/messages/sent"
+SYS_TOPICS: Final = (CLIENTS_TOPIC, RECEIVED_TOPIC, SENT_TOPIC)
+
+_STATM: Final = Path("/proc/self/statm")
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_COUNTED: Final = {
+    "publications_in": "publications_in",
+    "publications_out": "publications_out",
+    "delivered": "delivered_publications",
+    "no_route": "no_route",
+    "dropped": "dropped",
+    "deferred": "deferred",
+}
+
+
+class AgentState:
+    """Reads the state of one agent, at the end of each window.
+
+    Args:
+        node: Knows links, announcements and brokers.
+        parameters: The protocol's.
+        neighbours: The connections to neighbours' brokers, and
+        neighbour_at: which neighbour is at the other end of one.
+        own_links: The connections to our own broker.
+        data_path: Counts publications, and has the custody log.
+        discovery: Knows what our clients subscribe.
+        clients: How many are connected to our broker; ``None`` where nobody counts them.
+        peers: The agent's control traffic.
+        echo: Measures its broker.
+    """
+
+    def __init__(
+        self,
+        *,
+        node: Node,
+        parameters: Parameters,
+        neighbours: NeighbourLinks,
+        neighbour_at: Callable[[MqttLink], BrokerId | None],
+        own_links: Sequence[MqttLink],
+        data_path: DataPath,
+        discovery: Discovery,
+        clients: Callable[[], int | None],
+        peers: PeerTraffic,
+        echo: BrokerEcho,
+    ) -> None:
+        self._node = node
+        self._parameters = parameters
+        self._neighbours = neighbours
+        self._neighbour_at = neighbour_at
+        self._own_links = own_links
+        self._data_path = data_path
+        self._discovery = discovery
+        self._clients = clients
+        self._echo = echo
+        self._peers = peers
+        self._before: dict[str, int] = {}
+        self._sys: dict[str, int] = {}
+
+    def on_sys(self, packet: PublishPacket) -> None:
+        """Take one of the counts that our broker tells of itself."""
+        topic, payload = packet.topic, packet.payload
+        if len(payload) <= 18 and payload.isdigit():
+            self._sys[topic] = int(payload)
+
+    def rows(
+        self, carried: Mapping[BrokerId, Neighbour], when: dict[str, Any], *, lag_us: int
+    ) -> list[Row]:
+        """The rows of one window.
+
+        Args:
+            carried: What each link carried.
+            when: ``at_us`` and ``window_ms``.
+            lag_us: The longest the event loop was late.
+        """
+        rows = self._links(carried, when)
+        rows += self._control(when)
+        made = self._since("announcements", self._node.announcements.own.seq)
+        if made:
+            told = {"announcements": made, "links_known": self._links_known()}
+            rows.append((Announcements, when | told))
+        rows.append((Agents, when | self._self(lag_us)))
+        return rows
+
+    # Within
+
+    def _since(self, name: str, now: int) -> int:
+        """How much a counter grew; one that began anew, all of it."""
+        before, self._before[name] = self._before.get(name, 0), now
+        return now - before if now >= before else now
+
+    def _links(self, carried: Mapping[BrokerId, Neighbour], when: dict[str, Any]) -> list[Row]:
+        links = self._node.links
+        queues = {self._broker_of(n.data): n for n in self._neighbours.all}
+        rows: list[Row] = []
+        for id_ in sorted({*links.neighbours, *carried}):
+            known, link = links.neighbours.get(id_), queues.get(id_)
+            round_trip_ms = known.round_trip_ms if known is not None else None
+            counts = carried.get(id_, Neighbour())
+            fields: dict[str, Any] = {
+                "neighbour": id_,
+                "up": int(known is not None and known.up),
+                "cost": links.cost_to(id_) or 0,
+                "round_trip_us": None if round_trip_ms is None else 1_000 * max(0, round_trip_ms),
+                "queue_bytes": 0 if link is None else sum(k.queued_bytes for k in link.links),
+            }
+            fields |= {name: getattr(counts, name) for name in counts.__slots__}
+            rows.append((Links, when | fields))
+        return rows
+
+    def _control(self, when: dict[str, Any]) -> list[Row]:
+        counts = self._peers.take(self._broker_of)
+        return [
+            (
+                Control,
+                when
+                | {
+                    "neighbour": neighbour,
+                    "kind": kind,
+                    "direction": direction,
+                    "messages": messages,
+                    "bytes": size,
+                },
+            )
+            for (neighbour, kind, direction), (messages, size) in counts.items()
+        ]
+
+    def _broker_of(self, peer: Hashable) -> BrokerId | None:
+        """Whose broker a connection leads to; a broker's id is itself."""
+        if not isinstance(peer, MqttLink):
+            return BrokerId(peer) if isinstance(peer, int) else None
+        said = self._neighbour_at(peer)
+        neighbour = self._neighbours.having(peer)
+        return said if said is not None or neighbour is None else neighbour.expected_id
+
+    def _links_known(self) -> int | None:
+        """Links of the federation: each is told by both its ends."""
+        failover = self._node.failover
+        if not failover.active:
+            return None
+        ends = sum(len(known.record.links) for _, known in failover.presence if known.present)
+        return (ends + len(self._node.links.up) + 1) // 2
+
+    def _self(self, lag_us: int) -> dict[str, Any]:
+        data_path, parameters = self._data_path, self._parameters
+        links = [link for n in self._neighbours.all for link in n.links]
+        links += self._own_links
+        told: dict[str, Any] = {
+            name: self._since(name, getattr(data_path.counters, attribute))
+            for name, attribute in _COUNTED.items()
+        }
+        return told | {
+            "clients": self._clients(),
+            "filters": len(data_path.forwarder),
+            "local_filters": self._discovery.wanted_count,
+            "custody_bytes": data_path.stores.log.bytes,
+            "custody_gaps": data_path.custody.destination.receiver.gaps,
+            "send_queue_bytes": sum(link.queued_bytes for link in links),
+            "cpu_us": self._since("cpu_us", int(time.process_time() * 1_000_000)),
+            "rss_bytes": _rss_bytes(),
+            "loop_lag_us": lag_us,
+            "broker_clients": self._sys.get(CLIENTS_TOPIC),
+            "broker_messages_in": self._sys.get(RECEIVED_TOPIC),
+            "broker_messages_out": self._sys.get(SENT_TOPIC),
+            "broker_round_trip_us": self._echo.take_us(),
+            "strategy": str(parameters.strategy.value),
+            "redundancy": parameters.redundancy,
+            "link_count": len(self._node.links.neighbours),
+        }
+
+
+def _rss_bytes() -> int | None:
+    try:
+        return int(_STATM.read_text().split()[1]) * _PAGE_BYTES
+    except (OSError, ValueError, IndexError):
+        return None

@@ -1,0 +1,213 @@
+"""Traces at one agent: sent for an operator, carried on for others, answered home.
+
+What is decided, is decided in ``protocol.telemetry.tracing``; this knows where in a running agent
+things are.
+
+Source: docs/observability.md, "A topic on its way".
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
+
+from federator.config import Settings
+from federator.errors import DecodeError
+from federator.protocol.filters import validate_topic
+from federator.protocol.forwarding.forwarding import Forwarder, FrameRoute, Sends, TopicRoute
+from federator.protocol.forwarding.frames import Frame
+from federator.protocol.links.links import Links
+from federator.protocol.messages import json_codec, operators, topics
+from federator.protocol.messages.control import TraceEcho
+from federator.protocol.policy.broker_policy import BrokerPolicy
+from federator.protocol.policy.link_policies import LinkPolicies
+from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.telemetry.tracing import (
+    Allowance,
+    Logbook,
+    Onward,
+    Stop,
+    echo,
+    read_logbook,
+    towards_origin,
+    write_logbook,
+)
+from federator.protocol.types import BrokerId, Epoch, Millis
+from federator.runtime.links.control_traffic import ControlTraffic
+from federator.runtime.links.neighbour_links import NeighbourLinks
+from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
+
+TRACES_PER_S: Final = 5
+"""How many orders of operators at this broker are carried out."""
+ECHOES_PER_S: Final = 200
+"""How many echoes are sent, our own and those passed on; more are dropped."""
+ASKED_MAX: Final = 64
+"""Traces whose echoes are awaited; the oldest is given up first."""
+COMPLAINT_GAP_MS = Millis(60_000)
+
+_log = structlog.get_logger()
+
+
+class TraceService:
+    """Where traces begin, pass and come home.
+
+    Args:
+        settings: The agent's.
+        links: What the protocol knows of neighbours, and our epoch.
+        connections: The connections to neighbours' brokers.
+        traffic: Carries echoes.
+        link: The control connection to our broker, by which operators are answered.
+        policy: What may leave our broker, and under which name.
+        link_policies: What may cross the link to a neighbour.
+        forwarder: Where publications go.
+        send: Sends the body of a trace by a route to next hops; its number.
+
+    Attributes:
+        malformed: Orders that could not be read.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        links: Links,
+        connections: NeighbourLinks,
+        traffic: ControlTraffic,
+        link: MqttLink,
+        policy: BrokerPolicy,
+        link_policies: LinkPolicies,
+        forwarder: Forwarder,
+        send: Callable[[TopicRoute, Sends, bytes], int],
+    ) -> None:
+        self.malformed = 0
+        self._self_id = settings.broker_id
+        self._federation = settings.federation
+        self._links = links
+        self._connections = connections
+        self._traffic = traffic
+        self._link = link
+        self._policy = policy
+        self._link_policies = link_policies
+        self._forwarder = forwarder
+        self._send_trace = send
+        self.topic = topics.trace_topic(self._federation)
+        self._asked: OrderedDict[tuple[Epoch, int], str] = OrderedDict()  # tokens
+        self._orders = Allowance(TRACES_PER_S)
+        self._echoes = Allowance(ECHOES_PER_S)
+        self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
+
+    def subscription(self) -> TopicFilter:
+        """What to subscribe on the control connection. A retained order is nobody's: none."""
+        return TopicFilter(
+            self.topic,
+            max_qos=QoS.AT_LEAST_ONCE,
+            no_local=True,
+            retain_handling=RetainHandling.SEND_NEVER,
+        )
+
+    def on_order(self, packet: PublishPacket) -> None:
+        """Carry out an operator's order to trace."""
+        try:
+            order = json_codec.decode(operators.Trace, packet.payload)
+            validate_topic(order.topic)
+        except (DecodeError, ValueError) as error:
+            self.malformed += 1
+            if self._complaints.allow("malformed", monotonic_ms()):
+                _log.warning("trace.malformed", reason=str(error)[:200], so_far=self.malformed)
+            return
+        if self._orders.take(monotonic_ms()):
+            self._begin(order)
+
+    def _begin(self, order: operators.Trace) -> None:
+        us, epoch = self._self_id, self._links.epoch
+        name = self._policy.renames.outward(order.topic)
+        topic = order.topic if name is None else name
+        why_not = self._policy.why_not(order.topic)
+        route = self._forwarder.route_topic(topic) if why_not is None else None
+        sends = self._allowed(topic, () if route is None else route.sends)
+        now_us = wall_clock_us()
+        onward = Onward(
+            first=True,
+            delivers=False,
+            next_hops=self._waiting(sends),
+            why=why_not or self._forwarder.explain(topic).why,
+        )
+        if route is not None and sends:
+            body = write_logbook(Logbook(topic, (Stop(us, now_us),)))
+            number = self._send_trace(route, sends, body)
+            self._asked[epoch, number] = order.token
+            if len(self._asked) > ASKED_MAX:
+                self._asked.popitem(last=False)
+        told = echo(Logbook(topic, (Stop(us, now_us),)), onward, epoch=epoch, number=0)
+        self._answer(order.token, told, now_us)
+
+    def on_frame(self, frame: Frame, route: FrameRoute | None) -> tuple[Sends, bytes]:
+        """Carry a trace on, and tell its origin; see ``Traces``."""
+        logbook = read_logbook(frame.body, sender=frame.sender)
+        logbook = logbook.at(self._self_id, wall_clock_us())
+        sends: Sends = ()
+        delivers, why = False, ""
+        rules = self._link_policies.rules_of(frame.sender)
+        if route is not None and not rules.allows_import(logbook.topic):
+            why = "our rules for this link let it not in"
+        elif route is not None:
+            sends, delivers = self._allowed(logbook.topic, route.sends), route.deliver
+            if not delivers and not sends:
+                why = "nobody here wants it" if not route.sends else "rules of links stop it"
+        if frame.hops + 1 >= frame.hop_limit:
+            sends, why = (), "its hops are spent"
+        onward = Onward(route is not None, delivers, self._waiting(sends), why)
+        told = echo(logbook, onward, epoch=frame.epoch, number=frame.seq)
+        self._send(frame.sender, told)
+        return sends, write_logbook(logbook)
+
+    def on_echo(self, heard: TraceEcho) -> None:
+        """Pass an echo on, or tell who asked."""
+        if self._links.cost_to(heard.sender) is None:
+            return
+        told = towards_origin(heard, self._self_id)
+        if told is None:
+            return
+        if told.at > 0:
+            self._send(told.path[told.at - 1], told)
+            return
+        token = self._asked.get((told.epoch, told.number))
+        if token is not None:
+            self._answer(token, told, wall_clock_us())
+
+    # Within
+
+    def _allowed(self, topic: str, sends: Sends) -> Sends:
+        rules_of = self._link_policies.rules_of
+        return tuple(each for each in sends if rules_of(each[0]).allows_export(topic))
+
+    def _waiting(self, sends: Sends) -> list[tuple[BrokerId, int]]:
+        """Next hops, and what waits to be sent there."""
+        known_neighbours = self._links.neighbours
+        found = []
+        for hop, _ in sends:
+            known = known_neighbours.get(hop)
+            link = self._connections.data_of(known.conn) if known and known.conn else None
+            found.append((hop, 0 if link is None else link.queued_bytes))
+        return found
+
+    def _send(self, neighbour: BrokerId, told: TraceEcho) -> None:
+        link = self._traffic.link_to(neighbour)
+        if link is not None and self._echoes.take(monotonic_ms()):
+            self._traffic.send(link, told)
+
+    def _answer(self, token: str, told: TraceEcho, now_us: int) -> None:
+        answer = operators.Traced(
+            path=told.path,
+            times_us=told.times_us,
+            back_us=now_us,
+            first=told.first,
+            delivers=told.delivers,
+            next_hops=told.next_hops,
+            why=told.why,
+        )
+        topic = topics.traced_topic(self._federation, token)
+        self._link.publish(topic, json_codec.encode(answer), urgent=True)

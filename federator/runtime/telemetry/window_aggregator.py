@@ -1,0 +1,329 @@
+"""Frame events of one window, added up: rows of traffic, links and sampled hops.
+
+Delays are kept as they are until the window ends, because the histogram is laid at the smallest.
+So that a window of many frames stays small, its rows are written out early when it has seen
+``DELAYS_MAX`` of them: two rows of one key say the same as one.
+
+Source: docs/metrics.md.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from federator.protocol.forwarding.forwarding import Forwarder
+from federator.protocol.forwarding.frames import CUSTODY_FLAG, REPAIR_FLAG, keys_in
+from federator.protocol.telemetry.frame_events import (
+    Came,
+    Delivered,
+    FrameEvent,
+    Made,
+    Refused,
+    Sent,
+)
+from federator.protocol.telemetry.records import (
+    Arrived,
+    Deliveries,
+    Hops,
+    Offered,
+    Record,
+    is_sampled,
+    salt_of,
+)
+from federator.protocol.telemetry.sketch import sketch
+from federator.protocol.types import BrokerId
+
+DELAYS_MAX: Final = 65_536
+KEYS_MAX: Final = 16_384
+"""Rows of one table in one window, and what is remembered between windows."""
+HOPS_MAX: Final = 4_096
+
+Row = tuple[type[Record], dict[str, Any]]
+
+_K = TypeVar("_K", bound=Hashable)
+
+
+@dataclass(slots=True)
+class Neighbour:
+    """What one link carried in a window; names as in ``Links``."""
+
+    frames_out: int = 0
+    publications_out: int = 0
+    bytes_out: int = 0
+    frames_in: int = 0
+    publications_in: int = 0
+    bytes_in: int = 0
+    duplicates: int = 0
+    duplicate_publications: int = 0
+    dropped: int = 0
+    deferred: int = 0
+
+
+@dataclass(slots=True)
+class _Traffic:
+    """Publications and bytes."""
+
+    publications: int = 0
+    bytes: int = 0
+
+
+@dataclass(slots=True)
+class _Group:
+    """Deliveries of one key: the events themselves, added up only when the row is made."""
+
+    out_of_order: int = 0
+    events: list[Delivered] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Origin:
+    """An origin's incarnation: where its sampling begins, and its latest numbers delivered."""
+
+    salt: int
+    latest: list[int] = field(default_factory=lambda: [-1, -1])  # plain, under custody
+
+
+@dataclass(frozen=True, slots=True)
+class _Filters:
+    """What the keys of a frame stand for here."""
+
+    all: tuple[str, ...]
+    local: tuple[str, ...]
+    strategy: str
+
+
+class WindowAggregator:
+    """The figures of one window.
+
+    Args:
+        self_id: Our id.
+        forwarder: Knows filters by their keys.
+        strategy_of: How we ask for a filter.
+        redundancy: Parents per core.
+        sample: One frame in so many is told hop by hop; 0: none.
+
+    Attributes:
+        links: What each link carried.
+        lost: Events that found no room.
+    """
+
+    def __init__(
+        self,
+        *,
+        self_id: BrokerId,
+        forwarder: Forwarder,
+        strategy_of: Callable[[str], str],
+        redundancy: int,
+        sample: int,
+    ) -> None:
+        self.links: defaultdict[BrokerId, Neighbour] = defaultdict(Neighbour)
+        self.lost = 0
+        self._self_id = self_id
+        self._forwarder = forwarder
+        self._strategy_of = strategy_of
+        self._redundancy = redundancy
+        self._sample = sample
+        self._groups: dict[tuple[BrokerId, int, int, str], _Group] = {}
+        self._offered: dict[tuple[str, int], _Traffic] = {}
+        self._arrived: dict[tuple[str, BrokerId, int], _Traffic] = {}
+        self._hops: list[dict[str, Any]] = []
+        self._early: list[dict[str, Any]] = []
+        self._delays = 0
+        self._origins: dict[tuple[BrokerId, int], _Origin] = {}
+        # What frames alike are added to, while no route can have changed:
+        self._made_to: dict[tuple[bytes, int], list[_Traffic]] = {}
+        self._delivered_to: dict[
+            tuple[BrokerId, int, bytes, int], tuple[_Group, list[_Traffic]]
+        ] = {}
+
+    def add(self, events: Sequence[FrameEvent]) -> None:
+        """Add up ``events``."""
+        self._made_to.clear()
+        self._delivered_to.clear()
+        for event in events:
+            if type(event) is Sent:
+                link = self.links[event.neighbour]
+                link.frames_out += 1
+                link.publications_out += event.publications
+                link.bytes_out += event.bytes
+            elif type(event) is Came:
+                self._came(event)
+            elif type(event) is Delivered:
+                self._delivered(event)
+            elif type(event) is Made:
+                self._made(event)
+            elif type(event) is Refused:
+                link = self.links[event.neighbour]
+                if event.kept:
+                    link.deferred += event.publications
+                else:
+                    link.dropped += event.publications
+
+    def rows(self, *, at_us: int, window_ms: int) -> list[Row]:
+        """What came together since this was last asked, but for the links."""
+        when: dict[str, Any] = {"at_us": at_us, "window_ms": window_ms}
+        self._write_deliveries()
+        rows: list[Row] = [(Deliveries, when | fields) for fields in self._early]
+        for (filter_, qos), total in self._offered.items():
+            rows.append((Offered, when | self._traffic(filter_, qos, total)))
+        for (filter_, origin, qos), total in self._arrived.items():
+            rows.append((Arrived, when | {"origin": origin} | self._traffic(filter_, qos, total)))
+        rows += [(Hops, fields) for fields in self._hops]
+        self._early, self._offered, self._arrived, self._hops = [], {}, {}, []
+        self._made_to.clear()
+        self._delivered_to.clear()
+        return rows
+
+    def take_links(self) -> dict[BrokerId, Neighbour]:
+        """What each link carried since this was last asked."""
+        links, self.links = self.links, defaultdict(Neighbour)
+        return links
+
+    # Events
+
+    def _came(self, event: Came) -> None:
+        link = self.links[event.sender]
+        link.frames_in += 1
+        link.publications_in += event.publications
+        link.bytes_in += event.bytes
+        if event.repeated:
+            link.duplicates += 1
+            link.duplicate_publications += event.publications
+        elif self._sample and event.publications:
+            origin = self._origin(event.origin, event.epoch)
+            if is_sampled(origin.salt, event.seq, self._sample):
+                self._hop(event, event.hops, event.sender, event.now_us)
+
+    def _made(self, event: Made) -> None:
+        totals = self._made_to.get((event.keys, event.flags))
+        if totals is None:
+            qos = event.flags & CUSTODY_FLAG
+            filters = self._filters_of(event.keys).all
+            totals = [_known(self._offered, (filter_, qos), self) for filter_ in filters]
+            self._made_to[event.keys, event.flags] = totals
+        for total in totals:
+            total.publications += event.publications
+            total.bytes += event.bytes
+        if self._sample:
+            origin = self._origin(self._self_id, event.epoch)
+            if is_sampled(origin.salt, event.seq, self._sample):
+                self._hop(event, 0, None, event.time_us)
+
+    def _delivered(self, event: Delivered) -> None:
+        known = self._delivered_to.get((event.origin, event.hops, event.keys, event.flags))
+        group, totals = known or self._where(event)
+        group.events.append(event)
+        for total in totals:
+            total.publications += event.publications
+            total.bytes += event.bytes
+        latest = self._origin(event.origin, event.epoch).latest
+        custody = event.flags & CUSTODY_FLAG
+        if event.seq < latest[custody]:
+            group.out_of_order += event.publications
+        else:
+            latest[custody] = event.seq
+        self._delays += 1
+        if self._delays >= DELAYS_MAX:
+            self._write_deliveries()
+
+    # Within
+
+    def _where(self, event: Delivered) -> tuple[_Group, list[_Traffic]]:
+        """What an event like this is added to."""
+        custody = event.flags & CUSTODY_FLAG
+        filters = self._filters_of(event.keys)
+        key = (event.origin, event.hops, custody, filters.strategy)
+        group = self._groups.get(key)
+        if group is None:
+            if len(self._groups) >= KEYS_MAX:
+                self._write_deliveries()
+            group = self._groups[key] = _Group()
+        totals = [_known(self._arrived, (f, event.origin, custody), self) for f in filters.local]
+        if len(self._delivered_to) >= KEYS_MAX:
+            self._delivered_to.clear()
+        self._delivered_to[event.origin, event.hops, event.keys, event.flags] = group, totals
+        return group, totals
+
+    def _origin(self, origin: BrokerId, epoch: int) -> _Origin:
+        known = self._origins.get((origin, epoch))
+        if known is None:
+            if len(self._origins) >= KEYS_MAX:
+                self._origins.clear()
+            known = self._origins[origin, epoch] = _Origin(salt_of(origin, epoch))
+        return known
+
+    def _traffic(self, filter_: str, qos: int, total: _Traffic) -> dict[str, Any]:
+        return {
+            "filter": filter_,
+            "qos": qos,
+            "strategy": self._strategy_of(filter_),
+            "publications": total.publications,
+            "bytes": total.bytes,
+        }
+
+    def _hop(self, event: Came | Made, hop: int, sender: BrokerId | None, at_us: int) -> None:
+        if len(self._hops) >= HOPS_MAX:
+            self.lost += 1
+            return
+        custody = event.flags & CUSTODY_FLAG
+        self._hops.append(
+            {
+                "at_us": at_us,
+                "origin": event.origin if isinstance(event, Came) else self._self_id,
+                "origin_epoch": event.epoch,
+                "seq": event.seq,
+                "custody": custody,
+                "hop": hop,
+                "sender": sender,
+                "origin_time_us": event.origin_time_us if isinstance(event, Came) else at_us,
+                "qos": custody,
+            }
+        )
+
+    def _filters_of(self, keys: bytes) -> _Filters:
+        """The filters that clients subscribe; what is between agents begins with ``$``."""
+        named = [f for key in keys_in(keys) for f in self._forwarder.filters_with(key)]
+        all_ = tuple(f for f in named if not f.startswith("$"))
+        routes = ((f, self._forwarder.route_of(f)) for f in all_)
+        local = tuple(f for f, route in routes if route is not None and route.local)
+        return _Filters(all_, local, self._strategy_of(next(iter(local or all_), "")))
+
+    def _write_deliveries(self) -> None:
+        for (origin, hops, qos, strategy), group in self._groups.items():
+            events = group.events
+            delays = sketch((event.delay_us, event.publications) for event in events)
+            self._early.append(
+                {
+                    "origin": origin,
+                    "hops": hops,
+                    "qos": qos,
+                    "strategy": strategy,
+                    "redundancy": self._redundancy,
+                    "publications": sum(event.publications for event in events),
+                    "bytes": sum(event.bytes for event in events),
+                    "frames": len(events),
+                    "out_of_order": group.out_of_order,
+                    "repaired": sum(n.publications for n in events if n.flags & REPAIR_FLAG),
+                    "base_us": delays.base_us,
+                    "sum_us": delays.sum_us,
+                    "min_us": delays.min_us,
+                    "max_us": delays.max_us,
+                    "delay": delays.buckets,
+                }
+            )
+        self._groups = {}
+        self._delivered_to.clear()
+        self._delays = 0
+
+
+def _known(totals: dict[_K, _Traffic], key: _K, window: WindowAggregator) -> _Traffic:
+    """The total of ``key``; one that nobody reads when there are too many."""
+    known = totals.get(key)
+    if known is None:
+        known = _Traffic()
+        if len(totals) < KEYS_MAX:
+            totals[key] = known
+        else:
+            window.lost += 1
+    return known

@@ -1,0 +1,154 @@
+"""Carries out what ``protocol.topology`` decides: seeds, measurements, and what is remembered.
+
+Source: docs/topology.md; docs/protocol.md 16.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+
+from federator.config import Address, Settings
+from federator.errors import DecodeError
+from federator.protocol import effects as e
+from federator.protocol.events import Measured
+from federator.protocol.messages.places import Place
+from federator.protocol.types import BrokerId, Epoch
+from federator.runtime.links.dialler import Dialler
+from federator.runtime.links.neighbour_links import NeighbourLinks
+from federator.runtime.storage.durable import write_whole
+from federator.runtime.trust.guarding import Trust
+
+BROKERS_FILE: Final = "brokers.json"
+BROKERS_BYTES_MAX: Final = 16_777_216
+TRIES: Final = 3
+"""Connections tried to measure; the quickest counts: a busy machine answers late, never early."""
+
+TRY_SECONDS_MAX: Final = 3.0
+
+_log = structlog.get_logger()
+_brokers: Final = msgspec.json.Decoder(tuple[tuple[BrokerId, str], ...])
+
+Arrangement = e.CallOff | e.DialSeed | e.CallOffSeed | e.Measure | e.RememberBrokers
+
+
+class ConfiguredAddressVerifier:
+    """Vouches for our address with our key, and judges others' by theirs and by our rules.
+
+    Args:
+        settings: Say where links may lead.
+        trust: Our keys; ``None`` in an open federation.
+    """
+
+    def __init__(self, settings: Settings, trust: Trust | None) -> None:
+        self._settings = settings
+        self._trust = trust
+
+    def sign(self, address: str, epoch: Epoch) -> bytes:
+        """Our signature, if we sign."""
+        return b"" if self._trust is None else self._trust.guard.prove_address(address, epoch)
+
+    def objection(self, id: BrokerId, place: Place) -> str:
+        """Why nobody may connect there; empty when all is well."""
+        try:
+            if self._trust is not None:
+                guard = self._trust.guard
+                guard.check_address(id, place.epoch, place.address, place.proof)
+            if self._settings.dialled_back(place.address).address == self._settings.broker.address:
+                return f"{place.address} is our own broker: set broker.advertise there"
+        except (DecodeError, ValueError) as error:
+            return str(error)[:200]
+        return ""
+
+
+def known_brokers(folder: Path) -> tuple[tuple[BrokerId, str], ...]:
+    """The brokers that we knew when we ran before; none when that cannot be read."""
+    path = folder / BROKERS_FILE
+    try:
+        with path.open("rb") as file:
+            return _brokers.decode(file.read(BROKERS_BYTES_MAX))
+    except FileNotFoundError:
+        return ()
+    except (OSError, msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        _log.warning("topology.file_ignored", file=str(path), reason=str(error)[:200])
+        return ()
+
+
+class Arranger:
+    """Performs the arrangements of one agent.
+
+    Args:
+        folder: Our state folder.
+        neighbours: All connections.
+        dialler: Makes them.
+        measured: Told what was measured.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        neighbours: NeighbourLinks,
+        dialler: Dialler,
+        measured: Callable[[Measured], None],
+    ) -> None:
+        self._path = folder / BROKERS_FILE
+        self._neighbours = neighbours
+        self._dialler = dialler
+        self._measured = measured
+        self._asked: asyncio.Queue[e.Measure] = asyncio.Queue()  # the protocol asks one at a time
+
+    async def run(self) -> None:
+        """Measure what is asked, one after another."""
+        while True:
+            order = await self._asked.get()
+            round_trip_ms = await round_trip(order.address)
+            self._measured(Measured(order.id, round_trip_ms))
+
+    def perform(self, effect: Arrangement) -> None:
+        """Do what was decided."""
+        match effect:
+            case e.CallOff(id):
+                self._neighbours.hang_up_dialled(id)
+            case e.DialSeed(address):
+                self._dialler.dial_seed(address)
+            case e.CallOffSeed(address):
+                self._neighbours.call_off(address)
+            case e.Measure():
+                self._asked.put_nowait(effect)
+            case e.RememberBrokers(brokers):
+                self._remember(brokers)
+
+    def _remember(self, brokers: tuple[tuple[BrokerId, str], ...]) -> None:
+        try:
+            write_whole(self._path, msgspec.json.encode(brokers))
+        except OSError as error:
+            _log.warning("topology.not_saved", file=str(self._path), reason=str(error))
+
+
+async def round_trip(url: str) -> int | None:
+    """Milliseconds there and back, from how long TCP takes to connect; ``None``: no answer.
+
+    Nothing is said over the connection, so whoever answers learns no more than that somebody asked.
+    """
+    best_s: float | None = None
+    loop = asyncio.get_running_loop()
+    with contextlib.suppress(OSError, ValueError, TimeoutError):
+        address = Address.parse(url)
+        async with asyncio.timeout(TRY_SECONDS_MAX):
+            # The name is looked up first: that is not part of the way.
+            host = str((await loop.getaddrinfo(address.host, address.port))[0][4][0])
+        for _ in range(TRIES):
+            started_s = loop.time()
+            async with asyncio.timeout(TRY_SECONDS_MAX):
+                _, writer = await asyncio.open_connection(host, address.port)
+            took_s = loop.time() - started_s
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+            best_s = took_s if best_s is None else min(best_s, took_s)
+    return None if best_s is None else max(1, round(1_000 * best_s))

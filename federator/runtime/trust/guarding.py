@@ -1,0 +1,295 @@
+"""The guard of one agent at work: made from key files, told when they change, its refusals heard.
+
+Key files are read again when they change, so keys are changed by replacing files. A list of
+revocations that is news to us goes to every neighbour, and all we have to one that comes up: so it
+reaches whoever is connected, and stops where it is known. The newest is kept in the state folder.
+
+Source: docs/security.md.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import structlog
+
+from federator.config import Settings
+from federator.config.security import REVOCATIONS_KEPT
+from federator.errors import ConfigError, DecodeError
+from federator.protocol.messages.codec import decode
+from federator.protocol.messages.control import Message, Revoked
+from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.trust.authority import Authority
+from federator.protocol.trust.certificates import SIGNED_BYTES_MAX
+from federator.protocol.trust.greetings import SALT_BYTES
+from federator.protocol.trust.guard import DATA, Guard, Manner
+from federator.protocol.types import BrokerId, ConnId, Millis
+from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms
+from federator.runtime.storage.durable import write_whole
+from federator.runtime.trust.crypto import SecretIdentity, verify
+
+COMPLAINT_GAP_MS = Millis(60_000)
+COMPLAINTS_MAX = 256
+EXPIRY_NOTICE_S = 14 * 86_400
+DAY_MS = Millis(86_400_000)
+FILES_CHECKED_S = 2.0
+"""Between two checks whether key files have changed."""
+
+_log = structlog.get_logger()
+
+
+def _now_s() -> int:
+    return wall_clock_ms() // 1000
+
+
+class Trust:
+    """The guard of one agent in signed or sealed mode, with its keys.
+
+    Args:
+        settings: Say where the key files are.
+        state_dir: Where revocations are kept.
+
+    Attributes:
+        guard: Seals and breaks seals.
+        refused: What was turned away, by topic.
+
+    Raises:
+        ConfigError: Keys cannot be used.
+    """
+
+    def __init__(self, settings: Settings, state_dir: Path) -> None:
+        self._settings = settings
+        self._lists_file = state_dir / REVOCATIONS_KEPT
+        self.refused: Counter[str] = Counter()
+        self._complaints: RateLimiter[str] = RateLimiter(
+            gap_ms=COMPLAINT_GAP_MS, keys_max=COMPLAINTS_MAX
+        )
+        self._expiry: RateLimiter[str] = RateLimiter(gap_ms=DAY_MS, keys_max=1)
+        authority = Authority(
+            settings.federation, settings.keys.federation_keys(settings.federation), verify
+        )
+        self._read_lists(authority)
+        agent_keys = settings.keys.agent_keys()
+        try:
+            self.guard = Guard(
+                federation=settings.federation,
+                authority=authority,
+                verify=verify,
+                identity=SecretIdentity(agent_keys.signing, agent_keys.exchange),
+                certificate=agent_keys.certificate,
+                salt=secrets.token_bytes(SALT_BYTES),
+                manner=Manner(settings.security),
+                now_s=_now_s,
+            )
+        except DecodeError as error:
+            text = f"keys.agent_file: {settings.keys.agent_file}: {error}: issue another"
+            raise ConfigError(text, exit_code=78) from error
+        self._seen = self._stamps()
+
+    # -- what arrives --------------------------------------------------------------------------
+
+    def read(self, kind: str, payload: bytes) -> Message | None:
+        """The control message in ``payload``, if it is believed; ``None`` when it was turned away.
+
+        Raises:
+            DecodeError: It is believed, and malformed all the same.
+        """
+        try:
+            sender, body, greeting = self.guard.read(kind, payload)
+        except DecodeError as error:
+            self._refuse(kind, error)
+            return None
+        message = decode(kind, body)
+        try:
+            self.guard.admit(sender, message, greeting)
+        except DecodeError as error:
+            self._refuse(kind, error)
+            return None
+        return message
+
+    def open_frame(self, payload: bytes) -> tuple[BrokerId, bytes] | None:
+        """Who sealed a frame, and the frame; ``None`` when it was turned away."""
+        try:
+            return self.guard.unseal(DATA, "data", payload)
+        except DecodeError as error:
+            self._refuse("data", error)
+            return None
+
+    def _refuse(self, kind: str, error: DecodeError) -> None:
+        self.refused[kind] += 1
+        reason = str(error)[:200]
+        if self._complaints.allow(f"{kind}: {reason}", monotonic_ms()):
+            so_far = self.refused[kind]
+            _log.warning("trust.refused", kind=kind, reason=reason, so_far=so_far)
+
+    # -- revocations ---------------------------------------------------------------------------
+
+    def lists(self, sender: BrokerId) -> Revoked | None:
+        """The newest revocations, for a neighbour; ``None`` when there are none."""
+        lists = self.guard.authority.revocations
+        return Revoked(sender, tuple(lists)) if lists else None
+
+    def on_revoked(self, message: Revoked) -> bool:
+        """Take up what a neighbour passes on; whether it is news, to be passed on."""
+        news = False
+        for data in message.lists:
+            try:
+                news |= self.guard.authority.revoke(data)
+            except DecodeError as error:
+                self._refuse("ctl", error)
+        if news:
+            self._on_new_lists()
+        return news
+
+    def _on_new_lists(self) -> None:
+        lists = self.guard.authority.revocations
+        try:
+            write_whole(self._lists_file, b"".join(_framed(each) for each in lists))
+        except OSError as error:
+            _log.error("trust.not_saved", file=str(self._lists_file), reason=str(error))
+        _log.warning("trust.revocations", lists=len(lists))
+        self.drop_distrusted()
+
+    def drop_distrusted(self) -> None:
+        """Stop listening to neighbours whose certificate does not hold any longer."""
+        for id_ in self.guard.forget_distrusted():
+            _log.warning("trust.dropped", neighbour=id_)
+
+    def _read_lists(self, authority: Authority) -> None:
+        stored: list[bytes] = []
+        with contextlib.suppress(OSError):
+            stored = _unframed(self._lists_file.read_bytes())
+        named = self._settings.keys.revocations()
+        for data in [*stored, *([named] if named is not None else [])]:
+            _take_up(data, authority)
+
+    # -- changing keys -------------------------------------------------------------------------
+
+    def follow_files(self) -> bool:
+        """Follow key files that changed; whether there are new revocations to pass on.
+
+        When one of them cannot be used nothing changes: the agent goes on with what it has.
+        """
+        self._tell_expiry()
+        self.drop_distrusted()
+        stamps = self._stamps()
+        if stamps == self._seen:
+            return False
+        self._seen = stamps
+        before = self.guard.authority.revocations
+        try:
+            self._reload()
+        except (ConfigError, DecodeError) as error:
+            _log.error("trust.keys_not_changed", reason=str(error))
+            return False
+        return self.guard.authority.revocations != before
+
+    def _reload(self) -> None:
+        keys = self._settings.keys
+        trusted = keys.federation_keys(self._settings.federation)
+        agent_keys, revocations = keys.agent_keys(), keys.revocations()
+        if agent_keys.certificate == self.guard.ours.data:
+            self.guard.authority.retrust(trusted)
+        else:
+            identity = SecretIdentity(agent_keys.signing, agent_keys.exchange)
+            self.guard.renew(identity, agent_keys.certificate, trusted=trusted)
+            serial = self.guard.ours.certificate.serial.hex()
+            _log.info("trust.certificate_changed", serial=serial)
+        if revocations is not None and _take_up(revocations, self.guard.authority):
+            self._on_new_lists()
+        self.drop_distrusted()
+
+    def _stamps(self) -> list[tuple[int, int] | None]:
+        keys = self._settings.keys
+        files = [keys.agent_file, *keys.federation_files, keys.revocations_file]
+        return [_stamp(path) for path in files]
+
+    def _tell_expiry(self) -> None:
+        left_s = self.guard.ours.certificate.expires_s - _now_s()
+        if left_s < EXPIRY_NOTICE_S and self._expiry.allow("", monotonic_ms()):
+            _log.warning("trust.expires", days=max(0, left_s // 86_400))
+
+    def snapshot(self) -> dict[str, object]:
+        """What an operator sees at ``/status``."""
+        certificate = self.guard.ours.certificate
+        return {
+            "serial": certificate.serial.hex(),
+            "expires_s": certificate.expires_s,
+            "trusted_keys": len(self.guard.authority.trusted),
+            "refused": sum(self.refused.values()),
+        }
+
+
+class KeyWatcher:
+    """Keeps an agent's keys up with their files, and its neighbours up with revocations.
+
+    Args:
+        self_id: Our broker's id.
+        trust: The agent's guard, with its keys.
+        neighbours: Connections to neighbours that are up.
+        send: Sends over one of them, if it is still there.
+    """
+
+    def __init__(
+        self,
+        self_id: BrokerId,
+        trust: Trust,
+        *,
+        neighbours: Callable[[], Iterable[ConnId]],
+        send: Callable[[ConnId, Revoked], None],
+    ) -> None:
+        self._self_id = self_id
+        self._trust = trust
+        self._neighbours = neighbours
+        self._send = send
+
+    async def run(self) -> None:
+        """Follow the files until cancelled."""
+        while True:
+            await asyncio.sleep(FILES_CHECKED_S)
+            if self._trust.follow_files():
+                self.pass_on()
+
+    def on_revoked(self, message: Revoked) -> None:
+        """Take revocations that a neighbour passes on; what is news goes on to all."""
+        if self._trust.on_revoked(message):
+            self.pass_on()
+
+    def pass_on(self, *, to: ConnId | None = None) -> None:
+        """Send all revocations to one neighbour that came up, or to all neighbours."""
+        lists = self._trust.lists(self._self_id)
+        if lists is not None:
+            for conn in [to] if to is not None else list(self._neighbours()):
+                self._send(conn, lists)
+
+
+def _take_up(revocations: bytes, authority: Authority) -> bool:
+    """Whether ``revocations`` are news. Others, and damaged ones, are left alone."""
+    try:
+        return authority.revoke(revocations)
+    except DecodeError as error:
+        _log.warning("trust.list_ignored", reason=str(error))
+        return False
+
+
+def _stamp(path: Path | None) -> tuple[int, int] | None:
+    try:
+        told = path.stat() if path is not None else None
+    except OSError:
+        return None
+    return (told.st_mtime_ns, told.st_ino) if told is not None else None
+
+
+def _framed(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "big") + data
+
+
+def _unframed(data: bytes) -> list[bytes]:
+    found: list[bytes] = []
+    while len(data) >= 4 and (size := int.from_bytes(data[:4], "big")) <= SIGNED_BYTES_MAX:
+        found.append(data[4 : 4 + size])
+        data = data[4 + size :]
+    return found

@@ -1,0 +1,292 @@
+"""The bench itself: systems side by side, run by run in turn, each at its own best.
+
+All systems are started once and stay up, idle when it is not their turn. For throughput every
+system first climbs the same ladder of windows (see ``load.saturate``) and keeps the one with the
+highest rate at which nothing was lost: a bridge chain and our agents have different queues, and
+one window for all would favour one of them. A measured run that loses something all the same does
+not count: the window goes down a step and the run is repeated.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from federator.errors import LinkError
+from lab.bench import records as r
+from lab.bench.generator import Generator
+from lab.bench.idle import idle_clients
+from lab.bench.layout import Layout, topics
+from lab.bench.load import Outcome
+from lab.bench.processor import processor_s, resident_mb
+from lab.bench.records import Key, Results
+from lab.bench.systems import AGENTS, AgentLine, BrokerLine, Echo, GatewayFront, System
+
+WINDOWS: Final = (100, 300, 900, 2_000, 4_000, 8_000)
+PROBE_RATE: Final = 200.0
+PROBE_S: Final = 0.5
+PROBE_TIMEOUT_S: Final = 60.0
+MILLION: Final = 1e6
+
+Progress = Callable[[str, int, int], None]
+"""Told what is under way, how much of it is done, and how much there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is measured.
+
+    Attributes:
+        systems: Of ``echo``, ``broker``, ``gateway``, ``bridge``, ``federator``,
+            and our agents with the metrics stream on, ``metrics``, or secured: ``signed``,
+            ``sealed``.
+        clients: Half of them publish, half subscribe, in pairs; the window is theirs together.
+        hops: For bridges and agents.
+        link_delay_ms: Of every link, each way.
+        seconds: Of each measured run.
+        warm_up_s: Before it, at saturation; not counted.
+        climb_s: Of each run on the ladder.
+        climbs: How often the ladder is climbed.
+        rates: Messages per second at which delays are measured.
+    """
+
+    systems: tuple[str, ...] = ("echo", "broker", "bridge", "federator")
+    clients: int = 2
+    hops: tuple[int, ...] = (1, 3)
+    qos: tuple[int, ...] = (0, 1)
+    repetitions: int = 3
+    payload_bytes: int = 64
+    link_delay_ms: float = 0
+    seconds: float = 3.0
+    warm_up_s: float = 0.5
+    climb_s: float = 0.7
+    climbs: int = 2
+    rates: tuple[int, ...] = (1_000, 10_000)
+    windows: tuple[int, ...] = WINDOWS
+
+    def make_systems(self, folder: Path) -> list[System]:
+        """The systems, those to be compared next to each other."""
+        made: list[System] = []
+        if "echo" in self.systems and self.clients == 2:  # it has room for no more
+            made.append(Echo(_made(folder / "echo")))
+        if "broker" in self.systems:
+            made.append(BrokerLine(_made(folder / "broker"), hops=0))
+        if "gateway" in self.systems:
+            made.append(GatewayFront(_made(folder / "gateway")))
+        for hops in self.hops:
+            if "bridge" in self.systems:
+                place = _made(folder / f"bridge-{hops}")
+                made.append(BrokerLine(place, hops=hops, link_delay_ms=self.link_delay_ms))
+            for name in AGENTS:
+                if name in self.systems:
+                    place, delay_ms = _made(folder / f"{name}-{hops}"), self.link_delay_ms
+                    made.append(AgentLine(place, hops=hops, link_delay_ms=delay_ms, name=name))
+        return made
+
+
+@dataclass(slots=True)
+class _Subject:
+    """A system under one QoS, with its load generator and its window."""
+
+    system: System
+    key: Key
+    generator: Generator
+    window: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+class Experiment:
+    """One bench; an async context manager that starts and stops everything.
+
+    Args:
+        plan: What is measured.
+        folder: For configurations, state and logs.
+        progress: Told how far it is.
+
+    Attributes:
+        results: The figures so far.
+        faults: What was lost, came twice or was not ours, in a run where nothing of it may be.
+    """
+
+    def __init__(self, plan: Plan, folder: Path, *, progress: Progress) -> None:
+        self.results = Results()
+        self.faults: list[str] = []
+        self._plan = plan
+        self._folder = folder
+        self._progress = progress
+        self._systems = plan.make_systems(folder)
+        self._subjects: list[_Subject] = []
+
+    async def start(self) -> None:
+        """Start all systems; returns when publications get through each.
+
+        Raises:
+            LinkError: They do not.
+        """
+        for done, system in enumerate(self._systems):
+            self._progress("starting", done, len(self._systems))
+            ends = await system.start()
+            if isinstance(system, GatewayFront):
+                await self._measure_idle(system)
+            for qos in self._plan.qos:
+                if system.name == "echo" and qos:
+                    continue
+                key = Key(system.name, system.hops, qos)
+                layout = Layout(f"bench/qos{qos}", qos, self._plan.payload_bytes)
+                name = f"bench-{system.name}-{system.hops}-{qos}"
+                pairs = self._plan.clients // 2
+                generator = Generator(self._folder, name, pairs=pairs)
+                subject = _Subject(system, key, generator)
+                self._subjects.append(subject)
+                await subject.generator.start(ends, layout)
+                for topic in topics(layout.topic, pairs):
+                    await system.stands(topic)
+                await self._probe(subject)
+        self._progress("starting", len(self._systems), len(self._systems))
+
+    async def _measure_idle(self, gateway: GatewayFront) -> None:
+        """Memory of a gateway before it has carried anything, with many clients and without."""
+        key = Key(gateway.name, gateway.hops, 0)
+        (pid,) = gateway.agent_pids()
+        self.results.add(key, r.RESIDENT, resident_mb(pid))
+        async with idle_clients(*gateway.place, count=r.IDLE_CLIENTS):
+            self.results.add(key, r.RESIDENT_IDLE, resident_mb(pid))
+
+    async def _probe(self, subject: _Subject) -> None:
+        """Publish until a whole run arrives."""
+        deadline = time.monotonic() + PROBE_TIMEOUT_S
+        while not (probe := await subject.generator.pace(rate=PROBE_RATE, seconds=PROBE_S)).exact:
+            if time.monotonic() > deadline:
+                raise LinkError(f"{subject.key}: {probe.lost} of {probe.sent} probes were lost")
+
+    async def run(self) -> Results:
+        """Find every window, then measure, repetition by repetition."""
+        await self._climb()
+        works = [*self._works()]
+        total = len(works) * self._plan.repetitions
+        for done in range(total):
+            self._progress("measuring", done, total)
+            subject, rate = works[done % len(works)]
+            if rate is None:
+                await self._saturate(subject)
+            else:
+                await self._pace(subject, rate)
+        self._progress("measuring", total, total)
+        return self.results
+
+    def _works(self) -> Iterator[tuple[_Subject, int | None]]:
+        """One repetition: what is to be compared runs one after the other."""
+        for qos in self._plan.qos:
+            for rate in (None, *self._plan.rates):
+                for subject in self._subjects:
+                    if subject.key.qos == qos:
+                        yield subject, rate
+
+    async def _climb(self) -> None:
+        """Choose each subject's window: the fastest of those below the first that loses."""
+        done, total = 0, len(self._subjects) * self._plan.climbs
+        rates: dict[tuple[Key, int], float] = {}
+        for _ in range(self._plan.climbs):
+            for subject in self._subjects:
+                self._progress("finding windows", done, total)
+                done += 1
+                for window in self._plan.windows:
+                    got = await subject.generator.saturate(
+                        window=window, seconds=self._plan.climb_s, warm_up_s=self._plan.climb_s / 3
+                    )
+                    before = rates.get((subject.key, window), 0.0)
+                    lossy = bool(got.lost) or before < 0
+                    rates[subject.key, window] = -1.0 if lossy else max(before, got.rate)
+                    if lossy:
+                        break
+        self._progress("finding windows", total, total)
+        for subject in self._subjects:
+            climbed = [(rates.get((subject.key, w), -1.0), w) for w in self._plan.windows]
+            safe = [step for step in climbed if step[0] >= 0]
+            subject.window = max(safe)[1] if safe else self._plan.windows[0]
+
+    async def _saturate(self, subject: _Subject) -> None:
+        plan, steps = self._plan, 0
+        while True:
+            before = _processor(subject.system)
+            got = await subject.generator.saturate(
+                window=subject.window, seconds=plan.seconds, warm_up_s=plan.warm_up_s
+            )
+            spent = _since(before, _processor(subject.system))
+            smaller = [window for window in plan.windows if window < subject.window]
+            if not got.lost or not smaller:
+                break
+            subject.window = smaller[-1]
+            steps += 1
+        self._check(subject, "saturation", got)
+        add = self.results.add
+        add(subject.key, r.THROUGHPUT, got.rate)
+        add(subject.key, r.WINDOW, subject.window)
+        add(subject.key, r.STEPS_DOWN, steps)
+        add(subject.key, r.GENERATOR_SHARE, got.cpu_share)
+        add(subject.key, r.DISORDERED, got.disordered)
+        self._add_processor(subject, "saturation", got, spent)
+
+    async def _pace(self, subject: _Subject, rate: int) -> None:
+        before = _processor(subject.system)
+        got = await subject.generator.pace(rate=rate, seconds=self._plan.seconds)
+        spent = _since(before, _processor(subject.system))
+        self._check(subject, f"{rate}/s", got)
+        add = self.results.add
+        add(subject.key, f"delay_p50_at_{rate}", got.delay_us_p50, "us")
+        add(subject.key, f"delay_p99_at_{rate}", got.delay_us_p99, "us")
+        add(subject.key, f"late_at_{rate}", got.late, "msg")
+        self._add_processor(subject, f"{rate}", got, spent)
+
+    def _add_processor(
+        self, subject: _Subject, when: str, got: Outcome, spent: tuple[float, float]
+    ) -> None:
+        add = self.results.add
+        for who, seconds in zip(("broker", "agent"), spent, strict=True):
+            add(subject.key, f"{who}_cpu_at_{when}", seconds, "s")
+            each = seconds / max(1, got.sent) * MILLION
+            add(subject.key, f"{who}_cpu_per_million_at_{when}", each, "s")
+
+    def _check(self, subject: _Subject, when: str, got: Outcome) -> None:
+        if not got.exact:
+            self.faults.append(
+                f"{subject.key} at {when}: of {got.sent} publications {got.lost} lost, "
+                f"{got.duplicates} twice, {got.foreign} foreign"
+            )
+
+    async def stop(self) -> None:
+        """End everything that was started."""
+        await asyncio.gather(*(subject.generator.stop() for subject in self._subjects))
+        await asyncio.gather(*(system.stop() for system in self._systems))
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+
+def _processor(system: System) -> tuple[float, float]:
+    return processor_s(system.broker_pids()), processor_s(system.agent_pids())
+
+
+def _since(before: tuple[float, float], after: tuple[float, float]) -> tuple[float, float]:
+    return after[0] - before[0], after[1] - before[1]
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

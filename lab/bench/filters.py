@@ -1,0 +1,226 @@
+"""One agent with very many filters: what a lookup costs, what they weigh, what a lost link costs.
+
+Lookups are timed on the forwarding table alone. The rest happens to a real agent: two of them, each
+with its broker and a client that subscribes half of the filters there, so that each holds its own
+half and the half that the other one announces. Then the other broker is killed. The first agent
+takes all those routes back in one go, and answers nobody meanwhile: the longest answer is the
+stall.
+"""
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mqtt5 import TopicFilter
+
+from federator.errors import LinkError
+from federator.protocol.effects import FilterRoute
+from federator.protocol.forwarding.forwarding import Forwarder
+from federator.protocol.types import BrokerId
+from federator.runtime.mqtt.link import Endpoint, Inbound, MqttLink
+from lab.bench.processor import resident_mb
+from lab.grid.processes.agent import AgentConfig, AgentProcess
+from lab.grid.processes.broker import BrokerProcess
+
+KNOWN_TIMEOUT_S: Final = 120.0
+LOSS_TIMEOUT_S: Final = 60.0
+POLL_S: Final = 0.02
+STEP: Final = 500
+BEAT_S: Final = 0.002
+BEATS_AFTER_LOSS_S: Final = 2.0
+
+TOPICS: Final = 20_000
+ROUNDS: Final = 10
+NEIGHBOURS: Final = 8
+
+HERE, THERE = BrokerId(1), BrokerId(2)
+
+
+@dataclass(frozen=True, slots=True)
+class FilterCosts:
+    """What a table of ``filters`` costs. Times of lookups are per lookup.
+
+    Attributes:
+        cached_us: A topic whose route is remembered.
+        uncached_us: A topic never asked before.
+        resident_mb: The agent, in 10**6 bytes.
+        resident_empty_mb: The same agent without filters.
+        loss_stall_ms: The agent's longest silence after the other broker was killed.
+    """
+
+    filters: int
+    cached_us: float
+    uncached_us: float
+    resident_mb: float
+    resident_empty_mb: float
+    loss_stall_ms: float
+
+
+def made_up_filters(count: int, *, site: str) -> list[str]:
+    """``count`` different filters: half without wildcards, a quarter each with ``+`` and ``#``."""
+    kinds = ("{}/line{}/machine{}/t", "{}/line{}/+/m{}", "{}/line{}/machine{}", "{}/l{}/m{}/#")
+    return [kinds[n % 4].format(site, n // 1_000, n) for n in range(count)]
+
+
+def lookup_us(filters: list[str]) -> tuple[float, float]:
+    """Microseconds of a cached and of an uncached lookup in a table of ``filters``."""
+    forwarder = Forwarder()
+    for number, filter in enumerate(filters):
+        hop = BrokerId(1 + number % NEIGHBOURS)
+        forwarder.set_route(filter, FilterRoute(local=False, wanted=True, next_hops=(hop,)))
+    topics = [_topic_for(filters[n * len(filters) // TOPICS], n) for n in range(TOPICS)]
+    topics = list(dict.fromkeys(topics))
+    gc.collect()
+    uncached = _time_lookups(forwarder, topics)
+    cached = min(_time_lookups(forwarder, topics) for _ in range(ROUNDS))
+    return cached, uncached
+
+
+def _topic_for(filter: str, number: int) -> str:
+    """A topic that ``filter`` matches."""
+    return filter.replace("+", f"x{number}").replace("#", f"y{number}")
+
+
+def _time_lookups(forwarder: Forwarder, topics: list[str]) -> float:
+    route_topic = forwarder.route_topic
+    start = time.perf_counter()
+    for topic in topics:
+        if route_topic(topic) is None:
+            raise LinkError(f"no route for {topic}, although a filter matches it")
+    return (time.perf_counter() - start) / len(topics) * 1e6
+
+
+async def measure_filters(
+    folder: Path, *, filters: int, progress: Callable[[int], None] = lambda known: None
+) -> FilterCosts:
+    """Measure an agent with ``filters`` filters.
+
+    Raises:
+        LinkError: The agents did not come to know them all in time.
+    """
+    table = made_up_filters(filters, site="site")
+    cached_us, uncached_us = lookup_us(table)
+    async with _Pair(folder / "empty") as pair:
+        empty_mb = resident_mb(pair.agents[HERE].pid)
+    async with _Pair(folder / "full") as pair:
+        await pair.subscribe(table, progress)
+        full_mb = resident_mb(pair.agents[HERE].pid)
+        stall_ms = await _stall_ms(pair)
+    return FilterCosts(filters, cached_us, uncached_us, full_mb, empty_mb, stall_ms)
+
+
+class _Pair:
+    """Two neighbouring brokers, their agents, and a client at each."""
+
+    def __init__(self, folder: Path) -> None:
+        ids = (HERE, THERE)
+        self.brokers = {i: BrokerProcess(folder / f"broker-{i}") for i in ids}
+        self.agents: dict[BrokerId, AgentProcess] = {}
+        self._folder = folder
+        self._clients: dict[BrokerId, asyncio.Task[None]] = {}
+
+    async def __aenter__(self) -> "_Pair":
+        try:
+            await asyncio.gather(*(broker.start() for broker in self.brokers.values()))
+            for here, there in ((HERE, THERE), (THERE, HERE)):
+                config = AgentConfig(
+                    id=here,
+                    broker_url=self.brokers[here].url,
+                    neighbours={there: self.brokers[there].url},
+                    federation="bench",
+                )
+                self.agents[here] = AgentProcess(self._folder / f"agent-{here}", config)
+            await asyncio.gather(*(agent.start() for agent in self.agents.values()))
+            await self.until_known(0)
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def subscribe(self, filters: list[str], progress: Callable[[int], None]) -> None:
+        """Subscribe half of ``filters`` at each broker; returns when both agents know them all.
+
+        The broker keeps 1,000 log lines for an agent that does not keep up, so each step waits.
+        """
+        known = 0
+        for here, wanted in ((THERE, filters[1::2]), (HERE, filters[::2])):
+            broker = self.brokers[here]
+            endpoint = Endpoint(broker.host, broker.port)
+            link = MqttLink(endpoint, _Silent(), client_id=f"many-filters-{here}")
+            self._clients[here] = asyncio.create_task(link.run(), name=link.client_id)
+            for at in range(0, len(wanted), STEP):
+                step = wanted[at : at + STEP]
+                link.subscribe(TopicFilter(filter) for filter in step)
+                known += len(step)
+                await self.until_known(known)
+                progress(known)
+
+    async def stop(self) -> None:
+        """End everything that was started."""
+        for client in self._clients.values():
+            client.cancel()
+        await asyncio.gather(*self._clients.values(), return_exceptions=True)
+        await asyncio.gather(*(agent.stop() for agent in self.agents.values()))
+        await asyncio.gather(*(broker.stop() for broker in self.brokers.values()))
+
+    async def until_known(self, filters: int) -> None:
+        """Wait until both agents are ready, linked, and have ``filters`` filters in their tables.
+
+        Raises:
+            LinkError: They do not in time.
+        """
+        deadline = time.monotonic() + KNOWN_TIMEOUT_S
+        while True:
+            states = [await agent.status() for agent in self.agents.values()]
+            if all(_knows(state, filters) for state in states):
+                return
+            if time.monotonic() > deadline:
+                known = [state["meshes_total"] for state in states]
+                raise LinkError(f"agents know {known} filters, {filters} wanted")
+            await asyncio.sleep(POLL_S)
+
+
+class _Silent:
+    """Hears nothing: nobody publishes."""
+
+    def on_up(self, link: MqttLink, session_present: bool) -> None:
+        """The subscriptions are on their way."""
+
+    def on_subscribed(self, link: MqttLink) -> None:
+        """Nothing to do: the agents' tables tell."""
+
+    def on_down(self, link: MqttLink, reason: str) -> None:
+        """Nothing to do: the broker was killed on purpose."""
+
+    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        """Nothing to do: nobody publishes."""
+
+
+def _knows(status: dict[str, Any], filters: int) -> bool:
+    linked = all(link["state"] == "up" for link in status["links"]) and bool(status["links"])
+    return bool(status["ready"]) and linked and bool(status["meshes_total"] >= filters)
+
+
+async def _stall_ms(pair: _Pair) -> float:
+    """Kill the other broker; the longest time until our agent answered meanwhile, in ms."""
+    agent = pair.agents[HERE]
+    pair.brokers[THERE].kill9()
+    deadline = time.monotonic() + LOSS_TIMEOUT_S
+    longest, settled_s = 0.0, 0.0
+    while not settled_s or time.monotonic() < settled_s + BEATS_AFTER_LOSS_S:
+        start = time.monotonic()
+        await agent.ready()
+        longest = max(longest, time.monotonic() - start)
+        await asyncio.sleep(BEAT_S)
+        if not settled_s and longest > 0.01:
+            settled_s = time.monotonic()
+        if time.monotonic() > deadline:
+            break
+    return longest * 1_000

@@ -1,0 +1,284 @@
+"""What publications suffer on the way, by TCP and in datagrams, in one run.
+
+By turns for each transport: agents start afresh, and some seconds of the same traffic let them
+learn what the roads lose; TCP has less to learn. Then come the flows that count, one per QoS. With
+datagrams, repair packets and parts of that time are compared with what the model asks for at the
+roads' true loss. At the end the roads lose nothing more, and what datagrams cost then is measured.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from federator.config.datagrams import UdpSettings
+from federator.errors import LinkError
+from federator.protocol.datagrams.protection import repairs_for
+from lab.bench.lossy.stage import MQTT_PORT, Stage, address_of
+from lab.grid.processes.children import Helper, python
+
+TOPIC: Final = "measured/flow"
+TCP: Final = "tcp"
+DATAGRAMS: Final = "udp-fec"
+TRANSPORTS: Final = (TCP, DATAGRAMS)
+ALL_ROUNDS: Final = 0
+WARM_UP: Final = 200
+"""Publications before those that count, where nothing is to be learnt."""
+
+SETTLE_S: Final = 60.0
+POLL_S: Final = 0.25
+BATCH: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is measured."""
+
+    hops: int = 3
+    delay_ms: float = 50.0
+    plr: float = 0.02
+    abl: float = 2.0
+    rate_hz: float = 100.0
+    rounds: int = 3
+    count: int = 1_200
+    learning: int = 1_000
+    forgetting: int = 2_500
+    qos: tuple[int, ...] = (0, 1)
+    seed: int = 1
+    udp: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One flow. Delays in milliseconds; bytes are those of IP packets on all roads, both ways.
+
+    Attributes:
+        turn: The round; ``ALL_ROUNDS``: of all of them together.
+        repairs_per_part: Repair packets beside each packet of data; ``None`` over TCP.
+        model: The same, as asked for by the model at the roads' true loss.
+    """
+
+    transport: str
+    qos: int
+    plr: float
+    offered: int
+    delivered: int
+    twice: int
+    p50: float
+    p95: float
+    p99: float
+    worst: float
+    bytes_per_publication: float
+    lost_packets: float
+    repairs_per_part: float | None = None
+    model: float | None = None
+    by_broker: int | None = None
+    turn: int = ALL_ROUNDS
+
+
+@dataclass(slots=True)
+class _Sample:
+    """What was seen of one kind of flow."""
+
+    offered: int = 0
+    twice: int = 0
+    delays_us: list[int] = field(default_factory=list)
+    passed: Counter[str] = field(default_factory=Counter)
+    spent: Counter[str] = field(default_factory=Counter)
+
+
+_Kind = tuple[str, int, float, int]  # transport, QoS, PLR, round
+_Samples = dict[_Kind, _Sample]
+
+
+async def measure(plan: Plan, folder: Path, *, progress: Callable[[str], None]) -> list[Row]:
+    """Run all flows, transports by turns.
+
+    Raises:
+        LinkError: Something did not start.
+    """
+    samples: _Samples = {}
+    async with Stage(folder, hops=plan.hops, delay_ms=plan.delay_ms, seed=plan.seed) as stage:
+        for turn in range(1, plan.rounds + 1):
+            for transport in TRANSPORTS:
+                progress(f"{transport}, round {turn} of {plan.rounds}")
+                await stage.roads(plr=0.0, abl=1.0)
+                await stage.start_agents(transport, plan.udp)
+                await stage.until_linked(transport)
+                await _Flows(plan, stage, transport, turn, samples).run(folder)
+                await stage.stop_agents()
+    return [_row(kind, sample, plan) for kind, sample in samples.items()]
+
+
+class _Flows:
+    """The flows through agents of one start."""
+
+    def __init__(
+        self, plan: Plan, stage: Stage, transport: str, turn: int, samples: _Samples
+    ) -> None:
+        self._plan = plan
+        self._stage = stage
+        self._transport = transport
+        self._turn = turn
+        self._samples = samples
+
+    async def run(self, folder: Path) -> None:
+        """Measure over roads that lose; in the last round, then over the same that do not."""
+        plan, stage = self._plan, self._stage
+        subscriber = _client(stage, stage.brokers[-1], "subscriber", self._transport, folder)
+        publisher = _client(stage, stage.brokers[0], "publisher", self._transport, folder)
+        try:
+            await subscriber.start()
+            await publisher.start()
+            await _until_through(publisher, subscriber)
+            await stage.roads(plr=plan.plr, abl=plan.abl)
+            await self._prepare(publisher, subscriber, plan.learning)
+            for qos in plan.qos:
+                await self._flow(publisher, subscriber, qos, plan.plr)
+            if self._turn == plan.rounds:
+                await stage.roads(plr=0.0, abl=1.0)
+                await self._prepare(publisher, subscriber, plan.forgetting)
+                await self._flow(publisher, subscriber, min(plan.qos), 0.0)
+        finally:
+            await subscriber.stop()
+            await publisher.stop()
+
+    async def _prepare(self, publisher: Helper, subscriber: Helper, count: int) -> None:
+        count = WARM_UP if self._transport == TCP else count
+        await _ask(publisher, publish=count, rate_hz=self._plan.rate_hz)
+        await _quiet(subscriber)
+
+    async def _flow(self, publisher: Helper, subscriber: Helper, qos: int, plr: float) -> None:
+        """Publish, and wait until nothing more comes."""
+        plan = self._plan
+        before = await self._counts()
+        asked = await _ask(publisher, publish=plan.count, rate_hz=plan.rate_hz, qos=qos)
+        came = await _quiet(subscriber)
+        first, delays, twice = asked["first"], dict[int, int](), 0
+        for number, delay_us in came:
+            if first <= number < first + plan.count:
+                twice += number in delays
+                delays.setdefault(number, delay_us)
+        after = await self._counts()
+        for turn in (ALL_ROUNDS, self._turn):
+            sample = self._samples.setdefault((self._transport, qos, plr, turn), _Sample())
+            for total, now, then in zip((sample.passed, sample.spent), after, before, strict=True):
+                total.update({key: now[key] - then[key] for key in now})
+            sample.offered += plan.count
+            sample.twice += twice
+            sample.delays_us += delays.values()
+
+    async def _counts(self) -> tuple[Counter[str], Counter[str]]:
+        passed: Counter[str] = Counter()
+        for way in (await self._stage.roads()).values():
+            passed.update(way)
+        spent = Counter[str]()
+        if self._transport != TCP:
+            spent = await _datagrams(self._stage)
+        return passed, spent
+
+
+def _row(kind: _Kind, sample: _Sample, plan: Plan) -> Row:
+    transport, qos, plr, turn = kind
+    ordered, passed, spent = sorted(sample.delays_us), sample.passed, sample.spent
+    if not ordered:
+        raise LinkError(f"{transport}: nothing arrived")
+    row: dict[str, Any] = {
+        "transport": transport,
+        "qos": qos,
+        "plr": plr,
+        "turn": turn,
+        "offered": sample.offered,
+        "delivered": len(ordered),
+        "twice": sample.twice,
+        "p50": _quantile(ordered, 0.5),
+        "p95": _quantile(ordered, 0.95),
+        "p99": _quantile(ordered, 0.99),
+        "worst": ordered[-1] / 1_000,
+        "bytes_per_publication": passed["bytes"] / sample.offered,
+        "lost_packets": passed["lost"] / max(1, passed["packets"]),
+    }
+    if spent:
+        row["repairs_per_part"] = spent["repairs"] / max(1, spent["parts"])
+        row["model"] = _model(spent, plr, plan)
+        row["by_broker"] = spent["given_back"]
+    return Row(**row)
+
+
+def _model(spent: Mapping[str, int], plr: float, plan: Plan) -> float:
+    """Repair packets per part that groups of the mean length need on such a road."""
+    limits = UdpSettings.model_validate(plan.udp).limits()
+    length = spent["parts"] / max(1, spent["groups"])
+    short, share = int(length), length % 1
+    needed = [
+        repairs_for(
+            max(1, parts),
+            plr,
+            plan.abl,
+            failing_max=limits.failing_max,
+            repairs_max=limits.repairs_max,
+            late_max=limits.late_max,
+        )
+        for parts in (short, short + 1)
+    ]
+    return (needed[0] * (1 - share) + needed[1] * share) / length
+
+
+def _quantile(ordered_us: list[int], share: float) -> float:
+    """The delay in milliseconds that ``share`` of what was delivered did not exceed."""
+    return ordered_us[min(len(ordered_us) - 1, int(len(ordered_us) * share))] / 1_000
+
+
+async def _datagrams(stage: Stage) -> Counter[str]:
+    """What all links towards the subscriber sent so far."""
+    total: Counter[str] = Counter(parts=0, repairs=0, groups=0, given_back=0)
+    senders = stage.brokers[:-1]
+    told = await asyncio.gather(*(stage.status(i) for i in senders))
+    for i, status in zip(senders, told, strict=True):
+        for link in status["links"] if status is not None else []:
+            if link["neighbour"] == i + 1:
+                for key in total:
+                    total[key] += link["datagrams"]["out"][key]
+    return total
+
+
+def _client(stage: Stage, at: int, role: str, name: str, folder: Path) -> Helper:
+    order = {
+        "role": role,
+        "host": address_of(at),
+        "port": MQTT_PORT,
+        "topic": TOPIC,
+        "client_id": f"{role}-{name}",
+    }
+    command = stage.inside(at, python("lab.bench.lossy.client", json.dumps(order)))
+    return Helper(command, log=folder / f"{role}-{name}.log")
+
+
+async def _ask(client: Helper, **order: float) -> dict[str, Any]:
+    await client.tell(order)
+    return await client.hear()
+
+
+async def _until_through(publisher: Helper, subscriber: Helper) -> None:
+    """Publish until all of a batch arrives."""
+    async with asyncio.timeout(SETTLE_S):
+        while True:
+            await _ask(subscriber, came=1)
+            await _ask(publisher, publish=BATCH, rate_hz=BATCH)
+            if len(await _quiet(subscriber)) >= BATCH:
+                return
+
+
+async def _quiet(subscriber: Helper) -> list[tuple[int, int]]:
+    """All that came, once nothing more comes for two seconds."""
+    came: list[tuple[int, int]] = []
+    silent_s = 0.0
+    while silent_s < 2.0:
+        await asyncio.sleep(POLL_S)
+        more = (await _ask(subscriber, came=1))["came"]
+        silent_s = 0.0 if more else silent_s + POLL_S
+        came += more
+    return came

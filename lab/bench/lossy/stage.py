@@ -1,0 +1,190 @@
+"""Namespaces, roads, brokers and agents in a line; made for one run and taken down after it.
+
+Broker i has the address 10.77.0.i in its namespace, and reaches its neighbours' over the roads.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Final, Self
+
+from federator.errors import LinkError
+from federator.protocol.types import BrokerId
+from lab.grid.processes.agent import KeyFolder
+from lab.grid.processes.broker import LOG_TOPIC_LINES, find_mosquitto
+from lab.grid.processes.children import Helper, end, python, spawn
+
+MQTT_PORT: Final = 1883
+UDP_PORT: Final = 18_840
+HTTP_PORT: Final = 9_883
+START_TIMEOUT_S: Final = 60.0
+POLL_S: Final = 0.5
+FEDERATION: Final = "lossy"
+
+
+def address_of(broker: int) -> str:
+    """Where broker and agent are."""
+    return f"10.77.0.{broker}"
+
+
+class Stage:
+    """A line of brokers; an async context manager.
+
+    Args:
+        folder: For configurations, state and logs; exists.
+        hops: Roads between the first broker and the last.
+        delay_ms: Of every road, each way.
+        seed: Of what the roads lose.
+    """
+
+    def __init__(self, folder: Path, *, hops: int, delay_ms: float, seed: int) -> None:
+        self.brokers = list(range(1, hops + 2))
+        self._folder = folder
+        self._names = {i: f"fed-{os.getpid()}-{i}" for i in self.brokers}
+        roads = [(self._names[i], self._names[i + 1], f"road{i}") for i in self.brokers[:-1]]
+        order = {"roads": roads, "delay_ms": delay_ms, "seed": seed}
+        command = python("lab.bench.lossy.roads", json.dumps(order))
+        self._roads = Helper(command, log=folder / "roads.log")
+        self._keys = KeyFolder(folder / "keys", FEDERATION)
+        self._brokers: list[subprocess.Popen[bytes]] = []
+        self._agents: dict[int, subprocess.Popen[bytes]] = {}
+
+    async def __aenter__(self) -> Self:
+        _check_means()
+        try:
+            await self._build()
+        except BaseException:
+            await self._take_down()
+            raise
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._take_down()
+
+    async def _build(self) -> None:
+        for name in self._names.values():
+            _ip("netns", "add", name)
+        await self._roads.start()
+        await self._roads.hear()
+        for i, name in self._names.items():
+            _ip("-n", name, "link", "set", "lo", "up")
+            _ip("-n", name, "addr", "add", f"{address_of(i)}/32", "dev", "lo")
+            for road, neighbour in ((i - 1, i - 1), (i, i + 1)):
+                if neighbour in self._names:
+                    _ip("-n", name, "link", "set", f"road{road}", "up")
+                    to = ("route", "add", address_of(neighbour), "dev", f"road{road}")
+                    _ip("-n", name, *to, "src", address_of(i))
+            self._brokers.append(self._broker(i))
+
+    def inside(self, broker: int, command: list[str]) -> list[str]:
+        """``command`` in the namespace of a broker."""
+        return ["ip", "netns", "exec", self._names[broker], *command]
+
+    def _broker(self, i: int) -> subprocess.Popen[bytes]:
+        conf = self._folder / f"mosquitto-{i}.conf"
+        lines = [f"listener {MQTT_PORT} 0.0.0.0", "allow_anonymous true", "user root"]
+        lines += [*LOG_TOPIC_LINES, "set_tcp_nodelay true"]
+        conf.write_text("\n".join([*lines, ""]), encoding="utf-8")
+        command = self.inside(i, [find_mosquitto(), "-c", str(conf)])
+        return spawn(command, log=self._folder / f"mosquitto-{i}.log")
+
+    async def roads(self, **order: float) -> dict[str, dict[str, int]]:
+        """Have the roads lose otherwise, if that is said; what passed so far."""
+        await self._roads.tell(order)
+        return await self._roads.hear()
+
+    async def start_agents(self, transport: str, udp: dict[str, Any]) -> None:
+        """Start an agent beside each broker, with fresh state."""
+        for i in self.brokers:
+            folder = self._folder / f"agent-{i}-{transport}"
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            path = folder / "federator.toml"
+            path.write_text(self._agent_toml(i, folder, transport, udp), encoding="utf-8")
+            command = self.inside(i, python("federator", "run", "-c", str(path)))
+            self._agents[i] = spawn(command, log=folder / "federator.log")
+
+    def _agent_toml(self, i: int, folder: Path, transport: str, udp: dict[str, Any]) -> str:
+        sections: dict[str, dict[str, Any]] = {
+            "broker": {"id": i, "url": f"mqtt://{address_of(i)}:{MQTT_PORT}"},
+            "links": {"transport": transport, "dial_back": False},
+            "udp": {"listen": f"{address_of(i)}:{UDP_PORT}", **udp},
+            "keys": self._keys.section(BrokerId(i)),
+            "http": {"port": HTTP_PORT},
+        }
+        lines = [f'federation = "{FEDERATION}"', f"state_dir = {json.dumps(str(folder / 'state'))}"]
+        for name, keys in sections.items():
+            lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items())]
+        for neighbour in (i - 1, i + 1):
+            if neighbour in self._names:
+                lines += ["[[neighbours]]", f'url = "mqtt://{address_of(neighbour)}:{MQTT_PORT}"']
+                lines += [f"id = {neighbour}"]
+        return "\n".join([*lines, ""])
+
+    async def stop_agents(self) -> None:
+        """End all agents."""
+        await asyncio.gather(*(end(agent) for agent in self._agents.values()))
+        self._agents = {}
+
+    async def status(self, broker: int) -> dict[str, Any] | None:
+        """The status of an agent; ``None`` when it does not answer."""
+        url = f"http://127.0.0.1:{HTTP_PORT}"
+        command = python("federator", "status", "--json", "--url", url)
+        process = await asyncio.create_subprocess_exec(
+            *self.inside(broker, command),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        told, _ = await process.communicate()
+        with contextlib.suppress(json.JSONDecodeError):
+            status: dict[str, Any] = json.loads(told)
+            return status
+        return None
+
+    async def until_linked(self, transport: str) -> None:
+        """Wait until every link is up, and used as it should be.
+
+        Raises:
+            LinkError: They are not, in time.
+        """
+        await asyncio.gather(*(self._until_linked(i, transport) for i in self.brokers))
+
+    async def _until_linked(self, i: int, transport: str) -> None:
+        wanted = sum(neighbour in self._names for neighbour in (i - 1, i + 1))
+        async with asyncio.timeout(START_TIMEOUT_S):
+            while not _is_linked(await self.status(i), wanted, transport):
+                if self._agents[i].poll() is not None:
+                    raise LinkError(f"agent {i} ended: see {self._folder}")
+                await asyncio.sleep(POLL_S)
+
+    async def _take_down(self) -> None:
+        await self.stop_agents()
+        for broker in self._brokers:
+            await end(broker)
+        await self._roads.stop()
+        for name in self._names.values():
+            with contextlib.suppress(LinkError):
+                _ip("netns", "del", name)
+
+
+def _is_linked(status: dict[str, Any] | None, wanted: int, transport: str) -> bool:
+    links = status["links"] if status is not None else []
+    up = [link for link in links if link["state"] == "up"]
+    if transport == "udp-fec":
+        up = [link for link in up if (link.get("datagrams") or {}).get("used")]
+    return len(up) == wanted
+
+
+def _check_means() -> None:
+    if os.geteuid() != 0 or not os.path.exists("/dev/net/tun") or shutil.which("ip") is None:
+        raise LinkError("lossy roads need root, /dev/net/tun and iproute2")
+
+
+def _ip(*arguments: str) -> None:
+    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LinkError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")

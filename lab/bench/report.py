@@ -1,0 +1,228 @@
+"""The bench's figures for people: a table of medians, ratios to the bridge, and the bars."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from lab.bench import records as r
+from lab.bench.experiment import Plan
+from lab.bench.records import Key, Results
+from lab.bench.systems import BRIDGE_LINES
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """What our agents must reach, as a multiple of the bridge over as many hops; with the metrics
+    stream on, or keys, of what they reach without.
+    """
+
+    what: str
+    metric: str
+    hops: int
+    qos: int
+    wanted: float
+    at_least: bool
+    system: str = "federator"
+
+
+_BROKER_CPU = "broker_cpu_per_million_at_saturation"
+
+_M: Final = "metrics"
+
+BARS: Final = (
+    Bar("throughput, 1 hop, QoS 0", r.THROUGHPUT, 1, 0, 0.85, True),
+    Bar("throughput, 3 hops, QoS 0", r.THROUGHPUT, 3, 0, 1.0, True),
+    Bar("brokers' CPU per message, 3 hops, QoS 0", _BROKER_CPU, 3, 0, 0.7, False),
+    Bar("throughput, 1 hop, QoS 1", r.THROUGHPUT, 1, 1, 0.6, True),
+    Bar("p50 at 1,000 msg/s, 1 hop, QoS 0", "delay_p50_at_1000", 1, 0, 2.0, False),
+    Bar("p50 at 1,000 msg/s, 1 hop, QoS 1", "delay_p50_at_1000", 1, 1, 2.0, False),
+    Bar("polling: p50 at 1,000/s, 1 hop, QoS 0", "delay_p50_at_1000", 1, 0, 2.0, False, "polling"),
+    Bar("polling: p50 at 1,000/s, 1 hop, QoS 1", "delay_p50_at_1000", 1, 1, 2.0, False, "polling"),
+    *(
+        Bar(f"metrics: throughput, {hops} hops, QoS {qos}", r.THROUGHPUT, hops, qos, 0.95, True, _M)
+        for hops, qos in ((1, 0), (3, 0), (1, 1), (3, 1))
+    ),
+    *(
+        Bar(f"metrics: p50 at 1,000/s, {hops} hops", "delay_p50_at_1000", hops, 0, 1.05, False, _M)
+        for hops in (1, 3)
+    ),
+    *(
+        Bar(f"{name}: throughput, {hops} hops, QoS {qos}", r.THROUGHPUT, hops, qos, 0.9, True, name)
+        for name in ("signed", "sealed")
+        for hops, qos in ((1, 0), (3, 0), (1, 1), (3, 1))
+    ),
+)
+
+
+def render(plan: Plan, results: Results, faults: Iterable[str]) -> RenderableType:
+    """The whole report."""
+    parts: list[RenderableType] = []
+    for qos in plan.qos:
+        parts += [_throughput(plan, results, qos), Text()]
+        parts += [_delays(plan, results, qos), Text()]
+    parts += [_bars(results), Text()]
+    if "gateway" in plan.systems:
+        parts += [gateway_bars(plan, results), Text()]
+    parts.append(_notes(plan))
+    parts += [Text(f"fault: {fault}", style="bold red") for fault in faults]
+    return Group(*parts)
+
+
+def _links(plan: Plan) -> str:
+    return f", links of {plan.link_delay_ms:g} ms" if plan.link_delay_ms else ""
+
+
+def _throughput(plan: Plan, results: Results, qos: int) -> Table:
+    table = _empty(
+        f"Throughput, QoS {qos}, {plan.clients} clients, {plan.payload_bytes} B, nothing lost"
+        f"{_links(plan)}; "
+        f"medians of {plan.repetitions}",
+        ("msg/s", "window", "CPU s, brokers", "agents", "per million: brokers", "agents"),
+    )
+    table.add_column("generator", justify="right", no_wrap=True)
+    for key in results.subjects():
+        if key.qos == qos:
+            table.add_row(
+                key.system,
+                str(key.hops),
+                _figure(results, key, r.THROUGHPUT, ",.0f"),
+                f"{results.median(key, r.WINDOW) or 0:,.0f}",
+                _figure(results, key, "broker_cpu_at_saturation", ".2f"),
+                _figure(results, key, "agent_cpu_at_saturation", ".2f"),
+                _figure(results, key, "broker_cpu_per_million_at_saturation", ".2f"),
+                _figure(results, key, "agent_cpu_per_million_at_saturation", ".2f"),
+                f"{results.median(key, r.GENERATOR_SHARE) or 0:.0%}",
+            )
+    return table
+
+
+def _delays(plan: Plan, results: Results, qos: int) -> Table:
+    columns: list[str] = []
+    for rate in plan.rates:
+        columns += [f"{rate:,}/s: p50 us", "p99 us", "CPU s, brokers", "agents"]
+    what = f"Delay, QoS {qos}, {plan.payload_bytes} B, {plan.seconds:g} s{_links(plan)}"
+    table = _empty(what, columns)
+    for key in results.subjects():
+        if key.qos == qos:
+            cells = [key.system, str(key.hops)]
+            for rate in plan.rates:
+                cells += [
+                    _figure(results, key, f"delay_p50_at_{rate}", ",.0f"),
+                    _figure(results, key, f"delay_p99_at_{rate}", ",.0f"),
+                    _figure(results, key, f"broker_cpu_at_{rate}", ".2f"),
+                    _figure(results, key, f"agent_cpu_at_{rate}", ".2f"),
+                ]
+            table.add_row(*cells)
+    return table
+
+
+def _empty(title: str, columns: Iterable[str]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold")
+    table.add_column("system", no_wrap=True)
+    for name in ("hops", *columns):
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _figure(results: Results, key: Key, metric: str, pattern: str) -> str:
+    """The median and, for what is ours, the ratio to what it stands beside."""
+    value = results.median(key, metric)
+    if value is None:
+        return "-"
+    text = format(value, pattern)
+    other = r.BESIDE.get(key.system)
+    ratios = results.ratios(metric, key, key._replace(system=other)) if other else []
+    return f"{text} [dim]x{median(ratios):.2f}[/]" if ratios else text
+
+
+def _bars(results: Results) -> RenderableType:
+    table = Table(
+        title="Our agents beside the bridge: median of the ratios within each repetition",
+        title_justify="left",
+        title_style="bold",
+    )
+    for name in ("", "wanted", "got", "each", ""):
+        table.add_column(name, justify="left" if not name else "right")
+    for bar in BARS:
+        ours = Key(bar.system, bar.hops, bar.qos)
+        beside = ours._replace(system=r.BESIDE[bar.system])
+        ratios = results.ratios(bar.metric, ours, beside)
+        if not ratios:
+            continue
+        got = median(ratios)
+        met = got >= bar.wanted if bar.at_least else got <= bar.wanted
+        table.add_row(
+            bar.what,
+            f"{'>=' if bar.at_least else '<='} {bar.wanted:g}",
+            f"{got:.2f}",
+            " ".join(f"{ratio:.2f}" for ratio in ratios),
+            "[green]met[/]" if met else "[bold red]not met[/]",
+        )
+    return table if table.row_count else Text("No bridge measured beside our agents: no ratios.")
+
+
+def _notes(plan: Plan) -> Text:
+    bridge = "; ".join(BRIDGE_LINES)
+    windows = ", ".join(f"{window:,}" for window in plan.windows)
+    return Text(
+        "x: our agents over the bridge, our gateway, in the column of the agents, over the broker "
+        "alone, and our agents with metrics or keys over those without; median of the ratios "
+        "within each repetition. window: "
+        f"messages on their way at most, for each system the best of {windows}. generator: its "
+        "share of one processor; its own limit is the row 'echo'. Delays are from publisher to "
+        f"subscriber. Bridge: {bridge}.",
+        style="dim",
+    )
+
+
+THROUGHPUT_AT_LEAST: Final = {0: 0.5, 1: 0.7}
+"""Of the broker alone, by QoS."""
+
+ADDED_US_MAX: Final = 300.0
+"""p50 of the gateway less that of the broker alone, at the lowest rate."""
+
+RESIDENT_IDLE_MB_MAX: Final = 150.0
+
+
+def gateway_bars(plan: Plan, results: Results) -> RenderableType:
+    """The bars, as far as they were measured."""
+    table = Table(
+        title=f"The gateway before a broker, {plan.clients} clients",
+        title_justify="left",
+        title_style="bold",
+    )
+    for name in ("", "wanted", "got", "each", ""):
+        table.add_column(name, justify="left" if not name else "right")
+
+    def row(what: str, wanted: float, values: list[float], *, pattern: str, least: bool) -> None:
+        if values:
+            got = median(values)
+            met = got >= wanted if least else got <= wanted
+            table.add_row(
+                what,
+                f"{'>=' if least else '<='} {wanted:g}",
+                format(got, pattern),
+                " ".join(format(value, pattern) for value in values),
+                "[green]met[/]" if met else "[bold red]not met[/]",
+            )
+
+    for qos in plan.qos:
+        ours, alone = Key("gateway", 0, qos), Key("broker", 0, qos)
+        ratios = results.ratios(r.THROUGHPUT, ours, alone)
+        what = f"throughput, QoS {qos}, over the broker alone"
+        row(what, THROUGHPUT_AT_LEAST[qos], ratios, pattern=".2f", least=True)
+        for rate in plan.rates:
+            metric = f"delay_p50_at_{rate}"
+            pairs = zip(results.values(ours, metric), results.values(alone, metric), strict=False)
+            added = [a - b for a, b in pairs]
+            what = f"added p50 at {rate:,}/s, QoS {qos}, us"
+            row(what, ADDED_US_MAX, added, pattern=".0f", least=False)
+    idle = results.values(Key("gateway", 0, 0), r.RESIDENT_IDLE)
+    what = f"resident memory with {r.IDLE_CLIENTS:,} idle clients, MB"
+    row(what, RESIDENT_IDLE_MB_MAX, idle, pattern=".0f", least=False)
+    return table

@@ -1,0 +1,229 @@
+"""A pair of MQTT connections that load is put on: one publishes, one subscribes.
+
+Plain sockets, as little as MQTT 3.1.1 asks for, no client library: nothing here may be the limit.
+The subscriber acknowledges at once what TCP delivers (TCP_QUICKACK): Mosquitto leaves Nagle's
+algorithm on, and would otherwise wait 40 ms for the kernel's delayed acknowledgement.
+
+Source: OASIS MQTT 3.1.1, sections 3.1 (CONNECT), 3.8 (SUBSCRIBE), 4.3 (QoS).
+"""
+
+import socket
+import time
+from typing import Final, Self
+
+import numpy as np
+
+from federator.errors import LinkError
+from lab.bench.layout import PUBACK, Layout, Rows, acknowledgements
+from lab.bench.ledger import Ledger
+
+CONNECT_TIMEOUT_S: Final = 10.0
+READ_BYTES_MAX: Final = 1 << 20
+ROWS_MAX: Final = 1 << 14
+"""Publications prepared at a time."""
+
+
+def open_connection(
+    host: str, port: int, *, client_id: str, subscribe: str | None, qos: int
+) -> socket.socket:
+    """A non-blocking socket on which CONNECT, and SUBSCRIBE if wanted, were answered well.
+
+    Raises:
+        LinkError: They were not, or the broker cannot be reached.
+    """
+    try:
+        link = socket.create_connection((host, port), CONNECT_TIMEOUT_S)
+    except OSError as error:
+        raise LinkError(f"load generator: {host}:{port}: {error}") from error
+    try:
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        name = _text(client_id)
+        link.sendall(_packet(0x10, b"\0\x04MQTT\x04\x02\0\0" + name))  # clean, no keep-alive
+        _expect(link, b"\x20\x02\0\0", "CONNECT")
+        if subscribe is not None:
+            link.sendall(_packet(0x82, b"\0\x01" + _text(subscribe) + bytes([qos])))
+            _expect(link, b"\x90\x03\0\x01" + bytes([qos]), "SUBSCRIBE")
+    except OSError as error:
+        link.close()
+        raise LinkError(f"load generator: {host}:{port}: {error}") from error
+    except LinkError:
+        link.close()
+        raise
+    link.setblocking(False)
+    return link
+
+
+class Wire:
+    """One publisher and one subscriber of the same topic, and one run at a time between them.
+
+    Args:
+        layout: Of every packet.
+        publisher: Connected, non-blocking.
+        subscriber: Connected and subscribed, non-blocking.
+
+    Attributes:
+        sent: Publications of this run handed to the kernel, wholly or in part.
+        latest_ns: Monotonic time of the latest arrival.
+    """
+
+    def __init__(self, layout: Layout, publisher: socket.socket, subscriber: socket.socket) -> None:
+        self.publisher = publisher
+        self.subscriber = subscriber
+        self.layout = layout
+        self.sent = 0
+        self.acknowledged = 0
+        self.latest_ns = 0
+        self.ledger = Ledger(0)
+        self._rows = layout.blank(ROWS_MAX, 0)
+        self._unsent = memoryview(b"")
+        self._unacknowledged = b""
+        self._buffer = memoryview(bytearray(READ_BYTES_MAX))
+        self._filled = 0
+        self._acks = bytearray(READ_BYTES_MAX)
+        self._acks_left = 0
+
+    @classmethod
+    def connect(
+        cls,
+        layout: Layout,
+        *,
+        publish_at: tuple[str, int],
+        subscribe_at: tuple[str, int],
+        name: str,
+    ) -> Self:
+        """Connect both; ``name`` distinguishes the client ids of several pairs."""
+        subscriber = open_connection(
+            *subscribe_at, client_id=f"{name}-subscriber", subscribe=layout.topic, qos=layout.qos
+        )
+        publisher = open_connection(
+            *publish_at, client_id=f"{name}-publisher", subscribe=None, qos=layout.qos
+        )
+        return cls(layout, publisher, subscriber)
+
+    @property
+    def outstanding(self) -> int:
+        """Publications on their way."""
+        return self.sent - self.ledger.received
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything that was sent left, arrived, and was acknowledged."""
+        acknowledged = not self.layout.qos or self.acknowledged >= self.sent
+        return not self._unsent and not self.outstanding and acknowledged
+
+    def begin(self, run: int) -> None:
+        """Start a run; what still arrives of earlier ones is foreign to it."""
+        self.ledger = Ledger(run)
+        self.sent = self.acknowledged = 0
+        self._rows["run"] = run
+
+    def send(self, count: int) -> None:
+        """Publish up to ``count`` more, as far as the kernel takes them."""
+        if not self._flush():
+            return
+        count = min(count, ROWS_MAX)
+        rows = self._rows[:count]
+        self.layout.number(rows, self.sent, time.monotonic_ns())
+        self.sent += count
+        self._unsent = memoryview(rows.tobytes())
+        self._flush()
+
+    def _flush(self) -> bool:
+        """Whether nothing waits for the kernel any more."""
+        while self._unsent:
+            try:
+                self._unsent = self._unsent[self.publisher.send(self._unsent) :]
+            except BlockingIOError:
+                return False
+        return True
+
+    def receive(self) -> Rows:
+        """Read once, count what came, acknowledge it; the rows are valid until the next call.
+
+        Raises:
+            LinkError: The broker hung up, or sent what we never subscribed.
+        """
+        empty = self.layout.read(memoryview(b""))
+        self._collect_acknowledgements()
+        self._send_acknowledgements()
+        try:
+            count = self.subscriber.recv_into(self._buffer[self._filled :])
+        except BlockingIOError:
+            return empty
+        if not count:
+            raise LinkError("the broker closed the subscriber's connection")
+        self.latest_ns = time.monotonic_ns()
+        self.subscriber.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        filled = self._filled + count
+        rows = self.layout.read(self._buffer[:filled])
+        if not self.layout.in_step(rows):
+            raise LinkError("the broker sent packets that are not ours")
+        self.ledger.take(rows["run"], rows["seq"], sent=self.sent)
+        if self.layout.qos:
+            self._unacknowledged += acknowledgements(rows["packet_id"])
+            self._send_acknowledgements()
+        used = len(rows) * self.layout.packet_bytes
+        rows = rows.copy()
+        self._buffer[: filled - used] = bytes(self._buffer[used:filled])
+        self._filled = filled - used
+        return rows
+
+    def _send_acknowledgements(self) -> None:
+        if self._unacknowledged:
+            try:
+                taken = self.subscriber.send(self._unacknowledged)
+            except BlockingIOError:
+                return
+            self._unacknowledged = self._unacknowledged[taken:]
+
+    def _collect_acknowledgements(self) -> None:
+        """Count the PUBACKs of the broker."""
+        if not self.layout.qos:
+            return
+        try:
+            count = self.publisher.recv_into(memoryview(self._acks)[self._acks_left :])
+        except BlockingIOError:
+            return
+        if not count:
+            raise LinkError("the broker closed the publisher's connection")
+        filled = self._acks_left + count
+        acks = np.frombuffer(self._acks, PUBACK, filled // PUBACK.itemsize)
+        if not (acks["head"] == (0x40, 2)).all():
+            raise LinkError("the broker sent the publisher something else than PUBACK")
+        self.acknowledged += len(acks)
+        used = len(acks) * PUBACK.itemsize
+        self._acks_left = filled - used
+        self._acks[: self._acks_left] = self._acks[used:filled]
+
+    def close(self) -> None:
+        """Leave both brokers."""
+        for link in (self.publisher, self.subscriber):
+            link.setblocking(True)
+            link.settimeout(1.0)
+            try:
+                link.sendall(b"\xe0\0")
+            except OSError:
+                continue
+            finally:
+                link.close()
+
+
+def _text(value: str) -> bytes:
+    encoded = value.encode()
+    return len(encoded).to_bytes(2, "big") + encoded
+
+
+def _packet(first: int, body: bytes) -> bytes:
+    assert len(body) <= 127, "one length byte"
+    return bytes([first, len(body)]) + body
+
+
+def _expect(link: socket.socket, wanted: bytes, what: str) -> None:
+    got = b""
+    while len(got) < len(wanted):
+        more = link.recv(len(wanted) - len(got))
+        if not more:
+            break
+        got += more
+    if got != wanted:
+        raise LinkError(f"load generator: {what} was answered {got.hex(' ')}")

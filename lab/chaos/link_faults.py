@@ -1,0 +1,173 @@
+"""Faults of links: cut, partitioned, reset, silenced, half-open, slow.
+
+They are done to the relays between the agents (``lab.grid.processes.relay``), whose counters also
+tell whether they were felt.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from federator.protocol.types import BrokerId
+from lab.chaos.stage import Act, Draw, Injury, Kind, Stage
+from lab.grid.topology import Link
+
+CUT_S: Final = (1.0, 5.0, 10.0)
+HURT_S: Final = (3.0, 6.0, 10.0)
+"""Shorter and longer than the hello timeout."""
+
+EXTRA_DELAY_MS: Final = (100.0, 200.0, 300.0)
+RESETS: Final = 5
+RESET_GAP_S: Final = 0.4
+
+_BOTH, _THERE, _BACK = "both ways", "there", "back"
+_WAYS: Final = (_BOTH, _THERE, _BACK)
+
+_OfLink = Callable[[Link], Awaitable[None]]
+_OfDirection = Callable[[BrokerId, BrokerId], Awaitable[None]]
+
+
+def _injury(
+    stage: Stage,
+    kind: str,
+    links: Sequence[Link],
+    detail: str,
+    hold_s: float,
+    *,
+    hurt: Act,
+    heal: Act,
+    trace: str,
+) -> Injury:
+    """An injury of ``links`` whose relays' counter ``trace`` grows while it is felt."""
+    before = 0
+
+    async def count() -> int:
+        return sum([await stage.grid.link_counter(link, trace) for link in links])
+
+    async def inflict() -> None:
+        nonlocal before
+        before = await count()
+        await hurt()
+
+    async def felt() -> bool:
+        return await count() > before
+
+    victims = frozenset(f"link {link.a}-{link.b}" for link in links)
+    return Injury(kind, victims, f"{detail}{hold_s:g} s", hold_s, inflict, heal, felt)
+
+
+def _draw_cut(stage: Stage, rng: random.Random) -> Injury:
+    link, hold_s = rng.choice(stage.grid.grid.links), stage.span_s(rng, CUT_S)
+    return _cut(stage, "link-cut", [link], "", hold_s)
+
+
+def _draw_partition(stage: Stage, rng: random.Random) -> Injury:
+    """Cut every link between two halves: the brokers nearest to a drawn one, and the others."""
+    grid = stage.grid.grid
+    hops = grid.hops_from(rng.choice(grid.ids))
+    near = set(sorted(grid.ids, key=lambda here: (hops[here], here))[: len(grid.ids) // 2])
+    between = [link for link in grid.links if (link.a in near) != (link.b in near)]
+    hold_s = stage.span_s(rng, HURT_S)
+    return _cut(stage, "partition", between, f"{sorted(near)} from the rest, ", hold_s)
+
+
+def _cut(stage: Stage, kind: str, links: Sequence[Link], detail: str, hold_s: float) -> Injury:
+    async def hurt() -> None:
+        for link in links:
+            await stage.grid.cut(link)
+
+    async def heal() -> None:
+        for link in links:
+            await stage.grid.heal(link)
+
+    return _injury(stage, kind, links, detail, hold_s, hurt=hurt, heal=heal, trace="broken")
+
+
+def _draw_reset(stage: Stage, rng: random.Random) -> Injury:
+    link = rng.choice(stage.grid.grid.links)
+
+    async def hurt() -> None:
+        for _ in range(RESETS):
+            await stage.grid.reset(link)
+            await asyncio.sleep(RESET_GAP_S)
+
+    detail = f"{RESETS} times, "
+    return _injury(
+        stage, "link-reset", [link], detail, 0.0, hurt=hurt, heal=_nothing, trace="broken"
+    )
+
+
+async def _nothing() -> None:
+    """Do nothing: the fault heals itself."""
+
+
+def _draw_silence(stage: Stage, rng: random.Random) -> Injury:
+    link, hold_s = rng.choice(stage.grid.grid.links), stage.span_s(rng, HURT_S)
+    way = rng.choice(_WAYS)
+
+    async def hurt() -> None:
+        await _one_way_or_both(link, way, stage.grid.silence, stage.grid.silence_towards)
+
+    async def heal() -> None:
+        await stage.grid.heal(link)
+
+    return _injury(
+        stage, "link-silence", [link], f"{way}, ", hold_s, hurt=hurt, heal=heal, trace="stuck"
+    )
+
+
+def _draw_half_open(stage: Stage, rng: random.Random) -> Injury:
+    link, hold_s = rng.choice(stage.grid.grid.links), stage.span_s(rng, HURT_S)
+    way = rng.choice(_WAYS)
+
+    async def hurt() -> None:
+        await _one_way_or_both(link, way, stage.grid.swallow, stage.grid.swallow_towards)
+
+    detail = f"{way}, for good, watched for "
+    return _injury(
+        stage, "half-open", [link], detail, hold_s, hurt=hurt, heal=_nothing, trace="swallowed"
+    )
+
+
+async def _one_way_or_both(link: Link, way: str, both: _OfLink, towards: _OfDirection) -> None:
+    if way == _BOTH:
+        await both(link)
+    elif way == _THERE:
+        await towards(link.a, link.b)
+    else:
+        await towards(link.b, link.a)
+
+
+def _draw_delay(stage: Stage, rng: random.Random) -> Injury:
+    link, hold_s = rng.choice(stage.grid.grid.links), stage.span_s(rng, HURT_S)
+    extra_ms, usual_ms = rng.choice(EXTRA_DELAY_MS), stage.grid.link_delay_ms
+
+    async def hurt() -> None:
+        await stage.grid.set_delay_ms(link, usual_ms + extra_ms)
+
+    async def heal() -> None:
+        await stage.grid.set_delay_ms(link, usual_ms)
+
+    detail = f"{extra_ms:g} ms more, "
+    return _injury(
+        stage, "link-delay", [link], detail, hold_s, hurt=hurt, heal=heal, trace="chunks"
+    )
+
+
+def _kind(name: str, what: str, draw: Draw) -> Kind:
+    return Kind(name, what, draw, lambda stage: "" if stage.grid.grid.links else "no links")
+
+
+LINK_FAULTS: Final = (
+    _kind("link-cut", "a link's connections reset, new ones refused", _draw_cut),
+    _kind("partition", "every link between two halves cut", _draw_partition),
+    _kind("link-reset", f"a link's connections reset {RESETS} times", _draw_reset),
+    _kind("link-silence", "a link carries nothing, one way or both", _draw_silence),
+    _kind(
+        "half-open",
+        "a link's connections swallow all bytes, one way or both, until given up",
+        _draw_half_open,
+    ),
+    _kind("link-delay", "a link takes 100 to 300 ms more", _draw_delay),
+)

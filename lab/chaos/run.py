@@ -1,0 +1,376 @@
+"""One chaos run: start, warm up, hurt and heal again and again, come to rest, and judge.
+
+After each episode the run waits until nothing is owed of what was acknowledged before the healing
+and something sent after it has come everywhere: that span is the *recovery*. An episode that does
+not recover within the deadline is a violation, and the next one begins all the same.
+"""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from federator.errors import LinkError
+from federator.protocol.types import BrokerId
+from lab.chaos.layout import Layout, draw_layout
+from lab.chaos.ledger import CALM, UNPROMISED_AT_QOS_0, Counts, Ledger, Violation
+from lab.chaos.schedule import KINDS, MIXED, Episode, episodes
+from lab.chaos.small_disk import SmallDisk
+from lab.chaos.stage import Injury, Stage, draw_persistent
+from lab.chaos.traffic import Traffic
+from lab.chaos.vitals import SAMPLE_S, Vital, Vitals
+from lab.grid.running import RunningGrid
+from lab.grid.topology import Grid
+
+WARM_UP_TIMEOUT_S: Final = 60.0
+SETTLE_S: Final = 3.0
+"""Before the first fault: what an agent learnt in its last second is not on its disk yet."""
+
+POLL_S: Final = 0.1
+IN_FLIGHT_S: Final = 0.5
+"""Before a fault: what is under way when it strikes is counted under it."""
+
+FELT_TIMEOUT_S: Final = 5.0
+"""A short fault lasts so much longer, at most, until it is felt: a quiet link says little."""
+
+BREATH_S: Final = 1.0
+"""After a recovery: copies that come late still count under the fault."""
+
+REST_TIMEOUT_S: Final = 60.0
+LINGER_S: Final = 2.0
+"""At the end: time for copies to show up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run does.
+
+    Attributes:
+        broker_queue: ``max_queued_messages`` of every broker: what a broker keeps for an agent that
+            is away, rate times seconds, must fit, or Mosquitto drops it.
+        sys_interval_s: Of every broker: how often it counts its subscriptions.
+        recovery_timeout_s: After healing.
+        keep_s: The agents' ``custody.keep_s``, instead of its default. Logs and their memory fill
+            for as long.
+        rounds: End after so many, instead of after ``minutes``.
+        hold_s: How long every fault lasts, instead of a span of its class.
+    """
+
+    grid: Grid
+    seed: int
+    minutes: float
+    rate: float
+    qos: int
+    classes: tuple[str, ...]
+    redundancy: int = 2
+    strategy: str = "mesh"
+    link_delay_ms: float = 5.0
+    payload_bytes: int = 64
+    broker_queue: int = 5_000
+    sys_interval_s: int = 10
+    recovery_timeout_s: float = 30.0
+    fail_fast: bool = False
+    keep_s: int | None = None
+    rounds: int | None = None
+    hold_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """An episode as it went.
+
+    Attributes:
+        began_s: Since the start, as is ``healed_s``.
+        recovery_s: From the healing; ``None`` when it never recovered.
+        felt: Each injury's class, and whether it left its trace.
+    """
+
+    phase: str
+    what: str
+    began_s: float
+    healed_s: float
+    recovery_s: float | None
+    felt: tuple[tuple[str, bool], ...]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a run."""
+
+    plan: Plan
+    layout: Layout
+    elapsed_s: float = 0.0
+    counts: dict[str, Counts] = field(default_factory=dict)
+    happened: list[Happened] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
+    vitals: list[Vital] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def held(self) -> bool:
+        """Whether every promise did, and every class of faults was felt."""
+        broken = any(each.broken(self.plan.qos) for each in self.counts.values())
+        sick = any(vital.faults for vital in self.vitals)
+        return not (broken or self.violations or sick or self.never_felt)
+
+    @property
+    def never_felt(self) -> list[str]:
+        """Classes of faults that were inflicted and never left a trace: they proved nothing."""
+        felt: dict[str, bool] = {}
+        for happened in self.happened:
+            for kind, was_felt in happened.felt:
+                felt[kind] = felt.get(kind, False) or was_felt
+        return sorted(kind for kind, was_felt in felt.items() if not was_felt)
+
+
+class ChaosRun:
+    """Carries out a ``Plan`` in ``folder``.
+
+    Args:
+        small_disks: Whether file systems may be mounted.
+        layout: The clients; drawn from the seed unless given.
+        progress: Told what goes on, with the seconds gone by.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        folder: Path,
+        *,
+        small_disks: bool,
+        layout: Layout | None = None,
+        progress: Callable[[str, float], None] = lambda what, at_s: None,
+    ) -> None:
+        self.plan = plan
+        self.folder = folder
+        self._progress = progress
+        rng = random.Random(plan.seed)
+        self._layout = layout or draw_layout(plan.grid, rng)
+        self._persistent = draw_persistent(plan.grid.ids, rng)
+        self._rng = rng
+        self._disks = self._choose_disks() if small_disks and "disk-full" in plan.classes else {}
+        self.outcome = Outcome(plan, self._layout)
+        self._vitals: Vitals | None = None
+        self._own_fault: BaseException | None = None
+
+    def _choose_disks(self) -> dict[BrokerId, SmallDisk]:
+        """An origin's and a destination's state, of different brokers where there are."""
+        layout = self._layout
+        chosen = dict.fromkeys([layout.origins[0], layout.destinations[-1]])
+        return {i: SmallDisk(self.folder / f"agent-{i}" / "state") for i in chosen}
+
+    async def run(self) -> Outcome:
+        """Carry the whole run out. What goes wrong is in the outcome.
+
+        Raises:
+            LinkError: The grid did not start, or its mesh never stood.
+        """
+        asyncio.get_running_loop().set_exception_handler(self._on_own_fault)
+        async with self._grid() as grid:
+            ledger = Ledger(self._layout)
+            disks, persistent = self._disks, self._persistent
+            started_s = time.monotonic() - 1.0  # nothing happens at 0
+            stage = Stage(
+                grid, self._layout, ledger, persistent, disks, set(), started_s, self.plan.hold_s
+            )
+            traffic = Traffic(
+                self._layout,
+                ledger,
+                grid.brokers,
+                run=self._rng.getrandbits(60),
+                rate=self.plan.rate,
+                qos=self.plan.qos,
+                payload_bytes=self.plan.payload_bytes,
+                clock=stage.now_s,
+            )
+            async with _running(client.run() for client in traffic.clients):
+                async with _running([traffic.publish()]):
+                    await self._warm_up(stage)
+                    self._vitals = Vitals(grid.agents)
+                    async with _running([self._watch(stage)]):
+                        await self._hurt(stage)
+                await self._rest(stage, traffic)
+            self._judge(stage)
+        return self.outcome
+
+    @contextlib.asynccontextmanager
+    async def _grid(self) -> AsyncIterator[RunningGrid]:
+        with contextlib.ExitStack() as mounts:
+            for disk in self._disks.values():
+                disk.mount()
+                mounts.callback(self._unmount, disk)
+            plan = self.plan
+            lines = (
+                f"max_queued_messages {plan.broker_queue}",
+                f"sys_interval {plan.sys_interval_s}",
+            )
+            grid = RunningGrid(
+                plan.grid,
+                self.folder,
+                link_delay_ms=plan.link_delay_ms,
+                redundancy=plan.redundancy,
+                broker_options=lines,
+                persistent=self._persistent,
+                agent_options={
+                    "routing": {"strategy": plan.strategy},
+                    "custody": {} if plan.keep_s is None else {"keep_s": plan.keep_s},
+                },
+                progress=lambda what: self._progress(f"starting {what}", 0.0),
+            )
+            async with grid:
+                yield grid
+
+    def _unmount(self, disk: SmallDisk) -> None:
+        disk.unmount(keep=not (self.outcome.counts and self.outcome.held))
+
+    def _on_own_fault(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback of ours failed: what was counted since is worth nothing."""
+        self._own_fault = self._own_fault or context.get("exception")
+        loop.default_exception_handler(context)
+
+    async def _warm_up(self, stage: Stage) -> None:
+        """Return when every subscriber got something on each of its topics."""
+        deadline_s = stage.now_s() + WARM_UP_TIMEOUT_S
+        while waiting := stage.ledger.stalled(0.0):
+            self._progress(f"warming up, {len(waiting)} to go", stage.now_s())
+            if stage.now_s() > deadline_s:
+                raise LinkError(f"after {WARM_UP_TIMEOUT_S:g} s nothing came to {waiting[:3]}")
+            await asyncio.sleep(POLL_S)
+        await asyncio.sleep(SETTLE_S)
+        stage.ledger.begin()
+
+    async def _watch(self, stage: Stage) -> None:
+        """Sample the agents; one that ends by itself is a violation, and is started again."""
+        assert self._vitals is not None
+        while True:
+            if self._own_fault is not None:
+                raise self._own_fault
+            self._vitals.sample(stage.now_s())
+            for here, agent in stage.grid.agents.items():
+                if not agent.running and here not in stage.down:
+                    self._accuse(stage, "agent ended", f"agent {here}", agent.log_tail(3))
+                    await agent.start()
+            await asyncio.sleep(SAMPLE_S)
+
+    async def _hurt(self, stage: Stage) -> None:
+        """Episodes until the time is over."""
+        plan = self.plan
+        end_s = stage.now_s() + 60 * plan.minutes
+        for name in plan.classes:
+            if name != MIXED and (why := KINDS[name].lacks(stage)):
+                self.outcome.skipped[name] = why
+        classes = [name for name in plan.classes if name not in self.outcome.skipped]
+        if not classes:
+            return
+        for episode in episodes(classes, stage, self._rng):
+            over = stage.now_s() >= end_s if plan.rounds is None else episode.round >= plan.rounds
+            if over or (plan.fail_fast and self._reports(stage)):
+                return
+            await self._episode(episode, stage)
+
+    def _reports(self, stage: Stage) -> list[Violation]:
+        """What broke a promise so far."""
+        found = stage.ledger.violations
+        if not self.plan.qos:
+            found = [each for each in found if each.kind not in UNPROMISED_AT_QOS_0]
+        return [*self.outcome.violations, *found]
+
+    async def _episode(self, episode: Episode, stage: Stage) -> None:
+        began_s = stage.now_s()
+        stage.ledger.enter(episode.phase, began_s)
+        self._tell(str(episode), stage)
+        await asyncio.sleep(IN_FLIGHT_S)
+        async with asyncio.TaskGroup() as tasks:
+            felt = [
+                (injury.kind, tasks.create_task(_inflict(wait_s, injury), name=str(injury)))
+                for wait_s, injury in episode.injuries
+            ]
+        healed_s = stage.now_s()
+        recovery_s = await self._recover(str(episode), stage, healed_s)
+        happened = Happened(
+            episode.phase,
+            str(episode),
+            began_s,
+            healed_s,
+            recovery_s,
+            tuple((kind, task.result()) for kind, task in felt),
+        )
+        self.outcome.happened.append(happened)
+        await asyncio.sleep(BREATH_S)
+        stage.ledger.enter(CALM, stage.now_s())
+
+    async def _recover(self, what: str, stage: Stage, healed_s: float) -> float | None:
+        while True:
+            now_s = stage.now_s()
+            stalled, behind = stage.ledger.stalled(healed_s), self._behind(stage, healed_s)
+            if not stalled and not behind:
+                return now_s - healed_s
+            if now_s > healed_s + self.plan.recovery_timeout_s:
+                detail = f"{behind} owed, nothing new for {stalled[:3]} (of {len(stalled)})"
+                self._accuse(stage, "not recovered", what, detail)
+                stage.ledger.give_up()
+                return None
+            self._tell(f"{what}: {behind} owed", stage)
+            await asyncio.sleep(POLL_S)
+
+    def _behind(self, stage: Stage, before_s: float) -> int:
+        """Owed of what was sent before; at QoS 0 nothing is."""
+        return stage.ledger.behind(before_s) if self.plan.qos else 0
+
+    async def _rest(self, stage: Stage, traffic: Traffic) -> None:
+        """No more publications: wait until nothing is owed, then for late copies."""
+        deadline_s = stage.now_s() + REST_TIMEOUT_S
+        while (behind := self._behind(stage, stage.now_s())) or traffic.unanswered:
+            self._tell(f"coming to rest, {behind} owed", stage)
+            if stage.now_s() > deadline_s:
+                break
+            await asyncio.sleep(POLL_S)
+        await asyncio.sleep(LINGER_S)
+        self.outcome.elapsed_s = stage.now_s()
+
+    def _judge(self, stage: Stage) -> None:
+        outcome = self.outcome
+        outcome.counts = stage.ledger.counts()
+        outcome.violations = sorted(self._reports(stage), key=lambda v: v.at_s)
+        if self._vitals is not None:
+            outcome.vitals = self._vitals.judge(outcome.elapsed_s)
+
+    def _accuse(self, stage: Stage, kind: str, where: str, detail: str) -> None:
+        phase = stage.ledger.phase_at(stage.now_s())
+        violation = Violation(kind, phase, stage.now_s(), where, detail=detail)
+        self.outcome.violations.append(violation)
+
+    def _tell(self, what: str, stage: Stage) -> None:
+        self._progress(what, stage.now_s())
+
+
+async def _inflict(wait_s: float, injury: Injury) -> bool:
+    """Inflict an injury and heal it; whether it was felt."""
+    await asyncio.sleep(wait_s)
+    try:
+        await injury.inflict()
+        await asyncio.sleep(injury.hold_s)
+        deadline_s = time.monotonic() + FELT_TIMEOUT_S
+        while True:
+            felt = await injury.felt()
+            if felt or time.monotonic() > deadline_s:
+                return felt
+            await asyncio.sleep(POLL_S)
+    finally:
+        await injury.heal()
+
+
+@contextlib.asynccontextmanager
+async def _running(coroutines: Iterable[Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    """Run ``coroutines`` beside the body; a failure of theirs ends it, its end cancels them."""
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(each) for each in coroutines]
+        try:
+            yield
+        finally:
+            for task in running:
+                task.cancel()

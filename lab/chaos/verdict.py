@@ -1,0 +1,150 @@
+"""What a chaos run found, for people and for other programs."""
+
+from dataclasses import asdict
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from lab.chaos.ledger import Violation
+from lab.chaos.run import Outcome
+from lab.chaos.vitals import Vital
+
+VIOLATIONS_SHOWN = 12
+
+
+def as_json(outcome: Outcome) -> dict[str, Any]:
+    """The outcome, with the schedule as it went."""
+    plan, layout = outcome.plan, outcome.layout
+    return {
+        "seed": plan.seed,
+        "held": outcome.held,
+        "plan": {**asdict(plan), "grid": [plan.grid.rows, plan.grid.columns]},
+        "layout": asdict(layout),
+        "elapsed_s": outcome.elapsed_s,
+        "classes": {
+            name: {**asdict(counts), "recovery_s": _recoveries(outcome, name)}
+            for name, counts in outcome.counts.items()
+        },
+        "skipped": outcome.skipped,
+        "never_felt": outcome.never_felt,
+        "schedule": [asdict(each) for each in outcome.happened],
+        "agents": [asdict(each) for each in outcome.vitals],
+        "violations": [asdict(each) for each in outcome.violations],
+    }
+
+
+def render(outcome: Outcome) -> RenderableType:
+    """The verdict table, the agents, and what was violated."""
+    parts: list[RenderableType] = [_header(outcome), _classes(outcome), _agents(outcome)]
+    parts += [Text(f"not tried: {name}: {why}") for name, why in outcome.skipped.items()]
+    parts += [Text(f"never felt: {name}: it proved nothing", "red") for name in outcome.never_felt]
+    if outcome.held:
+        parts.append(Text("every promise held", "green"))
+    else:
+        parts.append(_violations(outcome))
+    return Group(*parts)
+
+
+def _header(outcome: Outcome) -> Text:
+    plan, layout = outcome.plan, outcome.layout
+    return Text(
+        f"seed {plan.seed}, {plan.grid.rows} x {plan.grid.columns} brokers, {plan.strategy}, "
+        f"redundancy {plan.redundancy}, {plan.rate:g} msg/s QoS {plan.qos}, "
+        f"{outcome.elapsed_s:.0f} s; brokers queue {plan.broker_queue}\n"
+        f"origins {_list(layout.origins)}; destinations "
+        f"{_list(layout.destinations)}; relays {_list(layout.relays)}"
+    )
+
+
+def _list(ids: tuple[int, ...]) -> str:
+    return ", ".join(map(str, ids)) or "none"
+
+
+def _classes(outcome: Outcome) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("fault", no_wrap=True)
+    names = ("runs", "felt", "tried", "delivered", "lost", "twice", "order", "alien", "spared")
+    for name in (*names, "slowest", "recovery", "max"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("")
+    for name, counts in sorted(outcome.counts.items(), key=lambda item: item[0]):
+        runs = [each for each in outcome.happened if each.phase == name]
+        recoveries = _recoveries(outcome, name)
+        stuck = sum(each.recovery_s is None for each in runs)
+        felt = [was_felt for each in runs for _, was_felt in each.felt]
+        failed = counts.broken(outcome.plan.qos) or stuck or name in outcome.never_felt
+        table.add_row(
+            name,
+            str(len(runs)),
+            f"{sum(felt)}/{len(felt)}",
+            str(counts.attempted),
+            str(counts.delivered),
+            _bad(counts.lost),
+            _bad(counts.twice),
+            _bad(counts.order),
+            _bad(counts.unexpected),
+            f"{counts.spared_lost}+{counts.spared_twice}",
+            f"{counts.slowest_s:.1f} s",
+            f"{recoveries[len(recoveries) // 2]:.1f} s" if recoveries else "-",
+            "never" if stuck else f"{recoveries[-1]:.1f} s" if recoveries else "-",
+            "[red]FAILED[/]" if failed else "[green]ok[/]",
+        )
+    return table
+
+
+def _recoveries(outcome: Outcome, name: str) -> list[float]:
+    found = (e.recovery_s for e in outcome.happened if e.phase == name)
+    return sorted(each for each in found if each is not None)
+
+
+def _bad(count: int) -> str:
+    return f"[red]{count}[/]" if count else "0"
+
+
+def _agents(outcome: Outcome) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in ("agent", "MiB 2nd quarter", "MiB last", "files", "last", "log lines/s"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", overflow="fold")
+    for vital in outcome.vitals:
+        table.add_row(
+            str(vital.agent),
+            f"{vital.resident_kib_second_quarter / 1024:.1f}",
+            f"{vital.resident_kib_last_quarter / 1024:.1f}",
+            f"{vital.files_second_quarter:.0f}",
+            f"{vital.files_last_quarter:.0f}",
+            f"{vital.log_lines_per_s:.2f}",
+            Text(_worst(vital), "red"),
+        )
+    return table
+
+
+def _worst(vital: Vital) -> str:
+    return vital.faults[0] if vital.faults else ""
+
+
+def _violations(outcome: Outcome) -> Text:
+    text = Text(f"{len(outcome.violations)} violations remembered\n", "bold red")
+    for each in outcome.violations[:VIOLATIONS_SHOWN]:
+        text.append(f"  {_line(each)}\n", "not bold red")
+    first_s = outcome.violations[0].at_s if outcome.violations else 0.0
+    text.append("schedule until the first:\n", "bold")
+    for happened in outcome.happened:
+        if happened.began_s > first_s:
+            break
+        recovery = "never" if happened.recovery_s is None else f"{happened.recovery_s:.1f} s"
+        text.append(
+            f"  {happened.began_s:8.1f} s  {happened.what}; healed {happened.healed_s:.1f} s, "
+            f"recovered {recovery}\n",
+            "not bold",
+        )
+    return text
+
+
+def _line(violation: Violation) -> str:
+    where = f"{violation.topic} #{violation.number}" if violation.topic else ""
+    parts = (f"{violation.at_s:8.1f} s", violation.kind, violation.where, where, violation.detail)
+    return "  ".join(part for part in (*parts, f"[{violation.phase}]") if part)

@@ -1,0 +1,154 @@
+"""What faults must not do to the agents themselves: grow, leak descriptors, flood their log.
+
+Sampled from ``/proc`` while the run goes on; a restarted agent continues its predecessor's series
+once it has started up, for what counts is what a machine must spare for it.
+"""
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from federator.protocol.types import BrokerId
+from lab.grid.processes.agent import AgentProcess
+
+SAMPLE_S: Final = 2.0
+STARTS_UP_S: Final = 10.0
+"""A process is not looked at so long: it has not taken yet what it needs."""
+
+GROWTH_MAX: Final = 1.1
+GROWTH_SLACK_KIB: Final = 8 * 1_024
+"""In runs that end before windows and caches are full."""
+
+SETTLED_S: Final = 20 * 60.0
+"""Longer runs have no slack."""
+
+FILES_SLACK: Final = 8
+"""Connections that are being made again, and a log segment that is being turned over."""
+
+POINTS_MAX: Final = 200
+"""Of a series in the report."""
+
+LINES_PER_S_MAX: Final = 1.0
+LINES_SLACK: Final = 200
+"""For starts, goodbyes and new controllers, which fill a short run's log."""
+
+_TROUBLE: Final = ("Traceback", '"exception"')
+
+
+@dataclass(slots=True)
+class Series:
+    """Samples of one agent: seconds, KiB resident, open files."""
+
+    at_s: list[float] = field(default_factory=list)
+    resident_kib: list[int] = field(default_factory=list)
+    files: list[int] = field(default_factory=list)
+
+    def quarter(self, values: list[int], which: int) -> float:
+        """The median of the ``which``-th quarter of the samples, from 0; 0 without any."""
+        count = len(values)
+        part = values[count * which // 4 : count * (which + 1) // 4]
+        return median(part) if part else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Vital:
+    """One agent's figures over a run."""
+
+    agent: BrokerId
+    resident_kib_second_quarter: float
+    resident_kib_last_quarter: float
+    resident_kib: list[int]
+    files_second_quarter: float
+    files_last_quarter: float
+    log_lines: int
+    log_lines_per_s: float
+    log_most: list[tuple[str, int]]
+    faults: list[str]
+
+
+class Vitals:
+    """Samples all agents of a grid."""
+
+    def __init__(self, agents: dict[BrokerId, AgentProcess]) -> None:
+        self._agents = agents
+        self._series = {here: Series() for here in agents}
+        self._born: dict[BrokerId, tuple[int, float]] = {}  # process, and when it was first seen
+        self._lines_before = {here: len(_lines(agent)) for here, agent in agents.items()}
+
+    def sample(self, now_s: float) -> None:
+        """Look at every agent that runs."""
+        for here, agent in self._agents.items():
+            if not agent.running:
+                continue
+            pid, seen_s = self._born.get(here, (0, now_s))
+            if pid != agent.pid:
+                self._born[here] = agent.pid, now_s
+                continue
+            if now_s - seen_s < STARTS_UP_S:
+                continue
+            try:
+                resident_kib = _resident_kib(agent.pid)
+                files = len(list(Path(f"/proc/{agent.pid}/fd").iterdir()))
+            except OSError:
+                continue  # it ended while we looked
+            series = self._series[here]
+            series.at_s.append(now_s)
+            series.resident_kib.append(resident_kib)
+            series.files.append(files)
+
+    def judge(self, elapsed_s: float) -> list[Vital]:
+        """Every agent against the bars."""
+        return [self._judge(here, elapsed_s) for here in self._agents]
+
+    def _judge(self, here: BrokerId, elapsed_s: float) -> Vital:
+        series, lines = self._series[here], _lines(self._agents[here])
+        new = lines[self._lines_before[here] :]
+        second, last = (series.quarter(series.resident_kib, q) for q in (1, 3))
+        files_second, files_last = (series.quarter(series.files, q) for q in (1, 3))
+        rate = len(new) / max(elapsed_s, 1.0)
+        faults = []
+        slack_kib = 0 if elapsed_s > SETTLED_S else GROWTH_SLACK_KIB
+        if second and last > GROWTH_MAX * second + slack_kib:
+            faults.append(f"memory grew from {second:.0f} to {last:.0f} KiB")
+        if files_second and files_last > files_second + FILES_SLACK:
+            faults.append(f"open files grew from {files_second:.0f} to {files_last:.0f}")
+        if len(new) > LINES_PER_S_MAX * elapsed_s + LINES_SLACK:
+            faults.append(f"{rate:.1f} log lines a second")
+        faults += [f"log: {line[:300]}" for line in new if any(word in line for word in _TROUBLE)]
+        names = Counter(_event(line) for line in new)
+        return Vital(
+            agent=here,
+            resident_kib_second_quarter=second,
+            resident_kib_last_quarter=last,
+            resident_kib=series.resident_kib[:: 1 + len(series.resident_kib) // POINTS_MAX],
+            files_second_quarter=files_second,
+            files_last_quarter=files_last,
+            log_lines=len(new),
+            log_lines_per_s=rate,
+            log_most=names.most_common(5),
+            faults=faults[:10],
+        )
+
+
+def _lines(agent: AgentProcess) -> list[str]:
+    if not agent.log_path.exists():
+        return []
+    return agent.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
+
+
+def _event(line: str) -> str:
+    try:
+        entry: Any = json.loads(line)
+    except ValueError:
+        return "(not JSON)"
+    return str(entry.get("event", "?")) if isinstance(entry, dict) else "(not JSON)"
+
+
+def _resident_kib(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    return 0

@@ -1,0 +1,50 @@
+"""``federator-lab``: what proves the product. The only package of the laboratory that prints."""
+
+from importlib import import_module
+
+import click
+
+from federator.command_line import reference_option, run, verbs
+
+VERBS = {
+    "grid": ("grid.command", "Run many real brokers and agents on this machine."),
+    "chaos": ("chaos", "Hurt real brokers and agents, and count every message."),
+    "sim": ("sim", "Run the protocol in a simulated world."),
+    "bench": ("bench.command", "Measure brokers, bridges and agents."),
+    "bench-live": ("bench.live", "Measure how far the stream of analytics lags behind."),
+    "event-log": ("event_log", "Write a large, realistic event log made by the simulator."),
+    "paper": ("paper", "Remake the tables and figures of the papers, ours beside theirs."),
+}
+"""Verb to module of this package and one line of help. The module's command is ``command``."""
+
+
+HEAD = """\
+# The laboratory's command line
+
+`federator-lab VERB`: what proves the product, from a checkout; an installed package does not bring
+it. `script/setup` makes it, as `.venv/bin/federator-lab`. `federator-lab VERB --help` says the same
+as this page. Exit codes are those of `sysexits.h`; where a verb has others its text says so.
+
+This page is written by `federator-lab --reference > docs/lab.md`.
+"""
+
+
+@click.command(
+    name="federator-lab",
+    cls=verbs({verb: (f"lab.cli.{at}", about) for verb, (at, about) in VERBS.items()}, extra="dev"),
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.option("--debug", is_flag=True, help="Show the traceback of an internal error.")
+@reference_option(lambda: _print_reference())
+@click.version_option(package_name="federator", message="federator-lab %(version)s")
+def federator_lab(debug: bool) -> None:
+    """Prove that many unmodified MQTT brokers act as one."""
+
+
+def _print_reference() -> None:
+    click.echo(import_module("federator.cli.reference").reference(federator_lab, HEAD), nl=False)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one verb and exit as ``sysexits.h`` says."""
+    run(federator_lab, "federator-lab", arguments)

@@ -1,0 +1,59 @@
+"""``script/bench analytics-live``: how far ``stream`` lags behind."""
+
+import json
+import tempfile
+from pathlib import Path
+
+import click
+
+from lab.bench.live_lag import WARM_S, measure, warm_records
+from lab.event_log.writing import Order, write
+
+
+@click.command("bench-live")
+@click.option(
+    "--rate", type=click.IntRange(1), default=50_000, show_default=True, help="Records/s."
+)
+@click.option("--seconds", type=click.IntRange(1), default=60, show_default=True)
+@click.option(
+    "--warm-s",
+    type=click.IntRange(0),
+    default=WARM_S,
+    show_default=True,
+    help="Seconds at a tenth of the rate before, which are not measured.",
+)
+@click.option("--brokers", type=click.IntRange(3), default=50, show_default=True)
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option("--processes", type=click.IntRange(1), default=4, help="To write the log with.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark's.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(
+    rate: int,
+    seconds: int,
+    warm_s: int,
+    brokers: int,
+    seed: int,
+    processes: int,
+    master: str,
+    as_json: bool,
+) -> None:
+    """Land records at a steady rate and measure when they are in the tables."""
+    with tempfile.TemporaryDirectory(prefix="federator-live-") as folder:
+        log = Path(folder, "log")
+        log.mkdir()
+        records = rate * seconds + warm_records(rate, warm_s)
+        write(Order(brokers, records, seed, log), processes=processes)
+        options = ("--master", master)
+        lag = measure(log, Path(folder), rate=rate, warm_s=warm_s, options=options)
+    if as_json:
+        click.echo(json.dumps(lag.as_dict()))
+        return
+    click.echo(
+        f"started: the first records were in the tables {lag.start_s:.1f} s after the command; "
+        f"then {lag.warm_records:,} records at a tenth of the rate"
+    )
+    click.echo(f"{lag.records:,} records landed at {lag.rate:,.0f} a second")
+    click.echo(
+        f"in the tables after {lag.behind_p50_s:.1f} s (half), {lag.behind_p95_s:.1f} s (95 %), "
+        f"{lag.behind_max_s:.1f} s (all); {lag.updates} updates"
+    )

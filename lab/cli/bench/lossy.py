@@ -1,0 +1,131 @@
+"""``federator-lab bench lossy``: links over TCP and over datagrams through the same lossy roads.
+
+Needs root, for it makes network namespaces and TUN devices. Exit codes: 0 when the bars are met, 1
+when not, 69 when something did not start.
+"""
+
+import asyncio
+import json
+import signal
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from rich.table import Table
+
+from lab.bench.lossy.bar import Verdict, judged
+from lab.bench.lossy.measure import ALL_ROUNDS, Plan, Row, measure
+from lab.cli.common import folder_for, report_console, until_stopped
+
+COLUMNS = 140
+
+
+@click.command(name="lossy")
+@click.option("--hops", type=click.IntRange(1, 9), default=3, show_default=True)
+@click.option("--delay-ms", type=click.FloatRange(0, 1_000), default=50.0, show_default=True)
+@click.option("--plr", type=click.FloatRange(0, 0.3), default=0.02, show_default=True)
+@click.option("--abl", type=click.FloatRange(1, 16), default=2.0, show_default=True)
+@click.option("--rate", type=click.FloatRange(1, 5_000), default=100.0, show_default=True)
+@click.option("--rounds", type=click.IntRange(1, 100), default=3, show_default=True)
+@click.option("--count", type=click.IntRange(100, 1_000_000), default=1_200, show_default=True)
+@click.option("--learning", type=click.IntRange(1, 1_000_000), default=1_000, show_default=True)
+@click.option("--forgetting", type=click.IntRange(1, 1_000_000), default=2_500, show_default=True)
+@click.option("--qos", type=click.Choice(["0", "1", "0,1"]), default="0,1", show_default=True)
+@click.option("--wait-ms", type=click.IntRange(1, 255), help="udp.wait_ms of the agents.")
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--keep-logs", type=click.Path(file_okay=False, path_type=Path))
+def command(
+    hops: int,
+    delay_ms: float,
+    plr: float,
+    abl: float,
+    rate: float,
+    rounds: int,
+    count: int,
+    learning: int,
+    forgetting: int,
+    qos: str,
+    wait_ms: int | None,
+    seed: int,
+    json_file: Path | None,
+    keep_logs: Path | None,
+) -> int:
+    """Measure delays over links that lose packets: by TCP, and in datagrams with repair packets."""
+    plan = Plan(
+        hops=hops,
+        delay_ms=delay_ms,
+        plr=plr,
+        abl=abl,
+        rate_hz=rate,
+        rounds=rounds,
+        count=count,
+        learning=learning,
+        forgetting=forgetting,
+        qos=tuple(int(each) for each in qos.split(",")),
+        seed=seed,
+        udp={"wait_ms": wait_ms} if wait_ms is not None else {},
+    )
+    with folder_for(keep_logs, verb="lossy") as folder:
+        # Namespaces would stay behind.
+        rows = asyncio.run(until_stopped(measure(plan, folder, progress=_tell), name="lossy"))
+    if isinstance(rows, signal.Signals):
+        return 128 + rows
+    verdicts = judged(rows)
+    if json_file is not None:
+        made_of = {"plan": plan, "rows": rows, "bar": verdicts}
+        json_file.write_text(json.dumps(made_of, default=asdict, indent=1) + "\n")
+    console = report_console(COLUMNS)
+    console.print(_table(rows, plan))
+    console.print(_bar(verdicts))
+    return 0 if all(verdict.met for verdict in verdicts) else 1
+
+
+def _tell(what: str) -> None:
+    click.echo(what, err=True)
+
+
+def _table(rows: list[Row], plan: Plan) -> Table:
+    title = f"{plan.hops} hops, {plan.delay_ms:g} ms each, {plan.rate_hz:g} publications/s of 64 B"
+    table = Table(title=title, title_justify="left")
+    for name in (
+        "transport",
+        "QoS",
+        "round",
+        "lost",
+        "delivered",
+        "twice",
+        "p50 ms",
+        "p95",
+        "p99",
+        "worst",
+        "B/publication",
+        "repairs/part",
+        "model",
+        "by broker",
+    ):
+        table.add_column(name, justify="left" if name == "transport" else "right")
+    for row in sorted(rows, key=lambda row: (-row.plr, row.qos, row.transport, row.turn)):
+        if row.turn != ALL_ROUNDS and (plan.rounds == 1 or not row.plr):
+            continue  # the same as all rounds
+        table.add_row(
+            row.transport,
+            str(row.qos),
+            "all" if row.turn == ALL_ROUNDS else str(row.turn),
+            f"{row.lost_packets:.2%}",
+            f"{row.delivered}/{row.offered}",
+            str(row.twice),
+            *(f"{value:.0f}" for value in (row.p50, row.p95, row.p99, row.worst)),
+            f"{row.bytes_per_publication:.0f}",
+            *("" if v is None else f"{v:.3f}" for v in (row.repairs_per_part, row.model)),
+            "" if row.by_broker is None else str(row.by_broker),
+        )
+    return table
+
+
+def _bar(verdicts: list[Verdict]) -> Table:
+    """What the project asks for."""
+    table = Table("", "wanted", "got", "met", title="The bar", title_justify="left")
+    for verdict in verdicts:
+        table.add_row(verdict.what, verdict.wanted, verdict.got, "yes" if verdict.met else "NO")
+    return table

@@ -1,0 +1,180 @@
+"""``federator-lab chaos``: faults on real brokers and agents while checkers count every message.
+
+Exit codes: 0 when every promise held, 1 when one did not, 69 when the grid did not start.
+"""
+
+import json
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import uvloop
+from rich.console import Console
+from rich.status import Status
+
+from federator.protocol.parameters import Strategy
+from lab.chaos.run import ChaosRun, Outcome, Plan
+from lab.chaos.schedule import KINDS, MIXED
+from lab.chaos.small_disk import available
+from lab.chaos.verdict import as_json, render
+from lab.cli.common import report_console, until_stopped
+from lab.grid.topology import Grid
+
+FAILED: Final = 1
+REPORT_COLUMNS: Final = 132
+CLASSES: Final = (*KINDS, MIXED)
+
+
+def _classes(context: click.Context, option: click.Parameter, text: str | None) -> tuple[str, ...]:
+    """Names of fault classes written as ``link-cut,mixed``."""
+    if text is None:
+        return CLASSES
+    names = tuple(text.split(","))
+    for name in names:
+        if name not in CLASSES:
+            raise click.BadParameter(f"{name!r}: see --list", context, option)
+    return names
+
+
+@click.command(name="chaos")
+@click.option("--minutes", type=click.FloatRange(0.1, 1_440), default=3.0, show_default=True)
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option("--rows", type=click.IntRange(1, 20), default=3, show_default=True)
+@click.option("--columns", type=click.IntRange(1, 20), default=3, show_default=True)
+@click.option("--redundancy", type=click.IntRange(1, 8), default=2, show_default=True)
+@click.option(
+    "--strategy",
+    type=click.Choice([each.value for each in Strategy]),
+    default=Strategy.MESH.value,
+    show_default=True,
+)
+@click.option("--link-delay-ms", type=click.FloatRange(0, 10_000), default=5.0, show_default=True)
+@click.option(
+    "--rate",
+    type=click.FloatRange(1, 10_000),
+    default=500.0,
+    show_default=True,
+    help="msg/s in all.",
+)
+@click.option("--qos", type=click.IntRange(0, 2), default=1, show_default=True)
+@click.option("--payload-bytes", type=click.IntRange(20, 200_000), default=64, show_default=True)
+@click.option(
+    "--broker-queue",
+    type=click.IntRange(100, 1_000_000),
+    default=5_000,
+    show_default=True,
+    help="max_queued_messages of the brokers; must hold what comes while an agent is away.",
+)
+@click.option(
+    "--sys-interval-s",
+    type=click.IntRange(1, 3_600),
+    default=10,
+    show_default=True,
+    help="Of the brokers: how often they count their subscriptions.",
+)
+@click.option(
+    "--recovery-timeout-s",
+    type=click.FloatRange(1, 3_600),
+    default=30.0,
+    show_default=True,
+    help="After healing; longer is a violation.",
+)
+@click.option("--keep-s", type=click.IntRange(1, 604_800), help="The agents' custody.keep_s.")
+@click.option("--rounds", type=click.IntRange(1), help="Of all classes, instead of --minutes.")
+@click.option("--hold-s", type=click.FloatRange(0, 86_400), help="How long every fault lasts.")
+@click.option(
+    "--faults", "classes", callback=_classes, metavar="CLASS[,CLASS]", help="Which. [all]"
+)
+@click.option("--list", "listing", is_flag=True, help="Name the fault classes and end.")
+@click.option("--fail-fast", is_flag=True, help="End at the first violation.")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write counts, schedule and violations here.",
+)
+@click.option(
+    "--keep",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep configurations, state and logs in this folder. Kept anyway after a violation.",
+)
+def command(
+    minutes: float,
+    rows: int,
+    columns: int,
+    listing: bool,
+    json_file: Path | None,
+    keep: Path | None,
+    **options: Any,  # noqa: ANN401  # fields of Plan by name
+) -> int:
+    """Hurt a grid of real brokers and agents, and count every message.
+
+    Clients publish and subscribe with persistent sessions while brokers and agents are killed and
+    paused, and links cut, silenced, reset and delayed, in an order drawn from the seed. What was
+    acknowledged and not delivered, delivered twice, or out of order is a broken promise, unless
+    a dead broker took it along: that is counted apart ("spared", lost + twice).
+    """
+    if listing:
+        for name, kind in KINDS.items():
+            click.echo(f"{name:<24}{kind.what}")
+        click.echo(f"{MIXED:<24}two or three of them at once")
+        return 0
+    if rows * columns < 2:
+        raise click.UsageError("--rows x --columns: at least 2 brokers wanted")
+    plan = Plan(grid=Grid(rows, columns), minutes=minutes, **options)
+    folder = _folder(keep)
+    outcome = _run(plan, folder)
+    if outcome is None:
+        return 128 + signal.SIGINT
+    if json_file is not None:
+        json_file.write_text(json.dumps(as_json(outcome), indent=1) + "\n", encoding="utf-8")
+    console = report_console(REPORT_COLUMNS)
+    console.print(render(outcome))
+    if outcome.held:
+        if keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        return 0
+    click.echo(f"logs and state: {folder}")
+    return FAILED
+
+
+def _folder(keep: Path | None) -> Path:
+    if keep is None:
+        return Path(tempfile.mkdtemp(prefix="federator-chaos-"))
+    if keep.exists() and any(keep.iterdir()):
+        raise click.UsageError(f"--keep {keep}: not empty")
+    keep.mkdir(parents=True, exist_ok=True)
+    return keep.resolve()
+
+
+def _run(plan: Plan, folder: Path) -> Outcome | None:
+    """The outcome; ``None`` when interrupted."""
+    console = Console(stderr=True)
+    with console.status("starting") as status:
+        progress = _Progress(console, status, plan.minutes)
+        run = ChaosRun(plan, folder, small_disks=available(), progress=progress)
+        ended = uvloop.run(until_stopped(run.run(), name="chaos"))
+    return None if isinstance(ended, signal.Signals) else ended
+
+
+class _Progress:
+    """One line on a terminal; elsewhere a line when something new begins."""
+
+    def __init__(self, console: Console, status: Status, minutes: float) -> None:
+        self._console = console
+        self._status = status
+        self._minutes = minutes
+        self._latest = ""
+
+    def __call__(self, what: str, at_s: float) -> None:
+        if self._console.is_terminal:
+            clock = f"{int(at_s) // 60:02}:{int(at_s) % 60:02} of {self._minutes:g} min"
+            self._status.update(f"{clock}  {what}")
+            return
+        begins = what.rpartition(": ")[0] if what.endswith(" owed") else what
+        if begins and begins != self._latest and not what.startswith(("starting", "warming")):
+            self._latest = begins
+            click.echo(f"{at_s:7.1f} s  {begins}", err=True)

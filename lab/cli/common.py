@@ -1,0 +1,114 @@
+"""What several verbs share: lists of numbers, folders, bars, wide tables, and an orderly end."""
+
+import asyncio
+import contextlib
+import signal
+import tempfile
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+
+def numbers(
+    context: click.Context, option: click.Parameter, text: str | None
+) -> tuple[int, ...] | None:
+    """Whole numbers written as ``1,3``, for an option's callback."""
+    if text is None:
+        return None
+    try:
+        return tuple(int(each) for each in text.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{text!r}: numbers like 1,3 wanted", context, option) from None
+
+
+_Outcome = TypeVar("_Outcome")
+
+
+async def until_stopped(
+    work: Coroutine[Any, Any, _Outcome], *, name: str
+) -> _Outcome | signal.Signals:
+    """Carry out ``work``; the first signal cancels it, later ones do not interrupt the clean-up.
+
+    So SIGINT and SIGTERM leave no process and no mount behind.
+
+    Returns:
+        What came of it, or the signal that ended it.
+    """
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(work, name=name)
+    received: list[signal.Signals] = []
+
+    def stop(which: signal.Signals) -> None:
+        if not received:
+            received.append(which)
+            task.cancel()
+
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, stop, each)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        return received[0]
+
+
+@contextlib.contextmanager
+def folder_for(kept: Path | None, *, verb: str) -> Iterator[Path]:
+    """The folder that is to be kept, made if missing; else one that goes away in the end."""
+    if kept is not None:
+        kept.mkdir(parents=True, exist_ok=True)
+        yield kept.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix=f"federator-{verb}-") as folder:
+        yield Path(folder)
+
+
+class Bars:
+    """A progress bar on standard error for each thing under way; silent without a terminal."""
+
+    def __init__(self) -> None:
+        console = Console(stderr=True)
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            refresh_per_second=2,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._tasks: dict[str, TaskID] = {}
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Show that ``done`` of ``total`` steps of ``what`` are taken."""
+        if what not in self._tasks:
+            self._tasks[what] = self.progress.add_task(what, total=total)
+        self.progress.update(self._tasks[what], completed=done)
+
+    def __enter__(self) -> Self:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.progress.stop()
+
+
+def report_console(columns: int) -> Console:
+    """A console as wide as the terminal; without one ``columns`` wide, so that no table is cut."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = columns
+    return console

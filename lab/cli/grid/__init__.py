@@ -1,0 +1,1 @@
+"""The verb ``grid``: its options, and what it prints."""

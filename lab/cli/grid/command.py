@@ -1,0 +1,278 @@
+"""``federator-lab grid``: many real brokers and agents on this machine, measured beside the paper.
+
+Exit codes: 0 when all is well, 1 when something was lost, came twice or out of order, or when the
+mesh is not the expected one, or when shortest paths are not what they promise, or when the report
+does not say what clients measured; 69 when the grid did not start or no report can be made here.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from federator.protocol.parameters import Strategy
+from lab.cli.common import Bars, folder_for, numbers, until_stopped
+from lab.cli.grid import strategies as strategies
+from lab.cli.grid.auto import run_auto
+from lab.cli.grid.plan import CHEN2020_NAME, Plan, Trial, scenario_of, span, trial_of
+from lab.cli.grid.report import AGENT_OPTIONS, Records
+from lab.grid.measure import Measurement
+from lab.grid.report import as_json, render
+from lab.grid.reporting import Copies
+from lab.grid.running import RunningGrid
+from lab.grid.scenario import PRESETS
+
+FAULTY = 1
+REPORT_COLUMNS = 100
+REAP_S = 0.5
+
+
+@click.command(name="grid")
+@click.option(
+    "--preset",
+    type=click.Choice(sorted((*PRESETS, CHEN2020_NAME))),
+    help="An evaluation from the papers.",
+)
+@click.option(
+    "--strategy",
+    type=click.Choice([*(each.value for each in Strategy), "both"]),
+    help="Measure this routing, or both side by side: delay, messages, state.",
+)
+@click.option(
+    "--all-pairs", is_flag=True, help="With --strategy: every broker subscribes and publishes."
+)
+@click.option(
+    "--plot",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --preset chen2020: draw the completion times here, as SVG.",
+)
+@click.option(
+    "--auto",
+    type=click.IntRange(3, 40),
+    metavar="N",
+    help="N brokers join through one and arrange their links; then the one is killed.",
+)
+@click.option("--rows", type=click.IntRange(1, 20), help="Rows of brokers. [3]")
+@click.option("--cols", type=click.IntRange(1, 20), help="Columns of brokers. [3]")
+@click.option("--first-id", type=click.IntRange(0), help="Id of the first broker. [0]")
+@click.option("--link-delay-ms", type=click.FloatRange(0, 10_000), help="Of every link. [5]")
+@click.option("--redundancy", type=click.IntRange(1, 8), help="Parents per broker. [2]")
+@click.option(
+    "--subscribers", callback=numbers, metavar="ID[,ID]", help="Brokers with a subscriber."
+)
+@click.option("--publisher", type=int, help="Broker with the publisher.")
+@click.option("--publications", callback=numbers, metavar="N[,N]", help="Of each run. [500]")
+@click.option(
+    "--gap-ms",
+    callback=span,
+    metavar="MIN-MAX",
+    help="Between publications. [50-100] 0: one after another.",
+)
+@click.option("--payload-bytes", type=int, help="Of each publication. [64]")
+@click.option("--qos", type=click.IntRange(0, 2), help="Of publications and subscriptions. [0]")
+@click.option(
+    "--stay",
+    is_flag=True,
+    help="Keep the grid up until Ctrl-C. Measures first only when --publications is given.",
+)
+@click.option(
+    "--state",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Once the grid is ready, write its ports, pids and links here, as JSON.",
+)
+@click.option(
+    "--metrics",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Have agents and clients write what they measure into this folder.",
+)
+@click.option(
+    "--report",
+    is_flag=False,
+    flag_value="",
+    metavar="[DIR]",
+    help="Make the report of it, here or in a new folder, and hold it against the clients.",
+)
+@click.option("--json", "json_output", is_flag=True, help="Print the figures as one JSON object.")
+@click.option(
+    "--keep-logs",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep configurations, state and logs in this folder.",
+)
+def command(
+    preset: str | None,
+    strategy: str | None,
+    all_pairs: bool,
+    plot: Path | None,
+    auto: int | None,
+    stay: bool,
+    state: Path | None,
+    metrics: Path | None,
+    report: str | None,
+    json_output: bool,
+    keep_logs: Path | None,
+    **options: Any,  # noqa: ANN401  # of the scenario; see scenario_of
+) -> int:
+    """Run many real brokers and agents on this machine, and measure them.
+
+    Without --preset, the arrangement of the paper on a grid of any size.
+    """
+    wants_records = metrics is not None or report is not None
+    if auto is not None:
+        others = (preset, strategy, plot, metrics, report, *options.values())
+        if all_pairs or any(value is not None for value in others):
+            raise click.UsageError("--auto goes with --stay, --state, --json and --keep-logs only")
+        with folder_for(keep_logs, verb="grid") as folder:
+            return run_auto(auto, folder, stay=stay, state=state, as_json=json_output)
+    if preset == CHEN2020_NAME or strategy is not None:
+        if wants_records:
+            raise click.UsageError("--metrics and --report do not go with strategies side by side")
+        if stay or state is not None:
+            raise click.UsageError("--stay and --state do not go with strategies side by side")
+        trial: Trial | None = trial_of(preset, strategy, all_pairs, plot, options)
+    elif all_pairs or plot is not None:
+        raise click.UsageError("--all-pairs wants --strategy, and --plot wants --preset chen2020")
+    else:
+        trial = None
+    if wants_records and stay:
+        raise click.UsageError("--metrics and --report do not go with --stay")
+    plan = Plan(
+        scenario=scenario_of(None if trial else preset, options),
+        trial=trial,
+        with_clients=not stay or preset is not None or options["subscribers"] is not None,
+        measure=not stay or options["publications"] is not None,
+        stay=stay,
+        state=state,
+        as_json=json_output,
+        records=Records.wanted(metrics, report),
+    )
+    if state is not None:
+        state.unlink(missing_ok=True)  # nobody shall take an older grid's for ours
+    with folder_for(keep_logs, verb="grid") as folder:
+        return _run(plan, folder)
+
+
+def _run(plan: Plan, folder: Path) -> int:
+    """The exit code: that of the measurement when stopped while staying, 130 or 143 before."""
+    ended = asyncio.run(until_stopped(_carry_out(plan, folder), name="grid"))
+    return 128 + ended if isinstance(ended, signal.Signals) else ended
+
+
+async def _carry_out(plan: Plan, folder: Path) -> int:
+    console = Console(stderr=plan.as_json)
+    if not console.is_terminal and not console.is_jupyter:
+        console.width = REPORT_COLUMNS
+    code = 0
+    copies: Copies | None = None
+    if plan.trial is not None:
+        return await _carry_out_trial(plan.trial, folder, console, as_json=plan.as_json)
+    with Bars() as bars:
+        bar = bars.progress
+        scenario = plan.scenario
+        total = 2 * len(scenario.grid.ids)
+        starting = bar.add_task(f"starting {total // 2} brokers and agents", total=total)
+        running = RunningGrid(
+            scenario.grid,
+            folder,
+            link_delay_ms=scenario.link_delay_ms,
+            redundancy=scenario.redundancy,
+            agent_options=AGENT_OPTIONS if plan.records is not None else None,
+            progress=lambda what: bar.advance(starting),
+        )
+        measurement = Measurement(scenario, running, progress=bars)
+        async with running:
+            try:
+                if plan.with_clients:
+                    settling = bar.add_task("settling the mesh", total=1)
+                    await measurement.subscribe()
+                    bar.advance(settling)
+                if plan.state is not None:
+                    _write_atomically(plan.state, json.dumps(running.state(), indent=1) + "\n")
+                if plan.measure:
+                    outcome = await measurement.run()
+                    code = FAULTY if outcome.faults else 0
+                    copies = Copies.of(await running.statuses())
+                    bar.stop()
+                    if plan.as_json:
+                        click.echo(json.dumps(as_json(outcome)))
+                    else:
+                        console.print(render(outcome, columns=console.width))
+                if plan.stay:
+                    bar.stop()
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await _stay(running, plan)
+            finally:
+                await measurement.stop()
+    if plan.records is not None and copies is not None:
+        plan.records.keep(running, measurement)
+        agrees = await plan.records.tell(measurement, copies, console)
+        code = code if agrees else FAULTY
+    return code
+
+
+async def _carry_out_trial(trial: Trial, folder: Path, console: Console, *, as_json: bool) -> int:
+    with Bars() as bars:
+        if trial.settings:
+            outcomes = await strategies.compare(
+                trial.arrangement, trial.settings, folder, progress=bars
+            )
+            faults, told = strategies.faults(outcomes), strategies.as_json(outcomes)
+            shown = strategies.render(outcomes)
+        else:
+            outcomes = await strategies.complete(trial.arrangement, folder, progress=bars)
+            faults = strategies.completion_faults(outcomes)
+            told = strategies.completion_json(outcomes)
+            shown = strategies.render_completion(outcomes)
+    if trial.plot is not None:
+        _write_atomically(trial.plot, strategies.completion_chart(outcomes))
+    if as_json:
+        click.echo(json.dumps(told))
+    else:
+        console.print(shown)
+    return FAULTY if faults else 0
+
+
+async def _stay(running: RunningGrid, plan: Plan) -> None:
+    """Say how to try the grid, then wait for a signal, noticing what others kill.
+
+    Ends by cancellation only.
+    """
+    click.echo(_invitation(running), err=plan.as_json)
+    alive = {f"broker {i}": broker for i, broker in running.brokers.items()} | {
+        f"agent {i}": agent for i, agent in running.agents.items()
+    }
+    while True:
+        for name in [name for name, process in alive.items() if not process.running]:
+            click.echo(f"{name} (pid {alive.pop(name).pid}) has ended", err=True)
+        await asyncio.sleep(REAP_S)
+
+
+def _invitation(running: RunningGrid) -> str:
+    ids = running.grid.ids
+    near, far = running.brokers[ids[0]], running.brokers[ids[-1]]
+    lines = [f"{len(ids)} brokers are up on {near.host}:"]
+    for here, broker in running.brokers.items():
+        lines.append(
+            f"  broker {here:<3} port {broker.port}  pid {broker.pid}  "
+            f"agent {running.agents[here].http}/status"
+        )
+    lines += [
+        "",
+        "Subscribe on one, publish on another:",
+        f"  mosquitto_sub -p {near.port} -t 'try/#' -v",
+        f"  mosquitto_pub -p {far.port} -t try/it -m 'from broker {ids[-1]}'",
+        "",
+        "Ctrl-C ends them all.",
+    ]
+    return "\n".join(lines)
+
+
+def _write_atomically(file: Path, text: str) -> None:
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(file)

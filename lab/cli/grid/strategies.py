@@ -1,0 +1,252 @@
+"""Strategies of routing side by side, as tables; and the completion times of ``chen2020``.
+
+What is measured is in ``lab.grid.trial`` and ``completion``.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Final
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from federator.protocol.parameters import Strategy
+from lab.cli.line_chart import line_chart, stacked
+from lab.grid.completion import (
+    BOTH,
+    CHEN2020,
+    SOURCE,
+    Completion,
+    completion_of,
+    is_faster,
+    path_of,
+)
+from lab.grid.trial import Arrangement, Progress, Setting, TrialOutcome, run_trial
+
+ADDED_MS_PER_HOP_MAX: Final = 1.5
+"""What shortest-path may add to the floor for each hop."""
+
+_MEASURES: Final[tuple[tuple[str, Callable[[TrialOutcome], str]], ...]] = (
+    ("mean delay over all pairs, ms", lambda o: f"[bold]{o.delay_ms:.2f}[/]"),
+    ("  floor: the links' delays, ms", lambda o: f"{o.floor_ms:.2f}"),
+    ("  added per hop, ms", lambda o: f"{o.added_ms_per_hop:.2f}"),
+    ("  worst 99th percentile of a pair, ms", lambda o: f"{o.worst_p99_ms:.2f}"),
+    ("data messages per publication", lambda o: f"[bold]{o.data_per_publication:.2f}[/]"),
+    ("control messages until all was routed", lambda o: str(o.settling_messages)),
+    ("  per second after that, without hellos", lambda o: f"{o.control_messages / o.seconds:.1f}"),
+    ("state: entries per agent", lambda o: f"{o.state.total:.1f}"),
+    ("  cores", lambda o: f"{o.state.cores:.1f}"),
+    ("  filters with a mesh", lambda o: f"{o.state.filters:.1f}"),
+    ("  children", lambda o: f"{o.state.children:.1f}"),
+    ("  destinations", lambda o: f"{o.state.destinations:.1f}"),
+)
+
+
+def settings(strategy: str, redundancy: int) -> tuple[Setting, ...]:
+    """What ``--strategy`` means. Meshes are shown with one parent, too: these send the least."""
+    found = []
+    if strategy != Strategy.SHORTEST_PATH:
+        found = [
+            Setting(f"mesh, redundancy {parents}", Strategy.MESH, parents)
+            for parents in sorted({1, redundancy})
+        ]
+    if strategy != Strategy.MESH:
+        found.append(Setting("shortest path", Strategy.SHORTEST_PATH, redundancy))
+    return tuple(found)
+
+
+async def compare(
+    arrangement: Arrangement, each: Sequence[Setting], folder: Path, *, progress: Progress
+) -> list[TrialOutcome]:
+    """Send the same traffic under one setting after the other."""
+    return [
+        await run_trial(arrangement, setting, _within(folder, number), progress=progress)
+        for number, setting in enumerate(each)
+    ]
+
+
+async def complete(
+    arrangement: Arrangement, folder: Path, *, progress: Progress
+) -> list[TrialOutcome]:
+    """``chen2020``: the long path, then the short one, with a subscriber at each broker on it."""
+    return [
+        await run_trial(
+            replace(arrangement, subscribers=path_of(setting)),
+            setting,
+            _within(folder, number),
+            progress=progress,
+        )
+        for number, setting in enumerate(BOTH)
+    ]
+
+
+def _within(folder: Path, number: int) -> Path:
+    """A folder for one trial."""
+    inside = folder / str(number)
+    inside.mkdir(parents=True, exist_ok=True)
+    return inside
+
+
+def bars(outcomes: Sequence[TrialOutcome]) -> list[tuple[str, bool]]:
+    """What shortest-path promises against the floor and the leanest mesh; whether it keeps it."""
+    found: list[tuple[str, bool]] = []
+    leanest = [o for o in outcomes if o.setting.strategy is Strategy.MESH][:1]
+    for straight in outcomes:
+        if straight.setting.strategy is not Strategy.SHORTEST_PATH:
+            continue
+        added = straight.added_ms_per_hop
+        text = f"adds {added:.2f} ms per hop to the floor, at most {ADDED_MS_PER_HOP_MAX} wanted"
+        found.append((f"shortest path {text}", added <= ADDED_MS_PER_HOP_MAX))
+        for mesh in leanest:
+            mine, its = straight.data_per_publication, mesh.data_per_publication
+            text = f"{mine:.2f} data messages per publication, at most {its:.2f} wanted"
+            found.append((f"shortest path sends {text}: {mesh.setting.name}", mine <= its))
+    return found
+
+
+def faults(outcomes: Sequence[TrialOutcome]) -> list[str]:
+    """A line for everything that is not as it must be."""
+    lost = [f"{o.setting.name}: {fault}" for o in outcomes for fault in o.faults]
+    return lost + [f"missed: {text}" for text, kept in bars(outcomes) if not kept]
+
+
+def render(outcomes: Sequence[TrialOutcome]) -> RenderableType:
+    """The comparison, for people."""
+    first = outcomes[0]
+    table = Table(
+        title=f"{len(first.pairs)} pairs, {first.publications} publications",
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1),
+    )
+    table.add_column("")
+    for outcome in outcomes:
+        table.add_column(outcome.setting.name, justify="right")
+    for name, cell in _MEASURES:
+        table.add_row(name, *(cell(outcome) for outcome in outcomes))
+    lines = [f"{'met' if kept else 'MISSED'}: {text}" for text, kept in bars(outcomes)]
+    lines += [f"fault: {o.setting.name}: {fault}" for o in outcomes for fault in o.faults]
+    good = not faults(outcomes)
+    end = "Nothing lost, nothing twice, in order" if good else ""
+    return Group(table, Text("\n".join([*lines, end]), "green" if good else "bold red"))
+
+
+def as_json(outcomes: Sequence[TrialOutcome]) -> dict[str, Any]:
+    """The comparison as JSON-ready values."""
+    return {
+        "settings": [
+            {
+                "name": o.setting.name,
+                "strategy": o.setting.strategy.value,
+                "redundancy": o.setting.redundancy,
+                "delay_ms": o.delay_ms,
+                "floor_ms": o.floor_ms,
+                "added_ms_per_hop": o.added_ms_per_hop,
+                "worst_p99_ms": o.worst_p99_ms,
+                "publications": o.publications,
+                "data_per_publication": o.data_per_publication,
+                "control_messages": o.control_messages,
+                "seconds": o.seconds,
+                "settling_messages": o.settling_messages,
+                "state": {**asdict(o.state), "total": o.state.total},
+                "pairs": [asdict(pair) for pair in o.pairs],
+            }
+            for o in outcomes
+        ],
+        "faults": faults(outcomes),
+        "ok": not faults(outcomes),
+    }
+
+
+def completions(outcomes: Sequence[TrialOutcome]) -> tuple[Completion, Completion]:
+    """The completion times of the long path and of the short one."""
+    long, short = (completion_of(outcome, CHEN2020.step) for outcome in outcomes)
+    return long, short
+
+
+def completion_faults(outcomes: Sequence[TrialOutcome]) -> list[str]:
+    """What is not as it must be."""
+    long, short = completions(outcomes)
+    found = [f"{o.setting.name}: {fault}" for o in outcomes for fault in o.faults]
+    if not is_faster(short, long):
+        found.append("the shortest path is not faster at every size")
+    return found
+
+
+def render_completion(outcomes: Sequence[TrialOutcome]) -> RenderableType:
+    """Completion times as a table, a row per size."""
+    long, short = completions(outcomes)
+    table = Table(
+        title="Completion time, s: on the long path, and on the shortest",
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1),
+    )
+    table.add_column("items", justify="right")
+    for place in ("consumer", "edge router", "average"):
+        table.add_column(f"{place}, long", justify="right")
+        table.add_column("short", justify="right")
+    for size in short.consumer:
+        cells = (
+            (long.consumer, short.consumer),
+            (long.edge_router, short.edge_router),
+            (long.average, short.average),
+        )
+        table.add_row(f"{size:,}", *(f"{each[size] / 1000:.2f}" for pair in cells for each in pair))
+    lines = []
+    for outcome in outcomes:
+        path = "-".join(map(str, (SOURCE, *path_of(outcome.setting))))
+        lines.append(
+            f"{outcome.setting.name}: {path}, "
+            f"{outcome.data_per_publication:.2f} data messages per item"
+        )
+    found = completion_faults(outcomes)
+    verdict = [f"fault: {each}" for each in found] or ["The shortest path is faster at every size"]
+    return Group(
+        table,
+        Text("\n".join(lines)),
+        Text("\n".join(verdict), "bold red" if found else "green"),
+    )
+
+
+def completion_chart(outcomes: Sequence[TrialOutcome]) -> str:
+    """Figures 14 to 16, one below the other, as SVG."""
+    long, short = completions(outcomes)
+
+    def chart(place: str, slow: Mapping[int, float], fast: Mapping[int, float]) -> str:
+        curves = {
+            name: {float(size): ms / 1000 for size, ms in curve.items()}
+            for name, curve in (("without", slow), ("shortest path", fast))
+        }
+        return line_chart(f"Completion time {place}", "items", "seconds", curves)
+
+    return stacked(
+        [
+            chart("at the consumer", long.consumer, short.consumer),
+            chart("on average over the path", long.average, short.average),
+            chart("at the edge router", long.edge_router, short.edge_router),
+        ]
+    )
+
+
+def completion_json(outcomes: Sequence[TrialOutcome]) -> dict[str, Any]:
+    """Completion times as JSON-ready values."""
+    long, short = completions(outcomes)
+    found = completion_faults(outcomes)
+    told = [
+        {
+            "name": outcome.setting.name,
+            "path": [SOURCE, *path_of(outcome.setting)],
+            "data_per_item": outcome.data_per_publication,
+            "completed_ms": asdict(each),
+        }
+        for outcome, each in zip(outcomes, (long, short), strict=True)
+    ]
+    return {"settings": told, "faults": found, "ok": not found}

@@ -1,0 +1,144 @@
+"""``federator-lab paper codecs``: Figures 2 and 4 to 9 as plots and tables, and the paper's claims.
+
+Exit code 1 when a claim does not hold in our values that is not known to differ.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from federator.cli.options import columns
+from lab.cli.line_chart import line_chart
+from lab.cli.paper.figures import markdown, write_figures
+from lab.papers.codecs.claims import CLAIMS, Claim, Values, Verdict, by_series, estimate
+from lab.papers.codecs.distance import COMPARED, Ratio, distances
+from lab.papers.codecs.example import placements
+from lab.papers.codecs.figures import OVER_SIZE, OVER_TIME, Row, Setting, over_size, over_time
+
+DIFFERS = 1
+
+EXAMPLE = 2
+FIGURES = (EXAMPLE, *OVER_TIME, *OVER_SIZE)
+TITLES = {
+    "resiliency": ("Resiliency", "share delivered"),
+    "latency_ms": ("Latency", "ms"),
+    "overhead": ("Overhead", "packets per link / 16"),
+}
+
+_USUAL = Setting()
+
+Table = list[tuple[str, ...]]
+
+
+@click.command(name="codecs")
+@click.argument("figure", required=False, type=click.Choice([str(f) for f in FIGURES]))
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), help="For plots and tables."
+)
+@click.option("--seeds", type=click.IntRange(2), default=_USUAL.seeds, show_default=True)
+@click.option("--messages", type=click.IntRange(100), default=_USUAL.messages, show_default=True)
+@click.option(
+    "--nodes-max",
+    type=click.IntRange(10),
+    default=max(_USUAL.sizes),
+    show_default=True,
+    help="Largest tree in Figures 7 to 9.",
+)
+def command(
+    figure: str | None, out: Path | None, seeds: int, messages: int, nodes_max: int
+) -> None:
+    """Remake FIGURE, or all of them, ours beside the paper's claims."""
+    chosen = FIGURES if figure is None else (int(figure),)
+    sizes = tuple(size for size in _USUAL.sizes if size <= nodes_max)
+    setting = Setting(seeds=seeds, messages=messages, sizes=sizes)
+    found = list(_computed(setting, chosen))
+    values = by_series(found)
+    tables: dict[str, Table] = {}
+    if EXAMPLE in chosen:
+        tables["Figure 2"] = _example()
+    if figure is None:
+        tables["Cost as a multiple of the exact optimum"] = _distances(list(distances(setting)))
+    for number in (n for n in chosen if n != EXAMPLE):
+        tables[_title(number)] = _figure(values, number)
+    claims = [claim for claim in CLAIMS if claim.figure in chosen]
+    verdicts = [claim.verdict(values) for claim in claims]
+    if claims:
+        tables["Claims"] = _claims(claims, verdicts, values)
+    for title, table in tables.items():
+        click.echo("\n".join([title, *columns(table, indent=2), ""]))
+    if out is not None:
+        told = "\n".join(f"## {title}\n\n{markdown(table)}" for title, table in tables.items())
+        write_figures(
+            out,
+            Row._fields,
+            found,
+            plots={number: _chart(values, number) for number in chosen if number != EXAMPLE},
+            pages={"tables.md": f"# Codecs: the paper's figures, remade\n\n{told}"},
+        )
+    if Verdict.NO in verdicts:
+        sys.exit(DIFFERS)
+
+
+def _computed(setting: Setting, chosen: Sequence[int]) -> Iterator[Row]:
+    if any(figure in OVER_TIME for figure in chosen):
+        yield from over_time(setting)
+    if any(figure in OVER_SIZE for figure in chosen):
+        yield from over_size(setting)
+
+
+def _title(figure: int) -> str:
+    title, unit = TITLES[({**OVER_TIME, **OVER_SIZE})[figure]]
+    return f"Figure {figure}. {title}, {unit}"
+
+
+def _example() -> Table:
+    lines: Table = [("placement", "root, 1, 2, 3 add", "paper cost", "link load", "codecs opened")]
+    for told in placements():
+        added = " ".join(map(str, told.added))
+        lines.append((told.name, added, f"{told.paper:g}", f"{told.link_load:g}", str(told.codecs)))
+    return lines
+
+
+def _distances(ratios: Sequence[Ratio]) -> Table:
+    kinds = list(dict.fromkeys((r.nodes, r.losses, r.charge) for r in ratios))
+    lines: Table = [("scheme", *(f"{n}, {losses}, {charge.value}" for n, losses, charge in kinds))]
+    for scheme in COMPARED:
+        cells = (estimate([r.ratio for r in ratios if r[:4] == (*kind, scheme)]) for kind in kinds)
+        lines.append((scheme.value, *map(str, cells)))
+    return lines
+
+
+def _figure(values: Values, figure: int) -> Table:
+    series = {name: curve for (number, name), curve in values.items() if number == figure}
+    xs = sorted({x for curve in series.values() for x in curve})
+    head = "messages" if figure in OVER_TIME else "nodes"
+    lines: Table = [(head, *series)]
+    lines += [(f"{x:g}", *(str(estimate(curve[x])) for curve in series.values())) for x in xs]
+    return lines
+
+
+def _claims(claims: Sequence[Claim], verdicts: Sequence[Verdict], values: Values) -> Table:
+    lines: Table = [("figure", "holds", "the paper says", "ours")]
+    for claim, verdict in zip(claims, verdicts, strict=True):
+        why = f" ({claim.differs})" if verdict is Verdict.DIFFERS else ""
+        lines.append((str(claim.figure), verdict, claim.text, claim.told(values) + why))
+    return lines
+
+
+def _chart(values: Values, figure: int) -> str:
+    title, unit = TITLES[({**OVER_TIME, **OVER_SIZE})[figure]]
+    estimates = {
+        name: {x: estimate(each) for x, each in curve.items()}
+        for (number, name), curve in values.items()
+        if number == figure
+    }
+    return line_chart(
+        f"Figure {figure}. {title}",
+        "messages sent" if figure in OVER_TIME else "nodes",
+        unit,
+        {name: {x: e.mean for x, e in curve.items()} for name, curve in estimates.items()},
+        halves={name: {x: e.half for x, e in curve.items()} for name, curve in estimates.items()},
+        log_x=figure in OVER_SIZE,
+    )

@@ -1,0 +1,45 @@
+"""The files of a paper's remade figures: one table of all values, a plot of each, and pages."""
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from federator.errors import ConfigError
+
+CANNOT_CREATE = 73
+"""Exit code of ``sysexits.h``."""
+
+
+def write_figures(
+    out: Path,
+    head: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    plots: Mapping[int, str],
+    pages: Mapping[str, str],
+) -> None:
+    """Write ``figures.csv``, ``figure-N.svg`` for each of ``plots``, and ``pages`` by file name.
+
+    Raises:
+        ConfigError: The folder ``out`` cannot be made or written.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with (out / "figures.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(head)
+            writer.writerows(rows)
+        for figure, plot in plots.items():
+            (out / f"figure-{figure}.svg").write_text(plot, encoding="utf-8")
+        for name, text in pages.items():
+            (out / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        text = f"{out}: {error.strerror}: name a folder this user may write"
+        raise ConfigError(text, exit_code=CANNOT_CREATE) from None
+
+
+def markdown(table: Sequence[Sequence[str]]) -> str:
+    """``table``, whose first row is its head, as Markdown."""
+    head, *rest = table
+    lines = [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rest), ""])

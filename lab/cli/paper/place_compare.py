@@ -1,0 +1,70 @@
+"""``federator-lab paper place-compare``: methods side by side on random instances of any size."""
+
+import time
+from dataclasses import replace
+
+import click
+
+from federator.cli.options import columns
+from federator.planner.placement.instance import PlacementError
+from lab.cli.paper.place_solve import METHODS, PROVING, SEED_MAX, solve
+from lab.papers.placement.instances import Setting, draw
+
+
+@click.command(name="place-compare")
+@click.option("--devices", type=click.IntRange(1, 2_000), default=6, show_default=True)
+@click.option("--topics", type=click.IntRange(1, 10_000), default=10, show_default=True)
+@click.option("--services", type=click.IntRange(0, 10_000), default=6, show_default=True)
+@click.option("--utilisation", type=click.FloatRange(0, 1), default=0.2, show_default=True)
+@click.option("--load", type=click.FloatRange(0.01, 1), default=0.7, show_default=True)
+@click.option(
+    "--network-scale",
+    type=click.FloatRange(0),
+    default=Setting().network_scale,
+    show_default=True,
+    help="Factor on the paper's power per traffic and hop.",
+)
+@click.option("--seed", type=click.IntRange(0, SEED_MAX), default=0, show_default=True)
+@click.option("--method", "methods", type=click.Choice(METHODS), multiple=True, help="[all]")
+@click.option("--time-limit-s", type=click.FloatRange(0.1), default=60.0, show_default=True)
+def command(
+    devices: int,
+    topics: int,
+    services: int,
+    utilisation: float,
+    load: float,
+    network_scale: float,
+    seed: int,
+    methods: tuple[str, ...],
+    time_limit_s: float,
+) -> None:
+    """Compare placement methods on a random instance."""
+    setting = replace(
+        Setting(),
+        devices=devices,
+        topics=topics,
+        services=services,
+        utilisation=utilisation,
+        load=load,
+        network_scale=network_scale,
+    )
+    instance = draw(setting, seed=seed)
+    pairs = len(instance.pairs)
+    click.echo(f"{devices} devices, {topics + services} containers, {pairs} pairs, seed {seed}")
+    rows = [("method", "power mW", "at least", "gap %", "seconds")]
+    for method in methods or METHODS:
+        started_s = time.perf_counter()
+        try:
+            found = solve(instance, method, seed=seed, time_limit_s=time_limit_s)
+        except PlacementError as error:
+            rows.append((method, str(error), "", "", f"{time.perf_counter() - started_s:.2f}"))
+            continue
+        took = f"{time.perf_counter() - started_s:.2f}"
+        if found is None:
+            rows.append((method, "nothing found", "", "", took))
+        elif method not in PROVING:
+            rows.append((method, f"{found.power:.6g}", "", "", took))
+        else:
+            gap = f"{100 * found.gap:.3f}"
+            rows.append((method, f"{found.power:.6g}", f"{found.lower_bound:.6g}", gap, took))
+    click.echo("\n".join(columns(rows)))

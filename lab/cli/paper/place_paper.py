@@ -1,0 +1,143 @@
+"""``federator-lab paper place``: Figures 8 to 22 as plots and tables, ours beside the claims.
+
+Exit code 1 when a claim does not hold in our figures that is not known to differ.
+"""
+
+import csv
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import track
+
+from federator.cli.options import columns
+from federator.errors import ConfigError
+from lab.cli.line_chart import line_chart
+from lab.cli.paper.figures import markdown, write_figures
+from lab.papers.placement.claims import CLAIMS, Claim, Means, means
+from lab.papers.placement.sweeps import FIGURES, Row, points, rows
+
+DIFFERS = 1
+NO_INPUT, BAD_DATA = 66, 65
+
+TITLES = {
+    8: ("Messages between external networks", "per second"),
+    9: ("In/egress messages per distributed broker", "per second"),
+    10: ("Subscription table", "bytes"),
+    11: ("Messages between external networks", "per second"),
+    12: ("In/egress messages per distributed broker", "per second"),
+    13: ("Subscription table", "bytes"),
+    14: ("Messages between external networks", "per second"),
+    15: ("In/egress messages per distributed broker", "per second"),
+    16: ("Subscription table", "bytes"),
+    17: ("Power", "mW"),
+    18: ("Network usage", "Mbps x hops"),
+    19: ("Power reduction against random", "share"),
+    20: ("Power", "mW"),
+    21: ("Placement failures", "share of runs"),
+    22: ("Power reduction against random", "share"),
+}
+AXES = {
+    "locality": "subscription locality",
+    "subscribers": "subscribers per topic",
+    "popularity": "popularity concentration K",
+    "topics": "topics",
+    "utilisation": "topic utilisation",
+    "services": "services",
+    "load": "workload / capacity",
+}
+
+
+@click.command(name="place")
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="For plots."
+)
+@click.option(
+    "--table",
+    type=click.Path(path_type=Path),
+    help="Draw this table, the file or folder that the Spark job wrote, instead of computing.",
+)
+@click.option("--delegation-seeds", type=click.IntRange(1), default=20, show_default=True)
+@click.option("--placement-seeds", type=click.IntRange(1), default=100, show_default=True)
+def command(out: Path, table: Path | None, delegation_seeds: int, placement_seeds: int) -> None:
+    """Remake Figures 8 to 22 of the placement paper, ours beside its claims."""
+    computed = (delegation_seeds, placement_seeds)
+    found = _computed(*computed) if table is None else read_table(table)
+    curves = means(found)
+    held = [claim.check(curves) for claim in CLAIMS]
+    verdicts = [_verdict(claim, each) for claim, each in zip(CLAIMS, held, strict=True)]
+    lines = [("figure", "holds", "the paper says", "ours")]
+    lines += [
+        (str(claim.figure), verdict, claim.text, claim.told(curves) + _why(claim))
+        for claim, verdict in zip(CLAIMS, verdicts, strict=True)
+    ]
+    pages = {"claims.md": markdown(lines)}
+    write_figures(out, Row._fields, found, plots=_plots(curves), pages=pages)
+    click.echo("\n".join(columns([(f, h, text) for f, h, text, _ in lines])))
+    click.echo(f"{sum(held)} of {len(held)} claims hold; plots and tables are in {out}")
+    if "NO" in verdicts:
+        sys.exit(DIFFERS)
+
+
+def _verdict(claim: Claim, held: bool) -> str:
+    return "yes" if held else "differs" if claim.differs else "NO"
+
+
+def _why(claim: Claim) -> str:
+    return f" ({claim.differs})" if claim.differs else ""
+
+
+def read_table(path: Path) -> list[Row]:
+    """Rows of one CSV file, or of a folder of parts.
+
+    Raises:
+        ConfigError: It is missing, or no such table.
+    """
+    parts = sorted(path.glob("*.csv")) if path.is_dir() else [path]
+    found: list[Row] = []
+    for part in parts:
+        try:
+            with part.open(newline="", encoding="utf-8") as file:
+                found += [
+                    Row(
+                        int(r["figure"]),
+                        r["series"],
+                        float(r["x"]),
+                        int(r["seed"]),
+                        float(r["value"]),
+                    )
+                    for r in csv.DictReader(file)
+                ]
+        except OSError as error:
+            text = f"{part}: {error.strerror}: name the table that the sweep wrote"
+            raise ConfigError(text, exit_code=NO_INPUT) from None
+        except (KeyError, ValueError, TypeError) as error:
+            text = f"{part}: {error} : name the table that the sweep wrote"
+            raise ConfigError(text, exit_code=BAD_DATA) from None
+    missing = sorted(
+        {f for figures in FIGURES.values() for f in figures} - {r.figure for r in found}
+    )
+    if missing:
+        text = f"{path}: no rows for figures {missing}: name the table that the sweep wrote"
+        raise ConfigError(text, exit_code=BAD_DATA)
+    return found
+
+
+def _computed(delegation_seeds: int, placement_seeds: int) -> list[Row]:
+    chosen = list(points(delegation_seeds=delegation_seeds, placement_seeds=placement_seeds))
+    console = Console(stderr=True)
+    shown = track(
+        chosen, "computing", console=console, transient=True, disable=not console.is_terminal
+    )
+    return [row for point in shown for row in rows(point)]
+
+
+def _plots(curves: Means) -> dict[int, str]:
+    plots = {}
+    for sweep, figures in FIGURES.items():
+        for figure in figures:
+            title, unit = TITLES[figure]
+            drawn = {name: c for (f, name), c in curves.items() if f == figure}
+            plots[figure] = line_chart(f"Figure {figure}. {title}", AXES[sweep], unit, drawn)
+    return plots

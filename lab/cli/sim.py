@@ -1,0 +1,301 @@
+"""``federator-lab sim``: the protocol in a simulated world, one story per seed.
+
+Prints the first seed before anything else, so that a crash can be replayed too. With ``--messages``
+a failing story is made as short as it gets, and written to a file that ``--replay`` tells again.
+Exit codes: 0 when every invariant held and every seed converged, 1 otherwise.
+"""
+
+import gc
+import json
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import repeat
+from pathlib import Path
+
+import click
+
+from federator.cli.options import columns
+from federator.errors import DecodeError
+from federator.protocol.parameters import Strategy
+from lab.cli.common import Bars
+from lab.sim import scenario, strategies, topologies
+from lab.sim.campaign import SeedResult, run_scenario
+from lab.sim.failover import story as failover_story
+from lab.sim.failover.campaign import run_failover
+from lab.sim.joining import story as joining_story
+from lab.sim.joining.campaign import run_joining
+from lab.sim.messages import story as stories
+from lab.sim.messages.campaign import run_story
+from lab.sim.shrink import Shrinker
+
+VIOLATED = 1
+NODES_MAX = 1_000
+NODES = 25
+NIGHTLY_SEEDS = 10_000
+VIOLATIONS_SHOWN_MAX = 3
+LAST_EVENT_CHARS_MAX = 160
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """What all stories of a run have in common."""
+
+    nodes: int | None
+    topology: str
+    faulty: bool
+    strategy: str
+    failover: bool = False
+    joining: bool = False
+
+    def options(self) -> str:
+        """What draws the same again, besides nodes, topology and seed."""
+        strategy = "" if self.strategy == Strategy.MESH else f" --strategy {self.strategy}"
+        failover = " --failover" if self.failover else ""
+        failover += " --joining" if self.joining else ""
+        return failover + strategy + ("" if self.faulty else " --no-faults")
+
+
+def _draw(seed: int, drawn: _Drawn) -> stories.MessageStory:
+    return stories.draw(
+        seed,
+        nodes=drawn.nodes,
+        topology=drawn.topology,
+        faulty=drawn.faulty,
+        strategy=drawn.strategy,
+    )
+
+
+def _run(seed: int, drawn: _Drawn, messages: bool) -> SeedResult:
+    """One seed, in a worker. Its garbage is collected once, at its end."""
+    gc.disable()
+    try:
+        if messages:
+            return run_story(_draw(seed, drawn))
+        if drawn.failover:
+            return run_failover(
+                failover_story.draw(
+                    seed,
+                    nodes=drawn.nodes,
+                    topology=drawn.topology,
+                    faulty=drawn.faulty,
+                    strategy=drawn.strategy,
+                )
+            )
+        if drawn.joining:
+            return run_joining(joining_story.draw(seed, nodes=drawn.nodes, faulty=drawn.faulty))
+        story = scenario.draw(
+            seed,
+            nodes=drawn.nodes or NODES,
+            topology=drawn.topology,
+            faulty=drawn.faulty,
+            strategy=drawn.strategy,
+        )
+        return run_scenario(story)
+    finally:
+        gc.enable()
+        gc.collect()
+
+
+@click.command(name="sim")
+@click.option(
+    "--nodes",
+    type=click.IntRange(2, NODES_MAX),
+    help="[25; with --messages 2 to 9, --failover 2 to 12, --joining 3 to 40, by the seed]",
+)
+@click.option("--seeds", type=click.IntRange(1), default=200, show_default=True, help="How many.")
+@click.option("--nightly", is_flag=True, help=f"{NIGHTLY_SEEDS} seeds.")
+@click.option("--seed", "first", type=click.IntRange(0), default=0, help="The first. [0]")
+@click.option(
+    "--topology",
+    type=click.Choice([topologies.ANY, *topologies.NAMES]),
+    default=topologies.ANY,
+    show_default=True,
+)
+@click.option(
+    "--messages", is_flag=True, help="With clients and custody: who must get what, how often."
+)
+@click.option(
+    "--failover",
+    is_flag=True,
+    help="Controllers, takeovers, splits and drains, and clients that are moved.",
+)
+@click.option(
+    "--joining",
+    is_flag=True,
+    help="Brokers that join by one seed and arrange their links by themselves.",
+)
+@click.option(
+    "--replay",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Tell the story in this file instead.",
+)
+@click.option("--faults/--no-faults", "faulty", default=True, help="Let things go wrong. [yes]")
+@click.option(
+    "--strategy",
+    type=click.Choice(strategies.NAMES),
+    default=Strategy.MESH.value,
+    show_default=True,
+    help="How publications are routed; mixed: each broker in its own way.",
+)
+@click.option("--workers", type=click.IntRange(1), help="Processes. [one per core]")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per seed, and a summary.")
+def command(
+    nodes: int | None,
+    seeds: int,
+    nightly: bool,
+    first: int,
+    topology: str,
+    messages: bool,
+    failover: bool,
+    joining: bool,
+    replay: Path | None,
+    faulty: bool,
+    strategy: str,
+    workers: int | None,
+    as_json: bool,
+) -> None:
+    """Run the protocol in a simulated world, checking every invariant after every event."""
+    if replay is not None:
+        _replay(replay)
+        return
+    if messages + failover + joining > 1:
+        raise click.UsageError("--messages, --failover and --joining are stories of their own")
+    seeds = NIGHTLY_SEEDS if nightly else seeds
+    if not as_json:
+        few = messages or failover or joining
+        size = f"{nodes or NODES} nodes" if nodes or not few else "few nodes"
+        what = ", with clients" if messages else ", failover" if failover else ""
+        what = ", joining" if joining else what
+        click.echo(
+            f"seed {first} and the {seeds - 1} after it, {size}, {topology}, {strategy}{what}"
+        )
+    sys.stdout.flush()
+    results: list[SeedResult] = []
+    drawn = _Drawn(nodes, topology, faulty, strategy, failover, joining)
+    for result in _results(range(first, first + seeds), (drawn, messages), workers):
+        if as_json:
+            click.echo(json.dumps(asdict(result)))
+        results.append(result)
+    violated = [result for result in results if result.violation is not None]
+    if as_json:
+        click.echo(json.dumps(_summary(results)))
+    else:
+        _print_table(results)
+        for result in violated[:VIOLATIONS_SHOWN_MAX]:
+            if messages:
+                _print_shortest(result, drawn)
+            else:
+                _print_violation(result, drawn)
+        if len(violated) > VIOLATIONS_SHOWN_MAX:
+            click.echo(f"{len(violated)} seeds violated something: {[r.seed for r in violated]}")
+    if violated:
+        sys.exit(VIOLATED)
+
+
+def _results(
+    seeds: Sequence[int], each: tuple[_Drawn, bool], workers: int | None
+) -> Iterator[SeedResult]:
+    workers = min(workers or os.cpu_count() or 1, len(seeds))
+    arguments = (seeds, *map(repeat, each))
+    with Bars() as bars:
+        track = partial(bars.progress.track, total=len(seeds), description="simulating")
+        if workers == 1:
+            yield from track(map(_run, *arguments))
+            return
+        with ProcessPoolExecutor(workers, initializer=gc.freeze) as pool:
+            yield from track(pool.map(_run, *arguments, chunksize=2))
+
+
+def _summary(results: Sequence[SeedResult]) -> dict[str, object]:
+    converged = sorted(r.converged_ms for r in results if r.converged_ms is not None)
+    fired: Counter[str] = Counter()
+    for result in results:
+        fired.update(result.fired.keys())
+    return {
+        "seeds": len(results),
+        "violations": [
+            {"seed": r.seed, "invariant": r.violation.invariant}
+            for r in results
+            if r.violation is not None
+        ],
+        "converged_ms_median": converged[len(converged) // 2] if converged else None,
+        "converged_ms_max": converged[-1] if converged else None,
+        "events": sum(result.calls for result in results),
+        "fired_in_share_of_seeds": {
+            name: round(count / len(results), 4) for name, count in sorted(fired.items())
+        },
+    }
+
+
+def _print_table(results: Sequence[SeedResult]) -> None:
+    summary = _summary(results)
+    shares = summary["fired_in_share_of_seeds"]
+    assert isinstance(shares, dict)
+    violations = sum(result.violation is not None for result in results)
+    rows = [
+        ("seeds", summary["seeds"]),
+        ("events", summary["events"]),
+        ("violations", violations),
+        ("converged, median ms", summary["converged_ms_median"]),
+        ("converged, slowest ms", summary["converged_ms_max"]),
+    ]
+    click.echo("\n".join(columns(rows)))
+    click.echo("share of seeds in which it happened:")
+    click.echo("\n".join(columns([(n, f"{100 * s:.1f} %") for n, s in shares.items()], indent=2)))
+
+
+def _print_violation(result: SeedResult, drawn: _Drawn) -> None:
+    again = (
+        f"federator-lab sim --nodes {result.nodes} --topology {drawn.topology} --seed {result.seed}"
+    )
+    _print_what_happened(result)
+    click.echo(f"  again: {again} --seeds 1 --workers 1{drawn.options()}")
+
+
+def _print_shortest(result: SeedResult, drawn: _Drawn) -> None:
+    """The shortest story that fails as the one of this seed does, and where it is kept."""
+    whole = _draw(result.seed, drawn)
+    shrinker = Shrinker(run_story, parts=stories.PARTS, simpler=stories.simpler)
+    shortest = shrinker.shrink(whole, result)
+    path = Path(tempfile.gettempdir()) / f"federator-sim-{result.seed}.json"
+    path.write_bytes(stories.encode(shortest.story))
+    _print_what_happened(shortest.result)
+    click.echo(f"  the shortest story found in {shortest.runs} runs:")
+    _print_story(shortest.story)
+    click.echo(f"  again: federator-lab sim --replay {path}")
+
+
+def _replay(path: Path) -> None:
+    """Tell the story in a file."""
+    try:
+        story = stories.decode(path.read_bytes())
+    except DecodeError as error:
+        raise click.ClickException(f"{path}: {error}") from error
+    result = run_story(story)
+    _print_story(story)
+    if result.violation is None:
+        click.echo("nothing was violated")
+    else:
+        _print_what_happened(result)
+        sys.exit(VIOLATED)
+
+
+def _print_story(story: stories.MessageStory) -> None:
+    for line in stories.lines_of(story):
+        click.echo(f"    {line}")
+
+
+def _print_what_happened(result: SeedResult) -> None:
+    violation = result.violation
+    assert violation is not None, "called for violations only"
+    click.echo("")
+    click.echo(f"seed {result.seed} ({result.topology}) at {violation.at_ms} ms")
+    click.echo(f"  {violation.invariant}: {violation.detail}")
+    for event in violation.last_events:
+        click.echo(f"  {event[:LAST_EVENT_CHARS_MAX]}")

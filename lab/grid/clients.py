@@ -1,0 +1,309 @@
+"""Measurement clients: one publisher and some subscribers, in a child process of their own.
+
+They are ordinary MQTT v5 clients: they subscribe a filter and publish on a topic. They share one
+clock and one interpreter, and nothing else runs in it, so a delay contains what the system under
+test adds and the client library's own tens of microseconds.
+
+The child takes one order per line on stdin: ``connect`` once, then any number of ``run``; it ends
+with its stdin. ``ClientProcess`` is the parent's side of it.
+"""
+
+import asyncio
+import gc
+import random
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+import uvloop
+from mqtt5 import QoS, TopicFilter
+
+from federator.errors import LinkError
+from federator.runtime.mqtt.link import Endpoint, Inbound, MqttLink
+from lab.grid.processes.children import Helper, answer, orders, python
+from lab.grid.processes.precise_loop import go_first
+from lab.grid.tally import Arrivals, Delays, Tally, stamped
+
+CONNECT_TIMEOUT_S: Final = 30.0
+SILENCE_S: Final = 5.0
+"""After the last publication: what has not arrived when nothing came for so long is lost."""
+
+LINGER_S: Final = 0.5
+"""After the last arrival: time for duplicates to show up."""
+
+SETTLE_S: Final = 0.2
+"""Before the first publication: with a SUBACK unacknowledged, Nagle's algorithm holds it back."""
+
+PROGRESS_S: Final = 0.25
+POLL_S: Final = 0.002
+FIRST_PUBLISHER: Final = "publisher"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a client connects."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """One run's publications by one of the publishers; see ``Scenario`` for the other fields."""
+
+    publications: int
+    gap_ms: tuple[float, float]
+    payload_bytes: int
+    seed: int
+    publisher: str = FIRST_PUBLISHER
+    step: int = 0  # note when each so many publications are complete
+
+
+class ClientProcess:
+    """Measurement clients in a child process.
+
+    Args:
+        folder: For the child's log.
+        name: Distinguishes the client ids and log of several such processes.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._name = name
+        self._helper = Helper(python("lab.grid.clients"), log=folder / f"clients-{name}.log")
+
+    @property
+    def pid(self) -> int:
+        """Process id of the child."""
+        return self._helper.pid
+
+    async def start(
+        self,
+        *,
+        subscribers: dict[str, Place],
+        topic: str,
+        filter: str,
+        qos: int = 0,
+        publisher: Place | None = None,
+        publishers: dict[str, Place] | None = None,
+    ) -> None:
+        """Start the child; returns when all clients are connected and subscribed.
+
+        ``publisher``: the only one; ``publishers``: several, by name.
+        """
+        each = {} if publisher is None else {FIRST_PUBLISHER: publisher}
+        await self._helper.start()
+        await self._helper.tell(
+            {
+                "name": self._name,
+                "publishers": {
+                    name: asdict(place) for name, place in (each | (publishers or {})).items()
+                },
+                "subscribers": {name: asdict(place) for name, place in subscribers.items()},
+                "topic": topic,
+                "filter": filter,
+                "qos": qos,
+            }
+        )
+        await self._helper.hear()
+
+    async def run(
+        self, traffic: Traffic, *, progress: Callable[[int], None] = lambda sent: None
+    ) -> dict[str, Arrivals]:
+        """Publish and count; returns what each subscriber got."""
+        await self._helper.tell(asdict(traffic))
+        while True:
+            message = await self._helper.hear()
+            if "arrivals" in message:
+                return {name: arrivals_of(each) for name, each in message["arrivals"].items()}
+            progress(message["sent"])
+
+    async def stop(self) -> None:
+        """Disconnect the clients and end the child."""
+        await self._helper.stop()
+
+
+def arrivals_of(told: dict[str, Any]) -> Arrivals:
+    """``asdict`` and JSON undone."""
+    delays = told["delays"]
+    buckets = tuple((bucket, count) for bucket, count in delays["buckets"])
+    own = Delays(**{**delays, "buckets": buckets, "each_us": tuple(delays["each_us"])})
+    return Arrivals(**{**told, "completed_ms": tuple(told["completed_ms"]), "delays": own})
+
+
+class _Client:
+    """One connection; counts what arrives on it."""
+
+    def __init__(
+        self,
+        place: Place,
+        arrival: asyncio.Event,
+        *,
+        client_id: str,
+        filter: str | None,
+        qos: int,
+    ) -> None:
+        self._arrival = arrival
+        self.tally: Tally | None = None
+        self.subscribed = asyncio.Event()
+        self.link = MqttLink(Endpoint(place.host, place.port), self, client_id=client_id)
+        if filter is not None:
+            self.link.subscribe([TopicFilter(filter, max_qos=QoS(qos))])
+
+    def on_up(self, link: MqttLink, session_present: bool) -> None:
+        """Wait for the subscriptions."""
+
+    def on_subscribed(self, link: MqttLink) -> None:
+        self.subscribed.set()
+
+    def on_down(self, link: MqttLink, reason: str) -> None:
+        """What it costs shows in the tally."""
+
+    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        now_ns = time.monotonic_ns()
+        if self.tally is not None:
+            for packet, _, _ in publishes:
+                self.tally.arrived(packet.payload or b"", now_ns)
+        self._arrival.set()
+
+
+class _Experiment:
+    """The clients of one child process."""
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        self._topic: str = order["topic"]
+        self._qos: int = order["qos"]
+        self._runs = 0
+        self._arrival = asyncio.Event()
+        prefix = f"grid-{order['name']}"
+        self._subscribers = {
+            name: _Client(
+                Place(**place),
+                self._arrival,
+                client_id=f"{prefix}-subscriber-{name}",
+                filter=order["filter"],
+                qos=self._qos,
+            )
+            for name, place in order["subscribers"].items()
+        }
+        self._publishers = {
+            name: _Client(
+                Place(**place),
+                self._arrival,
+                client_id=f"{prefix}-publisher-{name}",
+                filter=None,
+                qos=self._qos,
+            )
+            for name, place in order["publishers"].items()
+        }
+
+    @property
+    def clients(self) -> list[_Client]:
+        """Every client."""
+        return [*self._subscribers.values(), *self._publishers.values()]
+
+    async def connected(self) -> None:
+        """Wait until every client is connected and subscribed."""
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            for client in self.clients:
+                await client.subscribed.wait()
+
+    async def run(self, traffic: Traffic, report: Callable[[int], None]) -> dict[str, Arrivals]:
+        """Publish everything, wait for everything, count."""
+        self._runs += 1
+        tallies = {}
+        for name, client in self._subscribers.items():
+            client.tally = tallies[name] = Tally(
+                self._runs,
+                traffic.publications,
+                payload_bytes=traffic.payload_bytes,
+                step=traffic.step,
+            )
+        await asyncio.sleep(SETTLE_S)
+        gc.collect()
+        gc.disable()  # a collection is a delay of ours, not of the system under test
+        try:
+            await self._publish(traffic, list(tallies.values()), report)
+            await self._drain(traffic.publications, list(tallies.values()))
+        finally:
+            gc.enable()
+        return {name: tally.arrivals(traffic.publications) for name, tally in tallies.items()}
+
+    async def _publish(
+        self, traffic: Traffic, tallies: list[Tally], report: Callable[[int], None]
+    ) -> None:
+        link = self._publishers[traffic.publisher].link
+        rng = random.Random(traffic.seed)
+        one_by_one = traffic.gap_ms[1] == 0
+        reported = time.monotonic()
+        for number in range(traffic.publications):
+            await self._publish_one(link, number, traffic.payload_bytes)
+            if one_by_one:
+                await self._everywhere(number, tallies)
+            else:
+                await asyncio.sleep(rng.uniform(*traffic.gap_ms) / 1000)
+            if time.monotonic() - reported > PROGRESS_S:
+                reported = time.monotonic()
+                report(number + 1)
+
+    async def _publish_one(self, link: MqttLink, number: int, payload_bytes: int) -> None:
+        """Publish; try again for a while when the connection is down or the window full."""
+        deadline = time.monotonic() + SILENCE_S
+        while time.monotonic() < deadline:
+            payload = stamped(self._runs, number, time.monotonic_ns(), payload_bytes=payload_bytes)
+            if link.publish(self._topic, payload, qos=self._qos):
+                return
+            await asyncio.sleep(POLL_S)
+        raise LinkError(f"publication {number} not taken: {link.last_error or 'window full'}")
+
+    async def _everywhere(self, number: int, tallies: list[Tally]) -> None:
+        """Wait until publication ``number`` arrived at every subscriber, or is lost."""
+        try:
+            async with asyncio.timeout(SILENCE_S):
+                while not all(tally.has(number) for tally in tallies):
+                    self._arrival.clear()
+                    await self._arrival.wait()
+        except TimeoutError:
+            return
+
+    async def _drain(self, publications: int, tallies: list[Tally]) -> None:
+        received, since = -1, time.monotonic()
+        while (count := sum(tally.received for tally in tallies)) < publications * len(tallies):
+            if count != received:
+                received, since = count, time.monotonic()
+            elif time.monotonic() - since > SILENCE_S:
+                break
+            await asyncio.sleep(POLL_S)
+        await asyncio.sleep(LINGER_S)
+
+
+async def _serve() -> None:
+    told = orders()
+    experiment = _Experiment(await anext(told))
+    async with asyncio.TaskGroup() as tasks:
+        links = [
+            tasks.create_task(client.link.run(), name=client.link.client_id)
+            for client in experiment.clients
+        ]
+        await experiment.connected()
+        answer({"connected": True})
+        async for order in told:
+            traffic = Traffic(**{**order, "gap_ms": tuple(order["gap_ms"])})
+            arrivals = await experiment.run(traffic, lambda sent: answer({"sent": sent}))
+            answer({"arrivals": {name: asdict(each) for name, each in arrivals.items()}})
+        for link in links:
+            link.cancel()
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    go_first()
+    uvloop.run(_serve())
+
+
+if __name__ == "__main__":
+    main()

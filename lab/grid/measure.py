@@ -1,0 +1,275 @@
+"""Runs a scenario on real processes and gathers the figures of the paper's Tables 2 and 3.
+
+The federated runs come first, one after the other, with nothing else under way. The centralised
+runs follow together: each has its own broker, relay and clients, a dozen messages a second.
+
+A centralised run has one broker with both subscribers beside it; the publisher reaches it over one
+relay whose delay is the sum of the links on the shortest path. The paper counts so too: its
+subscriber A sees the same delay as the federation gives over that path.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from federator.errors import LinkError
+from federator.protocol.parameters import Strategy
+from federator.protocol.types import BrokerId
+from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
+from lab.grid.clients import ClientProcess, Place, Traffic
+from lab.grid.measured import Run
+from lab.grid.observed import (
+    Announced,
+    Statuses,
+    announced,
+    mesh_fault,
+    next_hops,
+    observed_mesh,
+    total_control_sent,
+)
+from lab.grid.outcome import (
+    Announcements,
+    Delivery,
+    Outcome,
+    announcement_faults,
+    delivery_faults,
+    differences_from_source,
+)
+from lab.grid.processes.broker import BrokerProcess
+from lab.grid.processes.relay_process import RelayProcess
+from lab.grid.running import RunningGrid
+from lab.grid.scenario import Scenario
+from lab.grid.topology import announcement_bound, announcement_flood, expected_mesh
+
+TOPIC: Final = "grid/measurement"
+SEED: Final = 2021
+CALM_S: Final = 0.3
+"""Counters that stay the same for so long are not in the middle of a flood."""
+
+DEPOSED_S: Final = 16.0
+"""After it, a core that was deposed while the mesh formed is forgotten: 3 intervals of 5 s."""
+
+ANNOUNCED_TIMEOUT_S: Final = 30.0
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is under way, how much of it is done, and how much there is."""
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """Progress that nobody watches."""
+
+
+class Measurement:
+    """A scenario's clients on a running grid.
+
+    Args:
+        scenario: What to do.
+        running: A started grid of the scenario's shape.
+        progress: Told how far a run is.
+
+    Attributes:
+        runs: The federated runs so far, as records for ``write_clients``.
+    """
+
+    def __init__(
+        self, scenario: Scenario, running: RunningGrid, *, progress: Progress = silent
+    ) -> None:
+        self.scenario = scenario
+        self.running = running
+        self.expected = expected_mesh(
+            scenario.grid, scenario.subscribers, redundancy=scenario.redundancy
+        )
+        self._progress = progress
+        self._statuses: Statuses = {}
+        self._forgotten_at_s = 0.0
+        self._clients = ClientProcess(running.folder, "federated")
+        self.runs: list[Run] = []
+
+    async def subscribe(self) -> None:
+        """Connect the clients and wait until the mesh stands.
+
+        Raises:
+            LinkError: It does not become the one that the graph gives.
+        """
+        await self._clients.start(
+            publisher=self._place(self.scenario.publisher),
+            subscribers={str(i): self._place(i) for i in self.scenario.subscribers},
+            topic=TOPIC,
+            filter=TOPIC,
+            qos=self.scenario.qos,
+        )
+        self._statuses = await self.running.until(
+            lambda statuses: mesh_fault(statuses, TOPIC, self.expected)
+        )
+        self._forgotten_at_s = time.monotonic() + DEPOSED_S
+
+    async def run(self) -> Outcome:
+        """All federated runs, then the centralised ones. What goes wrong is a fault, not an error:
+        the figures so far are worth seeing.
+        """
+        federated: list[Delivery] = []
+        before: Announced | None = None
+        faults: list[str] = []
+        announcements: Announcements | None = None
+        try:
+            for number, publications in enumerate(self.scenario.runs):
+                federated += await self._federated(publications, seed=SEED + number)
+                before = before or await self._calm()
+            assert before is not None, "a scenario has a run"
+            self._progress("counting core announcements", 0, 1)
+            after = await self._calm(later_than=before)
+            self._progress("counting core announcements", 1, 1)
+            announcements = Announcements(
+                count=after.made - before.made,
+                messages=after.messages - before.messages,
+                flood=announcement_flood(self.scenario.grid),
+                bound=announcement_bound(self.scenario.grid),
+            )
+            self._statuses = await self.running.statuses()
+            if fault := mesh_fault(self._statuses, TOPIC, self.expected):
+                faults.append(f"after the runs, {fault}")
+        except LinkError as error:
+            faults.append(str(error))
+        mesh = observed_mesh(self._statuses, TOPIC)
+        centralised = await self._all_centralised()
+        faults += delivery_faults([*federated, *centralised])
+        faults += announcement_faults(announcements)
+        faults += differences_from_source(self.scenario, mesh)
+        return Outcome(
+            scenario=self.scenario,
+            mesh=mesh,
+            relayed_to=next_hops(self._statuses, TOPIC, self.scenario.publisher),
+            federated=federated,
+            centralised=centralised,
+            announcements=announcements,
+            control_sent=total_control_sent(self._statuses),
+            faults=faults,
+        )
+
+    async def stop(self) -> None:
+        """Disconnect the clients."""
+        await self._clients.stop()
+
+    def _place(self, here: BrokerId) -> Place:
+        broker = self.running.brokers[here]
+        return Place(broker.host, broker.port)
+
+    def _traffic(self, publications: int, seed: int) -> Traffic:
+        scenario = self.scenario
+        return Traffic(publications, scenario.gap_ms, scenario.payload_bytes, seed)
+
+    async def _federated(self, publications: int, *, seed: int) -> list[Delivery]:
+        what = f"{publications} publications, federated"
+        begun_us, begun_ms = wall_clock_us(), monotonic_ms()
+        arrivals = await self._clients.run(
+            self._traffic(publications, seed),
+            progress=lambda sent: self._progress(what, sent, publications),
+        )
+        self._progress(what, publications, publications)
+        hops = self.scenario.grid.hops_from(self.scenario.publisher)
+        self.runs += [
+            Run(
+                at_us=begun_us,
+                window_ms=monotonic_ms() - begun_ms,
+                publisher=self.scenario.publisher,
+                destination=here,
+                qos=self.scenario.qos,
+                strategy=Strategy.MESH.value,
+                arrivals=arrivals[str(here)],
+            )
+            for here in self.scenario.subscribers
+        ]
+        return [
+            Delivery(
+                publications=publications,
+                place=here,
+                subscriber=str(here),
+                hops=hops[here],
+                floor_ms=hops[here] * self.scenario.link_delay_ms,
+                arrivals=arrivals[str(here)],
+            )
+            for here in self.scenario.subscribers
+        ]
+
+    async def _calm(self, *, later_than: Announced | None = None) -> Announced:
+        """Announcement counts outside any flood, after at least one more than ``later_than``.
+
+        Waits until the cores of the grid's first seconds are forgotten: that costs messages which
+        belong to no announcement of this time.
+        """
+        await asyncio.sleep(max(0.0, self._forgotten_at_s - time.monotonic()))
+        try:
+            async with asyncio.timeout(ANNOUNCED_TIMEOUT_S):
+                last: Announced | None = None
+                while True:
+                    now = announced(await self.running.statuses())
+                    fresh = later_than is None or now.made > later_than.made
+                    if now.heard and fresh and now == last:
+                        return now
+                    last = now
+                    await asyncio.sleep(CALM_S)
+        except TimeoutError as error:
+            raise LinkError(
+                f"no core announcement reached every agent within {ANNOUNCED_TIMEOUT_S:g} s"
+            ) from error
+
+    async def _all_centralised(self) -> list[Delivery]:
+        cases = [(n, broker) for n in self.scenario.runs for broker in self.scenario.centralised]
+        if not cases:
+            return []
+        what = f"{max(self.scenario.runs)} publications, one broker"
+        relays = RelayProcess(self.running.folder)
+        await relays.start()
+        sent = dict.fromkeys(cases, 0)
+
+        def progress(case: tuple[int, BrokerId], count: int) -> None:
+            sent[case] = count
+            self._progress(what, max(sent.values()), max(self.scenario.runs))
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                running = [
+                    tasks.create_task(self._centralised(case, relays, partial(progress, case)))
+                    for case in cases
+                ]
+        finally:
+            await relays.stop()
+        return [delivery for task in running for delivery in task.result()]
+
+    async def _centralised(
+        self, case: tuple[int, BrokerId], relays: RelayProcess, progress: Callable[[int], None]
+    ) -> list[Delivery]:
+        publications, place = case
+        name = f"at-{place}-{publications}"
+        hops = self.scenario.grid.hops_from(self.scenario.publisher)[place]
+        floor_ms = hops * self.scenario.link_delay_ms
+        clients = ClientProcess(self.running.folder, name)
+        async with BrokerProcess(self.running.folder / f"broker-{name}") as broker:
+            port = await relays.add(name, host=broker.host, port=broker.port, delay_ms=floor_ms)
+            beside = Place(broker.host, broker.port)
+            try:
+                await clients.start(
+                    publisher=Place("127.0.0.1", port),
+                    subscribers={"A": beside, "B": beside},
+                    topic=TOPIC,
+                    filter=TOPIC,
+                    qos=self.scenario.qos,
+                )
+                seed = SEED + self.scenario.runs.index(publications)
+                arrivals = await clients.run(self._traffic(publications, seed), progress=progress)
+                progress(publications)
+            finally:
+                await clients.stop()
+        return [
+            Delivery(
+                publications=publications,
+                place=place,
+                subscriber=subscriber,
+                hops=hops,
+                floor_ms=floor_ms,
+                arrivals=each,
+            )
+            for subscriber, each in arrivals.items()
+        ]

@@ -1,0 +1,1 @@
+"""Programs that an experiment starts: brokers, agents, gateways and the relays between them."""

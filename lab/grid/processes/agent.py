@@ -1,0 +1,199 @@
+"""One real agent as a child process: configured, started, asked, stopped, killed, paused.
+
+It is started as users start it, ``federator run -c FILE``, and asked through its HTTP listener.
+"""
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from federator.errors import LinkError
+from federator.protocol.trust.key_files import KeyFile, write_key_file
+from federator.protocol.types import BrokerId
+from federator.runtime.trust.key_maker import KeyMaker
+from lab.grid.processes.children import Child, get, get_json, python, spawn
+
+DAYS: Final = 1
+
+
+class KeyFolder:
+    """Key files in ``folder``, which is made when missing."""
+
+    def __init__(self, folder: Path, federation: str) -> None:
+        self._folder = folder
+        self._maker = KeyMaker.new(federation)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._public = self._put("federation.pub", self._maker.public)
+
+    def section(self, broker: BrokerId) -> dict[str, Any]:
+        """``[keys]`` for the agent of ``broker``, whose keys are made now."""
+        agent_keys, _ = self._maker.issue(broker, days=DAYS, now_s=int(time.time()))
+        agent_file = self._put(f"agent-{broker}.key", agent_keys)
+        return {"agent_file": str(agent_file), "federation_files": [str(self._public)]}
+
+    def _put(self, name: str, paper: KeyFile) -> Path:
+        path = (self._folder / name).absolute()
+        path.touch(mode=0o600)
+        path.write_bytes(write_key_file(paper))
+        return path
+
+
+START_TIMEOUT_S: Final = 60.0
+POLL_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """What a grid says to one agent; the rest keeps its defaults.
+
+    Attributes:
+        neighbours: URL by which each neighbour's broker is reached, a relay's usually.
+        costs: Of links to neighbours, where they are not 1.
+        more: Further keys by section, as in the file: ``{"mesh": {"redundancy": 1}}``.
+        security: As in the file. An experiment on loopback asks for none unless it is about that.
+    """
+
+    id: BrokerId
+    broker_url: str
+    neighbours: dict[BrokerId, str]
+    federation: str = "grid"
+    costs: dict[BrokerId, int] = field(default_factory=dict)
+    more: dict[str, dict[str, Any]] = field(default_factory=dict)
+    security: str = "open"
+
+    def toml(self, state_dir: Path) -> str:
+        """The configuration file. Strings are written as JSON's, which TOML reads alike."""
+        lines = [
+            f"federation = {json.dumps(self.federation)}",
+            f"state_dir = {json.dumps(str(state_dir))}",
+            f"security = {json.dumps(self.security)}",
+            "",
+            "[broker]",
+            f"id = {self.id}",
+            f"url = {json.dumps(self.broker_url)}",
+        ]
+        sections: dict[str, dict[str, Any]] = {
+            # A dialled-back link would bypass the relays.
+            "links": {"dial_back": False},
+            "http": {"port": 0},
+            "log": {"format": "json"},
+        }
+        for name, keys in self.more.items():
+            sections[name] = {**sections.get(name, {}), **keys}
+        lines += [
+            f"{key} = {json.dumps(value)}" for key, value in sections.pop("broker", {}).items()
+        ]
+        for name, keys in sections.items():
+            lines += ["", f"[{name}]"]
+            lines += [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
+        for other, url in sorted(self.neighbours.items()):
+            lines += ["", "[[neighbours]]", f"id = {other}", f"url = {json.dumps(url)}"]
+            lines += [f"cost = {self.costs[other]}"] if other in self.costs else []
+        return "\n".join(lines) + "\n"
+
+
+class AgentProcess(Child):
+    """A ``federator run``.
+
+    Args:
+        folder: Made when missing; holds the configuration, the state and the log.
+        config: What it is told.
+    """
+
+    def __init__(self, folder: Path, config: AgentConfig) -> None:
+        super().__init__("agent", folder / "federator.log")
+        self.folder = folder
+        self.config = config
+        self.config_path = folder / "federator.toml"
+        self.state_dir = folder / "state"
+        self._http_port: int | None = None
+
+    @property
+    def http(self) -> str:
+        """Base URL of its HTTP listener, since ``start`` returned."""
+        if self._http_port is None:
+            raise LinkError("the agent has no HTTP port before its start")
+        return f"http://127.0.0.1:{self._http_port}"
+
+    async def start(self) -> None:
+        """Start the agent and return once its HTTP listener answers; it need not be ready.
+
+        Raises:
+            LinkError: It ended or did not answer in time; the text ends with its log.
+        """
+        if self.running:
+            return
+        self.state_dir.mkdir(parents=True, exist_ok=True)
+        self.config_path.write_text(self.config.toml(self.state_dir), encoding="utf-8")
+        port_file = self.state_dir / "http.port"
+        port_file.unlink(missing_ok=True)
+        self._http_port = None
+        command = python("federator", "run", "-c", str(self.config_path))
+        self._process = spawn(command, log=self.log_path)
+        try:
+            await self._until_it_answers(port_file)
+        except BaseException:
+            self.kill9()
+            raise
+
+    async def _until_it_answers(self, port_file: Path) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            if not self.running:
+                raise LinkError(f"agent {self.config.id} ended at once:\n{self.log_tail()}")
+            if time.monotonic() > deadline:
+                raise LinkError(
+                    f"agent {self.config.id} did not answer within {START_TIMEOUT_S} s:\n"
+                    f"{self.log_tail()}"
+                )
+            self._http_port = _read_port(port_file)
+            if self._http_port is not None and await self._answers():
+                return
+            await asyncio.sleep(POLL_S)
+
+    async def _answers(self) -> bool:
+        try:
+            await self._get("/healthz")
+        except (OSError, LinkError):
+            return False
+        return True
+
+    async def ready(self) -> bool:
+        """What ``/readyz`` says; ``False`` also when nobody answers."""
+        try:
+            code, _ = await self._get("/readyz")
+        except (OSError, LinkError):
+            return False
+        return code == 200
+
+    async def status(self) -> dict[str, Any]:
+        """What ``/status`` says. Raises as ``page``."""
+        return await self.page("/status")
+
+    async def page(self, path: str) -> dict[str, Any]:
+        """What one of its pages says.
+
+        Raises:
+            LinkError: It did not answer as it should.
+        """
+        if self._http_port is None:
+            raise LinkError(f"agent {self.config.id} has no HTTP port yet")
+        who = f"agent {self.config.id}"
+        document: dict[str, Any] = await get_json(self._http_port, path, who=who)
+        return document
+
+    async def _get(self, path: str) -> tuple[int, bytes]:
+        if self._http_port is None:
+            raise LinkError(f"agent {self.config.id} has no HTTP port yet")
+        return await get(self._http_port, path, who=f"agent {self.config.id}")
+
+
+def _read_port(file: Path) -> int | None:
+    """The port in ``file``; ``None`` while it is not written."""
+    if not file.exists():
+        return None
+    text = file.read_text(encoding="utf-8").strip()
+    return int(text) if text else None

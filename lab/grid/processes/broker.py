@@ -1,0 +1,180 @@
+"""One real Mosquitto as a child process: started, stopped, killed, paused, restarted.
+
+The configuration asks for what federator asks of every broker, the subscription log topics, and
+leaves all limits at Mosquitto's defaults, so that what is measured here is what users have. The
+broker must not change its user: the kernel would clear the parent-death signal of ``children``.
+
+Source: docs/ARCHITECTURE.md, "The grid"; Mosquitto's mosquitto.conf(5).
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Final
+
+from federator.errors import LinkError
+from lab.grid.processes.children import POLL_S, Child, spawn
+from lab.grid.processes.ports import free_ports, refusal
+
+START_TIMEOUT_S: Final = 30.0
+START_ATTEMPTS: Final = 3
+"""Only for a port chosen here: another program may take it before the broker does."""
+
+LOG_TOPIC_LINES: Final = (
+    "log_dest stderr",
+    "log_dest topic",
+    "log_type error",
+    "log_type warning",
+    "log_type notice",
+    "log_type information",
+    "log_type subscribe",
+    "log_type unsubscribe",
+)
+"""Naming any destination or type replaces the defaults, so the defaults are repeated."""
+
+# MQTT 3.1.1 CONNECT, clean session, keep-alive 10 s, client id "federator-probe" (ours: no
+# discovery counts it). Every CONNACK, a refusal too, shows a broker that serves.
+_PROBE: Final = b"\x10\x1b\x00\x04MQTT\x04\x02\x00\x0a\x00\x0ffederator-probe"
+_CONNACK: Final = 0x20
+
+
+def find_mosquitto() -> str:
+    """Path of the broker's program; Debian keeps it outside many users' PATH.
+
+    Raises:
+        LinkError: Mosquitto is not installed.
+    """
+    path = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin"
+    found = shutil.which("mosquitto", path=path)
+    if found is None:
+        raise LinkError(f"no mosquitto in {path}: install it, or run script/setup")
+    return found
+
+
+class BrokerProcess(Child):
+    """A Mosquitto on ``127.0.0.1:port``.
+
+    Args:
+        folder: made when missing; holds the configuration, the log and the persistence file.
+        port: TCP port; ``None`` chooses a free one at the first start and keeps it.
+        extra_config: further lines of mosquitto.conf, after ours.
+        allow_anonymous: whether clients may come without a user name.
+        persistence: keep sessions and retained messages over a clean stop.
+        log_topics: whether the broker tells who subscribes (what federator asks of it).
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        port: int | None = None,
+        extra_config: tuple[str, ...] = (),
+        allow_anonymous: bool = True,
+        persistence: bool = False,
+        log_topics: bool = True,
+    ) -> None:
+        super().__init__("broker", folder / "mosquitto.log")
+        self.folder = folder
+        self._port = port
+        self._extra_config = extra_config
+        self._allow_anonymous = allow_anonymous
+        self._persistence = persistence
+        self._log_topics = log_topics
+
+    @property
+    def host(self) -> str:
+        """Always loopback: a grid is an experiment, not a service."""
+        return "127.0.0.1"
+
+    @property
+    def port(self) -> int:
+        """The listener's TCP port, the same over restarts."""
+        if self._port is None:
+            raise LinkError("the broker has no port before its first start")
+        return self._port
+
+    @property
+    def url(self) -> str:
+        """What a configuration's ``broker.url`` wants."""
+        return f"mqtt://{self.host}:{self.port}"
+
+    async def start(self) -> None:
+        """Starts the broker and returns once it answers a CONNECT.
+
+        Raises:
+            LinkError: it ended at once or did not answer in time; the text ends with its log.
+        """
+        if self.running:
+            return
+        attempts = START_ATTEMPTS if self._port is None else 1
+        for attempt in range(attempts):
+            if self._port is None or attempt > 0:
+                (self._port,) = free_ports(1)
+            try:
+                # Another program that serves the port would answer our probe in the broker's name.
+                if error := refusal(self.port, lingering=True):
+                    raise LinkError(f"port {self.port} of {self.host}: {error.strerror}") from error
+                self._launch()
+                await self._until_it_answers()
+            except LinkError:
+                self.kill9()
+                if attempt + 1 == attempts:
+                    raise
+            except BaseException:  # cancelled: leave nothing behind
+                self.kill9()
+                raise
+            else:
+                return
+
+    def reload(self) -> None:
+        """Makes it read its configuration, passwords and ACL again."""
+        os.kill(self.pid, signal.SIGHUP)
+
+    def configuration(self) -> str:
+        """The text of its mosquitto.conf."""
+        lines = [f"listener {self.port} {self.host}"]
+        lines.append(f"allow_anonymous {str(self._allow_anonymous).lower()}")
+        if os.geteuid() == 0:
+            lines.append("user root")  # a change of user would clear the parent-death signal
+        if self._log_topics:
+            lines.extend(LOG_TOPIC_LINES)
+        if self._persistence:
+            lines.append("persistence true")
+            lines.append(f"persistence_location {self.folder.resolve()}/")
+        lines.extend(self._extra_config)
+        return "\n".join(lines) + "\n"
+
+    def _launch(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        conf = self.folder / "mosquitto.conf"
+        conf.write_text(self.configuration(), encoding="utf-8")
+        self._process = spawn([find_mosquitto(), "-c", str(conf)], log=self.log_path)
+
+    async def _until_it_answers(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not await self._answers():
+            if not self.running:
+                raise LinkError(f"mosquitto on port {self.port} ended at once:\n{self.log_tail(5)}")
+            if time.monotonic() > deadline:
+                raise LinkError(
+                    f"mosquitto on port {self.port} did not answer a CONNECT within "
+                    f"{START_TIMEOUT_S} s:\n{self.log_tail(5)}"
+                )
+            await asyncio.sleep(POLL_S)
+
+    async def _answers(self) -> bool:
+        try:
+            async with asyncio.timeout(1.0):
+                reader, writer = await asyncio.open_connection(self.host, self.port)
+                try:
+                    writer.write(_PROBE)
+                    first = await reader.read(1)
+                    writer.write(b"\xe0\x00")  # DISCONNECT
+                finally:
+                    writer.close()
+        except (OSError, TimeoutError):
+            return False
+        return first == bytes([_CONNACK]) and self.running

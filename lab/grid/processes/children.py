@@ -1,0 +1,274 @@
+"""Starting programs that must not outlive us, asking them over HTTP, and ending them.
+
+``setpriv`` sets the parent-death signal before it becomes the program, so a ``kill -9`` of ours
+ends them all; each has its own session, so Ctrl-C at the terminal reaches only us, who end them in
+order.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from federator.errors import LinkError
+
+STOP_TIMEOUT_S: Final = 20.0
+POLL_S: Final = 0.01
+LINE_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Longest line that a helper may be told or print: the result of a long run."""
+
+
+def mortal(command: list[str]) -> list[str]:
+    """``command``, made to die with us where the system offers it."""
+    setpriv = shutil.which("setpriv")
+    return [*([setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []), *command]
+
+
+def python(module: str, *arguments: str) -> list[str]:
+    """The command that runs ``module`` with our interpreter."""
+    return [sys.executable, "-m", module, *arguments]
+
+
+def spawn(command: list[str], *, log: Path) -> subprocess.Popen[bytes]:
+    """Start ``command`` as a mortal child whose output is appended to ``log``."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            mortal(command),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+
+
+async def end(process: subprocess.Popen[bytes], *, timeout_s: float = STOP_TIMEOUT_S) -> bool:
+    """End ``process`` with SIGTERM, by force after ``timeout_s``; whether it obeyed."""
+    if process.poll() is not None:
+        return True
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGCONT)  # a paused process obeys nothing
+    deadline = time.monotonic() + timeout_s
+    while process.poll() is None:
+        if time.monotonic() > deadline:
+            process.kill()
+            process.wait()
+            return False
+        await asyncio.sleep(POLL_S)
+    return True
+
+
+class Child(ABC):
+    """A program that runs until it is ended; an async context manager that starts and stops it.
+
+    Args:
+        what: It is, for messages to people.
+        log_path: Its output goes there.
+    """
+
+    def __init__(self, what: str, log_path: Path) -> None:
+        self.log_path = log_path
+        self._what = what
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Process id of the program itself: ``setpriv`` turns into it."""
+        if self._process is None:
+            raise LinkError(f"the {self._what} was never started")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process exists; a paused one does."""
+        return self._process is not None and self._process.poll() is None
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Start it and return once it answers.
+
+        Raises:
+            LinkError: It ended or did not answer in time; the text ends with its log.
+        """
+
+    async def stop(self) -> bool:
+        """End it with SIGTERM, by force when it does not obey; whether it obeyed."""
+        return self._process is None or await end(self._process)
+
+    async def restart(self) -> None:
+        """Stop cleanly and start again with the same state."""
+        await self.stop()
+        await self.start()
+
+    def kill9(self) -> None:
+        """End it as a crash does: no Will, nothing saved. Returns when it is gone."""
+        if self._process is not None and self.running:
+            self._process.kill()
+            self._process.wait(STOP_TIMEOUT_S)
+
+    def pause(self) -> None:
+        """Stop it without closing a socket: the silent failure."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def log_tail(self, lines: int = 10) -> str:
+        """The last lines of its log, for messages to people."""
+        if not self.log_path.exists():
+            return ""
+        text = self.log_path.read_text(encoding="utf-8", errors="replace")
+        return "\n".join(text.splitlines()[-lines:])
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+
+async def orders() -> AsyncIterator[dict[str, Any]]:
+    """Yield, in a ``Helper``'s process, the objects it is told, until its stdin ends."""
+    lines = asyncio.StreamReader(limit=LINE_BYTES_MAX)
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(lines), sys.stdin
+    )
+    while line := await lines.readline():
+        yield json.loads(line)
+
+
+def answer(message: dict[str, Any]) -> None:
+    """Send, from a ``Helper``'s process, one object to whoever started it."""
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+class Helper:
+    """A child of ours that takes and gives one JSON object per line, and ends with its stdin."""
+
+    def __init__(self, command: list[str], *, log: Path) -> None:
+        self._command = command
+        self._log = log
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int:
+        """Process id of the child."""
+        return self._running().pid
+
+    async def start(self) -> None:
+        """Start the program."""
+        with self._log.open("ab") as output:
+            self._process = await asyncio.create_subprocess_exec(
+                *mortal(self._command),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=output,
+                start_new_session=True,
+                limit=LINE_BYTES_MAX,
+            )
+
+    async def tell(self, message: dict[str, Any]) -> None:
+        """Send one object."""
+        stdin = self._running().stdin
+        assert stdin is not None
+        stdin.write(json.dumps(message).encode() + b"\n")
+        await stdin.drain()
+
+    async def hear(self) -> dict[str, Any]:
+        """The next object.
+
+        Raises:
+            LinkError: The program ended.
+        """
+        stdout = self._running().stdout
+        assert stdout is not None
+        line = await stdout.readline()
+        if not line:
+            tail = self._log.read_text(errors="replace")[-2_000:]
+            raise LinkError(f"{' '.join(self._command[1:])} ended:\n{tail}")
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    async def stop(self) -> None:
+        """Close its stdin and wait for its end, by force when it does not obey."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+    def _running(self) -> asyncio.subprocess.Process:
+        if self._process is None:
+            raise LinkError(f"{' '.join(self._command[1:])} was never started")
+        return self._process
+
+
+HTTP_TIMEOUT_S: Final = 15.0
+
+
+async def get(port: int, path: str, *, who: str) -> tuple[int, bytes]:
+    """Status code and body of a page.
+
+    Raises:
+        LinkError: No answer in time, or none of HTTP.
+        OSError: Nobody listens.
+    """
+    request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    try:
+        async with asyncio.timeout(HTTP_TIMEOUT_S):
+            answer = await _exchange(port, request.encode())
+            # A child that stood still until the request's time was over hangs up without a word.
+            answer = answer or await _exchange(port, request.encode())
+    except TimeoutError as error:
+        raise LinkError(f"{who}: {path} took too long") from error
+    head, separator, body = answer.partition(b"\r\n\r\n")
+    fields = head.split(b" ", 2)
+    if not separator or len(fields) < 2:
+        raise LinkError(f"{who}: {path} answered {answer[:80]!r}")
+    return int(fields[1]), body
+
+
+async def _exchange(port: int, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(request)
+        return await reader.read(-1)
+    finally:
+        writer.close()
+
+
+async def get_json(port: int, path: str, *, who: str) -> Any:  # noqa: ANN401 - a document
+    """The document of a page.
+
+    Raises:
+        LinkError: It did not answer as it should.
+    """
+    try:
+        code, body = await get(port, path, who=who)
+    except OSError as error:
+        raise LinkError(f"{who}: {error}") from error
+    if code != 200:
+        raise LinkError(f"{who}: {path} answered {code}")
+    return json.loads(body)

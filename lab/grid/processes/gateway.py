@@ -1,0 +1,134 @@
+"""One real gateway as a child process: configured, started, stopped, killed, paused.
+
+It is started as users start it, ``federator gateway -c FILE``.
+"""
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from federator.errors import LinkError
+from federator.protocol.types import BrokerId
+from lab.grid.processes.children import Child, get_json, python, spawn
+from lab.grid.processes.ports import free_ports
+
+START_TIMEOUT_S: Final = 60.0
+POLL_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayConfig:
+    """What a grid says to one gateway; the rest keeps its defaults.
+
+    Attributes:
+        brokers: URL of each broker that clients may be attached to.
+        more: Further keys by section, as in the file: ``{"failover": {"hold_ms": 1000}}``.
+        listeners: Beside the plain one.
+        broker: Further keys of every broker, like ``ca_file``.
+        upstreams: Filters whose topics belong to a broker.
+    """
+
+    name: str
+    brokers: dict[BrokerId, str]
+    federation: str = "grid"
+    more: dict[str, dict[str, Any]] = field(default_factory=dict)
+    listeners: tuple[dict[str, Any], ...] = ()
+    broker: dict[str, Any] = field(default_factory=dict)
+    upstreams: dict[BrokerId, tuple[str, ...]] = field(default_factory=dict)
+
+    def toml(self, *, port: int, http_port: int) -> str:
+        """The configuration file. Strings are written as JSON's, which TOML reads alike."""
+        lines = [f"federation = {json.dumps(self.federation)}", f"name = {json.dumps(self.name)}"]
+        sections: dict[str, dict[str, Any]] = {
+            "http": {"port": http_port},
+            "log": {"format": "json"},
+        }
+        for section, keys in self.more.items():
+            sections[section] = {**sections.get(section, {}), **keys}
+        for section, keys in sections.items():
+            lines += ["", f"[{section}]"]
+            lines += [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
+        for listener in ({"port": port}, *self.listeners):
+            lines += ["", "[[listeners]]"]
+            lines += [f"{key} = {json.dumps(value)}" for key, value in listener.items()]
+        for broker, url in sorted(self.brokers.items()):
+            lines += ["", "[[brokers]]", f"id = {broker}", f"url = {json.dumps(url)}"]
+            lines += [f"{key} = {json.dumps(value)}" for key, value in self.broker.items()]
+        for broker, filters in self.upstreams.items():
+            lines += ["", "[[upstreams]]", f"broker = {broker}"]
+            lines += [f"filters = {json.dumps(filters)}"]
+        return "\n".join(lines) + "\n"
+
+
+class GatewayProcess(Child):
+    """A ``federator gateway``.
+
+    Args:
+        folder: Made when missing; holds the configuration and the log.
+        config: What it is told.
+    """
+
+    host: Final = "127.0.0.1"
+
+    def __init__(self, folder: Path, config: GatewayConfig) -> None:
+        super().__init__("gateway", folder / "gateway.log")
+        self.config = config
+        self.port, self.http_port = free_ports(2)
+        self._folder = folder
+
+    async def start(self) -> None:
+        """Start the gateway and return once it listens and a broker answers it.
+
+        Raises:
+            LinkError: It ended or was not ready in time; the text ends with its log.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / "gateway.toml"
+        path.write_text(
+            self.config.toml(port=self.port, http_port=self.http_port), encoding="utf-8"
+        )
+        command = python("federator", "gateway", "-c", str(path))
+        self._process = spawn(command, log=self.log_path)
+        try:
+            await self._until_it_listens()
+        except BaseException:
+            self.kill9()
+            raise
+
+    async def _until_it_listens(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not await self._ready():
+            if not self.running or time.monotonic() > deadline:
+                raise LinkError(f"gateway {self.config.name} did not start:\n{self.log_tail()}")
+            await asyncio.sleep(POLL_S)
+
+    async def _ready(self) -> bool:
+        try:
+            return bool((await self.status())["ready"])
+        except LinkError:
+            return False
+
+    async def status(self) -> dict[str, Any]:
+        """What ``/status`` says.
+
+        Raises:
+            LinkError: It does not answer.
+        """
+        found: dict[str, Any] = await get_json(self.http_port, "/status", who=self._who)
+        return found
+
+    async def clients(self) -> dict[str, dict[str, Any]]:
+        """The gateway's clients by id: broker, state, moves.
+
+        Raises:
+            LinkError: It does not answer.
+        """
+        rows = await get_json(self.http_port, "/routes", who=self._who)
+        return {row["client"]: row for row in rows}
+
+    @property
+    def _who(self) -> str:
+        return f"gateway {self.config.name}"

@@ -1,0 +1,221 @@
+"""An outcome for people, as tables beside the paper's, and for machines, as one JSON object."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import asdict
+from itertools import pairwise
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from federator.protocol.types import BrokerId
+from lab.grid.outcome import Delivery, Outcome
+from lab.grid.scenario import Published, Scenario
+from lab.grid.topology import Grid, Mesh
+
+WIDE_COLUMNS = 100
+
+
+def render(outcome: Outcome, *, columns: int) -> RenderableType:
+    """The whole report, for a terminal of ``columns``; 80 will do, more show more."""
+    wide = columns >= WIDE_COLUMNS
+    scenario = outcome.scenario
+    parts: list[RenderableType] = [_mesh(outcome), Text()]
+    parts.append(
+        _table("Table 2. Federated: publication delay, ms", outcome.federated, scenario, wide=wide)
+    )
+    if outcome.centralised:
+        title = "Table 3. One broker, both subscribers beside it: publication delay, ms"
+        parts += [Text(), _table(title, outcome.centralised, scenario, wide=wide)]
+    parts += [Text(), _control(outcome), Text(), _verdict(outcome)]
+    return Group(*parts)
+
+
+def as_json(outcome: Outcome) -> dict[str, Any]:
+    """The whole report as JSON-ready values."""
+    scenario = outcome.scenario
+    counts = outcome.announcements
+    return {
+        "scenario": scenario.name,
+        "rows": scenario.grid.rows,
+        "columns": scenario.grid.columns,
+        "first_id": scenario.grid.first_id,
+        "link_delay_ms": scenario.link_delay_ms,
+        "redundancy": scenario.redundancy,
+        "subscribers": list(scenario.subscribers),
+        "publisher": scenario.publisher,
+        "payload_bytes": scenario.payload_bytes,
+        "gap_ms": list(scenario.gap_ms),
+        "qos": scenario.qos,
+        "mesh": {
+            "core": outcome.mesh.core,
+            "members": sorted(outcome.mesh.members),
+            "parents": {str(k): list(v) for k, v in sorted(outcome.mesh.parents.items())},
+            "publisher_relays_to": list(outcome.relayed_to),
+        },
+        "federated": [_row(d, _paper(d, scenario)) for d in outcome.federated],
+        "centralised": [_row(d, _paper(d, scenario)) for d in outcome.centralised],
+        "announcements": None
+        if counts is None
+        else {**asdict(counts), "per_announcement": counts.per_announcement},
+        "control_sent": outcome.control_sent,
+        "faults": outcome.faults,
+        "ok": not outcome.faults,
+    }
+
+
+def _row(delivery: Delivery, paper: Published | None) -> dict[str, Any]:
+    return {
+        "publications": delivery.publications,
+        "broker": delivery.place,
+        "subscriber": delivery.subscriber,
+        "hops": delivery.hops,
+        "floor_ms": delivery.floor_ms,
+        "paper_ms": None if paper is None else paper.delay_ms,
+        "paper_deviation_ms": None if paper is None else paper.deviation_ms,
+        **{k: v for k, v in asdict(delivery.arrivals).items() if k != "delays"},
+        "added_ms": delivery.added_ms,
+        "added_per_hop_ms": delivery.added_per_hop_ms,
+        "lost": delivery.arrivals.lost,
+    }
+
+
+def _paper(delivery: Delivery, scenario: Scenario) -> Published | None:
+    key = (delivery.publications, delivery.place)
+    if delivery.subscriber in ("A", "B"):
+        both = scenario.centralised_ms.get(key)
+        return None if both is None else both["AB".index(delivery.subscriber)]
+    return scenario.federated_ms.get(key)
+
+
+def _table(title: str, deliveries: Iterable[Delivery], scenario: Scenario, *, wide: bool) -> Table:
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=0,
+    )
+    distribution = ("p50", "p99", "max") if wide else ("p99",)
+    table.add_column("publ", justify="right", no_wrap=True)
+    table.add_column("at", no_wrap=True)
+    columns = ("hops", "floor", "paper", "ours", *distribution, "added", "/hop")
+    for name in (*columns, "lost", "twice", "order"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for delivery in deliveries:
+        paper = _paper(delivery, scenario)
+        got = delivery.arrivals
+        quantiles = (got.delay_ms_p50, got.delay_ms_p99, got.delay_ms_max)
+        single = delivery.subscriber in ("A", "B")
+        table.add_row(
+            str(delivery.publications),
+            f"{delivery.place} {delivery.subscriber}" if single else str(delivery.place),
+            str(delivery.hops),
+            f"{delivery.floor_ms:g}",
+            "-" if paper is None else f"{paper.delay_ms:.2f} ±{paper.deviation_ms:.2f}",
+            f"[bold]{got.delay_ms_mean:.2f}[/] ±{got.delay_ms_deviation:.2f}",
+            *(f"{each:.2f}" for each in (quantiles if wide else quantiles[1:2])),
+            f"{delivery.added_ms:.2f}",
+            f"{delivery.added_per_hop_ms:.2f}",
+            *(_count(n) for n in (got.lost, got.duplicates, got.disordered)),
+        )
+    return table
+
+
+def _count(number: int) -> str:
+    return f"[bold red]{number}[/]" if number else "0"
+
+
+def _mesh(outcome: Outcome) -> Text:
+    scenario, mesh = outcome.scenario, outcome.mesh
+    picture = draw(
+        scenario.grid, mesh, subscribers=scenario.subscribers, publisher=scenario.publisher
+    )
+    members = " ".join(str(member) for member in sorted(mesh.members))
+    parents = " ".join(
+        f"{here}:{{{','.join(str(parent) for parent in mesh.parents[here])}}}"
+        for here in sorted(mesh.members)
+        if here != mesh.core
+    )
+    lines = [*("  " + line for line in picture), "", f"  {LEGEND}"]
+    lines.append(f"  core {mesh.core}; members {members}; parents {parents}")
+    if scenario.publisher not in mesh.members:
+        relayed = " ".join(str(hop) for hop in outcome.relayed_to)
+        lines.append(f"  {scenario.publisher} is no member and relays to {relayed}")
+    text = Text(f"The mesh, redundancy {scenario.redundancy}\n", style="bold")
+    text.append("\n".join(lines), style="not bold")
+    return text
+
+
+def _control(outcome: Outcome) -> Text:
+    counts = outcome.announcements
+    kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(outcome.control_sent.items()))
+    total = f"  sent since the start by all agents: {kinds}"
+    if counts is None:
+        return Text(f"Control:\n{total}")
+    return Text(
+        f"Control: {counts.per_announcement:.1f} messages per core announcement "
+        f"({counts.messages} for {counts.count});\n"
+        f"  one flood takes {counts.flood}, the paper's bound 2l is {counts.bound}\n{total}"
+    )
+
+
+def _verdict(outcome: Outcome) -> Text:
+    if not outcome.faults:
+        return Text("Nothing lost, nothing twice, in order; the mesh is the expected one", "green")
+    return Text("\n".join(f"fault: {fault}" for fault in outcome.faults), style="bold red")
+
+
+LEGEND = "◉ core  ● has subscribers  ○ connects  · no member  S, P clients  ▶ parent"
+
+_ACROSS = {True: ("━━━▶", "◀━━━"), False: ("───▷", "◁───")}
+_DOWN = {True: ("▼", "▲"), False: ("▽", "△")}
+_PLAIN_ACROSS = "────"
+_PLAIN_DOWN = "│"
+
+
+def draw(
+    grid: Grid, mesh: Mesh, *, subscribers: Collection[BrokerId], publisher: BrokerId
+) -> list[str]:
+    """The picture, a line per row of brokers and one between rows."""
+
+    def label(here: BrokerId) -> str:
+        mark = "·"
+        if here == mesh.core:
+            mark = "◉"
+        elif here in mesh.members:
+            mark = "●" if here in subscribers else "○"
+        clients = ("S" if here in subscribers else "") + ("P" if here == publisher else "")
+        return f"{mark} {here} {clients}".rstrip()
+
+    width = max(len(label(here)) for here in grid.ids)
+    lines = []
+    for row in range(grid.rows):
+        ids = grid.ids[row * grid.columns : (row + 1) * grid.columns]
+        line = label(ids[0]).ljust(width)
+        for left, right in pairwise(ids):
+            line += f" {_across(mesh, left, right)} {label(right).ljust(width)}"
+        lines.append(line.rstrip())
+        if row + 1 < grid.rows:
+            below = [_down(mesh, here, BrokerId(here + grid.columns)) for here in ids]
+            lines.append("".join(mark.ljust(width + 6) for mark in below).rstrip())
+    return lines
+
+
+def _across(mesh: Mesh, left: BrokerId, right: BrokerId) -> str:
+    if right in mesh.parents.get(left, ()):
+        return _ACROSS[left in mesh.members][0]
+    if left in mesh.parents.get(right, ()):
+        return _ACROSS[right in mesh.members][1]
+    return _PLAIN_ACROSS
+
+
+def _down(mesh: Mesh, upper: BrokerId, lower: BrokerId) -> str:
+    if lower in mesh.parents.get(upper, ()):
+        return _DOWN[upper in mesh.members][0]
+    if upper in mesh.parents.get(lower, ()):
+        return _DOWN[lower in mesh.members][1]
+    return _PLAIN_DOWN

@@ -1,0 +1,158 @@
+"""A grid's report: made by analytics from what agents and clients wrote, then held against both.
+
+Two witnesses tell the same story here. Agents count and time publications from within; clients do
+so from outside, and agents' counters of data copies are read over HTTP. The report is believed when
+the stories agree: counts exactly, delays within ``DELAY_MS_MAX`` at the median, once the two legs
+between clients and agents, which agents time by themselves, are added to what lies between agents.
+
+Analytics is another program (PySpark, Java): it is started, never imported.
+
+Source: docs/metrics.md; docs/analytics.md.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from federator.errors import LinkError
+from federator.protocol.types import BrokerId
+from lab.grid.measured import Run, median_us
+from lab.grid.processes.children import mortal, python
+
+DELAY_MS_MAX: Final = 0.5
+"""Between the report's median and the clients'."""
+
+PAGE: Final = "report.html"
+REPORT_TIMEOUT_S: Final = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """What the agents' counters say of data since their start.
+
+    Attributes:
+        copies: Frames sent to neighbours; a frame of a grid holds one publication.
+        duplicates: Publications suppressed.
+    """
+
+    copies: int
+    duplicates: int
+
+    @classmethod
+    def of(cls, statuses: Mapping[BrokerId, Mapping[str, Any]]) -> "Copies":
+        """Add the copies of all agents up."""
+        counters = [status["counters"]["data"] for status in statuses.values()]
+        return cls(
+            sum(each["frames_out"] for each in counters),
+            sum(each["duplicates_suppressed"] for each in counters),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One comparison, and whether both sides say the same."""
+
+    text: str
+    agrees: bool
+
+
+def check_analytics() -> None:
+    """See that reports can be made here, before a grid runs for one.
+
+    Raises:
+        LinkError: Something is missing; the text says what to install.
+    """
+    if find_spec("analytics") is None or find_spec("pyspark") is None:
+        raise LinkError("--report: PySpark is missing: pip install 'federator[analytics]'")
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+        raise LinkError("--report: Java 17 is missing: install it, or set JAVA_HOME")
+
+
+async def make_report(records: Path, out: Path) -> dict[str, Any]:
+    """Have analytics make the tables and the page of ``records`` in ``out``; its summary.
+
+    Raises:
+        LinkError: It could not; the text is its own.
+    """
+    command = mortal(python("analytics", "report", str(records), "--out", str(out), "--json"))
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(REPORT_TIMEOUT_S):
+            told, complaint = await process.communicate()
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    if process.returncode:
+        lines = complaint.decode(errors="replace").strip().splitlines()
+        why = lines[-1] if lines else f"exit code {process.returncode}"
+        raise LinkError(f"{Path(sys.executable).name} -m analytics report: {why}")
+    summary: dict[str, Any] = json.loads(told)
+    return summary
+
+
+def compare(
+    summary: Mapping[str, Any], runs: Sequence[Run], copies: Copies, legs_us: Mapping[int, float]
+) -> list[Finding]:
+    """The report beside what clients measured and agents' counters say.
+
+    Args:
+        summary: Of the report.
+        runs: What clients measured.
+        copies: What agents counted.
+        legs_us: Between a client and the agent, by broker.
+    """
+    delay, overhead = summary["delay"], summary["overhead"]["overall"] or {}
+    told = {(row["origin"], row["destination"]): row for row in delay["slowest_pairs"]}
+    found: list[Finding] = []
+    for publisher, destination in sorted({(run.publisher, run.destination) for run in runs}):
+        own = [run for run in runs if (run.publisher, run.destination) == (publisher, destination)]
+        row = told.get((publisher, destination))
+        if row is None and delay["pairs"] > len(told):
+            continue  # the summary names the slowest pairs only; the total has them all
+        both_us = legs_us.get(publisher, 0.0) + legs_us.get(destination, 0.0)
+        found.append(_delays(f"from {publisher} to {destination}", row or {}, own, both_us))
+    received = sum(run.arrivals.received + run.arrivals.duplicates for run in runs)
+    text = f"report: {delay['publications']:,} of {received:,} deliveries in all"
+    found.append(Finding(text, delay["publications"] == received))
+    reported = [overhead.get(name) or 0 for name in ("data_copies", "duplicates_suppressed")]
+    found.append(
+        Finding(
+            f"report: {reported[0]:,} data copies (agents' counters {copies.copies:,}), "
+            f"{reported[1]:,} duplicates suppressed (agents' counters {copies.duplicates:,})",
+            reported == [copies.copies, copies.duplicates],
+        )
+    )
+    return found
+
+
+def _delays(what: str, row: Mapping[str, Any], runs: Iterable[Run], legs_us: float) -> Finding:
+    own = list(runs)
+    received = sum(run.arrivals.received + run.arrivals.duplicates for run in own)
+    reported = row.get("publications") or 0
+    text = f"report: {reported:,} of {received:,} deliveries {what}"
+    p50_us = row.get("delay_us_p50")
+    if not received:
+        return Finding(text, reported == 0)
+    if p50_us is None:
+        return Finding(f"{text}, no p50", False)
+    clients_ms = median_us(own) / 1_000
+    report_ms = (p50_us + legs_us) / 1_000
+    text += (
+        f", p50 {report_ms:.2f} ms: {p50_us / 1_000:.2f} between agents and "
+        f"{legs_us / 1_000:.2f} at both brokers (clients {clients_ms:.2f})"
+    )
+    close = abs(report_ms - clients_ms) <= DELAY_MS_MAX
+    return Finding(text, reported == received and close)

@@ -1,0 +1,300 @@
+"""A whole grid of real processes: brokers, the relays between them, and an agent beside each.
+
+Two relays make a link, one per dialling direction: agent ``a`` reaches ``b``'s broker through the
+relay named ``a>b``, and what comes back on the same connection takes the same delay. Nothing
+else connects two nodes, so a publication cannot arrive before the links' delays have passed.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from federator.errors import LinkError
+from federator.protocol.types import BrokerId
+from lab.grid.processes.agent import AgentConfig, AgentProcess
+from lab.grid.processes.broker import BrokerProcess
+from lab.grid.processes.relay import Way
+from lab.grid.processes.relay_process import RelayProcess
+from lab.grid.topology import Link, LinkCosts, Linked
+
+READY_TIMEOUT_S: Final = 60.0
+POLL_S: Final = 0.1
+STARTS_AT_ONCE: Final = 4
+"""An agent's start costs a second of processor time; more at once only take turns."""
+
+FEDERATION: Final = "grid"
+
+
+def relay_name(here: BrokerId, there: BrokerId) -> str:
+    """The relay by which agent ``here`` reaches ``there``'s broker."""
+    return f"{here}>{there}"
+
+
+class RunningGrid:
+    """Real brokers, relays and agents; an async context manager that starts and stops them.
+
+    Args:
+        grid: Brokers and links.
+        folder: For configurations, state and logs; exists.
+        link_delay_ms: Of every link, each way.
+        redundancy: Parents per broker.
+        link_costs: Of links that do not cost 1.
+        agent_options: Further configuration of every agent, by section.
+        broker_options: Further lines of every broker's configuration.
+        persistent: Brokers that keep sessions and queues over a clean stop.
+        progress: Told what was started.
+    """
+
+    def __init__(
+        self,
+        grid: Linked,
+        folder: Path,
+        *,
+        link_delay_ms: float,
+        redundancy: int = 2,
+        link_costs: LinkCosts | None = None,
+        agent_options: Mapping[str, Mapping[str, Any]] | None = None,
+        broker_options: tuple[str, ...] = (),
+        persistent: Container[BrokerId] = (),
+        progress: Callable[[str], None] = lambda what: None,
+    ) -> None:
+        self.grid = grid
+        self.folder = folder
+        self.link_delay_ms = link_delay_ms
+        self.brokers = {
+            i: BrokerProcess(
+                folder / f"broker-{i}", extra_config=broker_options, persistence=i in persistent
+            )
+            for i in grid.ids
+        }
+        self.agents: dict[BrokerId, AgentProcess] = {}
+        self.relays = RelayProcess(folder)
+        self._costs = link_costs or {}
+        self._progress = progress
+        options = {name: dict(keys) for name, keys in (agent_options or {}).items()}
+        self._options = {**options, "mesh": {"redundancy": redundancy, **options.get("mesh", {})}}
+
+    async def start(self) -> None:
+        """Start everything; returns when every agent is ready, knows what its broker's clients
+        want, and has all its links.
+
+        Raises:
+            LinkError: Something did not start in time.
+        """
+        try:
+            await self.relays.start()
+            await start_each(self._start_broker, self.grid.ids)
+            for here in self.grid.ids:
+                self.agents[here] = AgentProcess(
+                    self.folder / f"agent-{here}", await self._agent_config(here)
+                )
+            await start_each(self._start_agent, self.grid.ids)
+            await self.until(self.links_up)
+            await self.until(self.interest_known)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start_broker(self, here: BrokerId) -> None:
+        await self.brokers[here].start()
+        self._progress(f"broker {here}")
+
+    async def _start_agent(self, here: BrokerId) -> None:
+        await self.agents[here].start()
+        self._progress(f"agent {here}")
+
+    async def _agent_config(self, here: BrokerId) -> AgentConfig:
+        urls = {}
+        costs = {
+            other: cost
+            for link, cost in self._costs.items()
+            for one, other in ((link.a, link.b), (link.b, link.a))
+            if one == here
+        }
+        for there in self.grid.neighbours[here]:
+            broker = self.brokers[there]
+            port = await self.relays.add(
+                relay_name(here, there),
+                host=broker.host,
+                port=broker.port,
+                delay_ms=self.link_delay_ms,
+            )
+            urls[there] = f"mqtt://127.0.0.1:{port}"
+        return AgentConfig(
+            id=here,
+            broker_url=self.brokers[here].url,
+            neighbours=urls,
+            federation=FEDERATION,
+            costs=costs,
+            more=self._options,
+        )
+
+    async def stop(self) -> None:
+        """End everything that was started, agents first: they say goodbye."""
+        await asyncio.gather(*(agent.stop() for agent in self.agents.values()))
+        await asyncio.gather(*(broker.stop() for broker in self.brokers.values()))
+        await self.relays.stop()
+
+    async def statuses(self) -> dict[BrokerId, dict[str, Any]]:
+        """Every agent's ``/status``, asked at once.
+
+        Raises:
+            LinkError: An agent did not answer.
+        """
+        answers = await asyncio.gather(*(agent.status() for agent in self.agents.values()))
+        return dict(zip(self.agents, answers, strict=True))
+
+    async def until(
+        self,
+        fault: Callable[[Mapping[BrokerId, dict[str, Any]]], str | None],
+        *,
+        timeout_s: float = READY_TIMEOUT_S,
+    ) -> dict[BrokerId, dict[str, Any]]:
+        """Ask every agent again and again until ``fault`` finds nothing; returns their statuses.
+
+        Raises:
+            LinkError: ``fault`` still found something after ``timeout_s``; the text says what.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            for here, agent in self.agents.items():
+                if not agent.running:
+                    raise LinkError(f"agent {here} ended:\n{agent.log_tail()}")
+            try:
+                statuses = await self.statuses()
+                found = fault(statuses)
+            except LinkError as error:
+                found = str(error)
+            if found is None:
+                return statuses
+            if time.monotonic() > deadline:
+                raise LinkError(f"not settled after {timeout_s:g} s: {found}")
+            await asyncio.sleep(POLL_S)
+
+    def links_up(self, statuses: Mapping[BrokerId, dict[str, Any]]) -> str | None:
+        """What keeps the grid from being ready: an agent, or a link of one."""
+        for here, status in statuses.items():
+            if not status["ready"]:
+                return f"agent {here} is not ready: {status['ready_reason']}"
+            up = {link["neighbour"] for link in status["links"] if link["state"] == "up"}
+            if missing := sorted(set(self.grid.neighbours[here]) - up):
+                return f"agent {here} has no link to {missing}"
+        return None
+
+    def interest_known(self, statuses: Mapping[BrokerId, dict[str, Any]]) -> str | None:
+        """Which agent still asks for more than it knows to be needed, and why."""
+        for here, status in statuses.items():
+            if status["discovery"]["widened"]:
+                return f"agent {here} asks for everything: {status['discovery']['reason']}"
+        return None
+
+    async def cut(self, link: Link) -> None:
+        """Reset a link's connections, both ways, and refuse new ones until healed."""
+        for name in _relays_of(link):
+            await self.relays.cut(name)
+
+    async def silence(self, link: Link) -> None:
+        """Carry nothing on a link, as a lost cable, until healed."""
+        for name in _relays_of(link):
+            await self.relays.silence(name)
+
+    async def silence_towards(self, here: BrokerId, there: BrokerId) -> None:
+        """Lose what goes from ``here`` to ``there``; the other direction still works.
+
+        It goes forth on the connection that ``here`` dialled, and back on the other one.
+        """
+        await self.relays.silence(relay_name(here, there), Way.FORTH)
+        await self.relays.silence(relay_name(there, here), Way.BACK)
+
+    async def narrow(self, link: Link, bytes_per_s: float | None) -> None:
+        """Let a link carry so much a second on each dialled side, each way; ``None``: all."""
+        for name in _relays_of(link):
+            await self.relays.narrow(name, bytes_per_s)
+
+    async def reset(self, link: Link) -> None:
+        """Reset a link's connections, both ways, once."""
+        for name in _relays_of(link):
+            await self.relays.reset(name)
+
+    async def swallow(self, link: Link) -> None:
+        """Make a link's connections half-open: what they carry is lost until they are given up."""
+        for name in _relays_of(link):
+            await self.relays.swallow(name)
+
+    async def swallow_towards(self, here: BrokerId, there: BrokerId) -> None:
+        """Make a link half-open from ``here`` to ``there`` only, on both connections."""
+        await self.relays.swallow(relay_name(here, there), Way.FORTH)
+        await self.relays.swallow(relay_name(there, here), Way.BACK)
+
+    async def set_delay_ms(self, link: Link, delay_ms: float) -> None:
+        """Change a link's delay for what is sent from now on."""
+        for name in _relays_of(link):
+            await self.relays.set_delay_ms(name, delay_ms)
+
+    async def link_counter(self, link: Link, counter: str) -> int:
+        """A counter of a link's two relays, added (see ``RelayProcess.counters``)."""
+        return sum([(await self.relays.counters(name))[counter] for name in _relays_of(link)])
+
+    async def heal(self, link: Link) -> None:
+        """Undo ``cut`` and ``silence``."""
+        for name in _relays_of(link):
+            await self.relays.heal(name)
+
+    def state(self) -> dict[str, Any]:
+        """Where everything is, for other programs."""
+        return {
+            "brokers": told_of(self.brokers, self.agents),
+            "links": [
+                {"a": link.a, "b": link.b, "delay_ms": self.link_delay_ms}
+                for link in self.grid.links
+            ],
+        }
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+
+def told_of(
+    brokers: Mapping[BrokerId, BrokerProcess], agents: Mapping[BrokerId, AgentProcess]
+) -> list[dict[str, Any]]:
+    """Where each broker and its agent is, as the state file of a grid says it."""
+    return [
+        {
+            "id": here,
+            "host": broker.host,
+            "port": broker.port,
+            "broker_pid": broker.pid,
+            "agent_pid": agents[here].pid,
+            "agent_http": agents[here].http,
+        }
+        for here, broker in brokers.items()
+    ]
+
+
+def _relays_of(link: Link) -> tuple[str, str]:
+    return relay_name(link.a, link.b), relay_name(link.b, link.a)
+
+
+async def start_each(start: Callable[[BrokerId], Awaitable[None]], ids: Iterable[BrokerId]) -> None:
+    """``start`` all of ``ids``, a few at a time; the first failure cancels the rest."""
+    room = asyncio.Semaphore(STARTS_AT_ONCE)
+
+    async def one(here: BrokerId) -> None:
+        async with room:
+            await start(here)
+
+    async with asyncio.TaskGroup() as tasks:
+        for here in ids:
+            tasks.create_task(one(here), name=f"start {here}")

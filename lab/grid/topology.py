@@ -1,0 +1,184 @@
+"""Which brokers there are, who neighbours whom, and the mesh the papers' rules give.
+
+A grid is numbered row by row from ``first_id``. The expected mesh is worked out here from the graph
+alone, without anything of the routing, so that what the agents agree on can be held against it.
+
+Source: Spohn 2021, 3 and 7.
+"""
+
+import heapq
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from federator.protocol.topology.graph import hops_from
+from federator.protocol.types import BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Two neighbouring brokers, ``a < b``."""
+
+    a: BrokerId
+    b: BrokerId
+
+
+LinkCosts = Mapping[Link, int]
+
+
+def _link(one: BrokerId, other: BrokerId) -> Link:
+    return Link(min(one, other), max(one, other))
+
+
+class Linked:
+    """What follows from brokers and links, whatever their arrangement."""
+
+    __slots__ = ()
+
+    @property
+    def ids(self) -> tuple[BrokerId, ...]:
+        """Every broker, ascending."""
+        raise NotImplementedError
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """Every link once, ascending."""
+        raise NotImplementedError
+
+    @property
+    def neighbours(self) -> dict[BrokerId, tuple[BrokerId, ...]]:
+        """The neighbours of every broker, ascending."""
+        found: dict[BrokerId, list[BrokerId]] = {here: [] for here in self.ids}
+        for link in self.links:
+            found[link.a].append(link.b)
+            found[link.b].append(link.a)
+        return {here: tuple(sorted(others)) for here, others in found.items()}
+
+    def hops_from(self, start: BrokerId) -> dict[BrokerId, int]:
+        """Links on the shortest path from ``start`` to every broker."""
+        return hops_from(self.neighbours, start)
+
+    def path(self, start: BrokerId, end: BrokerId, costs: LinkCosts) -> tuple[BrokerId, ...]:
+        """The cheapest path, where links cost 1 unless ``costs`` says otherwise.
+
+        Each broker on it takes the smallest of the best next ones, as TBRouting does.
+        """
+        neighbours = self.neighbours
+        to_end = {end: 0}
+        frontier = [(0, end)]
+        while frontier:
+            cost, here = heapq.heappop(frontier)
+            for other in neighbours[here]:
+                total = cost + costs.get(_link(here, other), 1)
+                if other not in to_end or total < to_end[other]:
+                    to_end[other] = total
+                    heapq.heappush(frontier, (total, other))
+        path = [start]
+        while path[-1] != end:
+            here = path[-1]
+            costs_by = {n: to_end[n] + costs.get(_link(here, n), 1) for n in neighbours[here]}
+            path.append(min(costs_by, key=lambda n: (costs_by[n], n)))
+        return tuple(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Graph(Linked):
+    """Brokers and links in any arrangement; every broker has a link."""
+
+    pairs: tuple[tuple[int, int], ...]
+
+    @property
+    def ids(self) -> tuple[BrokerId, ...]:
+        """Every broker, ascending."""
+        return tuple(sorted({BrokerId(id) for pair in self.pairs for id in pair}))
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """Every link once, ascending."""
+        each = (_link(BrokerId(a), BrokerId(b)) for a, b in self.pairs)
+        return tuple(sorted(each, key=lambda link: (link.a, link.b)))
+
+
+@dataclass(frozen=True, slots=True)
+class Grid(Linked):
+    """``rows`` x ``columns`` brokers, each linked to the ones beside, above and below it."""
+
+    rows: int
+    columns: int
+    first_id: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.rows, self.columns) < 1:
+            raise ValueError(f"{self.rows} x {self.columns}: at least 1 x 1 wanted")
+
+    @property
+    def ids(self) -> tuple[BrokerId, ...]:
+        """Every broker, row by row."""
+        return tuple(BrokerId(self.first_id + i) for i in range(self.rows * self.columns))
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """Every link once, ascending."""
+        found = []
+        for here in self.ids:
+            row, column = divmod(here - self.first_id, self.columns)
+            if column + 1 < self.columns:
+                found.append(Link(here, BrokerId(here + 1)))
+            if row + 1 < self.rows:
+                found.append(Link(here, BrokerId(here + self.columns)))
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """One filter's mesh.
+
+    Attributes:
+        core: The broker it is built around.
+        members: Brokers with subscribers and those that connect them, the core among them.
+        parents: Next hops towards the core, ascending, of every broker but the core.
+    """
+
+    core: BrokerId
+    members: frozenset[BrokerId]
+    parents: Mapping[BrokerId, tuple[BrokerId, ...]]
+
+    def children(self, here: BrokerId) -> tuple[BrokerId, ...]:
+        """The members that chose ``here`` as a parent, ascending."""
+        return tuple(sorted(m for m in self.members if here in self.parents.get(m, ())))
+
+
+def expected_mesh(grid: Linked, subscribers: Iterable[BrokerId], *, redundancy: int) -> Mesh:
+    """The mesh that the paper's rules give: smallest subscriber as core, up to ``redundancy``
+    equal-best parents with the smallest ids, members closed over their parents.
+
+    Raises:
+        ValueError: When nobody subscribes.
+    """
+    wanting = sorted(set(subscribers))
+    if not wanting:
+        raise ValueError("a mesh needs a subscriber")
+    core = wanting[0]
+    hops = grid.hops_from(core)
+    parents = {
+        here: tuple(other for other in others if hops[other] == hops[here] - 1)[:redundancy]
+        for here, others in grid.neighbours.items()
+        if here != core
+    }
+    members: set[BrokerId] = set()
+    unvisited = list(wanting)
+    while unvisited:
+        here = unvisited.pop()
+        if here not in members:
+            members.add(here)
+            unvisited.extend(parents.get(here, ()))
+    return Mesh(core, frozenset(members), parents)
+
+
+def announcement_bound(grid: Linked) -> int:
+    """Theorem 1: publications per core announcement, at most."""
+    return 2 * len(grid.links)
+
+
+def announcement_flood(grid: Linked) -> int:
+    """Publications of one flood when all links delay alike: everyone but towards the sender."""
+    return 2 * len(grid.links) - (len(grid.ids) - 1)

@@ -1,0 +1,314 @@
+"""One routing at work on real brokers: everybody's delay, and what it costs in messages and state.
+
+Clients on some brokers subscribe one filter; others publish, one after the other, and every
+publication is followed to every subscriber. The same arrangement under another setting is then the
+same traffic, so that two routings can be held side by side.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+from federator.protocol.parameters import Strategy
+from federator.protocol.types import BrokerId
+from lab.grid.clients import ClientProcess, Place, Traffic
+from lab.grid.observed import Statuses, destinations_fault, mesh_fault, total_control_sent
+from lab.grid.running import RunningGrid
+from lab.grid.scenario import Scenario
+from lab.grid.tally import Arrivals
+from lab.grid.topology import Link, LinkCosts, Linked, expected_mesh
+
+TOPIC: Final = "grid/trial"
+SEED: Final = 2020
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is under way, how much of it is done, and how much there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """Who is linked to whom, who subscribes, and who publishes how much.
+
+    Attributes:
+        graph: The brokers and links.
+        link_delay_ms: Of every link, each way.
+        subscribers: Brokers with a subscriber.
+        publishers: Brokers with a publisher; they take turns.
+        publications: Of each publisher.
+        gap_ms: Least and most time between publications; ``(0, 0)``: each is sent when the one
+            before has arrived everywhere.
+        payload_bytes: Of each publication.
+        qos: Of publications and subscriptions.
+        step: Note when each so many publications are complete; 0: never.
+    """
+
+    graph: Linked
+    link_delay_ms: float
+    subscribers: tuple[BrokerId, ...]
+    publishers: tuple[BrokerId, ...]
+    publications: int
+    gap_ms: tuple[float, float]
+    payload_bytes: int = 64
+    qos: int = 0
+    step: int = 0
+
+    @classmethod
+    def of(cls, scenario: Scenario, *, all_pairs: bool) -> "Arrangement":
+        """A scenario's; ``all_pairs``: every broker subscribes and publishes."""
+        ids = scenario.grid.ids
+        return cls(
+            graph=scenario.grid,
+            link_delay_ms=scenario.link_delay_ms,
+            subscribers=ids if all_pairs else scenario.subscribers,
+            publishers=ids if all_pairs else (scenario.publisher,),
+            publications=scenario.runs[0],
+            gap_ms=scenario.gap_ms,
+            payload_bytes=scenario.payload_bytes,
+            qos=scenario.qos,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How the brokers route.
+
+    Attributes:
+        name: For people.
+        redundancy: Parents per broker.
+        costs: Of links that do not cost 1.
+    """
+
+    name: str
+    strategy: Strategy
+    redundancy: int
+    costs: LinkCosts = field(default_factory=dict[Link, int])
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What one subscriber got of one publisher.
+
+    Attributes:
+        hops: Links between them on a shortest path.
+        floor_ms: The sum of the delays of these links.
+    """
+
+    publisher: BrokerId
+    subscriber: BrokerId
+    hops: int
+    floor_ms: float
+    arrivals: Arrivals
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Entries that an agent holds, on average over the agents."""
+
+    cores: float
+    filters: float
+    children: float
+    destinations: float
+
+    @property
+    def total(self) -> float:
+        """All entries of a table together."""
+        return self.cores + self.filters + self.children + self.destinations
+
+
+@dataclass(frozen=True, slots=True)
+class TrialOutcome:
+    """What one setting gave.
+
+    Attributes:
+        pairs: Every publisher with every subscriber on another broker.
+        publications: Of all publishers.
+        data_messages: Frames that agents sent for them.
+        control_messages: Without hellos, while the publications were made,
+        seconds: in so much time.
+        settling_messages: Control messages without hellos from the start until all was routed.
+        state: What the agents hold.
+        faults: A line for each pair whose publications did not arrive once and in order.
+    """
+
+    setting: Setting
+    pairs: tuple[Pair, ...]
+    publications: int
+    data_messages: int
+    control_messages: int
+    seconds: float
+    settling_messages: int
+    state: State
+    faults: tuple[str, ...]
+
+    @property
+    def delay_ms(self) -> float:
+        """The mean over all pairs."""
+        return fmean(pair.arrivals.delay_ms_mean for pair in self.pairs)
+
+    @property
+    def floor_ms(self) -> float:
+        """The mean of the pairs' floors."""
+        return fmean(pair.floor_ms for pair in self.pairs)
+
+    @property
+    def added_ms_per_hop(self) -> float:
+        """Mean delay beyond the floor over the mean number of hops."""
+        return (self.delay_ms - self.floor_ms) / fmean(pair.hops for pair in self.pairs)
+
+    @property
+    def worst_p99_ms(self) -> float:
+        """The largest 99th percentile of any pair."""
+        return max(pair.arrivals.delay_ms_p99 for pair in self.pairs)
+
+    @property
+    def data_per_publication(self) -> float:
+        """Frames that agents sent for each publication."""
+        return self.data_messages / self.publications
+
+
+async def run_trial(
+    arrangement: Arrangement, setting: Setting, folder: Path, *, progress: Progress
+) -> TrialOutcome:
+    """Start everything, publish, count, and stop everything.
+
+    Args:
+        arrangement: The traffic.
+        setting: How it is routed.
+        folder: For configurations, state and logs; exists.
+        progress: Told how far it is.
+
+    Raises:
+        LinkError: The grid did not start, or does not route as its graph says.
+    """
+    total = 2 * len(arrangement.graph.ids)
+    started: list[str] = []
+
+    def on_started(what: str) -> None:
+        started.append(what)
+        progress(f"{setting.name}: brokers and agents", len(started), total)
+
+    running = RunningGrid(
+        arrangement.graph,
+        folder,
+        link_delay_ms=arrangement.link_delay_ms,
+        redundancy=setting.redundancy,
+        link_costs=setting.costs,
+        agent_options={"routing": {"strategy": setting.strategy.value}},
+        broker_options=("sys_interval 1",),
+        progress=on_started,
+    )
+    async with running:
+        clients = ClientProcess(folder, "trial")
+        try:
+            return await _measure(arrangement, setting, running, clients, progress)
+        finally:
+            await clients.stop()
+
+
+async def _measure(
+    arrangement: Arrangement,
+    setting: Setting,
+    running: RunningGrid,
+    clients: ClientProcess,
+    progress: Progress,
+) -> TrialOutcome:
+    def at(here: BrokerId) -> Place:
+        broker = running.brokers[here]
+        return Place(broker.host, broker.port)
+
+    await clients.start(
+        publishers={str(i): at(i) for i in arrangement.publishers},
+        subscribers={str(i): at(i) for i in arrangement.subscribers},
+        topic=TOPIC,
+        filter=TOPIC,
+        qos=arrangement.qos,
+    )
+    before = await running.until(lambda statuses: _unsettled(arrangement, setting, statuses))
+    pairs: list[Pair] = []
+    begun_s = time.monotonic()
+    everything = len(arrangement.publishers) * arrangement.publications
+    for turn, publisher in enumerate(arrangement.publishers):
+        done = turn * arrangement.publications
+        arrivals = await clients.run(
+            Traffic(
+                arrangement.publications,
+                arrangement.gap_ms,
+                arrangement.payload_bytes,
+                SEED + turn,
+                publisher=str(publisher),
+                step=arrangement.step,
+            ),
+            progress=partial(_advance, progress, setting, done, everything),
+        )
+        pairs += _pairs(arrangement, publisher, arrivals)
+    seconds = time.monotonic() - begun_s
+    after = await running.statuses()
+    return TrialOutcome(
+        setting=setting,
+        pairs=tuple(pairs),
+        publications=everything,
+        data_messages=_frames(after) - _frames(before),
+        control_messages=_control(after) - _control(before),
+        seconds=seconds,
+        settling_messages=_control(before),
+        state=_state(after),
+        faults=tuple(_faults(pairs)),
+    )
+
+
+def _advance(progress: Progress, setting: Setting, done: int, everything: int, sent: int) -> None:
+    progress(f"{setting.name}: publications", done + sent, everything)
+
+
+def _unsettled(arrangement: Arrangement, setting: Setting, statuses: Statuses) -> str | None:
+    graph, subscribers = arrangement.graph, arrangement.subscribers
+    if setting.strategy is Strategy.SHORTEST_PATH:
+        return destinations_fault(statuses, TOPIC, graph, subscribers, setting.costs)
+    mesh = expected_mesh(graph, subscribers, redundancy=setting.redundancy)
+    return mesh_fault(statuses, TOPIC, mesh)
+
+
+def _pairs(
+    arrangement: Arrangement, publisher: BrokerId, arrivals: Mapping[str, Arrivals]
+) -> Iterator[Pair]:
+    hops = arrangement.graph.hops_from(publisher)
+    for subscriber in arrangement.subscribers:
+        if subscriber != publisher:
+            floor_ms = hops[subscriber] * arrangement.link_delay_ms
+            each = arrivals[str(subscriber)]
+            yield Pair(publisher, subscriber, hops[subscriber], floor_ms, each)
+
+
+def _faults(pairs: list[Pair]) -> Iterator[str]:
+    for pair in pairs:
+        got = pair.arrivals
+        if not got.exact:
+            yield (
+                f"from {pair.publisher} to {pair.subscriber}: {got.lost} lost, "
+                f"{got.duplicates} twice, {got.disordered} out of order, {got.foreign} foreign"
+            )
+
+
+def _frames(statuses: Statuses) -> int:
+    return sum(status["counters"]["data"]["frames_out"] for status in statuses.values())
+
+
+def _control(statuses: Statuses) -> int:
+    sent = total_control_sent(statuses)
+    return sum(count for kind, count in sent.items() if kind != "hello")
+
+
+def _state(statuses: Statuses) -> State:
+    def mean(count: Callable[[Mapping[str, Any]], int]) -> float:
+        return fmean(count(status) for status in statuses.values())
+
+    return State(
+        cores=mean(lambda status: len(status["cores"])),
+        filters=mean(lambda status: status["meshes_total"]),
+        children=mean(lambda status: sum(len(mesh["children"]) for mesh in status["meshes"])),
+        destinations=mean(lambda status: status["destinations_total"]),
+    )

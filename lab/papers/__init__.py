@@ -1,0 +1,1 @@
+"""The papers' own experiments: what only remakes their tables and figures."""

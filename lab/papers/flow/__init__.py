@@ -1,0 +1,1 @@
+"""Multicommodity flow as Manzoni (2022) compares it."""

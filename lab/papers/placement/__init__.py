@@ -1,0 +1,1 @@
+"""Delegation and placement as Fawwaz (2022) sweeps them."""

@@ -1,0 +1,103 @@
+"""The delegation paper's networks: random traffic, and the closed forms that foretell its account.
+
+Every publisher has a topic of its own. A subscription falls on a topic of the own network with
+probability ``locality``, else on one of another network; within either group by rank^-k (k = 0:
+evenly). Draws are independent: with 2 subscribers per topic on average, a topic has none with
+probability exp(-2), which is what the paper's figures show.
+
+Source: Fawwaz 2022, 5.1, Table 2; docs/placement.md 1.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from federator.planner.delegation.policies import Policy, Traffic
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Table 2 and the three swept parameters.
+
+    Attributes:
+        networks: How many, at least 2 unless ``locality`` is 1.
+        publishers: Per network, each with one topic and one message per second.
+        subscribers: Per network.
+        subscriptions: Topics per subscriber.
+        locality: Probability that a subscription is to a topic of the own network, 0 to 1.
+        popularity: Zipf's exponent; 0 is uniform.
+    """
+
+    networks: int = 10
+    publishers: int = 10_000
+    subscribers: int = 100
+    subscriptions: int = 200
+    locality: float = 0.5
+    popularity: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.locality <= 1:
+            raise ValueError(f"locality must be 0 to 1, got {self.locality}")
+        if self.networks < 2 and self.locality < 1:
+            raise ValueError("one network has no topics outside: locality must be 1")
+        if min(self.publishers, self.subscribers, self.subscriptions) < 1:
+            raise ValueError("publishers, subscribers and subscriptions must be at least 1")
+
+    @property
+    def topics(self) -> int:
+        """All topics of all networks."""
+        return self.networks * self.publishers
+
+    @property
+    def subscribers_per_topic(self) -> float:
+        """Subscribers of a topic on average, everywhere."""
+        return self.subscribers * self.subscriptions / self.publishers
+
+
+def draw(setting: Setting, *, seed: int) -> Traffic:
+    """Random traffic; topic ``n * publishers + r`` is of network ``n`` and has rank ``r``."""
+    rng = np.random.default_rng(seed)
+    networks, publishers = setting.networks, setting.publishers
+    draws = setting.subscribers * setting.subscriptions
+    rank_chance = np.arange(1, publishers + 1, dtype=np.float64) ** -setting.popularity
+    cumulative = np.cumsum(rank_chance / rank_chance.sum())
+    counts = np.zeros((setting.topics, networks))
+    for network in range(networks):
+        inside = int(rng.binomial(draws, setting.locality))
+        home = np.full(draws, network)
+        home[inside:] += rng.integers(1, max(networks, 2), draws - inside)
+        rank = np.minimum(np.searchsorted(cumulative, rng.random(draws)), publishers - 1)
+        topic = (home % networks) * publishers + rank
+        counts[:, network] = np.bincount(topic, minlength=setting.topics)
+    published = np.zeros((setting.topics, networks))
+    published[np.arange(setting.topics), np.repeat(np.arange(networks), publishers)] = 1.0
+    return Traffic(published, counts)
+
+
+def expected_external(setting: Setting) -> Mapping[Policy, float]:
+    """The mean of ``Account.external`` for uniform popularity.
+
+    With m subscribers per topic, e = m (1 - locality) of them outside: somebody outside wants a
+    topic with probability ``any``, and ``pairs`` other networks do on average.
+    """
+    if setting.popularity:
+        raise ValueError(f"known for popularity 0 only, got {setting.popularity}")
+    topics, others = setting.topics, max(setting.networks - 1, 1)
+    m = setting.subscribers_per_topic
+    inside, outside = m * setting.locality, m * (1 - setting.locality)
+    any_ = -np.expm1(-outside)
+    pairs = -others * np.expm1(-outside / others)
+    unwanted = np.exp(-inside)
+    shared = topics * (any_ + pairs)
+    return {
+        Policy.LP: float(topics * (unwanted + (1 - unwanted) * any_ + outside)),
+        Policy.NS: float(topics * (any_ + outside)),
+        Policy.EP: float(shared),
+        Policy.CENTRALISED: float(topics * (1 + m)),
+        Policy.SF: float(shared),
+        Policy.EMMA: float(shared),
+    }

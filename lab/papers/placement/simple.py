@@ -1,0 +1,42 @@
+"""The paper's two simple methods: greedy and random.
+
+Greedy "sorts distributed MQTT brokers and service containers in order of required workload, then
+allocates them sequentially": brokers first, as they are started first (section 3.2.1), then
+services, each by falling workload, to the device with room where it alone draws least power. Flows
+to other containers are not looked at, which is what it is beaten for, and small brokers take room
+that large services then miss. Random takes containers in any order and any device with room. Both
+fail when something fits nowhere.
+
+Source: Fawwaz 2022, 5.2.
+"""
+
+import numpy as np
+
+from federator.planner.placement.instance import Instance, Ints, Placement, checked, room
+
+
+def place_greedily(instance: Instance) -> Placement | None:
+    """``None``: a container fitted nowhere."""
+    free = room(instance)
+    device_of: Ints = np.zeros(instance.containers, dtype=np.intp)
+    kind = np.arange(instance.containers) >= instance.topics
+    for c in np.lexsort((-instance.work, kind)):
+        fits = free >= instance.work[c]
+        if not fits.any():
+            return None
+        device_of[c] = np.where(fits, instance.alone[c], np.inf).argmin()
+        free[device_of[c]] -= instance.work[c]
+    return checked(instance, device_of, method="greedy")
+
+
+def place_randomly(instance: Instance, rng: np.random.Generator) -> Placement | None:
+    """``None``: a container fitted nowhere."""
+    free = room(instance)
+    device_of: Ints = np.zeros(instance.containers, dtype=np.intp)
+    for c in rng.permutation(instance.containers):
+        fits = np.flatnonzero(free >= instance.work[c])
+        if not fits.size:
+            return None
+        device_of[c] = rng.choice(fits)
+        free[device_of[c]] -= instance.work[c]
+    return checked(instance, device_of, method="random")

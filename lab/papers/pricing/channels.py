@@ -1,0 +1,223 @@
+"""One link's book, kept by one of its two ends: what it carries, and what it charges.
+
+At first a link negotiates, as ``negotiation`` does: a **present** charge for what would be too much
+if the topic came (or stayed), and a **lasting** one that grows in every round in which the link
+carries more than it can, and fades while it has no trouble. The first keeps topics away from links
+that are full now; the second decides who leaves those that everybody wants. That finds a way for
+everybody, but not a cheap one: who came first keeps a place that is worth more to others.
+
+So then places are sold (``seats``): what does not fit may come all the same if it pays for those
+who have to leave. What a newcomer must gain beyond that grows with the age of demand.
+
+Rates are means of noisy measurements. What fits is judged leniently towards those who are here, and
+less so towards newcomers: a load that errs around the capacity lets nobody in and drives nobody
+out.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from lab.papers.pricing.messages import Price, Seat
+from lab.papers.pricing.seats import ROUNDING, for_sale, leavers
+
+PRESENT_FIRST = 0.5
+"""In mean costs of an arc, for a topic that does not fit at all."""
+PRESENT_GROWTH = 1.1
+"""By a round: whoever has a cheap way out leaves first, in the end everybody must."""
+PRESENT_MAX = 100.0
+RISE = 0.02
+"""Added to the lasting charge by a round of overload."""
+FADE = 0.97
+"""What a round without overload leaves of the lasting charge."""
+LEASE_ROUNDS = 3
+"""Rounds after which a topic that nobody asks for any more is forgotten."""
+NEGOTIATED_ROUNDS = 24
+"""After which places are sold."""
+WHOLE_ROUNDS = 52
+"""After which a newcomer pays for all the room that is made for it; before, for a share of it."""
+CLOSED_ROUNDS = 64
+"""After which whoever is fed stays unless it must leave or gains much (``holding``)."""
+STAYS = 4.0
+"""Standard errors of a load by which a link may seem too full to those whom it carries."""
+COMES = 2.0
+"""The same for a newcomer, whose own error counts too."""
+PRESSURE_GROWTH = 1.15
+"""By a round of overload: whoever should leave does so in the end, unless there is no other way."""
+PRESSURE_FADE = 0.93
+"""By a round without: a topic that goes to and fro between two full links is pressed ever more."""
+PRESSURE_MAX = 1e4
+SEATS_MAX = 12
+"""Told about at most; more would not be cheap."""
+MARGIN_FIRST = 0.01
+"""Beyond others' loss, in mean costs of an arc: nobody moves for next to nothing."""
+MARGIN_GROWTH = 1.06
+"""By a round of selling: in the end nobody moves for a small gain either."""
+HOLD_GROWTH = 1.15
+"""The same after ``CLOSED_ROUNDS``."""
+MARGIN_MAX = 10.0
+"""Ways seldom differ by more, but what a full link charges those who are to leave it does."""
+AGE_MAX = 1_000
+"""Rounds of age that still count."""
+
+
+class Rate(NamedTuple):
+    """A topic's rate.
+
+    Attributes:
+        mean: As its publisher measures it.
+        error: Standard error of that.
+    """
+
+    mean: float
+    error: float
+
+
+Rates = dict[int, Rate]
+"""By topic."""
+
+
+@dataclass(slots=True)
+class Channel:
+    """The book of one link.
+
+    Attributes:
+        capacity: In the unit of rates.
+        asked: Round in which each (topic, arc) was last asked for.
+        losses: What each would lose, see ``Seat``.
+        quoted: What was last told, while it holds.
+    """
+
+    capacity: float
+    asked: dict[tuple[int, int], int] = field(default_factory=dict)
+    losses: dict[tuple[int, int], float] = field(default_factory=dict)
+    lasting: float = 0.0
+    present: float = PRESENT_FIRST
+    margin: float = 0.0
+    whole: float = 1.0
+    pressure: float = 1.0
+    quoted: Price | None = None
+
+    def renew(self, topic: int, arc: int, round_: int, *, loss: float) -> None:
+        """``topic`` is carried on ``arc``."""
+        if self.losses.get((topic, arc)) != loss:
+            self.quoted = None
+        self.asked[topic, arc] = round_
+        self.losses[topic, arc] = loss
+
+    def release(self, topic: int, arc: int) -> None:
+        """``topic`` is not carried on ``arc`` any more."""
+        self.quoted = None
+        self.asked.pop((topic, arc), None)
+        self.losses.pop((topic, arc), None)
+
+    def load(self, rates: Rates) -> float:
+        """What is carried, by known ``rates``."""
+        return sum(rates[topic].mean for topic, _ in self.asked if topic in rates)
+
+    def spread(self, rates: Rates) -> float:
+        """Standard error of the load."""
+        return math.hypot(*(rates[topic].error for topic, _ in self.asked if topic in rates))
+
+    def end_round(self, round_: int, age: int, rates: Rates) -> None:
+        """Forget what nobody asked for, and set the charges.
+
+        Args:
+            round_: That begins.
+            age: Rounds that demand has lasted.
+            rates: Of all topics known.
+        """
+        for topic, arc in [k for k, asked in self.asked.items() if round_ - asked > LEASE_ROUNDS]:
+            self.release(topic, arc)
+        if self.load(rates) > self.capacity + STAYS * self.spread(rates) + 1e-6:
+            self.lasting += RISE
+            self.pressure = min(PRESSURE_MAX, self.pressure * PRESSURE_GROWTH)
+        else:
+            self.lasting *= FADE
+            self.pressure = max(1.0, self.pressure * PRESSURE_FADE)
+        self.present = min(PRESENT_MAX, PRESENT_FIRST * PRESENT_GROWTH ** (1 + min(age, AGE_MAX)))
+        self.margin = margin(age)
+        self.whole = min(1.0, max(0, age - NEGOTIATED_ROUNDS) / (WHOLE_ROUNDS - NEGOTIATED_ROUNDS))
+        self.quoted = None
+
+    def price(self, rates: Rates) -> Price:
+        """What the other end is told."""
+        if self.quoted is None:
+            self.quoted = self._quote(rates)
+        return self.quoted
+
+    def _quote(self, rates: Rates) -> Price:
+        seats: tuple[Seat, ...] = ()
+        if self.margin:
+            taken = [
+                Seat(t, rates[t].mean, loss) for (t, _), loss in self.losses.items() if t in rates
+            ]
+            seats = for_sale(taken, SEATS_MAX)
+        return Price(
+            lasting=self.lasting,
+            present=self.present,
+            load=self.load(rates),
+            seats=seats,
+            margin=self.margin,
+            whole=self.whole,
+            pressure=self.pressure,
+            spread=self.spread(rates),
+        )
+
+
+def margin(age: int) -> float:
+    """What a move must gain, in mean costs of an arc, when demand has lasted ``age`` rounds."""
+    if age < NEGOTIATED_ROUNDS:
+        return 0.0
+    sold = min(age, CLOSED_ROUNDS) - NEGOTIATED_ROUNDS
+    held = min(max(0, age - CLOSED_ROUNDS), AGE_MAX)
+    return min(MARGIN_MAX, MARGIN_FIRST * MARGIN_GROWTH**sold * HOLD_GROWTH**held)
+
+
+def charge(
+    price: Price,
+    *,
+    capacity: float,
+    topic: int,
+    rate: Rate,
+    carried: bool,
+    requests: int,
+) -> float:
+    """What a link charges each request of a topic, in mean costs of an arc.
+
+    Args:
+        price: Of the link.
+        capacity: Of the link.
+        topic: Which.
+        rate: Of the topic.
+        carried: Whether the link carries it already.
+        requests: Of the topic, which pay for a place together.
+    """
+    if carried:
+        others, borne = price.load - rate.mean, STAYS * price.spread
+    else:
+        others, borne = price.load, COMES * math.hypot(price.spread, rate.error)
+    lacking = rate.mean - (capacity + borne - others)
+    if lacking <= ROUNDING * rate.mean:
+        return 0.0
+    share = min(1.0, lacking / rate.mean)
+    wall = price.lasting + price.present * share * (1.0 + price.lasting)
+    if not price.seats:
+        return wall
+    if carried and not leaves(price, capacity=capacity, topic=topic):
+        return 0.0
+    loss, who = leavers([seat for seat in price.seats if seat.topic != topic], lacking)
+    if not carried and who:
+        made = sum(seat.rate for seat in price.seats if seat.topic in who)
+        loss *= price.whole + (1.0 - price.whole) * min(1.0, lacking / made)
+    share = loss / requests + price.margin
+    return min(wall, share * price.pressure if carried else share)
+
+
+def leaves(price: Price, *, capacity: float, topic: int) -> bool:
+    """Whether ``topic``, which is carried, is among those who should leave a full link."""
+    lacking = price.load - capacity - STAYS * price.spread
+    if lacking <= ROUNDING * capacity or not price.seats:
+        return False
+    _, who = leavers(price.seats, lacking)
+    return topic in who or not who

@@ -1,0 +1,84 @@
+"""What a broker knows of one topic: ways, a spare one, who feeds it, whom it feeds.
+
+A neighbour that lies on our way can do nothing with it: whoever follows would go in a circle. It is
+told our **spare** way instead, what ours would be if that neighbour were not there. Nobody follows
+one; but from spare ways, passed on like others, a broker through which all ways around it lead
+learns what it would cost to be fed from the other side.
+
+Source: docs/planner.md 5.
+"""
+
+import math
+from collections.abc import Container
+from dataclasses import dataclass, field
+
+from lab.papers.pricing.holding import Hold
+from lab.papers.pricing.messages import Route, Want
+
+LOYALTY = 0.02
+"""Share by which the arc in use looks shorter, at first."""
+
+
+@dataclass(slots=True)
+class TopicState:
+    """What a broker knows of one topic.
+
+    Attributes:
+        seq: Newest number heard.
+        heard: What each neighbour said last under ``seq``.
+        lengths: Of each neighbour's arc, frozen for ``seq``.
+        cost: Best way under ``seq``.
+        best: The neighbour it leads over.
+        parent: Who feeds us, or would.
+        loyalty: To the parent, as a share of its arc's length.
+        children: Neighbours that we feed, and the round in which they last asked.
+        below: What hangs on each of them.
+        hurried: Round in which somebody who is to leave a link last asked for a new number.
+        hold: What keeps ``parent``.
+        spares: Cost of the spare way that each neighbour on ours was last told.
+    """
+
+    seq: int = -1
+    heard: dict[int, Route] = field(default_factory=dict)
+    lengths: dict[int, float] = field(default_factory=dict)
+    cost: float = math.inf
+    best: int | None = None
+    parent: int | None = None
+    loyalty: float = LOYALTY
+    children: dict[int, int] = field(default_factory=dict)
+    below: dict[int, Want] = field(default_factory=dict)
+    hurried: int = -1
+    hold: Hold = field(default_factory=Hold)
+    spares: dict[int, float] = field(default_factory=dict)
+
+    def drop(self, child: int) -> None:
+        """Feed ``child`` no longer."""
+        del self.children[child], self.below[child]
+
+    def way(self, neighbour: int) -> float:
+        """Cost of the way over ``neighbour``, which was heard."""
+        return self.heard[neighbour].cost + self.lengths[neighbour]
+
+    def around(self, neighbour: int, *, broker: int) -> int | None:
+        """Over whom ``broker``, whose state this is, would go if ``neighbour`` were not there."""
+        best, least = None, math.inf
+        for other, route in self.heard.items():
+            if other == neighbour or neighbour in route.path or broker in route.path:
+                continue
+            cost = route.cost + self.lengths[other]
+            if cost < least:
+                best, least = other, cost
+        return best
+
+    def unaware(self, neighbours: Container[int], *, broker: int) -> set[int]:
+        """Those ``neighbours`` on ``broker``'s way who were not told its spare way as it is now."""
+        if self.best is None:
+            return set()
+        unaware = set()
+        for neighbour in self.heard[self.best].path:
+            if neighbour in neighbours:
+                other = self.around(neighbour, broker=broker)
+                cost = math.inf if other is None else self.way(other)
+                if cost != self.spares.get(neighbour, math.inf):
+                    unaware.add(neighbour)
+        return unaware

@@ -1,0 +1,206 @@
+"""Tells the story of one seed: faults first, then healing, then the demand to converge.
+
+Invariants are checked after every event of both phases. After healing the federation has a bound,
+derived from the timers, to converge; then one probe from every broker must reach every broker that
+wants it exactly once.
+
+Source: docs/simulator.md.
+"""
+
+import traceback
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from federator.protocol.types import BrokerId, Millis
+from lab.sim import convergence
+from lab.sim.agenda import RunawayError
+from lab.sim.convergence import demand
+from lab.sim.faults import schedule
+from lab.sim.invariants import Invariants
+from lab.sim.scenario import TOPICS, Scenario
+from lab.sim.topics import topic_matches
+from lab.sim.watcher import InvariantError
+from lab.sim.world import World
+
+CHECK_EVERY_MS = 250
+NEW_FILTER = "fresh/+/filter"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """What went wrong in a seed, and just before."""
+
+    invariant: str
+    detail: str
+    at_ms: int
+    last_events: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SeedResult:
+    """One seed's outcome.
+
+    Attributes:
+        converged_ms: Time from healing to convergence, or ``None``.
+        bound_ms: What it was allowed.
+        fired: How often each fault, message and notice occurred.
+        calls: Calls on the world's agenda: what the seed cost.
+    """
+
+    seed: int
+    topology: str
+    nodes: int
+    converged_ms: int | None
+    bound_ms: int
+    fired: dict[str, int] = field(default_factory=dict)
+    calls: int = 0
+    violation: Violation | None = None
+
+
+def run_scenario(scenario: Scenario) -> SeedResult:
+    """Run one seed to its end or to the first violation."""
+    invariants = Invariants()
+    world = World(scenario.plan, seed=scenario.seed, watcher=invariants)
+    invariants.attach(world)
+    bound_ms = convergence.bound_ms(scenario.plan)
+    converged_ms: int | None = None
+    violation: Violation | None = None
+    try:
+        _play(world, scenario)
+        converged_ms = _converge(world, invariants, scenario.heal_ms, bound_ms)
+        _subscribe_anew(world, scenario)
+        if scenario.stays:
+            world.run_until(scenario.heal_ms + bound_ms)
+            demand("stays_converged", convergence.complaints(world))
+    except Exception as error:  # Whatever the protocol raises is a finding, not the end.
+        violation = violation_of(world, error)
+    return SeedResult(
+        seed=scenario.seed,
+        topology=scenario.topology,
+        nodes=len(scenario.plan.ids),
+        converged_ms=converged_ms,
+        bound_ms=bound_ms,
+        fired=_fired(world),
+        calls=world.agenda.calls_made,
+        violation=violation,
+    )
+
+
+def _play(world: World, scenario: Scenario) -> None:
+    """The faulty phase."""
+    schedule(world, scenario.faults)
+    for change in scenario.changes:
+        world.agenda.at(change.at_ms, world.set_filters, change.node, change.filters)
+    for item in scenario.publications:
+        world.agenda.at(item.at_ms, world.publish, item.node, item.topic, item.count)
+    world.run_until(scenario.heal_ms)
+    world.wires.loss = 0.0
+    world.wires.duplication = 0.0
+
+
+def _converge(world: World, invariants: Invariants, heal_ms: int, bound_ms: int) -> int:
+    """Run until converged and a probe proves it; how long it took.
+
+    What looks converged may still change within the bound, when the last echo of a fault arrives.
+    So a probe that missed somebody is repeated then; one that came twice is never right.
+    """
+    shortest = convergence.finds_shortest(world.plan)
+    while True:
+        late = world.now_ms >= heal_ms + bound_ms
+        if late:
+            demand("converges", convergence.complaints(world, shortest=shortest))
+        if next(convergence.complaints(world, shortest=shortest), None) is None:
+            converged_ms = world.now_ms - heal_ms
+            if shortest and world.plan.shortest.issuperset(world.plan.ids):
+                invariants.demand_shortest(_least_costs(world))
+            missed = _probe(world)
+            invariants.demand_shortest(None)
+            if not missed:
+                return converged_ms
+            if late:
+                raise InvariantError("probe_reaches_each_once", missed)
+        world.run_until(world.now_ms + CHECK_EVERY_MS)
+
+
+def _least_costs(world: World) -> dict[BrokerId, convergence.Costs]:
+    return {
+        id: convergence.costs_from(world, part.ids, id)
+        for part in convergence.parts_of(world)
+        for id in part.ids
+    }
+
+
+def _subscribe_anew(world: World, scenario: Scenario) -> None:
+    """In a calm federation a mesh comes and goes at once, whatever the intervals are."""
+    alive = sorted(id for part in convergence.parts_of(world) for id in part.ids)
+    id = alive[scenario.seed % len(alive)]
+    before = world.filters[id]
+    for filters in (before | {NEW_FILTER}, before):
+        world.set_filters(id, filters)
+        late_ms = world.now_ms + convergence.calm_bound_ms(scenario.plan)
+        while next(convergence.complaints(world), None) is not None:
+            if world.now_ms >= late_ms:
+                demand("triggered_updates", convergence.complaints(world))
+            world.run_until(world.now_ms + CHECK_EVERY_MS)
+
+
+def _probe(world: World) -> str:
+    """Publish once from every broker; whom that missed, or nothing when it reached everyone."""
+    probes: dict[int, frozenset[BrokerId]] = {}
+    for part in convergence.parts_of(world):
+        wanted = {
+            topic: frozenset(
+                id
+                for filter, who in part.subscribers.items()
+                if topic_matches(filter, topic)
+                for id in who
+            )
+            for topic in TOPICS
+        }
+        exported_filters = [topic for topic in TOPICS if wanted[topic]]
+        for at, id in enumerate(sorted(part.ids) if exported_filters else ()):
+            topic = exported_filters[at % len(exported_filters)]
+            probes[world.publish(id, topic)[0]] = wanted[topic] - {id}
+    delay_ms = max((link.delay_ms_max for link in world.plan.links), default=0)
+    world.run_until(world.now_ms + len(world.plan.ids) * (delay_ms + 1))
+    missed = ""
+    for number, expected in probes.items():
+        got = world.delivered[number]
+        detail = (
+            f"{world.topics[number]!r} from {world.origins[number]} reached {dict(got)},"
+            f" wanted {sorted(expected)}"
+        )
+        if any(times != 1 for times in got.values()) or not set(got) <= expected:
+            raise InvariantError("probe_reaches_each_once", detail)
+        if set(got) != expected:
+            missed = missed or detail
+    return missed
+
+
+def _fired(world: World) -> dict[str, int]:
+    return dict(sorted(Counter(world.fired).items()))
+
+
+class Chronicle(Protocol):
+    """A world that remembers its last events."""
+
+    trace: deque[tuple[Millis, BrokerId, object]]
+
+    @property
+    def now_ms(self) -> Millis:
+        """The simulated instant."""
+
+
+def violation_of(world: Chronicle, error: Exception) -> Violation:
+    """What ``error`` says about the world."""
+    if isinstance(error, InvariantError):
+        invariant, detail = error.invariant, error.detail
+    elif isinstance(error, RunawayError):
+        invariant, detail = "no_storm", str(error)
+    else:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        invariant = "nothing_raises"
+        detail = f"{error!r} at {where.filename}:{where.lineno} in {where.name}"
+    events = tuple(f"{at_ms:>8} ms  {id:>4}  {what}" for at_ms, id, what in world.trace)
+    return Violation(invariant, detail, world.now_ms, events)

@@ -1,0 +1,112 @@
+"""Tells a story of joining, and looks whether the graph is as promised.
+
+Whenever nothing happened for a while, the graph must be whole and survive any single death, have
+short ways, everybody about as many links as wanted, and change no more than exchanges for nearer
+neighbours take. When somebody dies then, nobody else is cut off, not even for a moment.
+
+Source: docs/protocol.md section 16.
+"""
+
+import math
+from collections.abc import Iterator
+
+from federator.protocol.topology.graph import strength_of, without
+from federator.protocol.types import BrokerId
+from lab.sim.campaign import SeedResult, Violation, violation_of
+from lab.sim.convergence import demand
+from lab.sim.joining.story import Death, JoiningStory, Split, Start
+from lab.sim.joining.world import JoiningWorld, parts
+
+SETTLED_MS = 150_000
+"""What settling may take, whatever befell the federation."""
+
+CALM_MS = 20_000
+"""Settled is what all is well with for so long."""
+
+LATELY_MS = 10_000
+CHANGES_MIN, CHANGES_PER_BROKER_MAX = 8, 0.33
+"""Ends of links that came or went lately, for all and for each broker: an exchange makes eight."""
+
+CHECK_EVERY_MS = 2_000
+
+
+def run_joining(story: JoiningStory) -> SeedResult:
+    """Run one seed to its end or to the first violation."""
+    world = JoiningWorld(story.seed, story.parameters)
+    settled_ms: int | None = None
+    violation: Violation | None = None
+    try:
+        settled_ms = _play(world, story)
+    except Exception as error:  # whatever the protocol raises is a finding, not the end
+        violation = violation_of(world, error)
+    return SeedResult(
+        seed=story.seed,
+        topology="joining",
+        nodes=story.nodes,
+        converged_ms=settled_ms,
+        bound_ms=SETTLED_MS,
+        fired=dict(sorted(world.fired.items())),
+        calls=world.agenda.calls_made,
+        violation=violation,
+    )
+
+
+def _play(world: JoiningWorld, story: JoiningStory) -> int:
+    """One act after the other; the longest that settling took."""
+    slowest_ms = 0
+    for act in story.acts:
+        began_ms = world.now_ms
+        for blow in act:
+            world.run_until(began_ms + blow.at_ms)
+            match blow:
+                case Start(_, broker, seeds):
+                    world.start(broker, seeds)
+                case Death(_, broker):
+                    _kill(world, broker)
+                case Split(_, apart):
+                    world.split(apart)
+        slowest_ms = max(slowest_ms, _settle(world, story))
+    return slowest_ms
+
+
+def _kill(world: JoiningWorld, broker: BrokerId) -> None:
+    """Who dies in a settled federation cuts off nobody, not for a moment."""
+    left = parts(without(world.graph(), {broker}))
+    world.kill(broker)
+    if len(left) > 1:
+        demand("survives_a_death", [f"without {broker} there are {len(left)} parts"])
+
+
+def _settle(world: JoiningWorld, story: JoiningStory) -> int:
+    """Run until all is well, and stays so; how long it took to become so."""
+    since_ms, well_ms = world.now_ms, int(world.now_ms)
+    while world.now_ms < well_ms + CALM_MS:
+        world.run_until(world.now_ms + CHECK_EVERY_MS)
+        if next(complaints(world, story), None) is not None:
+            well_ms = world.now_ms
+            if well_ms > since_ms + SETTLED_MS:
+                demand("settles", complaints(world, story))
+    return well_ms - since_ms
+
+
+def complaints(world: JoiningWorld, story: JoiningStory) -> Iterator[str]:
+    """What is not as promised."""
+    strength = strength_of(world.graph())
+    brokers, wanted = strength.brokers, story.parameters.neighbours
+    if len(strength.parts) != 1:
+        yield f"{len(strength.parts)} parts of {brokers} brokers"
+        return
+    if brokers >= 3 and not strength.survives_any_death:
+        yield f"the death of any of {strength.weak.brokers} would part the rest"
+    least = min(wanted, brokers - 1) - 1
+    if strength.degree_min < least:
+        yield f"somebody has {strength.degree_min} links, {least} wanted"
+    if strength.degree_max > wanted + 1:
+        yield f"somebody has {strength.degree_max} links, at most {wanted + 1} wanted"
+    changes = sum(at_ms > world.now_ms - LATELY_MS for at_ms in world.changes[-10_000:])
+    if changes > max(CHANGES_MIN, CHANGES_PER_BROKER_MAX * brokers):
+        yield f"{changes} changes of links in {LATELY_MS} ms"
+    most = max(1.0, 2 * math.log2(brokers))
+    assert strength.diameter is not None, "it is whole, and small enough"
+    if strength.diameter > most:
+        yield f"a diameter of {strength.diameter}, at most {most:.1f} wanted"

@@ -1,0 +1,184 @@
+"""Tells one story with clients: calm, then faults, then healing, then the reckoning.
+
+The federation must stand before anything goes wrong: from then on its promises count. After
+healing it has a bound to stand again, and to pay what it owes; then everybody publishes once more
+in the calm, and everything must arrive.
+
+Source: docs/simulator.md.
+"""
+
+import random
+from collections.abc import Iterator
+
+from federator.protocol.custody.receiver import FORMER_EPOCH_MS
+from federator.protocol.custody.tails import STEPS_MS
+from federator.protocol.types import BrokerId
+from lab.sim import convergence
+from lab.sim.campaign import CHECK_EVERY_MS, SeedResult, Violation, violation_of
+from lab.sim.convergence import demand
+from lab.sim.faults import schedule
+from lab.sim.invariants import Invariants
+from lab.sim.messages.clients import Subscriber
+from lab.sim.messages.mishaps import schedule_mishaps
+from lab.sim.messages.story import ClientPublication, MessageStory
+from lab.sim.messages.world import MessageWorld
+from lab.sim.scenario import TOPICS
+
+SYS_INTERVALS = 3
+"""Counts that may be needed until a table is trusted again: the first may be older than a gap."""
+
+PROBES_PER_BROKER = 3
+DRAIN_MS = 5_000
+EVENTS_OF_CLIENTS_MS = 3_000
+"""Clients are back so long after the last fault: their longest pause, and a little."""
+
+
+def run_story(story: MessageStory) -> SeedResult:
+    """Run one seed to its end or to the first violation."""
+    invariants = Invariants()
+    world = MessageWorld(story.plan, seed=story.seed, watcher=invariants)
+    invariants.attach(world)
+    bound_ms = _bound_ms(story)
+    converged_ms: int | None = None
+    violation: Violation | None = None
+    try:
+        _settle(world, story)
+        _play(world, story)
+        converged_ms = _heal(world, story.heal_ms, bound_ms)
+        _publish_in_the_calm(world, story)
+    except Exception as error:  # Whatever the protocol raises is a finding, not the end.
+        violation = violation_of(world, error)
+    return SeedResult(
+        seed=story.seed,
+        topology=story.topology,
+        nodes=len(story.plan.world.ids),
+        converged_ms=converged_ms,
+        bound_ms=bound_ms,
+        fired=dict(sorted((world.fired + world.ledger.fired).items())),
+        calls=world.agenda.calls_made,
+        violation=violation,
+    )
+
+
+def _bound_ms(story: MessageStory) -> int:
+    sys_interval_ms = max(plan.sys_interval_ms for plan in story.plan.brokers.values())
+    return (
+        convergence.bound_ms(story.plan.world)
+        + EVENTS_OF_CLIENTS_MS
+        + SYS_INTERVALS * sys_interval_ms
+    )
+
+
+def _settle(world: MessageWorld, story: MessageStory) -> None:
+    """Nothing goes wrong yet; the federation must stand in the end."""
+    loss, world.wires.loss = world.wires.loss, 0.0
+    duplication, world.wires.duplication = world.wires.duplication, 0.0
+    world.run_until(story.settle_ms)
+    demand("settles", _complaints(world))
+    _promise(world)
+    world.wires.loss, world.wires.duplication = loss, duplication
+
+
+def _play(world: MessageWorld, story: MessageStory) -> None:
+    """The faulty phase."""
+    schedule(world, story.faults)
+    schedule_mishaps(world, story.mishaps)
+    for change in story.changes:
+        subscriber = world.subscribers[change.client]
+        world.agenda.at(change.at_ms, subscriber.change_filters, dict(change.filters))
+    for item in story.publications:
+        _schedule(world, item, story.heal_ms)
+    world.run_until(story.heal_ms)
+    world.wires.loss = 0.0
+    world.wires.duplication = 0.0
+    for subscriber in world.subscribers.values():
+        subscriber.acknowledges_after_ms = 1
+
+
+def _schedule(world: MessageWorld, item: ClientPublication, heal_ms: int) -> None:
+    for at_ms in range(item.at_ms, heal_ms, max(1, item.gap_ms))[: item.count]:
+        world.agenda.at(
+            at_ms,
+            world.client_publishes,
+            item.publisher,
+            item.node,
+            item.topic,
+            item.qos,
+        )
+
+
+def _heal(world: MessageWorld, heal_ms: int, bound_ms: int) -> int:
+    """Run until the federation stands, and goes on standing, and owes nothing; how long it took.
+
+    What looks whole may not have noticed yet that a connection is dead: it must look so for longer
+    than that takes.
+    """
+    echo_ms = world.plan.parameters.hello_timeout_ms + world.plan.parameters.hello_interval_ms
+    since_ms: int | None = None
+    while world.now_ms < heal_ms + bound_ms:
+        if next(_complaints(world), None) is not None or _outstanding(world):
+            since_ms = None
+        elif since_ms is None:
+            since_ms = world.now_ms
+        elif world.now_ms - since_ms >= echo_ms:
+            return since_ms - heal_ms
+        world.run_until(world.now_ms + CHECK_EVERY_MS)
+    demand("converges", _complaints(world))
+    demand("owed", _outstanding(world))
+    return bound_ms
+
+
+def _publish_in_the_calm(world: MessageWorld, story: MessageStory) -> None:
+    """Once more from everywhere: now QoS 0 arrives as well."""
+    drain_ms = DRAIN_MS
+    if world.ledger.trust_all():  # a log was lost, and the clock with it: its next tail is believed
+        drain_ms += FORMER_EPOCH_MS + STEPS_MS[-1]
+    _promise(world)
+    world.ledger.calm = True
+    rng = random.Random(f"calm {story.seed}")
+    for id in sorted(id for part in convergence.parts_of(world) for id in part.ids):
+        for _ in range(PROBES_PER_BROKER):
+            world.client_publishes(f"p1-{id}", id, rng.choice(TOPICS), rng.choice((0, 1)))
+    world.run_until(world.now_ms + drain_ms)
+    demand("arrives_in_the_calm", _outstanding(world))
+
+
+def _promise(world: MessageWorld) -> None:
+    """What the federation knows of, it promises."""
+    for id, subscriber in world.subscribers.items():
+        if subscriber.subscribed and not _unknown(world, subscriber):
+            world.ledger.promise(id, subscriber.filters)
+
+
+def _complaints(world: MessageWorld) -> Iterator[str]:
+    """Everything that is not as it must become."""
+    each = world.subscribers.values()
+    # There something new may have made up for something gone while nobody listened.
+    doubtful = {client.plan.broker for client in each if client.heard != client.filters}
+    yield from convergence.complaints(world)
+    for id, subscriber in world.subscribers.items():
+        broker = subscriber.plan.broker
+        if not world.brokers[broker].running or broker not in world.agents:
+            continue
+        if not subscriber.subscribed:
+            yield f"{id!r} is not subscribed"
+        elif missing := _unknown(world, subscriber):
+            if broker in doubtful:
+                world.fired["count made up for"] += 1
+            else:
+                yield f"{broker} does not know that {id!r} wants {missing}"
+
+
+def _unknown(world: MessageWorld, subscriber: Subscriber) -> list[str]:
+    """What the agent does not know that a client wants."""
+    known = world.filters[subscriber.plan.broker]
+    return [] if "#" in known else sorted(set(subscriber.filters) - known)
+
+
+def _outstanding(world: MessageWorld) -> list[str]:
+    part_of: dict[BrokerId, int] = {}
+    for at, part in enumerate(convergence.parts_of(world)):
+        part_of.update(dict.fromkeys(part.ids, at))
+    return world.ledger.outstanding(
+        lambda one, other: one in part_of and part_of[one] == part_of.get(other)
+    )

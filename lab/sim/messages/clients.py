@@ -1,0 +1,164 @@
+"""Clients that subscribe: they connect, subscribe, acknowledge, and come back when thrown out.
+
+Publishers need no object: a publication is a call. A subscriber is as faithful as a stock client
+library: it reconnects with a pause, and subscribes again when its session is gone.
+
+Source: OASIS MQTT 5.0, sections 3.1.2.4 and 4.4.
+"""
+
+import random
+from dataclasses import dataclass
+
+from federator.protocol.types import BrokerId
+from lab.sim.agenda import Agenda
+from lab.sim.messages.brokers import LOCAL_MS, MessageBroker
+from lab.sim.messages.ledger import Ledger
+from lab.sim.messages.sessions import Message, Session, control_client_id
+
+RECONNECT_MS = (100, 1_500)
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberPlan:
+    """A client that subscribes.
+
+    Attributes:
+        filters: With the QoS it asks for.
+        persistent: Its session outlives its connection.
+        start_ms: When it connects first: before the agents listen, or after.
+        protocol: 4 (3.1.1) or 5. One of MQTT 5 has one filter: with more it would get more copies.
+    """
+
+    id: str
+    broker: BrokerId
+    filters: tuple[tuple[str, int], ...]
+    persistent: bool = True
+    protocol: int = 4
+    start_ms: int = 0
+
+
+class Subscriber:
+    """A running client.
+
+    Args:
+        plan: What it is.
+        broker: Where it connects.
+        agenda: The clock.
+        rng: Its dice.
+        ledger: Told of what it gets.
+
+    Attributes:
+        filters: What it wants, with the QoS it asks for.
+        heard: What it held when an agent was last there to hear it subscribe.
+        heard_ms: When that was.
+    """
+
+    def __init__(
+        self,
+        plan: SubscriberPlan,
+        broker: MessageBroker,
+        agenda: Agenda,
+        rng: random.Random,
+        ledger: Ledger,
+    ) -> None:
+        self.plan = plan
+        self.filters = dict(plan.filters)
+        self.absences = 0
+        self.acknowledges_after_ms = LOCAL_MS
+        self._broker = broker
+        self._agenda = agenda
+        self._rng = rng
+        self._ledger = ledger
+        self.heard: dict[str, int] = {}
+        self.heard_ms = 0
+        self._session: Session | None = None
+        self._connection = 0
+        self._attempts = 0
+
+    @property
+    def subscribed(self) -> bool:
+        """Whether the client is connected and holds the subscriptions that it wants."""
+        return self._session is not None and self._session.filters == self.filters
+
+    def start(self) -> None:
+        """Connect, now or soon."""
+        self._attempt(self._attempts)
+
+    def leave(self) -> None:
+        """Lose the connection, and do not come back until ``come_back``."""
+        self.absences += 1
+        self._attempts += 1
+        if self._session is None:
+            return
+        session, self._session = self._session, None
+        if not self.plan.persistent:
+            self._ledger.withdraw(self.plan.id)
+        self._broker.disconnect(session, self._connection, orderly=False)
+
+    def come_back(self) -> None:
+        """End one cause of absence."""
+        self.absences -= 1
+        if not self.absences:
+            self._attempt(self._attempts)
+
+    def broker_lost(self) -> None:
+        """The broker is gone, and perhaps the session with it."""
+        self._session = None
+        self._attempts += 1
+        if not self.absences:
+            self._try_again()
+
+    def change_filters(self, filters: dict[str, int]) -> None:
+        """Want something else from now on."""
+        gone = [filter for filter in self.filters if filter not in filters]
+        regraded = [f for f, qos in filters.items() if self.filters.get(f, qos) != qos]
+        self.filters = dict(filters)
+        self._ledger.withdraw(self.plan.id, [*gone, *regraded])
+        self._ledger.waive(gone)
+        if self._session is not None:
+            self._agree(self._session)
+
+    def agent_dies(self, saved_ms: int) -> None:
+        """What the agent heard after ``saved_ms`` is forgotten."""
+        if self.heard_ms >= saved_ms:
+            self.heard = {}
+
+    def _agree(self, session: Session) -> None:
+        """Make the session hold what we want."""
+        missing = {f: qos for f, qos in self.filters.items() if session.filters.get(f) != qos}
+        surplus = tuple(filter for filter in session.filters if filter not in self.filters)
+        listener = self._broker.sessions.get(control_client_id(self.plan.broker))
+        listened = listener is not None and listener.receiver is not None
+        if listened and (surplus or missing):
+            self.heard, self.heard_ms = dict(self.filters), self._agenda.now_ms
+        if surplus:
+            self._broker.unsubscribe(session, surplus)
+        if missing:
+            self._broker.subscribe(session, missing)
+
+    def _try_again(self) -> None:
+        when_ms = self._agenda.now_ms + self._rng.randint(*RECONNECT_MS)
+        self._agenda.at(when_ms, self._attempt, self._attempts)
+
+    def _attempt(self, ticket: int) -> None:
+        if ticket != self._attempts or self.absences or self._session is not None:
+            return
+        if not self._broker.running:
+            self._try_again()
+            return
+        plan = self.plan
+        session, _ = self._broker.connect(
+            plan.id,
+            self._receive,
+            clean=not plan.persistent,
+            persistent=plan.persistent,
+            protocol=plan.protocol,
+        )
+        self._session, self._connection = session, session.connection
+        self._agree(session)
+
+    def _receive(self, session: Session, connection: int, packet_id: int, message: Message) -> None:
+        self._ledger.received(self.plan.id, message)
+        if packet_id:
+            when_ms = self._agenda.now_ms + self.acknowledges_after_ms
+            self._agenda.at(when_ms, self._broker.acknowledge, session, connection, packet_id)

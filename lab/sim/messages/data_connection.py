@@ -1,0 +1,208 @@
+"""An agent's data connection to its own broker: what it publishes there, and what it acknowledges.
+
+A window of twenty, and a queue behind it. What is in flight is in the kernel's hands and arrives
+even when the process is killed; what waits for room dies with the process.
+
+A process can be **doomed**: killed between two of its writes, not between two events. From there on
+nothing that it does leaves it.
+
+Source: OASIS MQTT 5.0, section 4.9 (flow control); ``runtime.mqtt.window``.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from federator.protocol.effects import Notice
+from federator.protocol.forwarding.publications import packets_in
+from lab.sim.agenda import Agenda
+from lab.sim.agents import Agent
+from lab.sim.data import number_of
+from lab.sim.messages.brokers import LOCAL_MS, MessageBroker
+from lab.sim.messages.host_context import HostContext
+from lab.sim.messages.ledger import Ledger
+from lab.sim.messages.sessions import IN_FLIGHT_MAX, Message, Session, data_client_id
+
+QUEUE_MAX = 1_000
+
+
+class DataConnection:
+    """The connection, as the data plane and custody's disk see it.
+
+    Args:
+        agent: The process.
+        broker: Its own broker.
+        agenda: The clock.
+        ledger: Told of what may be lost or repeated.
+        world: What is around.
+
+    Attributes:
+        noted: The journal has what is delivered next.
+        session: At the broker, and which connection of it; ``None`` without one.
+        session_number: Grows with each connection.
+    """
+
+    urgent_bytes = 0
+
+    def __init__(
+        self,
+        agent: Agent,
+        broker: MessageBroker,
+        agenda: Agenda,
+        ledger: Ledger,
+        world: HostContext,
+    ) -> None:
+        self.noted = True
+        self.session: tuple[Session, int] | None = None
+        self.session_number = 0
+        self._agent = agent
+        self._client_id = data_client_id(agent.id)
+        self._broker = broker
+        self._agenda = agenda
+        self._ledger = ledger
+        self._world = world
+        self._life = 0  # of the broker that we are connected to
+        self._queue: deque[Message] = deque()
+        self._in_flight: deque[Message] = deque()
+        self._unmarked: list[int] = []  # sent to the broker behind the last marker
+
+    # --- as a connection ---
+
+    @property
+    def room(self) -> bool:
+        """There is a connection, and it can take more."""
+        return self.session is not None and len(self._queue) < QUEUE_MAX
+
+    @property
+    def unacknowledged(self) -> int:
+        """What the broker has not got yet; without a connection, that cannot be known."""
+        return len(self._queue) + len(self._in_flight) + (self.session is None)
+
+    @property
+    def queued_bytes(self) -> int:
+        """Counted in messages here."""
+        return len(self._queue)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits to be sent."""
+        return not self._queue
+
+    def write_packets(
+        self, parts: Sequence[bytes | memoryview], count: int, *, urgent: bool = False
+    ) -> bool:
+        """Publish a run of QoS 0: at once, or not at all."""
+        if self.session is None or self._agent.doomed:
+            return False
+        for packet in packets_in(b"".join(parts)):
+            self._world.delivering(self._agent, number_of(packet), packet.topic)
+            self._broker.publish(self._client_id, Message(packet.topic, 0, number_of(packet)))
+        return True
+
+    def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
+        """Publish a publication, or custody's marker, in order, when there is room."""
+        if self._agent.doomed:
+            return False
+        [parsed] = packets_in(bytes(packet))
+        if parsed.topic == self._agent.data.delivery.marker_topic:
+            self._offer(Message(parsed.topic, 1, payload=parsed.payload, retain=True))
+            self.step()
+            return True
+        number = number_of(parsed)
+        self._world.delivering(self._agent, number, parsed.topic)
+        if not self.noted:
+            self._ledger.tolerate_at(self._agent.id, number)
+        self._offer(Message(parsed.topic, qos, number))
+        return True
+
+    def acknowledge(self, packet_ids: Iterable[tuple[int, int]], *, session_number: int) -> None:
+        """Tell our broker that it need not keep publications."""
+        self.step()
+        if self.session is None or session_number != self.session_number or self._agent.doomed:
+            return
+        session, connection = self.session
+        for packet_id, _ in packet_ids:
+            message = session.in_flight.get(packet_id)
+            if message is not None:
+                self._world.acknowledging(self._agent, message.number)
+            self._broker.acknowledge(session, connection, packet_id)
+
+    # --- as what writes to the disk ---
+
+    def step(self) -> None:
+        """One more thing is done that a crash may come after."""
+        agent = self._agent
+        if agent.crash_after is None or agent.doomed:
+            return
+        agent.crash_after -= 1
+        if agent.crash_after <= 0:
+            agent.doomed = True
+            self.process_dies()
+            self._world.doom(agent)
+
+    def too_old(self, numbers: list[int]) -> None:
+        """The log had no room any more for these publications."""
+        self._world.too_old(numbers)
+
+    def disk_full(self, event: str) -> None:
+        """A write was refused."""
+        self._world.noticed(Notice(event, "error"))
+
+    # --- what befalls it ---
+
+    def up(self, session: Session) -> None:
+        """The connection is up: go on."""
+        self.session = session, session.connection
+        self.session_number += 1
+        self._life = self._broker.life
+        self._fill()
+
+    def cut(self) -> None:
+        """The connection is dead, though the process may not have noticed."""
+        self._life = -1
+
+    def down(self) -> None:
+        """The connection is gone; what waits, waits, and what was not acknowledged goes again."""
+        self.session = None
+        self._queue.extendleft(reversed(self._in_flight))
+        self._in_flight.clear()
+
+    def process_dies(self) -> None:
+        """What waited is gone; what was sent behind the last marker will be sent again."""
+        for number in self._unmarked:
+            self._ledger.tolerate_at(self._agent.id, number)
+        self._queue.clear()
+        self._in_flight.clear()
+
+    def broker_dies(self) -> None:
+        """The broker takes what it has not acknowledged with it."""
+        for message in self._in_flight:
+            if message.number >= 0:
+                self._ledger.excuse_at(self._agent.id, message.number, "died with its broker")
+                self._ledger.tolerate_at(self._agent.id, message.number)
+        self._in_flight.clear()
+
+    def _offer(self, message: Message) -> None:
+        self._queue.append(message)
+        self._fill()
+
+    def _fill(self) -> None:
+        while self.session is not None and self._queue and len(self._in_flight) < IN_FLIGHT_MAX:
+            message = self._queue.popleft()
+            self._in_flight.append(message)
+            if message.number >= 0:
+                self._unmarked.append(message.number)
+            else:
+                self._unmarked.clear()
+            when_ms = self._agenda.now_ms + LOCAL_MS
+            self._agenda.at(when_ms, self._arrive, self._life, message)
+
+    def _arrive(self, life: int, message: Message) -> None:
+        if self._broker.life == life:
+            self._broker.publish(self._client_id, message)
+            when_ms = self._agenda.now_ms + LOCAL_MS
+            self._agenda.at(when_ms, self._world.run, self._agent, self._acknowledged, message)
+
+    def _acknowledged(self, message: Message) -> None:
+        if self._in_flight and self._in_flight[0] is message:
+            self._in_flight.popleft()
+            self._fill()

@@ -1,0 +1,309 @@
+"""An agent beside its own broker: two connections, discovery through the log, custody, its disk.
+
+What the runtime does between the broker and the protocol's machines, without sockets: subscribe
+the log first, tell discovery what the broker says, subscribe the cover, save the table now and
+then. The table in the file may be older than what was acknowledged, as after a real kill.
+
+Source: docs/ARCHITECTURE.md, "Two local connections" and "Discovery".
+"""
+
+from dataclasses import dataclass, field
+
+from federator.protocol.discovery import (
+    LOG_TOPICS,
+    SYS_TOPICS,
+    Discovery,
+    DiscoveryEffect,
+    DiscoveryParameters,
+    DiscoveryRecord,
+    InterestChanged,
+    MembersChanged,
+    ProbeCounts,
+    decode_record,
+    encode_record,
+)
+from federator.protocol.effects import Notice
+from federator.protocol.types import Millis
+from lab.sim.agenda import Agenda
+from lab.sim.agents import Agent
+from lab.sim.data import packet_of
+from lab.sim.data_path import DataPath
+from lab.sim.disks import KEEP_S, CustodyDisk
+from lab.sim.messages.brokers import MessageBroker
+from lab.sim.messages.data_connection import DataConnection
+from lab.sim.messages.host_context import HostContext
+from lab.sim.messages.sessions import Message, Session, control_client_id, data_client_id
+
+FED = "$fed/fed/"
+CONTROL_SESSION_EXPIRY_MS = 60_000
+SAVE_GAP_MS = 1_000
+
+_CONTROL_TOPICS = tuple(
+    FED + kind for kind in ("hello", "core_ann", "mesh_memb_ann", "ctl", "new_regular_topic")
+)
+_PROBES = (FED + "probe", f"$share/federator/{FED}probe")
+
+
+@dataclass(slots=True)
+class HostDisk:
+    """What an agent finds again when it starts: discovery's file, and what custody keeps.
+
+    Attributes:
+        wall_offset_ms: This host's wall clock minus the world's.
+    """
+
+    custody: CustodyDisk = field(default_factory=CustodyDisk)
+    closed: bool = False
+    saved_at_ms: int = 0
+    record: bytes = b""
+    wall_offset_ms: int = 0
+
+    def lose(self) -> None:
+        """The disk is replaced by an empty one."""
+        self.closed, self.saved_at_ms, self.record = False, 0, b""
+        self.custody.lose()
+
+
+class Host:
+    """The local side of one running agent.
+
+    Args:
+        agent: The process.
+        broker: Its own broker.
+        disk: What its earlier lives left.
+        path: Of data.
+        connection: For data.
+        agenda: The clock.
+        world: What is around.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        broker: MessageBroker,
+        disk: HostDisk,
+        path: DataPath,
+        connection: DataConnection,
+        agenda: Agenda,
+        world: HostContext,
+    ) -> None:
+        self._disk = disk
+        self._agenda = agenda
+        self.agent = agent
+        self.broker = broker
+        self.discovery = Discovery(
+            own_id=control_client_id(agent.id), parameters=DiscoveryParameters()
+        )
+        self.connection = connection
+        self._path = path
+        self.data: Session | None = None
+        self._world = world
+        self._control: Session | None = None
+        self._connections = (0, 0)
+        self._cover: frozenset[str] = frozenset()
+        self._probing = False
+        self._armed_at_ms: int | None = None
+        self._saved_revision = -1
+
+    # --- the process ---
+
+    def start(self) -> None:
+        """Read the disk, and keep it up to date."""
+        disk = self._disk
+        self.agent.data.custody.resume(self._world.now_of(self.agent))
+        if disk.record:
+            record: DiscoveryRecord = decode_record(disk.record)
+            away_ms = self._wall_ms() - disk.saved_at_ms
+            known_ms = away_ms if disk.closed and away_ms >= 0 else None
+            self._perform(self.discovery.load(record, away_ms=known_ms, now_ms=self._now_ms()))
+            disk.closed = False
+        self._every_second()
+
+    def end(self, *, orderly: bool) -> None:
+        """The process is gone, and its connections with it."""
+        if orderly and not self.agent.doomed:
+            self.agent.data.custody.leave()
+            self._save(closed=True)
+        self.connection.down()
+        self.connection.process_dies()
+        for session, connection in zip((self._control, self.data), self._connections, strict=True):
+            if session is not None:
+                self.broker.disconnect(session, connection, orderly=orderly)
+        self._control = self.data = None
+
+    # --- the connections ---
+
+    def connect(self) -> None:
+        """The broker answers: subscribe the log first, then the rest."""
+        id = self.agent.id
+        control, present = self.broker.connect(
+            control_client_id(id),
+            self._on_control,
+            clean=False,
+            persistent=True,
+            protocol=5,
+            expiry_ms=CONTROL_SESSION_EXPIRY_MS,
+        )
+        data, data_present = self.broker.connect(
+            data_client_id(id),
+            self._on_data,
+            clean=self._disk.custody.is_new,
+            persistent=True,
+            protocol=5,
+            expiry_ms=KEEP_S * 1_000,
+            no_local=True,
+        )
+        self._control, self.data = control, data
+        self._connections = control.connection, data.connection
+        marker = {self.agent.data.delivery.marker_topic: 0}  # none is to wait in the session
+        self.broker.subscribe(control, dict.fromkeys(self._control_filters(), 1) | marker)
+        self.broker.subscribe(data, dict.fromkeys(self._data_filters(), 2))
+        stale = tuple(sorted(set(data.filters) - set(self._data_filters())))
+        if stale:
+            self.broker.unsubscribe(data, stale)
+        now_ms = self._now_ms()
+        self.agent.data.intake.on_local_up(session_present=data_present)
+        self.connection.up(data)
+        self.agent.data.custody.on_local_up(self._world.now_of(self.agent))
+        self._perform(self.discovery.on_broker_up(session_present=present, now_ms=now_ms))
+        for client_id, filters in (
+            (control_client_id(id), self._control_filters()),
+            (data_client_id(id), self._data_filters()),
+        ):
+            own = frozenset(filters)
+            self._perform(self.discovery.on_own_subscriptions(client_id, own, now_ms=now_ms))
+
+    def disconnect(self) -> None:
+        """The connections are gone."""
+        if self._control is None or self.data is None:
+            return
+        self.broker.disconnect(self._control, self._connections[0], orderly=False)
+        self.broker.disconnect(self.data, self._connections[1], orderly=False)
+        self._control = self.data = None
+        self.connection.down()
+        self.agent.data.intake.on_local_down(self._world.now_of(self.agent))
+        self._perform(self.discovery.on_broker_down(now_ms=self._now_ms()))
+
+    def set_cover(self, cover: frozenset[str]) -> None:
+        """What others want of our broker."""
+        gone, added = tuple(sorted(self._cover - cover)), sorted(cover - self._cover)
+        self._cover = cover
+        if self.data is None:
+            return
+        if added:
+            self.broker.subscribe(self.data, dict.fromkeys(added, 2))
+        if gone:
+            self.broker.unsubscribe(self.data, gone)
+
+    # --- within ---
+
+    def _on_data(self, session: Session, connection: int, packet_id: int, message: Message) -> None:
+        self._world.run(self.agent, self._take_data, session, connection, packet_id, message)
+
+    def _take_data(
+        self, session: Session, connection: int, packet_id: int, message: Message
+    ) -> None:
+        if session is not self.data or connection != self._connections[1]:
+            return
+        number, again = message.number, message.duplicate
+        wire = packet_of(message.topic, number, message.qos, packet_id, duplicate=again)
+        self._path.read(wire)
+        if message.qos:
+            self.agent.data.intake.acknowledge(self.connection, [(packet_id, message.qos)])
+
+    def _on_control(
+        self, session: Session, connection: int, packet_id: int, message: Message
+    ) -> None:
+        self._world.run(self.agent, self._hear, session, connection, packet_id, message)
+
+    def _hear(self, session: Session, connection: int, packet_id: int, message: Message) -> None:
+        if session is not self._control:
+            return
+        self.broker.acknowledge(session, connection, packet_id)
+        now_ms, topic = self._now_ms(), message.topic
+        if topic == self.agent.data.delivery.marker_topic:
+            self.agent.data.custody.destination.on_marker(message.payload)
+        elif topic in LOG_TOPICS:
+            self._perform(self.discovery.on_log(topic, message.payload, now_ms=now_ms))
+        else:
+            effects = self.discovery.on_sys(
+                topic, message.payload, now_ms=now_ms, retained=message.stored
+            )
+            self._perform(effects)
+
+    def _perform(self, effects: list[DiscoveryEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case InterestChanged(added, removed):
+                    self._world.interest_changed(self.agent, added, removed)
+                case ProbeCounts(subscribe):
+                    self._probe(subscribe)
+                case MembersChanged():
+                    pass  # of shared subscriptions, which no client here has
+                case Notice():
+                    self._world.noticed(effect)
+        self._arm()
+
+    def _probe(self, subscribe: bool) -> None:
+        self._probing = subscribe
+        if self._control is None:
+            return
+        if subscribe:
+            self.broker.subscribe(self._control, dict.fromkeys(_PROBES, 0))
+        else:
+            self.broker.unsubscribe(self._control, _PROBES)
+
+    def _arm(self) -> None:
+        deadline_ms = self.discovery.next_deadline_ms()
+        if deadline_ms is None:
+            return
+        when_ms = max(self._agenda.now_ms, deadline_ms - self.agent.clock_offset_ms)
+        if self._armed_at_ms is None or when_ms < self._armed_at_ms:
+            self._armed_at_ms = when_ms
+            self._agenda.at(when_ms, self._world.run, self.agent, self._wake, when_ms)
+
+    def _wake(self, when_ms: int) -> None:
+        if self._armed_at_ms != when_ms:
+            return
+        self._armed_at_ms = None
+        deadline_ms = self.discovery.next_deadline_ms()
+        if deadline_ms is not None and deadline_ms <= self._now_ms():
+            self._perform(self.discovery.on_deadline(now_ms=self._now_ms()))
+        else:
+            self._arm()
+
+    def _every_second(self) -> None:
+        """Save what changed, and bound custody."""
+        if self.discovery.revision != self._saved_revision:
+            self._save(closed=False)
+        self._world.tend(self.agent)
+        when_ms = self._agenda.now_ms + SAVE_GAP_MS
+        self._agenda.at(when_ms, self._world.run, self.agent, self._every_second)
+
+    def _save(self, *, closed: bool) -> None:
+        disk = self._disk
+        if disk.custody.full_for:
+            return
+        self._saved_revision = self.discovery.revision
+        disk.closed = closed
+        disk.saved_at_ms = self._wall_ms()
+        disk.record = encode_record(self.discovery.record(now_ms=self._now_ms()))
+
+    def _control_filters(self) -> tuple[str, ...]:
+        probes = _PROBES if self._probing else ()
+        return (
+            *LOG_TOPICS,
+            *SYS_TOPICS,
+            *_CONTROL_TOPICS,
+            self.agent.data.delivery.marker_topic,
+            *probes,
+        )
+
+    def _data_filters(self) -> tuple[str, ...]:
+        return (self.agent.data.data_topic, *sorted(self._cover))
+
+    def _now_ms(self) -> Millis:
+        return self._world.now_of(self.agent).ms
+
+    def _wall_ms(self) -> int:
+        return self._agenda.now_ms + self._disk.wall_offset_ms

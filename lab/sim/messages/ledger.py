@@ -1,0 +1,255 @@
+"""The oracle: who must get what, how often, and in which order.
+
+Every publication and every copy is written down, like parcels at a depot. The book knows three
+things about a (publication, subscriber): it is **owed** (the federation promised it), **excused**
+(a broker died or overflowed with it, which no agent can mend), or merely **allowed** at most once.
+A subscription is *promised* from when the federation was seen converged with it.
+
+- QoS 1: exactly once and in order, through every fault, unless excused.
+- QoS 0: at most once per life of the agent; exactly once while nothing goes wrong.
+- Nobody gets what was never published, or under another topic or a higher QoS.
+- No broker is told that it may forget a publication before it is in the origin's log.
+
+What is excused, tolerated or no longer promised is exactly what docs/guarantees.md leaves open.
+
+Source: docs/guarantees.md.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from federator.protocol.types import BrokerId
+from lab.sim.messages.sessions import Message, Session
+from lab.sim.topics import topic_matches
+from lab.sim.watcher import InvariantError
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A publication as its broker took it."""
+
+    number: int
+    publisher: str
+    broker: BrokerId
+    topic: str
+    qos: int
+    at_ms: int
+
+
+class Ledger:
+    """Everything published and everything received.
+
+    Args:
+        home: The broker of each subscribing client.
+        life_of: Which incarnation of a broker's agent runs; 0 when none does.
+
+    Attributes:
+        calm: Nothing goes wrong any more: everything is promised.
+        fired: How often each excuse and outcome occurred.
+    """
+
+    def __init__(
+        self,
+        home: Mapping[str, BrokerId],
+        *,
+        life_of: Callable[[BrokerId], int],
+    ) -> None:
+        self.calm = False
+        self.fired: Counter[str] = Counter()
+        self.published: list[Published] = []
+        self._home = home
+        self._life_of = life_of
+        self._promised: dict[str, dict[str, int]] = {}
+        self._owed: dict[str, set[int]] = {client: set() for client in home}
+        self._copies: Counter[tuple[str, int, int]] = Counter()
+        self._received: dict[str, set[int]] = {client: set() for client in home}
+        self._may_repeat: set[tuple[str, int]] = set()
+        self._distrusted: set[BrokerId] = set()
+        self._waived: set[str] = set()
+        self._newest: dict[tuple[str, str, str], int] = {}
+
+    # --- promises ---
+
+    def promise(self, client: str, filters: Mapping[str, int]) -> None:
+        """The federation stands, and knows these subscriptions: from now on it keeps them."""
+        self._promised[client] = dict(filters)
+
+    def waive(self, filters: Iterable[str]) -> None:
+        """Some client gave these up: others that are cut off may be forgotten with it."""
+        self._waived.update(filters)
+
+    def withdraw_at(self, broker: BrokerId) -> None:
+        """No client of ``broker`` is promised anything; what it had may come again."""
+        for client in self._clients_of(broker):
+            self.withdraw(client)
+            self._may_repeat.update((client, number) for number in range(len(self.published)))
+
+    def distrust(self, broker: BrokerId) -> None:
+        """The agent of ``broker`` lost its log or its sense of time: what is there may be lost.
+
+        So may what is published there, until the federation stands again.
+        """
+        self._distrusted.add(broker)
+        for item in self.published:
+            if item.broker == broker:
+                self.excuse(item.number, "log lost")
+                self.tolerate(item.number)
+
+    def trust_all(self) -> bool:
+        """The federation stands again: what it promises now is said anew.
+
+        Returns:
+            Whether some agent had lost its log.
+        """
+        distrusted = bool(self._distrusted)
+        self._promised.clear()
+        self._distrusted.clear()
+        self._waived.clear()
+        return distrusted
+
+    def withdraw(self, client: str, filters: Collection[str] | None = None) -> None:
+        """Subscriptions ended; ``None``: all, with the session."""
+        held = self._promised.get(client, {})
+        for filter in list(held) if filters is None else filters:
+            held.pop(filter, None)
+        self._owed[client] = {
+            number
+            for number in self._owed[client]
+            if any(topic_matches(filter, self.published[number].topic) for filter in held)
+        }
+
+    def excuse(self, number: int, why: str, client: str | None = None) -> None:
+        """Nobody, or not ``client``, need get this publication any more."""
+        for each in self._owed if client is None else (client,):
+            if number in self._owed[each]:
+                self._owed[each].discard(number)
+                self.fired[f"excused {why}"] += 1
+
+    def excuse_at(self, broker: BrokerId, number: int, why: str) -> None:
+        """No client of ``broker`` need get this publication any more."""
+        for client in self._clients_of(broker):
+            self.excuse(number, why, client)
+
+    def tolerate_at(self, broker: BrokerId, number: int) -> None:
+        """The agent of ``broker`` may publish this there again, not knowing that it did."""
+        for client in self._clients_of(broker):
+            self.tolerate(number, client)
+
+    def may_repeat(self, number: int) -> bool:
+        """Somebody may get this publication again."""
+        return any((client, number) in self._may_repeat for client in self._home)
+
+    def _clients_of(self, broker: BrokerId) -> list[str]:
+        return [client for client, home in self._home.items() if home == broker]
+
+    def owed_elsewhere(self, number: int) -> bool:
+        """Somebody at another broker was promised this publication, and has not got it."""
+        home = self.published[number].broker
+        return any(
+            number in numbers and self._home[client] != home
+            for client, numbers in self._owed.items()
+        )
+
+    def tolerate(self, number: int, client: str | None = None) -> None:
+        """A broker may say this again, having forgotten that it did."""
+        for each in self._owed if client is None else (client,):
+            self._may_repeat.add((each, number))
+
+    # --- what happens ---
+
+    def publish(
+        self, publisher: str, broker: BrokerId, topic: str, qos: int, *, now_ms: int
+    ) -> Published:
+        """A broker took a publication from a client."""
+        item = Published(len(self.published), publisher, broker, topic, qos, now_ms)
+        self.published.append(item)
+        for client, filters in self._promised.items():
+            granted = {f: q for f, q in filters.items() if topic_matches(f, topic)}
+            if not self.calm and granted.keys() <= self._waived:
+                continue
+            if granted and self._is_promised(item, min(qos, *granted.values()), client):
+                self._owed[client].add(item.number)
+        return item
+
+    def _is_promised(self, item: Published, qos: int, client: str) -> bool:
+        if self.calm:
+            return True
+        return qos > 0 and (
+            item.broker not in self._distrusted or self._home[client] == item.broker
+        )
+
+    def routed(self, broker: BrokerId, client_id: str, message: Message) -> None:
+        """A broker put a copy into a session."""
+        if client_id not in self._home:
+            return
+        item = self.published[message.number]
+        life = 0 if item.qos else self._life_of(broker)
+        key = (client_id, message.number, life)
+        self._copies[key] += 1
+        if self._copies[key] > 1:
+            if (client_id, message.number) not in self._may_repeat:
+                raise InvariantError("once_per_subscriber", f"{client_id!r} gets {item} again")
+            self.fired["repeated"] += 1
+        if item.topic != message.topic or not item.qos >= message.qos:
+            raise InvariantError("as_published", f"{client_id!r} gets {item} as {message}")
+
+    def dropped(self, broker: BrokerId, client_id: str, message: Message) -> None:
+        """A queue was full."""
+        if message.number < 0:
+            self.fired["log line dropped"] += 1
+            return
+        self.excuse(message.number, "overflow", client_id if client_id in self._home else None)
+
+    def received(self, client: str, message: Message) -> None:
+        """A client has a message in its hands; its broker may hand it over again."""
+        number = message.number
+        if number in self._received[client]:
+            self.fired["handed over again"] += 1
+            return
+        self._received[client].add(number)
+        self._owed[client].discard(number)
+        item = self.published[number]
+        if not item.qos or (client, number) in self._may_repeat:
+            return
+        key = (item.publisher, item.topic, client)
+        newest = self._newest.get(key, -1)
+        if number < newest:
+            raise InvariantError("in_order", f"{client!r} gets {item} after {newest}")
+        self._newest[key] = number
+
+    # --- brokers that die ---
+
+    def broker_dies(
+        self,
+        sessions: Iterable[Session],
+        database: Mapping[str, Session],
+    ) -> None:
+        """A broker forgets everything but its database."""
+        for session in sessions:
+            saved = database.get(session.client_id)
+            client = session.client_id if session.client_id in self._home else None
+            for message in session.waiting():
+                if message.number >= 0:
+                    self.excuse(message.number, "died with its broker", client)
+            if client is not None:
+                self._may_repeat.update((client, number) for number in self._received[client])
+            if client is not None and saved is None:
+                self.withdraw(client)
+            elif client is not None and saved is not None:
+                self.withdraw(client, [f for f in session.filters if f not in saved.filters])
+        for client_id, saved in database.items():
+            for message in saved.waiting():
+                if message.number >= 0:
+                    self.tolerate(message.number, client_id if client_id in self._home else None)
+
+    # --- the verdict ---
+
+    def outstanding(self, reachable: Callable[[BrokerId, BrokerId], bool]) -> list[str]:
+        """What somebody was promised and never got; ``reachable``: both ends and a way live."""
+        return [
+            f"{client!r} at {self._home[client]} lacks {self.published[number]}"
+            for client, numbers in sorted(self._owed.items())
+            for number in sorted(numbers)
+            if reachable(self.published[number].broker, self._home[client])
+        ]

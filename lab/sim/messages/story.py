@@ -1,0 +1,297 @@
+"""One seed's story with clients: a federation, who subscribes, who publishes, what goes wrong.
+
+As with ``lab.sim.scenario`` everything is drawn before the first event and kept as data, so that a
+story can be written to a file, told again, and told with a part left out.
+
+Source: docs/simulator.md.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from federator.errors import DecodeError
+from federator.protocol.parameters import Parameters, Strategy
+from federator.protocol.types import BrokerId, Cost, Millis
+from lab.sim import strategies, topologies
+from lab.sim.disks import RECORDS_MAX
+from lab.sim.faults import Fault, draw_faults
+from lab.sim.messages.brokers import BrokerPlan
+from lab.sim.messages.clients import SubscriberPlan
+from lab.sim.messages.mishaps import Mishap, draw_mishaps
+from lab.sim.messages.world import MessagePlan
+from lab.sim.network import Link
+from lab.sim.plan import LinkPlan, WorldPlan
+from lab.sim.scenario import FILTERS, TOPICS
+
+PARTS = ("faults", "mishaps", "changes", "publications")
+"""What can be left out of a story, item by item."""
+
+NODES_MAX = 9
+START_MS_MAX = 200
+FAULTY_MS = 15_000
+LONG_FAULTY_MS = 70_000
+"""Now and then: longer than a log line, a session of the agent and any lifetime are kept."""
+
+AWKWARD_IDS = ("sp", "sp 0 ace", "a b", "x 1 a/+")
+"""Client ids that make log lines with several readings."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientPublication:
+    """``count`` publications of one client, ``gap_ms`` apart."""
+
+    at_ms: int
+    publisher: str
+    node: BrokerId
+    topic: str
+    qos: int
+    count: int
+    gap_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resubscription:
+    """From ``at_ms`` a client wants ``filters``."""
+
+    at_ms: int
+    client: str
+    filters: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageStory:
+    """What a seed means.
+
+    Attributes:
+        settle_ms: By when the federation must stand; nothing goes wrong before.
+        heal_ms: When every fault that ends has ended.
+    """
+
+    seed: int
+    topology: str
+    plan: MessagePlan
+    faults: tuple[Fault, ...]
+    mishaps: tuple[Mishap, ...]
+    changes: tuple[Resubscription, ...]
+    publications: tuple[ClientPublication, ...]
+    settle_ms: int
+    heal_ms: int
+
+
+def draw(
+    seed: int,
+    *,
+    nodes: int | None = None,
+    topology: str = topologies.ANY,
+    faulty: bool = True,
+    strategy: str = Strategy.MESH,
+) -> MessageStory:
+    """The story of ``seed``.
+
+    Args:
+        seed: Of all dice.
+        nodes: How many brokers, or any small number.
+        topology: Of their links.
+        faulty: Let things go wrong.
+        strategy: How they route, one of ``strategies.NAMES``.
+    """
+    rng = random.Random(f"messages {seed} {nodes} {topology}")
+    nodes = nodes or rng.choice((2, 3, 3, 4, 4, 5, 6, 7, NODES_MAX))
+    name, raw_links = topologies.draw(topology, nodes, rng)
+    ids = sorted(BrokerId(id) for id in range(1, nodes + 1))
+    shuffled = rng.sample(ids, len(ids))
+    links: list[Link] = [(shuffled[a], shuffled[b]) for a, b in raw_links]
+    plan = _draw_plan(rng, ids, links)
+    if not faulty:
+        plan = replace(plan, world=replace(plan.world, loss=0.0, duplication=0.0))
+    plan = replace(plan, world=strategies.under(strategy, plan.world, seed=seed))
+    slowest_ms = max(each.sys_interval_ms for each in plan.brokers.values())
+    settle_ms = 4_000 + 3 * slowest_ms
+    heal_ms = settle_ms + (LONG_FAULTY_MS if rng.random() < 0.1 else FAULTY_MS)
+    spell = {"start_ms": settle_ms, "end_ms": heal_ms}
+    clients = [each.id for each in plan.subscribers]
+    faults: tuple[Fault, ...] = ()
+    mishaps: tuple[Mishap, ...] = ()
+    if faulty:
+        faults = draw_faults(rng, ids=ids, links=links, count=rng.randint(0, 5), **spell)
+        mishaps = draw_mishaps(rng, ids=ids, clients=clients, count=rng.randint(0, 4), **spell)
+    return MessageStory(
+        seed=seed,
+        topology=name,
+        plan=plan,
+        faults=faults,
+        mishaps=mishaps,
+        changes=_draw_changes(rng, plan, settle_ms, heal_ms),
+        publications=_draw_publications(rng, ids, settle_ms, heal_ms),
+        settle_ms=settle_ms,
+        heal_ms=heal_ms,
+    )
+
+
+def simpler(story: MessageStory) -> Iterator[MessageStory]:
+    """Stories with less noise, or fewer subscribers."""
+    plan = story.plan
+    if plan.world.loss:
+        yield replace(story, plan=replace(plan, world=replace(plan.world, loss=0.0)))
+    if plan.world.duplication:
+        yield replace(story, plan=replace(plan, world=replace(plan.world, duplication=0.0)))
+    for gone in plan.subscribers:
+        rest = tuple(each for each in plan.subscribers if each is not gone)
+        if not rest:
+            continue
+        yield replace(
+            story,
+            plan=replace(plan, subscribers=rest),
+            mishaps=tuple(each for each in story.mishaps if each.client != gone.id),
+            changes=tuple(each for each in story.changes if each.client != gone.id),
+        )
+    for at, item in enumerate(story.publications):
+        if item.count > 1:
+            fewer = replace(item, count=item.count // 2)
+            before, after = story.publications[:at], story.publications[at + 1 :]
+            yield replace(story, publications=(*before, fewer, *after))
+
+
+def encode(story: MessageStory) -> bytes:
+    """The story as JSON, to be told again elsewhere."""
+    return msgspec.json.format(msgspec.json.encode(story), indent=1)
+
+
+def decode(content: bytes) -> MessageStory:
+    """The story that ``encode`` wrote.
+
+    Raises:
+        DecodeError: It is none.
+    """
+    try:
+        return msgspec.json.decode(content, type=MessageStory)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise DecodeError(f"story: {error}") from error
+
+
+def lines_of(story: MessageStory) -> Iterator[str]:
+    """What happens, for people, in the order of time."""
+    plan = story.plan
+    links = ", ".join(f"{link.a}-{link.b}" for link in plan.world.links)
+    yield f"brokers {', '.join(map(str, plan.world.ids))}; links {links}"
+    if plan.world.loss or plan.world.duplication:
+        yield f"loss {plan.world.loss}, duplication {plan.world.duplication}"
+    for subscriber in plan.subscribers:
+        kind = "persistent" if subscriber.persistent else "clean"
+        wants = ", ".join(f"{filter} at QoS {qos}" for filter, qos in subscriber.filters)
+        yield f"client {subscriber.id!r} ({kind}) at {subscriber.broker} wants {wants}"
+    events: list[tuple[int, str]] = []
+    for fault in story.faults:
+        where = fault.node or ", ".join(f"{a}-{b}" for a, b in fault.links)
+        events.append((fault.at_ms, f"{fault.kind.value} at {where} until {fault.until_ms}"))
+    for mishap in story.mishaps:
+        where = repr(mishap.client) if mishap.client else str(mishap.node)
+        steps = f" after {mishap.steps} writes" if mishap.steps else ""
+        what = f"{mishap.kind.value}{steps} at {where} until {mishap.until_ms}"
+        events.append((mishap.at_ms, what))
+    for change in story.changes:
+        wants = ", ".join(filter for filter, _ in change.filters)
+        events.append((change.at_ms, f"client {change.client!r} wants {wants} instead"))
+    for item in story.publications:
+        what = f"{item.publisher} publishes {item.topic} {item.count} times at QoS {item.qos}"
+        events.append((item.at_ms, f"{what}, every {item.gap_ms} ms"))
+    yield from (f"{at_ms:>8} ms  {what}" for at_ms, what in sorted(events))
+
+
+def _draw_plan(rng: random.Random, ids: list[BrokerId], links: list[Link]) -> MessagePlan:
+    slowest_ms = rng.choice((1, 5, 20, 100))
+    rough = rng.random()
+    world = WorldPlan(
+        ids=tuple(ids),
+        links=tuple(_draw_link(rng, link, slowest_ms) for link in links),
+        parameters=Parameters(
+            redundancy=rng.randint(1, 3),
+            solicit_timeout_ms=Millis(max(500, 4 * slowest_ms * len(ids))),
+        ),
+        reconnect_ms_max=rng.choice((500, 1_000, 5_000)),
+        start_ms_max=START_MS_MAX,
+        clock_offset_ms_max=rng.choice((0, 1_000_000)),
+        loss=rng.choice((0.01, 0.05, 0.3)) if rough < 0.2 else 0.0,
+        duplication=rng.choice((0.01, 0.1, 0.5)) if 0.1 < rough < 0.3 else 0.0,
+    )
+    brokers = {id: _draw_broker(rng) for id in ids}
+    pool = rng.sample(FILTERS, rng.choice((1, 2, 3, 5)))
+    start_ms = 0 if rng.random() < 0.2 else START_MS_MAX + 1_000
+    awkward = list(AWKWARD_IDS) if rng.random() < 0.1 else []
+    subscribers = []
+    for at in range(rng.randint(2, 2 + len(ids))):
+        client_id = awkward.pop() if awkward else f"s{at}"
+        subscriber = _draw_subscriber(rng, client_id, ids, pool)
+        subscribers.append(replace(subscriber, start_ms=start_ms))
+    records_max = rng.choice((5, 20)) if rng.random() < 0.1 else RECORDS_MAX
+    return MessagePlan(world, brokers, tuple(subscribers), records_max)
+
+
+def _draw_link(rng: random.Random, link: Link, slowest_ms: int) -> LinkPlan:
+    a, b = link
+    fastest_ms = rng.randint(0, slowest_ms)
+    return LinkPlan(
+        a=a,
+        b=b,
+        cost=Cost(1),
+        configured=(a, b) if rng.random() < 0.7 else (rng.choice((a, b)),),
+        delay_ms_min=fastest_ms,
+        delay_ms_max=rng.randint(fastest_ms, slowest_ms),
+    )
+
+
+def _draw_broker(rng: random.Random) -> BrokerPlan:
+    return BrokerPlan(
+        queued_max=rng.choice((1_000, 1_000, 1_000, 30)),
+        persistent=rng.random() < 0.4,
+        autosave_ms=rng.choice((1_000, 5_000, 1_800_000)),
+        sys_interval_ms=rng.choice((1_000, 1_000, 2_000, 10_000)),
+    )
+
+
+def _draw_subscriber(
+    rng: random.Random, id: str, ids: list[BrokerId], pool: list[str]
+) -> SubscriberPlan:
+    protocol = rng.choice((4, 4, 5))
+    count = 1 if protocol == 5 else rng.randint(1, min(3, len(pool)))
+    qos = rng.choice((0, 1, 1, 1))
+    return SubscriberPlan(
+        id=id,
+        broker=rng.choice(ids),
+        filters=tuple((filter, qos) for filter in rng.sample(pool, count)),
+        persistent=rng.random() < 0.75,
+        protocol=protocol,
+    )
+
+
+def _draw_changes(
+    rng: random.Random, plan: MessagePlan, start_ms: int, end_ms: int
+) -> tuple[Resubscription, ...]:
+    changes = []
+    for _ in range(rng.choice((0, 0, 1, 3))):
+        client = rng.choice(plan.subscribers)
+        filters = ((rng.choice(FILTERS), 1),)
+        changes.append(Resubscription(rng.randint(start_ms, end_ms), client.id, filters))
+    return tuple(sorted(changes, key=lambda change: change.at_ms))
+
+
+def _draw_publications(
+    rng: random.Random, ids: list[BrokerId], start_ms: int, end_ms: int
+) -> tuple[ClientPublication, ...]:
+    publications = [
+        ClientPublication(
+            at_ms=rng.randint(start_ms, end_ms),
+            publisher=f"p{rng.randint(1, 3)}-{id}",
+            node=id,
+            topic=rng.choice(TOPICS),
+            qos=rng.choice((0, 1, 1, 1)),
+            count=rng.choice((1, 1, 3, 10, 40)),
+            gap_ms=rng.choice((0, 1, 10, 200)),
+        )
+        for _ in range(rng.choice((5, 10, 20)))
+        for id in (rng.choice(ids),)
+    ]
+    return tuple(sorted(publications, key=lambda item: item.at_ms))

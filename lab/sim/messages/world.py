@@ -1,0 +1,266 @@
+"""A federation with real clients at its edges: what one publishes, the others get, or should.
+
+To the world of agents and links this adds what stands around them: brokers that keep sessions and
+queues, clients that publish and subscribe, and agents that learn of those clients only from their
+broker's log. Every publication is followed from client to client by the ledger.
+
+Source: docs/simulator.md.
+"""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from federator.protocol.messages.control import Message as ControlMessage
+from federator.protocol.messages.control import RepairRequest
+from federator.protocol.types import BrokerId, Epoch, Now
+from lab.sim.agents import Agent
+from lab.sim.data_path import DataPath
+from lab.sim.disks import RECORDS_MAX, CustodyDisk, DiskInUse
+from lab.sim.messages.brokers import WALL_CLOCK_AT_START_S, BrokerPlan, MessageBroker
+from lab.sim.messages.clients import Subscriber, SubscriberPlan
+from lab.sim.messages.data_connection import DataConnection
+from lab.sim.messages.hosts import Host, HostDisk
+from lab.sim.messages.ledger import Ledger
+from lab.sim.messages.sessions import Message, data_client_id
+from lab.sim.plan import WorldPlan
+from lab.sim.watcher import InvariantError, Watcher
+from lab.sim.world import TRACE_EVENTS_MAX, World
+
+DOOMED_MS = 300
+"""How long an agent stays away that was killed between two writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePlan:
+    """A federation, its brokers' configuration, and its subscribers.
+
+    Attributes:
+        log_records_max: Frames that each agent's log has room for.
+    """
+
+    world: WorldPlan
+    brokers: Mapping[BrokerId, BrokerPlan]
+    subscribers: tuple[SubscriberPlan, ...]
+    log_records_max: int = RECORDS_MAX
+
+
+class MessageWorld(World):
+    """Brokers with clients, agents and links under one simulated clock.
+
+    Args:
+        plan: What there is.
+        seed: The only source of randomness.
+        watcher: Told about everything between agents; checks it.
+        trace_max: Events remembered for the report of a violation.
+    """
+
+    def __init__(
+        self,
+        plan: MessagePlan,
+        *,
+        seed: int,
+        watcher: Watcher | None = None,
+        trace_max: int | None = TRACE_EVENTS_MAX,
+    ) -> None:
+        super().__init__(plan.world, seed=seed, watcher=watcher, trace_max=trace_max)
+        home = {subscriber.id: subscriber.broker for subscriber in plan.subscribers}
+        self.ledger = Ledger(home, life_of=self._life_of)
+        self.hosts: dict[BrokerId, Host] = {}
+        self.host_disks = {id: HostDisk(CustodyDisk(plan.log_records_max)) for id in self.plan.ids}
+        self.local = {
+            id: MessageBroker(id, plan.brokers[id], self.agenda, self.ledger)
+            for id in self.plan.ids
+        }
+        rng = random.Random(f"clients {seed}")
+        self.subscribers = {
+            each.id: Subscriber(each, self.local[each.broker], self.agenda, rng, self.ledger)
+            for each in plan.subscribers
+        }
+        self._recovering: set[BrokerId] = set()
+        self._connections: dict[BrokerId, DataConnection] = {}  # the newest of each agent
+        for subscriber in self.subscribers.values():
+            self.agenda.at(subscriber.plan.start_ms, subscriber.start)
+
+    # --- what clients do ---
+
+    def client_publishes(self, publisher: str, id: BrokerId, topic: str, qos: int) -> None:
+        """A client of broker ``id`` publishes once; nothing happens while the broker is away."""
+        broker = self.local[id]
+        if not broker.running:
+            return
+        item = self.ledger.publish(publisher, id, topic, qos, now_ms=self.now_ms)
+        self.topics[item.number] = topic
+        self.origins[item.number] = id
+        session = broker.sessions.get(data_client_id(id))
+        if (session is None or session.qos_of(topic) is None) and id in self._recovering:
+            self.ledger.excuse(item.number, "broker without our session")
+        broker.publish(publisher, Message(topic, qos, item.number))
+
+    # --- what befalls brokers and agents ---
+
+    def stop_broker(self, id: BrokerId, *, orderly: bool = False) -> None:
+        """Kill the broker, or stop it so that it saves its sessions."""
+        was_running = self.brokers[id].running
+        super().stop_broker(id)
+        if not was_running:
+            return
+        broker = self.local[id]
+        if orderly and broker.plan.persistent:
+            broker.save()
+        self.ledger.broker_dies(list(broker.sessions.values()), broker.database)
+        broker.stop()
+        host = self.hosts.get(id)
+        if host is not None:
+            host.connection.broker_dies()
+        self._recovering.add(id)
+        for subscriber in self.subscribers.values():
+            if subscriber.plan.broker == id:
+                subscriber.broker_lost()
+
+    def start_broker(self, id: BrokerId) -> None:
+        """End one cause of the broker's absence."""
+        super().start_broker(id)
+        if self.brokers[id].running:
+            self.local[id].start()
+
+    def stop_agent(self, id: BrokerId, *, graceful: bool = False) -> None:
+        """Kill the agent, or let it leave with a bye."""
+        agent = self.agents.get(id)
+        orderly = graceful and agent is not None and not agent.pauses
+        super().stop_agent(id, graceful=graceful)
+        if id not in self.agents and id in self.hosts:
+            self.hosts.pop(id).end(orderly=orderly)
+            saved_ms = self.host_disks[id].saved_at_ms - self.host_disks[id].wall_offset_ms
+            for subscriber in self.subscribers.values():
+                if subscriber.plan.broker == id and not orderly:
+                    subscriber.agent_dies(saved_ms - 1)
+
+    def forget(self, id: BrokerId) -> None:
+        """Lose the agent's disk, and with it what was in custody."""
+        super().forget(id)
+        self.host_disks[id].lose()
+        self.ledger.distrust(id)
+        self.ledger.withdraw_at(id)
+
+    def set_clock(self, id: BrokerId, by_ms: int) -> None:
+        """Change a host's wall clock; forward, what is owed and logged there looks too old."""
+        self.host_disks[id].wall_offset_ms += by_ms
+        if by_ms > 0:
+            self.ledger.distrust(id)
+
+    def fill_disk(self, id: BrokerId) -> None:
+        """Nothing can be written on the agent's disk any more."""
+        self.host_disks[id].custody.full_for += 1
+
+    def make_room(self, id: BrokerId) -> None:
+        """End one cause of the full disk."""
+        self.host_disks[id].custody.full_for -= 1
+
+    # --- surroundings of the agents' processes ---
+
+    def interest_changed(
+        self, agent: Agent, added: frozenset[str], removed: frozenset[str]
+    ) -> None:
+        """What the clients of a broker want, as its agent knows it."""
+        agent.data.forwarder.widened = self.hosts[agent.id].discovery.widened
+        self.set_filters(agent.id, (self.filters[agent.id] - removed) | added)
+
+    def acknowledging(self, agent: Agent, number: int) -> None:
+        """An agent tells its broker that it has a publication: then it must have it."""
+        log = self.host_disks[agent.id].custody.log
+        logged = log is not None and number in log.numbers
+        if not logged and not self.ledger.calm and self.ledger.owed_elsewhere(number):
+            item = self.ledger.published[number]
+            raise InvariantError("logged_before_acknowledged", f"{agent.id} acknowledges {item}")
+
+    def delivering(self, agent: Agent, number: int, topic: str) -> None:
+        """An agent publishes on its broker what came from another."""
+        if not self.ledger.may_repeat(number):
+            self.watcher.delivered(agent, number, topic)
+
+    def too_old(self, numbers: list[int]) -> None:
+        """Publications that a log has no room for any more."""
+        for number in numbers:
+            self.ledger.excuse(number, "log full")
+
+    def tend(self, agent: Agent) -> None:
+        """A second has passed: the agent's custody is bounded."""
+        if self.data_paths[agent.id].tend():
+            self._cover_changed(agent)
+
+    def now_of(self, agent: Agent) -> Now:
+        """The clocks of an agent's host."""
+        wall_ms = self.now_ms + self.host_disks[agent.id].wall_offset_ms
+        return Now(super().now_of(agent).ms, WALL_CLOCK_AT_START_S * 1_000_000 + wall_ms * 1_000)
+
+    def doom(self, agent: Agent) -> None:
+        """The agent is killed here, between two writes, and started again soon."""
+        self.fired["crash between writes"] += 1
+        self.agenda.at(self.now_ms, self._end_doomed, agent)
+
+    # --- inside ---
+
+    def _life_of(self, id: BrokerId) -> int:
+        return self.lives[id]
+
+    def _start(self, id: BrokerId) -> None:
+        if self.agent_stops[id] or id in self.agents:
+            return
+        self.filters[id] = frozenset()
+        super()._start(id)
+        agent = self.agents[id]
+        host = self.hosts[id] = Host(
+            agent,
+            self.local[id],
+            self.host_disks[id],
+            self.data_paths[id],
+            self._connections[id],
+            self.agenda,
+            self,
+        )
+        host.start()
+        self.data_paths[agent.id].arm()
+        self._cover_changed(agent)
+
+    def _data_path(self, agent: Agent, epoch: Epoch) -> DataPath:
+        id = agent.id
+        connection = DataConnection(agent, self.local[id], self.agenda, self.ledger, self)
+        self._connections[id] = connection
+        disk = DiskInUse(self.host_disks[id].custody, int(epoch), connection)
+        return DataPath(agent, self, epoch, disk, connection)
+
+    def _end_doomed(self, agent: Agent) -> None:
+        if self.agents.get(agent.id) is agent:
+            self.stop_agent(agent.id)
+            self.agenda.at(self.now_ms + DOOMED_MS, self.start_agent, agent.id)
+
+    def _host_of(self, agent: Agent) -> Host | None:
+        host = self.hosts.get(agent.id)
+        return host if host is not None and host.agent is agent else None
+
+    def _local_attempt(self, agent: Agent) -> None:
+        super()._local_attempt(agent)
+        host = self._host_of(agent)
+        if agent.subscribed and host is not None and host.data is None:
+            host.connect()
+            self._recovering.discard(agent.id)
+
+    def _local_lost(self, agent: Agent) -> None:
+        super()._local_lost(agent)
+        host = self._host_of(agent)
+        if host is not None:
+            host.connection.cut()
+            self.run(agent, host.disconnect)
+
+    def _hear(self, agent: Agent, message: ControlMessage) -> None:
+        if isinstance(message, RepairRequest):
+            self.run(agent, self.data_paths[agent.id].on_request, message)
+        else:
+            super()._hear(agent, message)
+
+    def _cover_changed(self, agent: Agent) -> None:
+        super()._cover_changed(agent)
+        host = self._host_of(agent)
+        if host is not None:
+            host.set_cover(frozenset(agent.cover))

@@ -1,0 +1,56 @@
+"""What there is in a world before the first event: brokers, links, and what they are called."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from federator.protocol.controller.failover import FailoverParameters
+from federator.protocol.parameters import Parameters
+from federator.protocol.types import BrokerId, Cost
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPlan:
+    """A link, as its operators set it up.
+
+    Attributes:
+        configured: The ends that name the other in their configuration; the other is dialled back.
+        aliases: The ends that name the other by another address than it advertises.
+        ids_known: The configured ends also give the other's id.
+    """
+
+    a: BrokerId
+    b: BrokerId
+    cost: Cost = Cost(1)
+    configured: tuple[BrokerId, ...] = ()
+    aliases: tuple[BrokerId, ...] = ()
+    ids_known: bool = True
+    delay_ms_min: int = 5
+    delay_ms_max: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class WorldPlan:
+    """Everything that is there before the first event."""
+
+    ids: tuple[BrokerId, ...]
+    links: tuple[LinkPlan, ...]
+    filters: Mapping[BrokerId, frozenset[str]] = field(default_factory=dict)
+    priorities: Mapping[BrokerId, int] = field(default_factory=dict)
+    parameters: Parameters = field(default_factory=Parameters)
+    shortest: frozenset[BrokerId] = frozenset()  # those under shortest-path routing
+    reconnect_ms_max: int = 5_000
+    start_ms_max: int = 0
+    clock_offset_ms_max: int = 0
+    loss: float = 0.0
+    duplication: float = 0.0
+    failover: FailoverParameters | None = None
+
+
+def address_of(id: BrokerId) -> str:
+    """What broker ``id`` advertises."""
+    return f"mqtt://b{id}"
+
+
+def alias_of(id: BrokerId) -> str:
+    """Another address of broker ``id``."""
+    return f"mqtt://alias-{id}"

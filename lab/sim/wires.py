@@ -1,0 +1,228 @@
+"""Makes, uses and breaks connections; the only place that draws delays and losses.
+
+Both ends have an opinion about each connection (``open_here``, ``open_there``) and learn of its end
+at different times, or, on a silent path, only when a keep-alive runs out. When the broker sees an
+end without DISCONNECT it publishes the Will.
+
+Source: MQTT 5, section 3.1.2.5 (Will).
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from federator.protocol.events import Event, NeighbourConnected, NeighbourDisconnected
+from federator.protocol.messages import codec
+from federator.protocol.messages.control import Bye
+from federator.protocol.types import BrokerId, ConnId
+from lab.sim.agenda import Agenda
+from lab.sim.agents import Agent
+from lab.sim.network import Broker, Connection, Dialler, Path
+
+RECONNECT_MS_MIN = 100
+KEEP_ALIVE_MS = 10_000
+BROKER_PATIENCE_MS = KEEP_ALIVE_MS * 3 // 2
+"""A broker drops a silent client after one and a half keep-alives (MQTT 5, section 3.1.2.10)."""
+
+Arrival = Callable[[BrokerId, str, bytes], None]
+"""Called with (broker, kind, payload) for each publication on a control or data topic."""
+
+
+class Wires:
+    """All connections between agents and neighbours' brokers.
+
+    Args:
+        agenda: The clock.
+        rng: The network's dice.
+        paths: By (owner, target).
+        brokers: By id.
+        arrival: A message reached a broker.
+        tell: Hands an event to an agent, in order, unless it died.
+        reconnect_ms_max: Cap of the back-off.
+    """
+
+    def __init__(
+        self,
+        agenda: Agenda,
+        rng: random.Random,
+        *,
+        paths: Mapping[tuple[BrokerId, BrokerId], Path],
+        brokers: Mapping[BrokerId, Broker],
+        arrival: Arrival,
+        tell: Callable[[Agent, Event], None],
+        reconnect_ms_max: int,
+    ) -> None:
+        self.loss = 0.0
+        self.duplication = 0.0
+        self.fired: Counter[str] = Counter()
+        self._agenda = agenda
+        self._random = rng.random
+        self._paths = paths
+        self._brokers = brokers
+        self._arrival = arrival
+        self._tell = tell
+        self._reconnect_ms_max = reconnect_ms_max
+
+    # --- making ---
+
+    def dial(self, agent: Agent, dialler: Dialler, after_ms: int = 0) -> None:
+        """Try to connect, again and again, as long as ``agent`` lives and wants it."""
+        dialler.pending += 1
+        when_ms = self._agenda.now_ms + after_ms
+        self._agenda.at(when_ms, self._attempt, agent, dialler, dialler.pending)
+
+    def back_off_ms(self, failures: int) -> int:
+        """Capped, jittered: 50 % to 100 % of the nominal wait."""
+        nominal_ms = min(self._reconnect_ms_max, RECONNECT_MS_MIN << min(failures, 16))
+        return int(nominal_ms * (0.5 + self._random() / 2))
+
+    def _attempt(self, agent: Agent, dialler: Dialler, ticket: int) -> None:
+        if ticket != dialler.pending or not dialler.wanted:
+            return
+        if agent.pauses:
+            self.dial(agent, dialler, RECONNECT_MS_MIN)
+            return
+        path = self._paths[agent.id, dialler.target]
+        broker = self._brokers[dialler.target]
+        if not (path.usable and broker.running):
+            dialler.failures += 1
+            self.dial(agent, dialler, self.back_off_ms(dialler.failures))
+            return
+        answered_ms = self._arrival_ms(path) + self._delay_ms(path)
+        self._agenda.at(answered_ms, self._connected, agent, dialler, ticket, broker.life)
+
+    def _connected(self, agent: Agent, dialler: Dialler, ticket: int, broker_life: int) -> None:
+        if ticket != dialler.pending or not dialler.wanted:
+            return
+        path = self._paths[agent.id, dialler.target]
+        broker = self._brokers[dialler.target]
+        if agent.pauses or not path.usable or broker.life != broker_life or not broker.running:
+            self.dial(agent, dialler, self.back_off_ms(dialler.failures))
+            return
+        dialler.failures = 0
+        agent.connections_made += 1
+        conn = ConnId(agent.connections_made)
+        will = codec.encode(Bye(sender=agent.id, epoch=agent.node.links.epoch, conn=conn))
+        connection = Connection(conn, path, will, broker_life)
+        dialler.connection = connection
+        agent.connections[conn] = (connection, dialler)
+        former = broker.sessions.get((agent.id, dialler.address))
+        if former is not None:
+            self.fired["takeover"] += 1
+            former.lost = True
+            self._ended_there(former, dialler.address, graceful=False)
+        broker.sessions[agent.id, dialler.address] = connection
+        self._tell(
+            agent,
+            NeighbourConnected(
+                conn=conn,
+                address=dialler.address,
+                expected_id=dialler.expected_id,
+                cost=dialler.cost,
+            ),
+        )
+
+    # --- using ---
+
+    def transmit(self, connection: Connection, kind: str, payload: bytes) -> None:
+        """Publish on the neighbour's broker: in order, or not at all."""
+        if not connection.open_here:
+            return
+        path = connection.path
+        if path.silences:
+            self.fired["silent_drop"] += 1
+            return
+        if self.loss and self._random() < self.loss:
+            self.fired["loss"] += 1
+            return
+        arrival_ms = max(self._arrival_ms(path), connection.last_arrival_ms)
+        connection.last_arrival_ms = arrival_ms
+        self._agenda.at(arrival_ms, self._arrive, connection, kind, payload)
+        if self.duplication and self._random() < self.duplication:
+            self.fired["duplication"] += 1
+            self._agenda.at(arrival_ms, self._arrive, connection, kind, payload)
+
+    def _arrive(self, connection: Connection, kind: str, payload: bytes) -> None:
+        path = connection.path
+        broker = self._brokers[path.target]
+        if connection.lost or path.silences or broker.life != connection.broker_life:
+            return
+        if broker.running:
+            self._arrival(path.target, kind, payload)
+
+    def _delay_ms(self, path: Path) -> int:
+        spread = path.delay_ms_max - path.delay_ms_min
+        return path.delay_ms_min + (int(self._random() * (spread + 1)) if spread else 0)
+
+    def _arrival_ms(self, path: Path) -> int:
+        now_ms = self._agenda.now_ms
+        if path.clogged_until_ms > now_ms:
+            self.fired["clog"] += 1
+            return path.clogged_until_ms
+        return now_ms + self._delay_ms(path)
+
+    # --- ending ---
+
+    def close(self, agent: Agent, connection: Connection, *, graceful: bool) -> None:
+        """The agent's end closes, with a DISCONNECT or just so; what is on its way arrives."""
+        connection.open_here = False
+        _, dialler = agent.connections.pop(connection.id)
+        dialler.connection = None
+        if connection.path.silences or connection.lost:
+            self._agenda.at(
+                self._agenda.now_ms + BROKER_PATIENCE_MS,
+                self._ended_there,
+                connection,
+                dialler.address,
+            )
+            return
+        end_ms = max(self._arrival_ms(connection.path), connection.last_arrival_ms)
+        self._agenda.at(end_ms, self._closed, connection, dialler.address, graceful)
+
+    def _closed(self, connection: Connection, address: str, graceful: bool) -> None:
+        if not connection.lost:
+            self._ended_there(connection, address, graceful=graceful)
+
+    def reset(self, agent: Agent, connection: Connection) -> None:
+        """The network resets it: both ends learn soon, what is on its way is lost."""
+        if connection.lost:
+            return
+        connection.lost = True
+        dialler = agent.connections[connection.id][1]
+        now_ms = self._agenda.now_ms
+        delay_ms = self._delay_ms(connection.path)
+        self._agenda.at(now_ms + delay_ms, self._ended_there, connection, dialler.address)
+        self._agenda.at(
+            now_ms + self._delay_ms(connection.path), self.ended_here, agent, connection
+        )
+
+    def ended_here(self, agent: Agent, connection: Connection) -> None:
+        """The agent learns that its connection is gone, and tries again later."""
+        if not connection.open_here:
+            return
+        connection.open_here = False
+        connection.lost = True
+        _, dialler = agent.connections.pop(connection.id)
+        dialler.connection = None
+        self._tell(agent, NeighbourDisconnected(connection.id))
+        self.dial(agent, dialler, self.back_off_ms(dialler.failures))
+
+    def _ended_there(self, connection: Connection, address: str, graceful: bool = False) -> None:
+        """The broker learns that a client is gone, and publishes its Will."""
+        if not connection.open_there:
+            return
+        connection.open_there = False
+        path = connection.path
+        broker = self._brokers[path.target]
+        if broker.life != connection.broker_life or not broker.running:
+            return
+        if broker.sessions.get((path.owner, address)) is connection:
+            del broker.sessions[path.owner, address]
+        if not graceful:
+            self.fired["will"] += 1
+            self._arrival(path.target, "ctl", connection.will)
+
+    def give_up_there(self, connection: Connection, address: str) -> None:
+        """The broker's patience with a silent client ran out."""
+        connection.lost = True
+        self._ended_there(connection, address)

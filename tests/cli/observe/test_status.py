@@ -1,0 +1,65 @@
+from federator.cli.observe.status import as_text
+
+BROKEN = {
+    "bridges": ["vm.forgotten from 10.0.0.7"],
+    "broken": {"a/b": 3, "c": 1},
+    "broken_total": 2,
+    "dropped": 4,
+}
+
+
+def test_a_loop_is_told_with_its_bridge_and_what_to_do():
+    text = "\n".join(as_text({"ready": True, "loops": BROKEN}))
+
+    assert "bridges beside us: vm.forgotten from 10.0.0.7" in text
+    assert "LOOP BROKEN: 2 topics come back, such as a/b, c" in text
+    assert "4 copies stopped. Remove the bridge" in text
+
+
+def test_without_bridges_nothing_is_said_of_them():
+    quiet = {"bridges": [], "broken": {}, "broken_total": 0, "dropped": 0}
+
+    assert "bridge" not in "\n".join(as_text({"ready": True, "loops": quiet}))
+
+
+def test_rules_that_there_are_are_told():
+    rules = {"import": ["#"], "export": ["a/#"], "deny": ["b"], "rename": ["x/ -> y/"]}
+
+    text = "\n".join(as_text({"ready": True, "rules": rules}))
+
+    assert "rules: import #, export a/#, deny b, rename x/ -> y/; " in text
+
+
+def test_an_open_federation_is_told_to_be_open():
+    text = "\n".join(as_text({"ready": True, "security": {"mode": "open"}}))
+
+    assert "security: OPEN: whoever may publish on the brokers is believed" in text
+
+
+def test_the_manner_the_certificates_end_and_what_was_refused_are_told():
+    security = {"mode": "signed", "expires_s": 1_800_000_000, "refused": 3}
+
+    text = "\n".join(as_text({"ready": True, "security": security}))
+
+    assert "security: signed, certificate until 2027-01-15, 3 refused: see trust" in text
+
+
+def test_links_over_datagrams_are_told_with_what_they_lose():
+    out, came = {"parts": 100, "repairs": 42, "given_back": 3}, {"rebuilt_parts": 7}
+    told = {"used": True, "rtt_ms": 100.2, "lost_ppm_out": 20_000, "lost_ppm_in": 0}
+    links = [
+        {"neighbour": 2, "state": "up", "datagrams": {**told, "out": out, "in": came}},
+        {"neighbour": 3, "state": "up", "datagrams": None},
+    ]
+
+    lines = as_text({"ready": True, "links": links, "datagrams": {"port": 18_840}})
+
+    at = lines.index("links over datagrams:")
+    assert " ".join(lines[at + 2].split()) == "2 yes 100.2 2.00 % 0.00 % 100 42 3 7"
+    assert lines[at + 3] == ""
+
+
+def test_without_datagrams_nothing_is_said_of_them():
+    links = [{"neighbour": 2, "state": "up"}]
+
+    assert "datagrams" not in "\n".join(as_text({"ready": True, "links": links}))

@@ -1,0 +1,160 @@
+"""Which broker a client is attached to, and what guides say about it."""
+
+from collections import Counter
+
+from federator.gateway.session.attachment import Attachment, Candidate, Claims
+from federator.gateway.session.guide_book import GuideBook
+from federator.protocol.messages.guide import Guide, GuideBroker, Takeover
+
+CLIENTS = [f"client-{number}" for number in range(2_000)]
+
+
+def candidates(*ids):
+    return [Candidate(id_) for id_ in ids]
+
+
+def test_assigned_clients_are_spread_evenly_and_every_gateway_chooses_alike():
+    homes = Counter(Attachment("assigned").home(client, (1, 2, 3, 4)) for client in CLIENTS)
+
+    assert all(400 < count < 600 for count in homes.values())
+    for client in CLIENTS[:50]:
+        home = Attachment("assigned").home(client, (4, 3, 2, 1))
+        assert Attachment("assigned").rank(client, candidates(1, 2, 3, 4))[0] == home
+
+
+def test_when_a_broker_goes_only_its_own_clients_move():
+    attachment = Attachment("assigned")
+    for client in CLIENTS[:300]:
+        before = attachment.rank(client, candidates(1, 2, 3, 4))
+        after = attachment.rank(client, candidates(1, 2, 4))
+
+        assert after == [id_ for id_ in before if id_ != 3]
+
+
+def test_assignments_by_pattern_come_first_and_hold_while_their_broker_is_there():
+    attachment = Attachment("nearest", [("pump-*", 3), ("*", 2)])
+
+    assert attachment.rank("pump-7", candidates(1, 2, 3))[0] == 3
+    assert attachment.rank("other", candidates(1, 2, 3))[0] == 2
+    assert attachment.rank("pump-7", candidates(1, 2)) == [1, 2]
+
+
+def test_nearest_and_least_loaded_compare_what_was_measured():
+    known = [Candidate(1, 5, 0.3), Candidate(2, 9, 0.1), Candidate(3, 1)]
+
+    assert Attachment("nearest").rank("c", known) == [2, 1, 3]
+    assert Attachment("least-loaded").rank("c", known) == [3, 1, 2]
+
+
+def test_where_the_session_is_and_who_steps_in_go_before_any_policy():
+    ranked = Attachment("nearest").rank("c", candidates(1, 2, 3), preferred=(9, 3, 2))
+
+    assert ranked == [3, 2, 1]
+
+
+def guide(broker, *brokers, epoch=1, number=1, takeovers=()):
+    return Guide(1, "fed", broker, 1, epoch, number, brokers, takeovers)
+
+
+def up(*ids):
+    return [GuideBroker(id_) for id_ in ids]
+
+
+def gone(*ids):
+    return [GuideBroker(id_, state="gone") for id_ in ids]
+
+
+def test_the_newest_guide_holds_whoever_keeps_it():
+    book = GuideBook()
+    assert book.learn(guide(1, GuideBroker(3, substitutes=(4,)), number=5))
+
+    assert not book.learn(guide(2, GuideBroker(3, substitutes=(5,)), number=4))
+    assert book.substitutes(3) == (4,)
+    assert book.learn(guide(2, GuideBroker(3, substitutes=(6,)), epoch=2, number=1))
+
+    assert book.substitutes(3) == (6,)
+    assert book.state(8) == "up"
+
+
+def test_in_a_split_each_side_calls_the_other_gone_and_nobody_is():
+    book = GuideBook()
+    for here in (1, 2):
+        book.learn(guide(here, *up(1, 2), *gone(3, 4), epoch=1))
+    for here in (3, 4):
+        book.learn(guide(here, *up(3, 4), *gone(1, 2), epoch=2))
+
+    assert book.in_state("gone") == ()
+
+
+def test_a_broker_that_is_a_side_of_its_own_is_not_gone_either():
+    book = GuideBook()
+    for here in (1, 2):
+        book.learn(guide(here, *up(1, 2), *gone(3)))
+    book.learn(guide(3, *up(3), *gone(1, 2)))
+
+    assert book.in_state("gone") == ()
+
+
+def test_a_broker_whose_agent_died_is_gone_whatever_that_said_last():
+    book = GuideBook()
+    book.learn(guide(3, *up(1, 2, 3), number=9))
+    assert book.in_state("gone") == ()
+
+    for here in (1, 2):
+        book.learn(guide(here, *up(1, 2), *gone(3), number=10))
+
+    assert book.in_state("gone") == (3,)
+    book.learn(guide(1, *up(1, 2, 3), number=11))
+    assert book.state(3) == "up"
+
+
+def test_the_newest_word_tells_whether_a_broker_drains():
+    book = GuideBook()
+    book.learn(guide(1, GuideBroker(3, state="draining"), number=2))
+    book.learn(guide(2, GuideBroker(3), number=1))
+    assert book.in_state("draining") == (3,)
+
+    book.learn(guide(2, GuideBroker(3), number=3))
+
+    assert book.in_state("draining") == ()
+
+
+def test_who_has_stepped_in_comes_before_who_would():
+    book = GuideBook()
+    book.learn(guide(1, GuideBroker(3, substitutes=(4, 5)), takeovers=(Takeover(3, 5, 1, 1),)))
+
+    assert book.substitutes(3) == (5, 4)
+    assert book.substitutes(7) == ()
+
+
+def test_a_guide_out_of_reach_holds_until_there_is_another():
+    book = GuideBook()
+    book.learn(guide(1, GuideBroker(3, substitutes=(4,)), number=9))
+    book.forget(1)
+    assert book.substitutes(3) == (4,)
+
+    book.learn(guide(2, GuideBroker(3, substitutes=(2,)), number=3))
+
+    assert book.substitutes(3) == (2,)
+
+
+def test_a_claim_is_heard_once_however_many_brokers_carry_it():
+    ours, theirs = Claims("ours", 1), Claims("theirs", 1)
+    claim = theirs.of("c", 3, came=True, lasts=True)
+
+    assert ours.is_news(claim)
+    assert not ours.is_news(claim)
+    assert ours.is_news(theirs.of("c", 3, came=True, lasts=True))
+    assert not ours.is_news(ours.of("d", 1, came=True, lasts=False))
+
+
+def test_sessions_that_last_are_remembered_where_they_are_and_others_are_not():
+    ours, theirs = Claims("ours", 1), Claims("theirs", 1)
+    ours.of("c", 1, came=True, lasts=True)
+    ours.is_news(theirs.of("c", 2, came=True, lasts=True))
+    ours.of("d", 3, came=True, lasts=True)
+
+    assert (ours.home("c"), ours.home("d"), ours.home("e")) == (2, 3, None)
+
+    ours.of("d", 3, came=True, lasts=False)
+    assert ours.home("d") is None

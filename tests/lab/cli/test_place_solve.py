@@ -1,0 +1,61 @@
+"""``federator-lab paper place-solve``: what it says, and how it refuses a bad problem."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from lab.cli.paper.place_solve import command as solve
+
+PROBLEM = {
+    "devices": [{"capacity": 100, "power": 1}, {"capacity": 100, "power": 2}],
+    "links": [[0, 1]],
+    "network_power": 3,
+    "broker_work": 2,
+    "topics": [{"clients": [1, 2]}],
+    "services": [{"users": [4, 0], "work": 3, "user_work": 7, "topics": {"0": 5}}],
+}
+OWING = {"users": [4, 0], "work": 3, "user_work": 7, "topics": {"0": -5}}
+
+
+def run(path):
+    command = [sys.executable, "-m", "lab", "paper", "place-solve", str(path)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize("method", ["search", "exact"])
+def test_solve_says_where_and_how_sure_it_is(tmp_path, method):
+    (tmp_path / "problem.json").write_text(json.dumps(PROBLEM))
+
+    result = CliRunner().invoke(solve, [str(tmp_path / "problem.json"), "--method", method])
+
+    assert result.exit_code == 0, result.output
+    assert "broker of topic 0  0" in result.output
+    assert "power 65 mW, proven within 0 %" in result.output
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ({"devices": []}, "topics of the file must be a list"),
+        ({**PROBLEM, "links": []}, "links: no way leads from device 0 to [1]"),
+        ({**PROBLEM, "version": 2}, "the file: 'version' is unknown, one of ['broker_work', "),
+        ({**PROBLEM, "topics": [{"client": []}]}, "topics[0]: 'client' is unknown"),
+        ({**PROBLEM, "network_power": -1}, "network_power must be finite and not negative, got -1"),
+        ({**PROBLEM, "broker_work": 10**400}, "int too large"),
+        ({**PROBLEM, "devices": [{"capacity": -1, "power": 1}] * 2}, "capacity must be finite and"),
+        ({**PROBLEM, "services": [OWING]}, "shared_traffic must be finite and not negative"),
+        ({**PROBLEM, "links": [[0, 2]]}, "[0, 2] is no pair of devices 0 to 1"),
+        ({**PROBLEM, "network_power": "much"}, "network_power: 'much' is no number"),
+    ],
+)
+def test_a_bad_problem_is_told_in_one_line(tmp_path, content, complaint):
+    (tmp_path / "problem.json").write_text(json.dumps(content))
+
+    ended = run(tmp_path / "problem.json")
+
+    assert ended.returncode == 65
+    assert complaint in ended.stderr
+    assert ended.stderr.count("\n") == 1

@@ -1,0 +1,3 @@
+from tests.analytics.conftest import spark
+
+__all__ = ["spark"]

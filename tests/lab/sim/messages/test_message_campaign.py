@@ -1,0 +1,50 @@
+"""Stories with clients: nobody lacks what was promised, nobody gets anything twice or too early."""
+
+from collections import Counter
+
+import pytest
+
+from lab.sim.faults import FaultKind
+from lab.sim.messages.campaign import run_story
+from lab.sim.messages.mishaps import MishapKind
+from lab.sim.messages.story import draw
+from tests.effort import seeds
+
+SEEDS = seeds(150)
+SHARE_MIN = 0.01
+
+
+@pytest.fixture(scope="module")
+def results():
+    return [run_story(draw(seed)) for seed in range(SEEDS)]
+
+
+def test_everybody_gets_what_was_promised(results):
+    violated = [
+        f"federator-lab sim --messages --seed {r.seed} --seeds 1: {r.violation}"
+        for r in results
+        if r.violation is not None
+    ]
+
+    assert not violated, "\n".join(violated)
+
+
+@pytest.mark.slow
+def test_every_kind_of_trouble_and_of_remedy_happens_in_one_seed_of_a_hundred(results):
+    stories = Counter(name for r in results for name, times in r.fired.items() if times)
+
+    wanted = {f"fault {kind.value}" for kind in FaultKind}
+    wanted |= {f"mishap {kind.value}" for kind in MishapKind}
+    wanted |= {
+        "crash between writes", "duplicate_suppressed", "excused log full", "loss",
+        "notice discovery.ambiguous", "notice discovery.untrusted", "repair asked",
+        "repair sent",
+    }  # fmt: skip
+    rare = {name: stories[name] for name in wanted if stories[name] < SHARE_MIN * SEEDS}
+    assert not rare
+
+
+def test_a_story_can_be_told_again():
+    first, again = run_story(draw(7)), run_story(draw(7))
+
+    assert first == again

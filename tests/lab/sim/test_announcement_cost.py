@@ -1,0 +1,66 @@
+"""What announcing costs, counted publication by publication."""
+
+import pytest
+
+from tests.lab.sim.worlds import SendCounter, calm_grid, calm_world
+
+PAPERS_COUNTS = {3: 16, 4: 33, 5: 56, 8: 161, 10: 261}
+
+
+def refreshes(side, core=0):
+    """How often each of the core's later announcements is published on the grid."""
+    counter = SendCounter()
+    world = calm_grid(side, {core: {"t"}}, watcher=counter)
+    world.run_until(3_000)
+    counter.by_announcement.clear()
+    world.run_until(18_000)
+    return list(counter.by_announcement.values())
+
+
+@pytest.mark.parametrize("side", range(3, 11))
+def test_an_announcement_costs_at_most_two_publications_per_link(side):
+    links = 2 * side * (side - 1)
+
+    counts = refreshes(side)
+
+    assert len(counts) == 3
+    assert max(counts) <= 2 * links
+
+
+@pytest.mark.parametrize(("side", "publications"), PAPERS_COUNTS.items())
+def test_refreshes_cost_exactly_what_the_papers_flood_costs(side, publications):
+    assert set(refreshes(side)) == {publications}
+
+
+def test_unequal_delays_never_cost_more_than_three_publications_per_link():
+    side, counts = 10, []
+    for delay_ms in (1, 40):
+        counter = SendCounter()
+        world = calm_grid(side, {55: {"t"}}, watcher=counter, delay_ms=delay_ms)
+        for (owner, target), path in world.paths.items():
+            path.delay_ms_min = path.delay_ms_max = 1 + (owner * 37 + target * 11) % delay_ms
+        world.run_until(30_000)
+        counts += counter.by_announcement.values()
+
+    assert 0 < max(counts) <= 3 * 2 * side * (side - 1)
+
+
+def publications_per_interval(filters):
+    counter = SendCounter()
+    ring = [(0, 1), (1, 2), (2, 3), (0, 3)]
+    world = calm_world(ring, {0: filters, 2: filters}, watcher=counter)
+    world.run_until(7_000)
+    counter.by_kind.clear()
+    world.run_until(12_000)
+    return counter.by_kind
+
+
+@pytest.mark.parametrize("count", [100, 10_000])
+def test_an_interval_costs_the_same_with_one_filter_and_with_many(count):
+    one = publications_per_interval({"t/0"})
+
+    many = publications_per_interval({f"t/{n}" for n in range(count)})
+
+    assert one["CoreAnn"] > 0
+    assert one["MeshMembAnn"] > 0
+    assert many == one

@@ -1,0 +1,88 @@
+"""Elections and takeovers of the same code in the simulated world, and proof that mistakes show."""
+
+import pytest
+
+from federator.protocol.controller.duties import ControllerDuties
+from federator.protocol.controller.failover import Failover
+from federator.protocol.controller.presence import BrokerPresence
+from lab.sim.failover.campaign import run_failover
+from lab.sim.failover.story import draw
+from tests.effort import seeds
+
+SEEDS = seeds(60)
+MUTANT_SEEDS_MAX = 200
+
+
+@pytest.fixture(scope="module")
+def results():
+    return [run_failover(draw(seed)) for seed in range(SEEDS)]
+
+
+def test_every_seed_agrees_and_nobody_is_moved_twice_for_one_event(results):
+    for seed, result in enumerate(results):
+        assert result.violation is None, f"seed {seed}: {result.violation}"
+
+
+@pytest.mark.slow
+def test_what_moves_clients_happens_in_some_seed(results):
+    fired = {name for result in results for name in result.fired}
+
+    wanted = {"moved for death", "moved for drain", "fault split", "notice controller.changed"}
+    assert wanted <= fired
+
+
+@pytest.mark.parametrize("strategy", ["shortest-path", "mixed"])
+def test_controllers_agree_under_every_routing(strategy):
+    for seed in range(seeds(12)):
+        result = run_failover(draw(seed, strategy=strategy))
+        assert result.violation is None, f"seed {seed}: {result.violation}"
+
+
+def decide_anew(self, situation, table):
+    self.takeovers = {}
+    self.plans = {}
+    decide(self, situation, table)
+
+
+def terms_stand(self, *, after):
+    self.term, self.number = 1, 1
+
+
+def adopts_nothing(self, now_ms):
+    if self.is_controller:
+        return
+    adopt(self, now_ms)
+
+
+def plans_once(self, situation, table):
+    if not self.plans:
+        replan(self, situation, table)
+
+
+def nobody_is_back(self, id, record):
+    if id in self.known and self.known[id].gone:
+        return False
+    return come(self, id, record)
+
+
+decide, replan = ControllerDuties.decide, ControllerDuties.replan
+adopt, come = Failover._adopt, BrokerPresence.come
+
+MUTANTS = [
+    (ControllerDuties, "decide", decide_anew, 0),
+    (ControllerDuties, "begin_term", terms_stand, 0),
+    (ControllerDuties, "replan", plans_once, 0),
+    (Failover, "_adopt", adopts_nothing, 27),
+    (BrokerPresence, "come", nobody_is_back, 1),
+]
+
+
+@pytest.mark.parametrize(("owner", "name", "mutant", "first"), MUTANTS)
+def test_a_mistake_is_found_within_200_seeds(monkeypatch, owner, name, mutant, first):
+    """``first``: which seed is tried before all others, because it shows the mistake soonest."""
+    monkeypatch.setattr(owner, name, mutant)
+
+    seeds_tried = sorted(range(MUTANT_SEEDS_MAX), key=lambda seed: seed != first)
+    found = (run_failover(draw(seed)).violation for seed in seeds_tried)
+
+    assert any(violation is not None for violation in found)

@@ -1,0 +1,58 @@
+"""Brokers that join by one of them, in a simulated world, and proof that mistakes show."""
+
+import pytest
+
+from federator.protocol.topology.manager import TopologyManager
+from federator.protocol.topology.rings import Rings
+from lab.sim.joining.campaign import run_joining
+from lab.sim.joining.story import draw
+
+MUTANT_SEEDS_MAX = 10
+
+
+@pytest.mark.timeout(900)
+def test_every_seed_settles_whatever_befalls_it():
+    fired = set()
+    for seed in range(8):
+        result = run_joining(draw(seed, nodes=4 + 2 * seed))
+        assert result.violation is None, f"seed {seed}: {result.violation}"
+        fired |= set(result.fired)
+
+    assert {"death", "split", "heal", "notice topology.link_given_up"} <= fired
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_hundred_join_by_one():
+    result = run_joining(draw(1, nodes=100, faulty=False, neighbours=6))
+
+    assert result.violation is None, result.violation
+
+
+def never_lets_go(self, beside, now_ms):
+    return []
+
+
+def sits_alone(self, id, *, skip=()):
+    return set()
+
+
+def never_fills(self, beside, lost, now_ms):
+    return []
+
+
+MUTANTS = [
+    (TopologyManager, "_let_go", never_lets_go),
+    (Rings, "beside", sits_alone),
+    (TopologyManager, "_fill", never_fills),
+]
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "mutant"), MUTANTS, ids=lambda each: getattr(each, "__name__", each)
+)
+def test_a_mistake_shows(monkeypatch, place, name, mutant):
+    monkeypatch.setattr(place, name, mutant)
+
+    seeds = range(MUTANT_SEEDS_MAX)
+    assert any(run_joining(draw(seed, nodes=10)).violation is not None for seed in seeds)

@@ -1,0 +1,143 @@
+"""Both routings, and a federation on its way from one to the other, through the same stories.
+
+Mesh alone is in test_campaign.py and messages/test_message_campaign.py.
+"""
+
+import pytest
+
+from federator.protocol.custody.origin import Origin
+from federator.protocol.forwarding.forwarding import Forwarder
+from federator.protocol.parameters import Strategy
+from federator.protocol.routing.topic_routing import TopicRouting
+from lab.sim import scenario
+from lab.sim.campaign import run_scenario
+from lab.sim.messages import story as stories
+from lab.sim.messages.campaign import run_story
+from lab.sim.strategies import MIXED
+from tests.effort import seeds
+
+SEEDS = seeds(60)
+MUTANT_SEEDS_MAX = 200
+
+STRAIGHT = Strategy.SHORTEST_PATH.value
+
+
+def nodes_of(seed):
+    return 2 + seed % 12
+
+
+def violations(results, options):
+    return [
+        f"federator-lab sim --strategy {options} --seed {r.seed} --seeds 1 --nodes {r.nodes}: "
+        f"{r.violation}"
+        for r in results
+        if r.violation is not None
+    ]
+
+
+@pytest.mark.parametrize("strategy", [STRAIGHT, MIXED])
+def test_every_invariant_holds_and_every_federation_heals(strategy):
+    drawn = (scenario.draw(s, nodes=nodes_of(s), strategy=strategy) for s in range(SEEDS))
+
+    assert not violations(map(run_scenario, drawn), strategy)
+
+
+@pytest.mark.parametrize("strategy", [STRAIGHT, MIXED])
+def test_everybody_gets_what_was_promised(strategy):
+    drawn = (stories.draw(seed, strategy=strategy) for seed in range(SEEDS))
+
+    assert not violations(map(run_story, drawn), f"{strategy} --messages")
+
+
+def test_mixed_has_brokers_of_both_kinds():
+    plans = [scenario.draw(seed, nodes=8, strategy=MIXED).plan for seed in range(20)]
+
+    assert any(0 < len(plan.shortest) < 8 for plan in plans)
+    assert {id for plan in plans for id in plan.shortest} == set(range(8))
+
+
+def goes_by_the_last_parent(monkeypatch):
+    """Some brokers break ties between equally good next hops in another way."""
+    original = TopicRouting.on_core_moved
+
+    def on_core_moved(self, core):
+        route = self._announcements.routes.get(core)
+        if route is None or (self._links.self_id + core) % 2:
+            return original(self, core)
+        parents, route.parents = route.parents, route.parents[::-1]
+        steps = original(self, core)
+        route.parents = parents
+        return steps
+
+    monkeypatch.setattr(TopicRouting, "on_core_moved", on_core_moved)
+
+
+def forgets_no_destination(monkeypatch):
+    """Records that are taken back stay."""
+    original = TopicRouting.on_announced
+
+    def on_announced(self, core, records, *, lost):
+        announced = self._announcements.routes[core].announced.filters
+        return original(self, core, [r for r in records if r in announced], lost=lost)
+
+    monkeypatch.setattr(TopicRouting, "on_announced", on_announced)
+
+
+def remembers_old_ways(monkeypatch):
+    """Routes of topics are not looked up again when a destination moved."""
+    monkeypatch.setattr(Forwarder, "_note", lambda self, beginning: None)
+
+
+def tells_everybody_every_way(monkeypatch):
+    """Copies go to all neighbours, each for all destinations."""
+    original = Forwarder._label
+
+    def label(self, found, destinations):
+        keys, sends = original(self, found, destinations)
+        masks = [int.from_bytes(mask, "little") for _, mask in sends]
+        every = sum(masks).to_bytes(len(sends[0][1]), "little") if sends else b""
+        hops = {*self._by_way_of.values()}
+        return keys, tuple((hop, every) for hop in sorted(hops)) if sends else ()
+
+    monkeypatch.setattr(Forwarder, "_label", label)
+
+
+@pytest.mark.parametrize(
+    ("mutate", "invariants"),
+    [
+        (goes_by_the_last_parent, {"one_copy"}),
+        (forgets_no_destination, {"converges", "triggered_updates"}),
+        (remembers_old_ways, {"probe_reaches_each_once", "one_copy", "shortest_path"}),
+        (tells_everybody_every_way, {"one_copy", "shortest_path"}),
+    ],
+)
+def test_mutant_is_caught(monkeypatch, mutate, invariants):
+    mutate(monkeypatch)
+
+    for seed in range(MUTANT_SEEDS_MAX):
+        drawn = scenario.draw(seed, nodes=6 + seed % 8, strategy=STRAIGHT)
+        violation = run_scenario(drawn).violation
+        if violation is not None:
+            assert violation.invariant in invariants, violation
+            return
+
+    pytest.fail(f"{MUTANT_SEEDS_MAX} seeds did not catch it: {mutate.__doc__}")
+
+
+def test_tails_that_go_down_meshes_only_are_caught(monkeypatch):
+    original = Origin.send_tails
+
+    def send_tails(self, now_ms):
+        label, self._forwarder._label = self._forwarder._label, lambda found, ends: (b"", ())
+        original(self, now_ms)
+        self._forwarder._label = label
+
+    monkeypatch.setattr(Origin, "send_tails", send_tails)
+
+    for seed in range(MUTANT_SEEDS_MAX):
+        violation = run_story(stories.draw(seed, strategy=STRAIGHT)).violation
+        if violation is not None:
+            assert violation.invariant in {"owed", "arrives_in_the_calm"}, violation
+            return
+
+    pytest.fail("nobody missed them")

@@ -1,0 +1,272 @@
+"""docs/protocol.md 6: floods, costs, feasibility, repair."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from federator.protocol.messages.control import CoreAnn, Solicit
+from federator.protocol.parameters import Parameters
+from federator.protocol.routing.announcements import FORGOTTEN_LIFETIMES
+from tests.protocol.network import Network, grid_links
+
+RING = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]
+
+
+def settled(links, core, *, delay_ms=None, parameters=None):
+    network = Network(links, delay_ms=delay_ms, parameters=parameters or Parameters())
+    network.run(1_000)
+    network.subscribe(core, "f")
+    network.run(500)
+    return network
+
+
+def route(network, node, core):
+    return network.nodes[node].announcements.routes[core]
+
+
+def test_every_broker_learns_cost_and_parents():
+    network = settled(grid_links(3, 3), 2)
+
+    costs = {i: route(network, i, 2).cost for i in range(9) if i != 2}
+
+    assert costs == {0: 2, 1: 1, 3: 3, 4: 2, 5: 1, 6: 4, 7: 3, 8: 2}
+    assert route(network, 7, 2).parents == (4, 8)
+    assert route(network, 4, 2).parents == (1, 5)
+
+
+@pytest.mark.parametrize(("side", "publications"), [(3, 16), (4, 33), (5, 56), (8, 161)])
+def test_a_number_costs_2l_minus_n_plus_1_with_equal_delays(side, publications):
+    network = settled(grid_links(side, side), 0)
+    network.run(Parameters().core_ann_interval_ms)
+
+    assert network.announcements(0, 2) == publications
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 80), min_size=12, max_size=12))
+def test_a_number_never_costs_more_than_3l(delays):
+    links = list(grid_links(3, 3))
+    network = settled(links, 2, delay_ms=dict(zip(links, delays, strict=True)))
+    network.run(3 * Parameters().core_ann_interval_ms)
+
+    assert all(network.announcements(2, seq) <= 3 * len(links) for seq in (1, 2, 3))
+
+
+def test_refresh_changes_no_route():
+    network = settled(grid_links(3, 3), 2)
+    network.subscribe(7, "f")
+    network.run(Parameters().core_ann_interval_ms)
+    before = dict(network.routes)
+    network.routes.clear()
+
+    network.run(2 * Parameters().core_ann_interval_ms)
+
+    assert network.announcements(2, 3) == 16
+    assert network.routes == {}, "nothing was set anew"
+    assert before[7, "f"].next_hops == (4, 8)
+
+
+def test_newer_number_that_comes_the_long_way_waits_for_the_short_way():
+    delay_ms = {(0, 1): 20, (0, 4): 1, (4, 3): 1, (3, 2): 1, (1, 2): 1}
+    network = settled(RING, 0, delay_ms=delay_ms)
+    network.run(Parameters().core_ann_interval_ms)
+
+    sent = [
+        m.cost for _, s, _, m in network.sent if s == 2 and isinstance(m, CoreAnn) and m.seq == 2
+    ]
+
+    assert route(network, 2, 0).cost == 2
+    assert sent == [2], "2 heard cost 3 by way of 3 first, and held it"
+
+
+def test_lost_parent_is_replaced_by_a_feasible_one_without_asking():
+    network = settled(grid_links(3, 3), 2)
+
+    network.cut(7, 4)
+    network.run(50)
+
+    assert route(network, 7, 2).parents == (8,)
+    assert not any(isinstance(m, Solicit) for *_, m in network.sent)
+
+
+def test_broker_without_a_feasible_parent_solicits_and_is_repaired_within_round_trips():
+    network = settled(RING, 0)
+    cut_at_ms = network.now_ms
+
+    network.cut(0, 1)
+    network.run(100)
+
+    assert route(network, 1, 0).cost == 4
+    assert route(network, 1, 0).parents == (2,)
+    solicits = [at for at, *_, m in network.sent if isinstance(m, Solicit)]
+    assert solicits
+    assert min(solicits) == cut_at_ms
+
+
+def test_solicit_without_hops_left_is_not_passed_on():
+    network = settled([(0, 1), (1, 2), (2, 3)], 0)
+    announcements = network.nodes[1].announcements
+    question = Solicit(2, 0, *route(network, 1, 0).number, 1)
+
+    passed_on = announcements.on_solicit(question, now_ms=network.now_ms)
+    ended = announcements.on_solicit(replace_struct(question, hops_left=0), now_ms=50_000)
+
+    assert [step.message.hops_left for step in passed_on] == [0]
+    assert ended == []
+
+
+def test_dead_core_is_forgotten_after_one_unanswered_solicit():
+    network = settled([(0, 1), (1, 2)], 0)
+    network.subscribe(2, "f")
+    network.run(200)
+
+    network.cut(0, 1)
+    network.run(Parameters().solicit_timeout_ms + 50)
+
+    assert route(network, 2, 0).forgotten
+    assert network.nodes[2].meshes.states["f"].core == 2, "the next one takes over"
+
+
+def test_forgotten_core_comes_back_with_its_link():
+    network = settled([(0, 1), (1, 2)], 0)
+    network.cut(0, 1)
+    network.run(2_000)
+
+    network.connect(0, 1)
+    network.connect(1, 0)
+    network.run(200)
+
+    assert route(network, 2, 0).cost == 2
+    assert network.nodes[2].meshes.states["f"].core == 0
+
+
+def test_silent_core_is_forgotten_after_its_lifetime():
+    network = settled([(0, 1)], 0)
+    announcements = network.nodes[1].announcements
+    last_ms = network.nodes[0].announcements.own.announced_at_ms + 5
+
+    steps = announcements.on_deadline(now_ms=last_ms + announcements.lifetime_ms)
+
+    assert route(network, 1, 0).forgotten
+    assert steps
+
+
+def test_core_without_filters_fades_away_in_silence():
+    network = settled([(0, 1), (1, 2)], 0)
+    network.unsubscribe(0, "f")
+    network.run(100)
+    before = len(network.sent)
+
+    network.run(network.nodes[0].announcements.lifetime_ms + 1_000)
+
+    assert not [m for *_, m in network.sent[before:] if isinstance(m, CoreAnn)]
+    assert route(network, 2, 0).forgotten
+    assert not [n for *_, n in network.notices if n.name == "core.lost"]
+
+
+def test_core_that_lost_its_epoch_renews_it_even_after_its_route_was_erased():
+    network = settled([(0, 1), (1, 2)], 0)
+    former = route(network, 2, 0).number
+    network.cut(0, 1)
+    announcements = network.nodes[2].announcements
+    network.run((FORGOTTEN_LIFETIMES + 1) * announcements.lifetime_ms)
+    assert 0 not in announcements.routes
+    for each in (0, 1):  # nobody beside the core remembers it
+        network.restart(each, epoch=500 * each + 10)
+
+    network.run(1_000)
+    network.subscribe(0, "f")
+    network.run(1_000)
+
+    assert route(network, 2, 0).number > former
+    assert route(network, 2, 0).cost == 2
+    assert network.nodes[0].links.epoch == former[0] + 1
+
+
+def test_core_in_its_old_epoch_comes_back_after_its_route_was_erased():
+    network = settled([(0, 1), (1, 2)], 0)
+    former = route(network, 2, 0).number
+    network.cut(0, 1)
+    network.run((FORGOTTEN_LIFETIMES + 1) * network.nodes[2].announcements.lifetime_ms)
+
+    network.connect(0, 1)
+    network.connect(1, 0)
+    network.run(200)
+
+    assert route(network, 2, 0).cost == 2
+    assert route(network, 2, 0).number > former
+    assert network.nodes[0].links.epoch == former[0], "nobody asked it to renew"
+
+
+def test_stale_and_repeated_numbers_teach_nothing():
+    network = settled([(0, 1), (1, 2)], 0)
+    ann = CoreAnn(0, 0, 0, 1_000, 1, 0, True, (), (), route(network, 1, 0).newest.digest, 1)
+    announcements = network.nodes[1].announcements
+
+    assert announcements.on_announcement(ann, now_ms=network.now_ms) == []
+    old = replace_struct(ann, epoch=999, seq=50)
+    assert announcements.on_announcement(old, now_ms=network.now_ms) == []
+    assert route(network, 1, 0).number == (1_000, 1)
+
+
+def test_announcement_from_a_stranger_teaches_nothing():
+    network = settled([(0, 1)], 0)
+    forged = CoreAnn(9, 3, -5, 1, 1, 0, True, ("x",), (), 1, 1)
+
+    assert network.nodes[1].announcements.on_announcement(forged, now_ms=network.now_ms) == []
+    assert 3 not in network.nodes[1].announcements.routes
+
+
+def test_a_neighbour_further_away_never_becomes_a_parent_for_the_same_number():
+    network = settled(RING, 0)
+
+    network.cut(4, 0)
+    network.run(6)  # 4 has lost its parent and said so; no newer number is there yet
+
+    assert route(network, 4, 0).parents == (), "3 is at 4's distance plus one"
+
+
+@pytest.mark.parametrize("count", [1, 100, 10_000])
+def test_announcing_costs_the_same_with_any_number_of_filters(count):
+    network = Network(grid_links(2, 2))
+    network.run(1_000)
+    network.subscribe(0, *(f"f/{i}" for i in range(count)))
+    network.run(1_000)
+    before = len(network.sent)
+
+    network.run(2 * Parameters().core_ann_interval_ms)
+
+    kinds = [type(m).__name__ for *_, m in network.sent[before:]]
+    assert kinds.count("CoreAnn") == 2 * (2 * 4 - 3)
+    assert set(kinds) == {"Hello", "CoreAnn"}
+    assert len(network.nodes[3].meshes.states) == count
+
+
+def test_lost_change_is_made_good_by_asking_for_the_list():
+    network = settled([(0, 1), (1, 2)], 0)
+    network.nodes[1].announcements.routes[0].announced.filters.apply(removed=("f",))
+
+    network.run(Parameters().core_ann_interval_ms + 100)
+
+    assert "f" in network.nodes[1].announcements.routes[0].announced.filters
+
+
+def test_changes_in_quick_succession_are_announced_together():
+    parameters = replace(Parameters(), core_ann_gap_ms=50)
+    network = Network([(0, 1)], parameters=parameters)
+    network.run(1_000)
+
+    for i in range(10):
+        network.subscribe(0, f"f/{i}")
+        network.run(3)
+    network.run(200)
+
+    assert network.nodes[0].announcements.own.seq == 2
+    assert len(network.nodes[1].meshes.states) == 10
+
+
+def replace_struct(message, **changes):
+    fields = {name: getattr(message, name) for name in message.__struct_fields__}
+    return type(message)(**{**fields, **changes})

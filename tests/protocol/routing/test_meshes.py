@@ -1,0 +1,376 @@
+"""docs/protocol.md 7: election, membership, routes, hand-over."""
+
+from dataclasses import replace
+
+import pytest
+
+from federator.protocol.effects import FilterRoute
+from federator.protocol.events import LeaveRequested, LocalBrokerDown, Received
+from federator.protocol.messages.control import Bye, CoreAnn, MeshMembAnn
+from federator.protocol.node import Identity, Node
+from federator.protocol.signals import LinkDown
+from tests.protocol.network import PARAMETERS, Network, grid_links
+
+LINE = [(0, 1), (1, 2), (2, 3)]
+GONE = FilterRoute(local=False, wanted=False, next_hops=())
+
+
+def network_with(links, *subscribers, parameters=PARAMETERS):
+    network = Network(links, parameters=parameters)
+    network.run(1_000)
+    for subscriber in subscribers:
+        network.subscribe(subscriber, "f")
+        network.run(200)
+    network.run(PARAMETERS.core_ann_interval_ms)
+    return network
+
+
+def state(network, node, filter_="f"):
+    return network.nodes[node].meshes.states.get(filter_)
+
+
+def route(network, node, filter_="f"):
+    found = state(network, node, filter_)
+    return found.route if found is not None else GONE
+
+
+def test_smallest_subscriber_is_the_core_whoever_came_first():
+    network = network_with(LINE, 3, 2, 1)
+
+    assert [state(network, i).core for i in range(4)] == [1, 1, 1, 1]
+    assert [len(network.nodes[i].announcements.own.filters) for i in range(4)] == [0, 1, 0, 0]
+
+
+def test_priority_comes_before_the_id():
+    network = Network(LINE)
+    network.nodes[3] = Node(Identity(3, 1_003, "b3", priority=-1), PARAMETERS)
+    network.run(1_000)
+    network.subscribe(1, "f")
+    network.subscribe(3, "f")
+    network.run(500)
+
+    assert [state(network, i).core for i in range(4)] == [3, 3, 3, 3]
+
+
+def test_core_that_comes_back_with_another_priority_is_elected_again_or_not():
+    network = network_with(LINE, 1, 3)
+    assert [state(network, i).core for i in range(4)] == [1, 1, 1, 1]
+
+    network.nodes[1].announcements.own.priority = 5
+    network.run(2 * PARAMETERS.core_ann_interval_ms)
+
+    assert [state(network, i).core for i in range(4)] == [3, 3, 3, 3]
+
+
+def test_the_papers_mesh():
+    network = network_with(grid_links(3, 3), 2, 7)
+
+    assert network.parents("f") == {1: {2}, 2: set(), 4: {1, 5}, 5: {2}, 7: {4, 8}, 8: {5}}
+
+
+def test_non_member_relays_to_one_parent_and_rather_to_one_in_the_mesh():
+    network = network_with(grid_links(3, 3), 2, 7)
+
+    assert route(network, 6) == FilterRoute(local=False, wanted=True, next_hops=(7,))
+    assert route(network, 3).next_hops == (4,)
+    assert route(network, 0).next_hops == (1,)
+
+
+def test_member_sends_to_parents_and_children():
+    network = network_with(grid_links(3, 3), 2, 7)
+
+    assert route(network, 4) == FilterRoute(local=False, wanted=True, next_hops=(1, 5, 7))
+    assert route(network, 2) == FilterRoute(local=True, wanted=True, next_hops=(1, 5))
+
+
+def test_core_without_company_asks_its_broker_for_nothing():
+    network = network_with(LINE, 1)
+
+    assert route(network, 1) == FilterRoute(local=True, wanted=False, next_hops=())
+
+
+def test_core_whose_clients_left_stays_core_while_a_child_wants_it():
+    network = network_with(LINE, 1, 3)
+
+    network.unsubscribe(1, "f")
+    network.run(2 * PARAMETERS.core_ann_interval_ms)
+
+    assert state(network, 3).core == 1
+    assert route(network, 1) == FilterRoute(local=False, wanted=True, next_hops=(2,))
+
+
+def test_mesh_without_subscribers_disappears_everywhere():
+    network = network_with(LINE, 1, 3)
+
+    network.unsubscribe(1, "f")
+    network.unsubscribe(3, "f")
+    network.run(2 * PARAMETERS.handover_ms)
+
+    assert [route(network, i) for i in range(4)] == [GONE] * 4
+    assert [network.nodes[i].meshes.states for i in range(4)] == [{}] * 4
+
+
+def test_link_that_flaps_at_one_end_only_loses_no_child():
+    network = network_with(LINE, 0, 3)
+    links = network.nodes[1].links
+    for step in links._forget_hello(links.neighbours[2], "silent"):
+        if isinstance(step, LinkDown):
+            network.nodes[1].meshes.on_link_down(2, now_ms=network.now_ms)
+            network.nodes[1].announcements.on_link_down(2, now_ms=network.now_ms)
+
+    network.run(PARAMETERS.hello_interval_ms + 50)
+
+    assert network.nodes[1].meshes.children_of(0, "f") == [2]
+
+
+def test_child_that_goes_silent_is_forgotten_after_a_lifetime():
+    network = network_with([(0, 1)], 0, 1)
+    meshes = network.nodes[0].meshes
+
+    meshes.on_deadline(now_ms=network.now_ms + network.nodes[0].announcements.lifetime_ms)
+
+    assert meshes.children == {}
+
+
+def test_every_member_confirms_once_to_each_parent_per_announcement():
+    network = network_with(grid_links(3, 3), 2, 7)
+    seq = network.nodes[2].announcements.own.seq + 1
+
+    network.run(PARAMETERS.core_ann_interval_ms)
+
+    reports = [(s, r) for _, s, r, m in network.sent if isinstance(m, MeshMembAnn) and m.seq == seq]
+    assert sorted(reports) == [(1, 2), (4, 1), (4, 5), (5, 2), (7, 4), (7, 8), (8, 5)]
+
+
+def test_membership_is_repaired_by_asking_for_the_list():
+    network = network_with([(0, 1)], 0, 1)
+    network.nodes[0].meshes.children[0][1].filters.apply(removed=("f",))
+
+    network.run(PARAMETERS.core_ann_interval_ms + 100)
+
+    assert "f" in network.nodes[0].meshes.children[0][1].filters
+
+
+@pytest.mark.parametrize("redundancy", [1, 2, 3])
+def test_redundancy_bounds_the_parents(redundancy):
+    wide = [(0, i) for i in (1, 2, 3, 4)] + [(i, 5) for i in (1, 2, 3, 4)]
+    network = network_with(wide, 0, 5, parameters=replace(PARAMETERS, redundancy=redundancy))
+
+    assert len(network.parents("f")[5]) == redundancy
+
+
+def test_new_core_takes_over_without_a_gap_in_the_old_mesh():
+    network = network_with(LINE, 1, 3)
+
+    network.subscribe(0, "f")
+    network.run(100)
+
+    assert state(network, 3).core == 0
+    assert state(network, 1).previous == 1
+    assert route(network, 1).next_hops == (0, 2)
+    network.run(PARAMETERS.handover_ms)
+    assert state(network, 1).previous is None
+    assert network.nodes[1].meshes.children.keys() == {0}
+
+
+def test_non_member_feeds_both_meshes_during_a_hand_over():
+    star = [(9, 1), (9, 2), (1, 3), (2, 4)]
+    network = network_with(star, 3)
+
+    network.subscribe(2, "f")
+    network.run(40)
+
+    assert state(network, 9).core == 2
+    assert route(network, 9).next_hops == (1, 2)
+    network.run(2 * PARAMETERS.handover_ms)
+    assert route(network, 9).next_hops == (1, 2), "now as the member between 3 and the core 2"
+    assert state(network, 9).child_cores == (2,)
+
+
+def test_a_new_core_wants_publications_for_the_old_mesh_before_anybody_joined_its_own():
+    network = network_with(LINE, 3)
+    assert route(network, 0).wanted
+
+    network.subscribe(0, "f")
+    network.run(0)
+
+    assert (state(network, 0).core, state(network, 0).child_cores) == (0, ())
+    assert route(network, 0) == FilterRoute(local=True, wanted=True, next_hops=(1,))
+    network.run(2 * PARAMETERS.handover_ms)
+    assert route(network, 0).wanted, "for its child now"
+
+
+def reaches(network, origin, target):
+    """Whether a publication on ``f`` at ``origin`` comes to ``target``, as routes are now."""
+    seen, ahead = {origin}, [origin]
+    while ahead:
+        hops = set(route(network, ahead.pop()).next_hops) - seen
+        seen |= hops
+        ahead += hops
+    return target in seen
+
+
+def test_a_new_core_is_not_left_alone_when_everybody_stands_still_during_the_hand_over():
+    network = network_with(LINE, 3)
+    network.subscribe(0, "f")
+    network.run(0)
+
+    for node in range(4):
+        network.pause(node, PARAMETERS.handover_ms + 500)
+
+    for _ in range(6 * PARAMETERS.handover_ms):
+        network.run(1)
+        assert route(network, 0).wanted
+        assert reaches(network, 0, 3)
+    assert state(network, 0).previous is None
+
+
+def test_who_is_slow_to_leave_the_old_mesh_misses_nothing():
+    network = network_with(LINE, 1, 3)
+    network.unsubscribe(1, "f")
+    network.run(2 * PARAMETERS.handover_ms)
+    assert state(network, 1).core == 1
+    network.subscribe(0, "f")
+    network.run(0)
+
+    network.pause(3, 2 * PARAMETERS.handover_ms)
+
+    for _ in range(6 * PARAMETERS.handover_ms):
+        network.run(1)
+        assert reaches(network, 0, 3)
+    assert [state(network, i).child_cores for i in range(4)] == [(0,), (0,), (0,), ()]
+
+
+def test_second_parent_carries_on_when_the_first_is_cut_off():
+    network = network_with(grid_links(3, 3), 2, 7)
+
+    network.cut(7, 4)
+
+    network.run(0)
+    assert route(network, 7).next_hops == (8,)
+    network.run(100)
+    assert network.parents("f") == {2: set(), 5: {2}, 7: {8}, 8: {5}}
+
+
+def test_broker_that_loses_its_own_broker_leaves_every_mesh():
+    network = network_with(LINE, 0, 3)
+
+    network.at(network.now_ms, 2, LocalBrokerDown())
+    network.run(2 * PARAMETERS.solicit_timeout_ms)
+
+    assert state(network, 3).core == 3
+    assert state(network, 1).core == 0
+
+
+def test_leaving_agent_tells_its_neighbours_and_then_does_nothing():
+    network = network_with(LINE, 0, 3)
+
+    before = len(network.sent)
+    network.at(network.now_ms, 2, LeaveRequested())
+    network.run(0)
+
+    said = [(r, type(m)) for _, s, r, m in network.sent[before:] if s == 2]
+    assert said == [(1, Bye), (3, Bye)]
+    assert network.nodes[2].handle(LocalBrokerDown(), now_ms=network.now_ms) == []
+
+
+def test_what_a_leaving_agent_wants_is_lost_and_what_its_clients_give_up_is_not():
+    network = network_with(LINE, 0, 3)
+
+    network.at(network.now_ms, 3, LeaveRequested())
+    network.run(100)
+    assert (0, "f") in network.lost
+
+    network = network_with(LINE, 0, 3)
+    network.unsubscribe(3, "f")
+    network.run(100)
+    assert network.lost == []
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_what_a_core_wants_is_lost_when_we_take_its_place_before_it_is_given_up(cut):
+    """As when a client of its broker, which has just died, subscribes at ours."""
+    network = network_with(LINE, 3)
+    if cut:
+        network.cut(0, 1)
+    network.run(PARAMETERS.solicit_timeout_ms / 10)
+
+    network.subscribe(0, "f")
+    network.run(PARAMETERS.solicit_timeout_ms / 10)
+
+    assert state(network, 0).core == 0
+    assert network.lost == ([(0, "f")] if cut else [])
+
+
+def test_children_cut_off_during_a_hand_over_are_lost_when_it_ends():
+    """While it lasts the old mesh keeps the filter wanted, though nobody of it is in reach."""
+    network = network_with([(1, 2), (1, 3)], 2, 3)
+    network.subscribe(1, "f")
+    network.run(PARAMETERS.handover_ms / 2)
+    assert (state(network, 1).core, state(network, 1).previous) == (1, 2)
+    assert 1 in state(network, 1).child_cores
+
+    network.cut(1, 2)
+    network.cut(1, 3)
+    network.run(1)
+    assert route(network, 1).wanted
+    network.run(4 * PARAMETERS.handover_ms)
+
+    assert not route(network, 1).wanted
+    assert (1, "f") in network.lost
+
+
+def test_who_follows_another_core_gives_nothing_up():
+    """Whoever hears of the old core only must not take it for the end of all interest."""
+    network = network_with(LINE, 3)
+    network.sent.clear()
+    network.subscribe(0, "f")
+    network.run(3 * PARAMETERS.handover_ms)
+    taken_back = [m for *_, m in network.sent if isinstance(m, CoreAnn | MeshMembAnn) and m.removed]
+    assert {(type(m), m.core) for m in taken_back} >= {(CoreAnn, 3)}
+    left = [m for *_, m in network.sent if isinstance(m, MeshMembAnn) and not m.count]
+    assert not any(m.gave_up for m in [*taken_back, *left])
+
+    network.sent.clear()
+    network.unsubscribe(0, "f")
+    network.unsubscribe(3, "f")
+    network.run(3 * PARAMETERS.handover_ms)
+    assert any(m.gave_up for *_, m in network.sent if isinstance(m, CoreAnn) and m.removed)
+
+
+def test_filters_beyond_the_bound_are_refused_and_reported_once():
+    network = Network([(0, 1)], parameters=replace(PARAMETERS, filters_max=3))
+    network.run(1_000)
+
+    network.subscribe(0, *(f"f/{i}" for i in range(5)))
+    network.run(100)
+
+    assert len(network.nodes[0].meshes.states) == 3
+    refused = [n.details for _, i, n in network.notices if i == 0 and n.name == "filters.refused"]
+    assert refused == [{"filters": 2, "filters_max": 3}]
+
+
+def test_membership_for_an_epoch_of_ours_that_is_over_is_ignored():
+    network = network_with([(0, 1)], 0)
+    stale = MeshMembAnn(1, 0, 999, 1, ("f",), (), 1, 1)
+
+    assert network.nodes[0].meshes.on_membership(stale, now_ms=network.now_ms) == []
+    assert network.nodes[0].meshes.children == {}
+
+
+def test_two_agents_with_one_id_stop_fighting_and_one_says_so():
+    network = network_with([(0, 1)], 0)
+    node = network.nodes[0]
+    for epoch in (2_000, 3_000, 4_000, 5_000):
+        forged = CoreAnn(1, 0, 0, epoch, 1, 1, True, (), (), 0, 0)
+        network.now_ms += 10
+        for effect in node.handle(Received(forged), now_ms=network.now_ms):
+            network._perform(0, effect)
+
+    names = [n.name for _, i, n in network.notices if i == 0]
+    assert names.count("epoch.renewed") == 3
+    assert names.count("id.conflict") == 1
+    assert node.links.listening is False
+    network.at(node.id_conflict_until_ms, 0, LocalBrokerDown())
+    network.run(31_000)
+    assert node.id_conflict_until_ms is None

@@ -1,0 +1,159 @@
+"""Shortest-path routing: who is a destination of what, and whether publications go straight there.
+
+The clever routing meets a textbook Dijkstra on random graphs.
+"""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from federator.protocol.effects import FilterRoute
+from federator.protocol.parameters import Parameters, Strategy
+from lab.sim.convergence import complaints, costs_from
+from lab.sim.invariants import Invariants
+from tests.lab.sim.worlds import calm_world
+from tests.protocol.network import Network
+
+STRAIGHT = Parameters(strategy=Strategy.SHORTEST_PATH)
+LINE = [(1, 2), (2, 3), (3, 4)]
+
+
+def route(network, node, filter_="f"):
+    return network.routes.get((node, filter_))
+
+
+def to(*brokers, local=False):
+    return FilterRoute(local=local, wanted=bool(brokers), next_hops=(), destinations=brokers)
+
+
+def test_every_broker_knows_every_destination_and_nobody_is_a_core_or_member():
+    network = Network(LINE, parameters=STRAIGHT)
+    network.subscribe(1, "f")
+    network.subscribe(4, "f")
+    network.run(1_000)
+
+    assert route(network, 1) == to(4, local=True)
+    assert route(network, 2) == route(network, 3) == to(1, 4)
+    assert route(network, 4) == to(1, local=True)
+    assert [dict(network.nodes[i].topic_routing.next_hops) for i in (1, 2, 3, 4)] == [
+        {4: 2},
+        {1: 1, 4: 3},
+        {1: 2, 4: 4},
+        {1: 3},
+    ]
+    assert all(not node.meshes.states for node in network.nodes.values())
+
+
+def test_what_is_given_up_is_forgotten_everywhere_and_owed_to_nobody():
+    network = Network(LINE, parameters=STRAIGHT)
+    network.subscribe(4, "f")
+    network.run(1_000)
+
+    network.unsubscribe(4, "f")
+    network.run(1_000)
+
+    assert [route(network, node) for node in (1, 2, 3, 4)] == [None] * 4
+    assert all(not node.topic_routing.states for node in network.nodes.values())
+    assert network.lost == []
+
+
+def test_a_destination_out_of_reach_is_lost_and_not_given_up():
+    network = Network(LINE, parameters=STRAIGHT)
+    network.subscribe(4, "f")
+    network.run(1_000)
+
+    network.cut(3, 4)
+    network.run(20_000)
+
+    assert {node for node, _ in network.lost} == {1, 2, 3}
+    assert route(network, 1) is None
+    assert network.nodes[1].topic_routing.next_hops == {}
+
+
+def test_a_destination_is_not_lost_while_another_wants_the_filter():
+    network = Network(LINE, parameters=STRAIGHT)
+    network.subscribe(4, "f")
+    network.subscribe(2, "f")
+    network.run(1_000)
+
+    network.cut(3, 4)
+    network.run(20_000)
+
+    assert {node for node, _ in network.lost} == {2, 4}, "each was the only other one to the other"
+    assert route(network, 1) == to(2)
+
+
+def test_the_first_filter_that_contains_a_subscription_says_how_it_is_routed():
+    each = (("alarms/slow/#", Strategy.MESH), ("alarms/#", Strategy.SHORTEST_PATH))
+    network = Network(LINE, parameters=Parameters(strategies=each))
+    for filter_ in ("alarms/+", "alarms/slow/x", "else", "$fed/inbox/4"):
+        network.subscribe(4, filter_)
+    network.run(1_000)
+
+    assert network.nodes[1].topic_routing.states.keys() == {"alarms/+"}
+    assert network.nodes[1].meshes.states.keys() == {"alarms/slow/x", "else", "$fed/inbox/4"}
+
+
+def test_a_filter_wanted_in_both_ways_has_one_route_for_both():
+    network = Network(LINE)
+    network.nodes[4].topic_routing._parameters = STRAIGHT
+    network.subscribe(1, "f")
+    network.subscribe(4, "f")
+    network.run(1_000)
+
+    both = FilterRoute(local=False, wanted=True, next_hops=(1,), destinations=(4,))
+    assert route(network, 2) == both
+    assert route(network, 1) == FilterRoute(
+        local=True, wanted=True, next_hops=(), destinations=(4,)
+    )
+
+    network.unsubscribe(1, "f")
+    network.run(3_000)
+
+    assert route(network, 2) == to(4)
+    assert network.lost == []
+
+
+def test_filters_beyond_the_bound_are_refused_and_told():
+    network = Network(LINE, parameters=Parameters(strategy=Strategy.SHORTEST_PATH, filters_max=2))
+    network.subscribe(4, "a", "b", "c")
+    network.run(1_000)
+
+    assert len(network.nodes[4].topic_routing.states) == 2
+    assert "filters.refused" in [n.name for _, node, n in network.notices if node == 4]
+
+
+@st.composite
+def federations(draw):
+    """A connected graph with costs, who wants what, and how each broker asks."""
+    size = draw(st.integers(2, 7))
+    edges = {(draw(st.integers(0, n - 1)), n) for n in range(1, size)}
+    pairs = st.tuples(st.integers(0, size - 1), st.integers(0, size - 1))
+    edges |= {(min(pair), max(pair)) for pair in draw(st.lists(pairs)) if pair[0] != pair[1]}
+    costs = {edge: draw(st.integers(1, 3)) for edge in sorted(edges)}
+    wanted = st.sets(st.sampled_from(["a/b", "a/+", "#"]))
+    filters = {id: draw(wanted) for id in range(size)}
+    all_straight = draw(st.booleans())
+    straight = range(size) if all_straight else draw(st.sets(st.sampled_from(range(size))))
+    return costs, filters, frozenset(straight), size
+
+
+@settings(max_examples=60, deadline=None)
+@given(federations())
+def test_each_destination_gets_one_copy_over_a_shortest_path_on_any_graph(federation):
+    costs, filters, straight, size = federation
+    watcher = Invariants()
+    world = calm_world(costs, filters, watcher=watcher, delay_ms=1, shortest=straight, costs=costs)
+    watcher.attach(world)
+    world.run_until(3_000)
+    assert not list(complaints(world, shortest=True))
+    if len(straight) == size:
+        watcher.demand_shortest({id: costs_from(world, world.agents, id) for id in world.agents})
+
+    numbers = [world.publish(id, "a/b")[0] for id in world.agents]
+    world.run_until(4_000)
+
+    interested = {id for id, wants in filters.items() if wants}
+    for number in numbers:
+        assert world.delivered[number] == dict.fromkeys(interested - {world.origins[number]}, 1), (
+            "each once, and nobody else"
+        )

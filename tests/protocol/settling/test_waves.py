@@ -1,0 +1,357 @@
+"""Whoever hears that its subscription is known everywhere misses nothing that is published then."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from federator.errors import DecodeError
+from federator.protocol.effects import Send
+from federator.protocol.events import Received
+from federator.protocol.messages.codec import decode, encode
+from federator.protocol.messages.control import Echo, Hello, Wave
+from federator.protocol.parameters import Parameters, Strategy
+from federator.protocol.settling.routes import SettledRoutes
+from federator.protocol.settling.waves import (
+    QUESTIONS_MAX,
+    TIMEOUT_MS,
+    WAVE_BYTES_MAX,
+    WAVES_MAX,
+    Question,
+    Settling,
+    Standing,
+)
+from tests.protocol.hostile import mutated
+from tests.protocol.network import Network
+
+BOTH = pytest.mark.parametrize("strategy", list(Strategy))
+
+
+class Host:
+    """A node with settling beside it, as in an agent. Its broker acknowledges what it is asked."""
+
+    def __init__(self, network, node):
+        self.node = node
+        self.covered = True
+        self.needless = set()
+        self.answers = []  # (at_ms, token, known)
+        self._network = network
+        self._routes = SettledRoutes(node)
+        self._outbox = []
+        self.settling = Settling(node.links.self_id, node.links.epoch, self)
+
+    def __getattr__(self, name):
+        return getattr(self.node, name)
+
+    def ask(self, *filters, token=1):
+        now_ms = self._network.now_ms
+        texts = tuple(map(self._routes.text, filters))
+        question = Question("g", token, texts, now_ms + TIMEOUT_MS)
+        self.settling.ask(question, now_ms=now_ms)
+        self.flush()
+
+    def flush(self):
+        effects, self._outbox = self._outbox, []
+        for effect in effects:
+            if not self._is_lost(effect):
+                self._network._perform(self.node.links.self_id, effect)
+        due_ms = self.next_deadline_ms()
+        if due_ms is not None:
+            self._network.at(due_ms, self.node.links.self_id, None)
+
+    def _is_lost(self, effect):
+        if not isinstance(effect, Send) or isinstance(effect.message, Wave | Echo | Hello):
+            return False
+        here = self.node.links.self_id
+        return (here, self._network._conns.get((here, effect.conn))) in self._network.lossy
+
+    def handle(self, event, *, now_ms):
+        effects = []
+        match event:
+            case Received(Wave() as wave):
+                self.settling.on_wave(wave, now_ms=now_ms)
+            case Received(Echo() as echo):
+                self.settling.on_echo(echo, now_ms=now_ms)
+            case None:
+                self.settling.proceed(now_ms=now_ms)
+            case _:
+                before = set(self.node.links.up)
+                effects = self.node.handle(event, now_ms=now_ms)
+                self._outbox += effects
+                for gone in before - set(self.node.links.up):
+                    self.settling.on_link_down(gone, now_ms=now_ms)
+                self.settling.proceed(now_ms=now_ms)
+        self.flush()
+        return []
+
+    def next_deadline_ms(self):
+        due = [self.node.next_deadline_ms()]
+        due.append(self.settling.next_deadline_ms(self._network.now_ms))
+        return min((each for each in due if each is not None), default=None)
+
+    # what settling asks
+
+    def neighbours(self):
+        return list(self.node.links.up)
+
+    def send(self, neighbour, message):
+        self._outbox += self.node.links.send(neighbour, message)
+
+    def standing(self, filter):
+        if filter in self.needless:
+            return Standing.NEEDLESS
+        return Standing.ANNOUNCED if self._routes.is_told(filter) else Standing.UNHEARD
+
+    def is_routed(self, filter, to):
+        return self.covered and self._routes.leads(filter, to)
+
+    def answer(self, question, *, known):
+        self.answers.append((self._network.now_ms, question.token, known))
+
+    def core_of(self, filter):
+        return self._routes.core_of(filter)
+
+    def parent_to(self, core):
+        return self._routes.parent_to(core)
+
+    def has_child(self, core, child, filter):
+        return self._routes.has_child(core, child, filter)
+
+
+def federation(links, strategy, **options):
+    network = Network(links, parameters=Parameters(strategy=strategy), **options)
+    network.lossy = set()  # (sender, receiver) between whom announcements are lost
+    network.nodes = {id: Host(network, node) for id, node in network.nodes.items()}
+    network.run(2_000)
+    return network
+
+
+def reached(network, start, filter_="f"):
+    """The brokers that a publication made now at ``start`` comes to, by the tables as they are."""
+    seen, frontier = {start}, [start]
+    while frontier:
+        here = frontier.pop()
+        route = network.routes.get((here, filter_))
+        hops = set() if route is None else set(route.next_hops)
+        ways = network.nodes[here].topic_routing.next_hops
+        hops |= {ways[end] for end in (route.destinations if route else ()) if end in ways}
+        for hop in hops - seen:
+            seen.add(hop)
+            frontier.append(hop)
+    return seen
+
+
+@st.composite
+def stories(draw):
+    size = draw(st.integers(2, 7))
+    edges = {(draw(st.integers(0, n - 1)), n) for n in range(1, size)}
+    pairs = st.tuples(st.integers(0, size - 1), st.integers(0, size - 1))
+    edges |= {(min(pair), max(pair)) for pair in draw(st.lists(pairs)) if pair[0] != pair[1]}
+    delays = {edge: draw(st.sampled_from([1, 5, 40])) for edge in sorted(edges)}
+    broker = st.integers(0, size - 1)
+    return {
+        "delays": delays,
+        "asker": draw(broker),
+        "others": draw(st.sets(broker, max_size=3)),
+        "busy": draw(st.sets(broker)),
+        "lossy": draw(st.sets(st.sampled_from(sorted(edges)), max_size=2)),
+        "strategy": draw(st.sampled_from(Strategy)),
+    }
+
+
+@settings(max_examples=60, deadline=None)
+@given(stories())
+def test_what_is_published_after_the_answer_comes_wherever_it_is_published(story):
+    """Brokers that are busy hold back what they say; what is lost is asked for, or repeated."""
+    asker, delays = story["asker"], story["delays"]
+    network = federation(delays, story["strategy"], delay_ms=delays)
+    for other in sorted(story["others"] - {asker}):
+        network.subscribe(other, "f")
+    network.run(200)
+    for at_ms in (0, 10, 15):
+        for busy in sorted(story["busy"]):
+            network.subscribe(busy, f"busy/{at_ms}")
+        network.run(5)
+    network.lossy = {way for a, b in story["lossy"] for way in ((a, b), (b, a))}
+    network.subscribe(asker, "f")
+    network.run(0)
+    network.nodes[asker].ask("f")
+    network.run(30)
+    network.lossy = set()
+
+    while not network.nodes[asker].answers:
+        network.run(4)
+
+    ((_, token, known),) = network.nodes[asker].answers
+    assert token == 1
+    assert known or story["lossy"]
+    if known:
+        assert all(asker in reached(network, start) for start in network.nodes)
+
+
+@BOTH
+def test_nobody_is_told_before_the_last_broker_takes_it_from_its_own_clients(strategy):
+    network = federation([(1, 2), (2, 3), (3, 4)], strategy)
+    network.nodes[4].covered = False
+    network.subscribe(1, "f")
+    network.run(0)
+    network.nodes[1].ask("f")
+    network.run(500)
+    assert network.nodes[1].answers == []
+
+    network.nodes[4].covered = True
+    network.run(100)
+
+    assert [known for *_, known in network.nodes[1].answers] == [True]
+
+
+def test_in_a_mesh_nobody_is_told_before_those_between_it_and_the_core_are_members():
+    """The membership of 4 is lost: 3 knows the core, and routes there, but not to 4."""
+    network = federation([(1, 2), (2, 3), (3, 4)], Strategy.MESH)
+    network.subscribe(1, "f")
+    network.subscribe(2, "f")
+    network.run(500)
+    network.lossy = {(4, 3)}
+    network.subscribe(4, "f")
+    network.run(0)
+    network.lossy = set()
+    network.nodes[4].ask("f")
+    network.run(500)
+    assert network.nodes[4].answers == []
+    assert 4 not in reached(network, 2)
+
+    network.nodes[4].meshes.memberships.by_core[1].informed.clear()  # it tells its parent anew
+    for effect in network.nodes[4].meshes.memberships.on_core_moved(1, now_ms=network.now_ms):
+        network._perform(4, effect)
+    network.run(200)
+
+    assert [known for *_, known in network.nodes[4].answers] == [True]
+    assert 4 in reached(network, 1)
+
+
+@BOTH
+def test_when_the_time_is_up_the_answer_is_no(strategy):
+    network = federation([(1, 2), (2, 3)], strategy)
+    network.nodes[3].covered = False
+    network.subscribe(1, "f")
+    network.run(0)
+    begun_ms = network.now_ms
+    network.nodes[1].ask("f")
+    network.nodes[1].ask("never subscribed", token=2)
+    network.run(5_000)
+
+    (at_ms, *first), (_, *second) = network.nodes[1].answers
+    assert sorted([first, second]) == [[1, False], [2, False]]
+    assert TIMEOUT_MS <= at_ms - begun_ms <= TIMEOUT_MS + 100
+    assert all(host.settling.next_deadline_ms(0) is None for host in network.nodes.values())
+
+
+@BOTH
+def test_who_goes_out_of_reach_need_not_know(strategy):
+    network = federation([(1, 2), (2, 3)], strategy)
+    network.nodes[3].covered = False
+    network.subscribe(1, "f")
+    network.run(0)
+    network.nodes[1].ask("f")
+    network.run(100)
+
+    network.cut(2, 3)
+    network.run(100)
+
+    assert [known for *_, known in network.nodes[1].answers] == [True]
+
+
+@BOTH
+def test_a_broker_alone_and_a_filter_that_stays_here_are_answered_at_once(strategy):
+    network = federation([(1, 2)], strategy)
+    network.nodes[1].needless = {"stays"}
+    network.cut(1, 2)
+    network.run(100)
+    network.subscribe(1, "f")
+    network.run(0)
+    network.nodes[1].ask("f")
+    network.nodes[2].needless = {network.nodes[2]._routes.text("stays")}
+    network.nodes[2].ask("stays")
+
+    assert [known for *_, known in network.nodes[1].answers] == [True]
+    assert [known for *_, known in network.nodes[2].answers] == [True]
+
+
+@BOTH
+def test_questions_that_come_together_share_a_wave_and_it_costs_two_messages_a_link(strategy):
+    links = [(1, 2), (2, 3), (3, 4), (1, 4)]
+    network = federation(links, strategy)
+    names = [f"f/{number}" for number in range(50)]
+    network.subscribe(1, *names)
+    network.run(1_000)
+    network.sent.clear()
+
+    for number, name in enumerate(names):
+        network.nodes[1].ask(name, token=number)
+    network.run(500)
+
+    assert {token for _, token, known in network.nodes[1].answers if known} == set(range(50))
+    waves = [m for *_, m in network.sent if isinstance(m, Wave | Echo)]
+    assert {m.number for m in waves} == {1, 2}
+    assert len(waves) <= 2 * 2 * len(links)
+
+
+def test_too_much_is_refused_at_once():
+    network = federation([(1, 2)], Strategy.MESH)
+    host = network.nodes[1]
+
+    host.ask("x" * 60_000, "y" * (WAVE_BYTES_MAX - 59_000))
+    assert host.answers == [(network.now_ms, 1, False)]
+
+    for token in range(QUESTIONS_MAX + 1):
+        host.ask("never", token=token)
+    assert host.answers[1:] == [(network.now_ms, QUESTIONS_MAX, False)]
+
+
+def test_a_wave_from_long_ago_or_twice_changes_nothing():
+    network = federation([(1, 2), (2, 3)], Strategy.SHORTEST_PATH)
+    network.subscribe(1, "f")
+    network.run(0)
+    network.nodes[1].ask("f")
+    network.run(200)
+    waves = [
+        m for _, sender, to, m in network.sent if isinstance(m, Wave) and (sender, to) == (1, 2)
+    ]
+    network.sent.clear()
+
+    network.at(network.now_ms, 2, Received(waves[0]))
+    network.at(network.now_ms, 2, Received(Echo(3, 1, waves[0].epoch, 99, None)))
+    network.run(200)
+
+    told = [m for *_, m in network.sent if isinstance(m, Wave | Echo)]
+    assert [type(m) for m in told] == [Echo], "answered again, passed on to nobody"
+
+
+def test_waves_of_any_kind_raise_nothing_and_are_bounded():
+    network = federation([(1, 2), (2, 3)], Strategy.SHORTEST_PATH)
+    network.subscribe(1, "f")
+    network.run(500)
+    rng = random.Random(1)
+    samples = [
+        Wave(1, 1, 1_001, 5, None, (("$fed/to/f", 1), ("g", 3))),
+        Wave(3, 9, 1, 2**60, 2, (("f", 2),)),
+        Wave(1, 2, 1_002, 1, None, (("$fed/inbox/1", 1),)),
+        Echo(3, 2, 1_002, 1, None),
+        Echo(1, 1, 1_001, 5, 7),
+    ]
+    payloads = [encode(each) for each in samples]
+    understood = 0
+    for number in range(8_000):
+        try:
+            message = decode("wave", mutated(rng, rng.choice(payloads)))
+        except DecodeError:
+            continue
+        understood += 1
+        network.nodes[2].handle(Received(message), now_ms=network.now_ms + number // 4)
+    for number in range(2 * WAVES_MAX):
+        wave = Wave(1, 10 + number, 1, 1, 2, (("f", 2),))
+        network.nodes[2].handle(Received(wave), now_ms=network.now_ms + 10_000)
+
+    assert understood > 200
+    assert len(network.nodes[2].settling._passing) <= WAVES_MAX

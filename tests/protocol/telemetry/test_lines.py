@@ -1,0 +1,99 @@
+"""Records as lines: what is written is read, and what is not ours is refused."""
+
+from random import Random
+
+import msgspec
+import pytest
+
+from federator.errors import DecodeError
+from federator.protocol.telemetry.records import TABLES, Events, Hops, Stamp, decode, encode, stamp
+from federator.protocol.telemetry.replay import (
+    Again,
+    Ask,
+    Head,
+    decode_again,
+    decode_ask,
+    decode_head,
+)
+from tests.protocol.hostile import mutated
+
+OF = Stamp(federation="f", broker=3, epoch=5, spool="0123456789abcdef", batch=7)
+
+
+def test_the_records_of_a_batch_are_numbered_and_come_back_as_they_were() -> None:
+    rows = stamp(
+        [
+            (Events, {"at_us": 1, "kind": "link_up", "neighbour": 4}),
+            (Hops, {"at_us": 2, "origin": 3, "origin_epoch": 5, "seq": 9, "custody": 0}
+             | {"hop": 0, "origin_time_us": 2, "qos": 0}),
+        ],
+        OF,
+    )  # fmt: skip
+
+    lines = [encode(row) for row in rows]
+
+    assert [decode(line) for line in lines] == rows
+    assert [row.row for row in rows] == [0, 1]
+    assert msgspec.json.decode(lines[0]) == {
+        "table": "events", "v": 1, "federation": "f", "broker": 3, "epoch": 5,
+        "spool": "0123456789abcdef", "batch": 7, "row": 0, "at_us": 1, "window_ms": 0,
+        "kind": "link_up", "neighbour": 4, "filter": None, "subject": None, "detail": None,
+        "value": None,
+    }  # fmt: skip
+
+
+def test_every_table_is_named_by_its_tag() -> None:
+    assert {name: kind.__struct_config__.tag for name, kind in TABLES.items()} == {
+        name: name for name in TABLES
+    }
+
+
+def test_a_field_of_a_later_version_is_passed_over_and_a_later_version_is_not() -> None:
+    (event,) = stamp([(Events, {"at_us": 1, "kind": "link_up"})], OF)
+    known = msgspec.json.decode(encode(event))
+
+    assert decode(msgspec.json.encode(known | {"colour": "red"})) == event
+    with pytest.raises(DecodeError, match="Invalid enum value 2"):
+        decode(msgspec.json.encode(known | {"v": 2}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"v":1,"spool":"0123456789abcdef","first":3,"last":2,"to":"x"}',
+        b'{"v":1,"spool":"0123456789abcdef","first":0,"last":2,"to":"x"}',
+        b'{"v":1,"spool":"0123456789abcdef","first":1,"last":2,"to":"a/b"}',
+        b'{"v":1,"spool":"../../../etc/pass","first":1,"last":2,"to":"x"}',
+        b'{"v":1,"spool":"0123456789abcdef","first":1,"last":9223372036854775808,"to":"x"}',
+        b" " * 2_000,
+    ],
+)
+def test_an_ask_that_means_nothing_is_refused_with_the_reason(text: bytes) -> None:
+    with pytest.raises(DecodeError, match=r"^ask: "):
+        decode_ask(text)
+
+
+def test_mutated_asks_heads_and_lines_are_read_or_refused_and_nothing_else() -> None:
+    spool = "0123456789abcdef"
+    asked = encode(Ask(spool=spool, first=1, last=2, to="x"))
+    again = encode(Again(spool=spool, batch_first=1, batch_last=2, held_first=1, held_last=2))
+    head = encode(Head(broker=1, spool=spool, first=1, last=2, at_us=3))
+    (event,) = stamp([(Events, {"at_us": 1, "kind": "link_up"})], OF)
+    refused, rng = 0, Random(5)
+
+    for _ in range(2_500):
+        for read, text in (
+            (decode_ask, asked),
+            (decode_again, again),
+            (decode_head, head),
+            (decode, encode(event)),
+        ):
+            try:
+                read(mutated(rng, text))
+            except DecodeError:
+                refused += 1
+
+    assert 5_000 < refused < 10_000

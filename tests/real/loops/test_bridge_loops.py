@@ -1,0 +1,169 @@
+"""A plain Mosquitto bridge beside two federated brokers. docs/rules.md."""
+
+import asyncio
+import time
+from collections import Counter
+
+import mqtt5
+import pytest
+
+from federator.cli.observe.status import as_text
+from federator.runtime.mqtt.link import Endpoint, MqttLink
+from tests.real.agent_log import named
+from tests.real.flow import running
+from tests.real.handler import Handler
+from tests.real.metrics_page import metrics
+from tests.real.plain_agents import QUICK, Plain, eventually
+from tests.real.polling import DEADLINE_S, POLL_S, until
+
+TOPICS = 5
+LATER = 100
+
+
+class Client(Handler):
+    """Subscribes ``t/#`` at one broker and publishes there; counts what comes."""
+
+    def __init__(self, broker, name, *, qos):
+        self.came = Counter()
+        self.qos = qos
+        self.link = MqttLink(Endpoint("127.0.0.1", broker.port), self, client_id=name)
+        self.link.subscribe([mqtt5.TopicFilter("t/#", max_qos=mqtt5.QoS(qos))])
+
+    def publish(self, topic, payload):
+        self.link.publish(topic, payload, qos=self.qos)
+
+    def on_publishes(self, link, chunk, publishes):
+        self.came.update((packet.topic, bytes(packet.payload)) for packet, _, _ in publishes)
+
+
+def loops(wanted):
+    return lambda status: wanted(status["loops"])
+
+
+def listens(status):
+    """It is linked and reads its broker's log: a client that comes now is heard."""
+    up = any(link["state"] == "up" for link in status["links"])
+    return status["ready"] and up and status["discovery"]["counted"] > 0
+
+
+def knows_the_way(status):
+    return any(m["filter"] == "t/#" and m["local"] for m in status["meshes"]) and any(
+        link["state"] == "up" for link in status["links"]
+    )
+
+
+def all_found(statuses):
+    return all(status["loops"]["broken_total"] >= TOPICS for status in statuses)
+
+
+async def open_way(publisher, subscriber, payload):
+    """Probe until the federation, or a bridge, carries ``t/probe``."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not subscriber.came["t/probe", payload]:
+            publisher.publish("t/probe", payload)
+            await asyncio.sleep(0.05)
+
+
+async def storm_ends(agents, clients):
+    """Wait until nothing moves any more, and return what every client has got."""
+    before = None
+    end_s = time.monotonic() + 3 * DEADLINE_S
+    while time.monotonic() < end_s:
+        for agent in agents:
+            await eventually(agent, loops(lambda x: x["suspects"] == 0), "nothing is in doubt")
+        now = [client.came.total() for client in clients]
+        if now == before:
+            return now
+        before = now
+        await asyncio.sleep(50 * POLL_S)
+    raise AssertionError("the storm goes on")
+
+
+async def all_get(clients, numbered):
+    """Publications ``numbered``, alternately from both sides, and once each is everywhere."""
+    for number in numbered:
+        clients[number % 2].publish(f"t/{number % TOPICS}", b"%d" % number)
+        await asyncio.sleep(POLL_S)
+    wanted = {(f"t/{number % TOPICS}", b"%d" % number) for number in numbered}
+    await until(lambda: all(wanted <= set(c.came) for c in clients), "everybody gets everything")
+    return wanted
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_a_forgotten_bridge_is_told_its_loop_broken_and_all_well_without_it(tmp_path, qos):
+    async with Plain(tmp_path) as plain:
+        far = await plain.broker()
+        bridge = ("connection forgotten", f"address {far.host}:{far.port}", f"topic # both {qos}")
+        near = await plain.broker(extra_config=(*QUICK, *bridge))
+        agents = [await plain.agent(1, near), await plain.agent(2, far, near.url)]
+        clients = [Client(near, "near", qos=qos), Client(far, "far", qos=qos)]
+        for agent in agents:
+            await eventually(agent, listens, "linked and listening")
+        async with running(*clients):
+            for agent in agents:
+                await eventually(agent, knows_the_way, "linked, and the filter known")
+                await eventually(agent, loops(lambda x: x["bridges"]), "the bridge is seen")
+
+            async with asyncio.timeout(10 * DEADLINE_S):
+                while not all_found(await told(agents)):
+                    for number in range(TOPICS):
+                        clients[0].publish(f"t/{number}", b"round and round")
+                    await asyncio.sleep(1.0)
+            await storm_ends(agents, clients)
+
+            wanted = await all_get(clients, range(LATER))
+            await storm_ends(agents, clients)
+            copies = [client.came[each] for client in clients for each in wanted]
+            assert max(copies) <= 4
+            for agent, status in zip(agents, await told(agents), strict=True):
+                assert status["loops"]["dropped"] >= LATER / 2
+                assert len(named(agent, "bridge.loop")) == 1
+                assert "LOOP BROKEN" in "\n".join(as_text(status))
+                assert f"federator_bridge_loops {TOPICS}" in await metrics(agent.http)
+
+            near._extra_config = QUICK  # somebody remembered
+            await near.restart()
+            for agent in agents:
+                gone = loops(lambda x: not x["bridges"] and not x["broken"] and not x["watching"])
+                await eventually(agent, gone, "the bridge is forgotten")
+                await eventually(agent, knows_the_way, "linked again")
+                assert len(named(agent, "bridge.loop_over")) == 1
+            await until(lambda: all(c.link.subscribed for c in clients), "clients are back")
+            await open_way(clients[0], clients[1], b"to far")
+            await open_way(clients[1], clients[0], b"to near")
+
+            wanted = await all_get(clients, range(LATER, 2 * LATER))
+            await storm_ends(agents, clients)
+            assert {client.came[each] for client in clients for each in wanted} == {1}
+
+
+async def test_a_bridge_that_leads_elsewhere_disturbs_nothing(tmp_path):
+    async with Plain(tmp_path) as plain:
+        elsewhere = await plain.broker()
+        far = await plain.broker()
+        address = f"address {elsewhere.host}:{elsewhere.port}"
+        near = await plain.broker(
+            extra_config=(*QUICK, "connection cloud", address, "topic # both 1")
+        )
+        agents = [await plain.agent(1, near), await plain.agent(2, far, near.url)]
+        clients = [Client(near, "near", qos=1), Client(far, "far", qos=1)]
+        for agent in agents:
+            await eventually(agent, listens, "linked and listening")
+        async with running(*clients):
+            for agent in agents:
+                await eventually(agent, knows_the_way, "linked, and the filter known")
+            await eventually(agents[0], loops(lambda x: x["bridges"]), "the bridge is seen")
+            await open_way(clients[0], clients[1], b"to far")
+
+            for _ in range(LATER):
+                clients[0].publish("t/sensor", b"21.5")
+                await asyncio.sleep(POLL_S)
+            await until(lambda: clients[1].came["t/sensor", b"21.5"] == LATER, "all arrive, once")
+
+            assert [s["loops"]["broken_total"] for s in await told(agents)] == [0, 0]
+            assert len(named(agents[0], "bridge.found")) == 1
+            assert len(named(agents[0], "bridge.loop")) == 0
+
+
+async def told(agents):
+    return [await agent.status() for agent in agents]

@@ -1,0 +1,60 @@
+"""QoS 1 among QoS 2: publications keep their order, however full the broker's window is.
+
+Mosquitto 2.0 lets a publication past its queue when a PUBACK comes while a whole window of others
+before it is not complete. So a link completes publications in the order in which they came.
+"""
+
+import asyncio
+import itertools
+
+import mqtt5
+
+from federator.runtime.mqtt.link import Endpoint, MqttLink
+from tests.real.flow import running
+from tests.real.handler import Handler
+from tests.real.polling import until
+
+SOURCES = 4
+BURSTS = 60
+BURST = 60  # of each: three windows
+AMONG_THEM = 20
+
+
+class Client(Handler):
+    """Remembers what came, by topic."""
+
+    def __init__(self, port, client_id):
+        self.came = {}
+        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=client_id)
+
+    def on_publishes(self, link, chunk, publishes):
+        for packet, _, _ in publishes:
+            self.came.setdefault(packet.topic, []).append(int(packet.payload))
+
+    @property
+    def count(self):
+        return sum(map(len, self.came.values()))
+
+
+async def test_publications_keep_their_order_when_qos_1_comes_among_qos_2(broker):
+    subscriber = Client(broker.port, "subscriber")
+    subscriber.link.subscribe([mqtt5.TopicFilter("#", max_qos=mqtt5.QoS.EXACTLY_ONCE)])
+    hasty = Client(broker.port, "hasty")
+    sources = [Client(broker.port, f"source-{n}") for n in range(SOURCES)]
+    clients = (subscriber, hasty, *sources)
+    sent = itertools.count(1)
+    async with running(*clients):
+        await until(lambda: all(c.link.connected for c in clients), "all are connected")
+        for burst in range(BURSTS):
+            for number, source in itertools.product(range(BURST), sources):
+                topic = source.link.client_id
+                assert source.link.publish(topic, b"%d" % (burst * BURST + number), qos=2)
+                count = next(sent)
+            for number in range(AMONG_THEM):
+                await asyncio.sleep(0.0002)
+                assert hasty.link.publish("hasty", b"%d" % (burst * AMONG_THEM + number), qos=1)
+                count = next(sent)
+            await until(lambda n=count: subscriber.count == n, "the burst has come")
+
+    wanted = {f"source-{n}": list(range(BURSTS * BURST)) for n in range(SOURCES)}
+    assert subscriber.came == {**wanted, "hasty": list(range(AMONG_THEM * BURSTS))}

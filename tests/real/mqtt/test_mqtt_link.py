@@ -1,0 +1,590 @@
+"""The link on a real broker, with paho (by aiomqtt) at the other end."""
+
+import asyncio
+import gc
+import glob
+import json
+import ssl
+import subprocess
+
+import aiomqtt
+import mqtt5
+import pytest
+import structlog.testing
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from federator.runtime.mqtt.link import Endpoint, Inbound, MqttLink
+from federator.runtime.mqtt.wire import packet_id_at
+from lab.grid.processes.ports import free_ports
+from lab.grid.processes.relay import Relay
+from tests.real.mqtt.recorder import Recorder, running
+from tests.real.polling import until
+
+
+@pytest.fixture
+def passwords(tmp_path):
+    """A password file with one user, "me" with "right"."""
+    path = tmp_path / "passwords"
+    subprocess.run(["mosquitto_passwd", "-b", "-c", path, "me", "right"], check=True)
+    return path
+
+
+@pytest.fixture
+def tls_files(tmp_path):
+    """``broker.pem`` and ``broker.key``: a certificate for localhost that signs itself."""
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+    subject = "-subj /CN=localhost -addext subjectAltName=DNS:localhost"
+    files = f"-keyout {tmp_path / 'broker.key'} -out {tmp_path / 'broker.pem'}"
+    subprocess.run(f"{command} {subject} {files}".split(), check=True, capture_output=True)
+    return tmp_path
+
+
+@pytest.fixture
+def refuse_no_filters(tmp_path):
+    """Lines for mosquitto.conf that refuse SUBSCRIBE for ``no/#``: Mosquitto's own plugin does."""
+    acl = {"acltype": "subscribePattern", "topic": "no/#", "allow": False}
+    all_may = ("publishClientSend", "publishClientReceive", "subscribe", "unsubscribe")
+    rules = {
+        "defaultACLAccess": dict.fromkeys(all_may, True),
+        "clients": [],
+        "roles": [{"rolename": "some", "acls": [acl]}],
+        "groups": [{"groupname": "all", "clients": [], "roles": [{"rolename": "some"}]}],
+        "anonymousGroup": "all",
+    }
+    path = tmp_path / "dynamic-security.json"
+    path.write_text(json.dumps(rules))
+    (plugin,) = glob.glob("/usr/lib/*/mosquitto_dynamic_security.so")
+    return (f"plugin {plugin}", f"plugin_opt_config_file {path}")
+
+
+def paho(broker, **arguments):
+    return aiomqtt.Client(
+        broker.host, broker.port, protocol=aiomqtt.ProtocolVersion.V5, **arguments
+    )
+
+
+def numbered(count):
+    return [str(number).encode() for number in range(count)]
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_publications_of_other_clients_arrive_once_and_in_order(broker, qos):
+    recorder = Recorder()
+    async with running(broker.port, recorder, "a/+") as link, paho(broker) as other:
+        await until(lambda: link.subscribed, "subscribed")
+
+        for payload in numbered(100):
+            await other.publish("a/b", payload, qos=qos)
+        await until(lambda: len(recorder.packets) >= 100, "100 publications")
+
+    assert recorder.payloads == numbered(100)
+    assert {int(packet.qos) for packet in recorder.packets} == {qos}
+    assert link.counters.publishes_in == 100
+    assert recorder.downs == ["closed by us"]
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_our_publications_arrive_at_other_clients_once_and_in_order(broker, qos):
+    async with running(broker.port, Recorder()) as link, paho(broker) as other:
+        await other.subscribe("a/b", qos=qos)
+        await until(lambda: link.connected, "connected")
+
+        assert all(link.publish("a/b", payload, qos=qos) for payload in numbered(300))
+        got = [await anext(other.messages) for _ in range(300)]
+        await until(lambda: link.unacknowledged == 0, "all acknowledged")
+
+    assert [message.payload for message in got] == numbered(300)
+    assert {message.qos for message in got} == {qos}
+    assert link.counters.publishes_rejected == 0
+
+
+async def test_ready_made_packets_keep_every_property(broker):
+    packet = mqtt5.PublishPacket(
+        "a/b",
+        b"payload",
+        payload_format_indicator=1,
+        message_expiry_interval=1_000,
+        content_type="text/plain",
+        response_topic="answers",
+        correlation_data=b"\x00\x01",
+        user_properties=[("k", "1"), ("k", "2")],
+    )
+    with_id = bytearray(
+        mqtt5.PublishPacket(
+            "a/b", b"second", qos=mqtt5.QoS.EXACTLY_ONCE, packet_id=77, content_type="x"
+        ).write()
+    )
+    recorder = Recorder()
+    async with running(broker.port, recorder, "a/b") as link:
+        await until(lambda: link.subscribed, "subscribed")
+        run = memoryview(packet.write() * 2)
+
+        assert link.write_packets([run[:7], run[7:]], 2)
+        assert link.publish_packet(with_id, packet_id_at(with_id), 2)
+        await until(lambda: len(recorder.packets) >= 3, "3 publications")
+
+    first, again, second = recorder.packets
+    assert first.write() == again.write() == packet.write()
+    assert (second.payload, second.content_type) == (b"second", "x")
+    assert link.counters.publishes_out == 3
+
+
+async def test_properties_of_a_paho_client_arrive_untouched(broker):
+    properties = Properties(PacketTypes.PUBLISH)
+    properties.UserProperty = [("a", "b"), ("a", "c")]
+    properties.CorrelationData = b"\xff\x00"
+    recorder = Recorder()
+    async with running(broker.port, recorder, "#") as link, paho(broker) as other:
+        await until(lambda: link.subscribed, "subscribed")
+
+        await other.publish("t", b"1", qos=1, properties=properties)
+        await until(lambda: len(recorder.packets) == 1, "the publication")
+
+    assert recorder.packets[0].user_properties == [("a", "b"), ("a", "c")]
+    assert recorder.packets[0].correlation_data == b"\xff\x00"
+
+
+async def test_far_more_qos_2_messages_than_the_broker_takes_at_once_all_arrive(broker):
+    recorder = Recorder()
+    async with running(broker.port, recorder, "t") as link:
+        await until(lambda: link.subscribed, "subscribed")
+
+        assert all(link.publish("t", payload, qos=2) for payload in numbered(500))
+        await until(lambda: len(recorder.packets) >= 500, "500 publications")
+        await until(lambda: link.unacknowledged == 0, "all acknowledged")
+
+    assert link.limits is not None
+    assert link.limits.receive_max == 20
+    assert recorder.payloads == numbered(500)
+
+
+async def test_a_megabyte_passes_in_both_directions(broker):
+    payload = bytes(range(256)) * 4_096
+    recorder = Recorder()
+    async with running(broker.port, recorder, "big") as link:
+        await until(lambda: link.subscribed, "subscribed")
+
+        for qos in (0, 1, 2):
+            assert link.publish("big", payload, qos=qos)
+        await until(lambda: len(recorder.packets) == 3, "3 publications")
+
+    assert all(packet.payload == payload for packet in recorder.packets)
+
+
+async def test_after_kill_9_and_restart_of_the_broker_everything_is_subscribed_again(broker):
+    recorder = Recorder()
+    async with running(broker.port, recorder, *(f"f/{n}" for n in range(3_000))) as link:
+        await until(lambda: link.subscribed, "subscribed")
+
+        broker.kill9()
+        await until(lambda: len(recorder.downs) == 1, "noticed")
+        assert not link.publish("f/1", b"lost")
+        assert link.publish("f/2", b"kept", qos=1)
+        await broker.start()
+        await until(lambda: link.subscribed, "subscribed again")
+        link.publish("f/2999", b"after")
+        await until(lambda: len(recorder.packets) == 2, "2 publications")
+
+    assert sorted(recorder.payloads) == [b"after", b"kept"]
+    assert recorder.ups == [False, False]
+    assert recorder.subscribed == 2
+    assert link.counters.connects == 2
+    assert link.counters.publishes_dropped == 1
+
+
+@pytest.mark.parametrize("clean_start", [False, True])
+async def test_a_session_that_the_broker_persists_goes_on_after_its_restart(
+    start_broker, clean_start
+):
+    broker = await start_broker(persistence=True)
+    recorder = Recorder()
+    kept = {"clean_start": clean_start, "session_expiry_s": 60}
+    async with running(broker.port, recorder, "t", **kept) as link:
+        await until(lambda: link.subscribed, "subscribed")
+
+        await broker.stop()
+        await until(lambda: len(recorder.downs) == 1, "noticed")
+        for payload in numbered(50):
+            link.publish("t", payload, qos=2)
+        await broker.start()
+        await until(lambda: len(recorder.packets) >= 50, "50 publications")
+
+    assert recorder.payloads == numbered(50)
+    assert recorder.ups == [False, True]
+
+
+async def test_what_a_killed_process_did_not_release_reaches_subscribers_and_takes_no_room(broker):
+    recorder = Recorder()
+    me = "federator-killed"
+    async with running(broker.port, recorder, "t") as subscriber:
+        await until(lambda: subscriber.subscribed, "subscribed")
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        writer.write(mqtt5.ConnectPacket(me, session_expiry_interval=60).write())
+        for number in range(20):  # as many as Mosquitto takes at a time
+            packet = mqtt5.PublishPacket(
+                "t", b"%d" % number, qos=mqtt5.QoS(2), packet_id=number + 1
+            )
+            writer.write(packet.write())
+        received = b""
+        while (
+            received.count(b"\x50\x02\x00") < 20
+        ):  # PUBREC: the broker has them, and waits for PUBREL
+            received += await reader.read(4_096)
+        writer.transport.abort()
+
+        kept = {"clean_start": False, "session_expiry_s": 60, "client_id": me}
+        async with running(broker.port, Recorder(), **kept) as link:
+            for number in range(20, 60):
+                assert link.publish("t", b"%d" % number, qos=2)
+            await until(lambda: link.connected and link.unacknowledged == 0, "all acknowledged")
+            rejected = link.counters.publishes_rejected
+        await until(lambda: len(recorder.packets) >= 60, "60 publications")
+
+    assert rejected == 0
+    assert recorder.payloads == [b"%d" % number for number in range(60)]
+
+
+async def test_a_clean_start_forgets_an_earlier_session_that_would_have_been_resumed(broker):
+    kept = {"session_expiry_s": 60, "client_id": "federator-again"}
+    async with running(broker.port, Recorder(), "old", **kept) as link:
+        await until(lambda: link.subscribed, "subscribed")
+    recorder = Recorder()
+
+    async with running(broker.port, recorder, "new", **kept) as link:
+        await until(lambda: link.subscribed, "subscribed")
+        for topic in ("old", "new"):
+            assert link.publish(topic, topic.encode(), qos=1)
+        await until(lambda: recorder.packets, "a publication")
+
+    assert recorder.ups == [False]
+    assert recorder.payloads == [b"new"]
+
+
+async def test_resets_in_the_middle_of_qos_2_traffic_cost_nothing_while_the_session_is_kept(broker):
+    recorder = Recorder()
+    relay = Relay((broker.host, broker.port), delay_s=0.001)
+    port = relay.listen()
+    kept = {"session_expiry_s": 60, "reconnect_min_ms": 1, "reconnect_max_ms": 10}
+    async with (
+        running(port, recorder, "t", client_id="federator-receiver", **kept) as receiver,
+        running(port, Recorder(), client_id="federator-sender", **kept) as sender,
+    ):
+        await until(lambda: receiver.subscribed, "subscribed")
+        for payload in numbered(1_000):
+            assert sender.publish("t", payload, qos=2)
+
+        for part in range(1, 11):
+            await until(lambda part=part: len(recorder.packets) >= 80 * part, "a part")
+            relay.reset()
+        await until(lambda: sender.unacknowledged == 0, "all acknowledged")
+        await until(lambda: len(recorder.packets) >= 1_000, "1000 publications")
+    relay.close()
+
+    assert sorted(recorder.payloads, key=int) == numbered(1_000)
+    assert recorder.ups.count(True) >= 9
+
+
+async def test_tls_is_spoken_and_what_is_wrong_with_it_is_told(start_broker, tls_files):
+    (port,) = free_ports(1)
+    await start_broker(
+        extra_config=(
+            f"listener {port} 127.0.0.1",
+            f"certfile {tls_files / 'broker.pem'}",
+            f"keyfile {tls_files / 'broker.key'}",
+        )
+    )
+    trusting = ssl.create_default_context(cafile=str(tls_files / "broker.pem"))
+    distrusting = ssl.create_default_context()
+    payload = bytes(range(256)) * 4_096
+    recorder = Recorder()
+
+    async with running(
+        0, recorder, "t", endpoint=Endpoint("localhost", port, tls=trusting)
+    ) as link:
+        await until(lambda: link.subscribed, "subscribed")
+        assert link.publish("t", payload, qos=1)
+        await until(lambda: recorder.packets != [], "a megabyte")
+    errors = []
+    for endpoint in (
+        Endpoint("localhost", port, tls=distrusting),
+        Endpoint("127.0.0.1", port, tls=trusting),
+        Endpoint("127.0.0.1", port),
+    ):
+        async with running(0, Recorder(), endpoint=endpoint, connect_timeout_s=20) as link:
+            await until(lambda: link.last_error is not None, "a failure")
+            errors.append(link.last_error)
+
+    assert recorder.payloads == [payload]
+    assert errors[0] == "TLS: certificate not accepted: self-signed certificate"
+    assert errors[1] is not None
+    assert errors[1].startswith("TLS: certificate not accepted: IP address mismatch")
+    assert errors[2] in ("the broker closed the connection", "connection reset")
+
+
+async def test_a_wrong_password_is_told_in_words_and_logged_once(start_broker, passwords):
+    broker = await start_broker(allow_anonymous=False, extra_config=(f"password_file {passwords}",))
+    wrong = Endpoint(broker.host, broker.port, "me", b"wrong")
+    with structlog.testing.capture_logs() as logs:
+        async with running(0, Recorder(), endpoint=wrong, reconnect_max_ms=100) as link:
+            await until(lambda: link.counters.attempts >= 3, "3 attempts")
+
+    assert link.last_error is not None
+    assert "wrong user name or password" in link.last_error
+    assert link.refused_with == mqtt5.ConnAckReasonCode.NOT_AUTHORIZED
+    assert [entry["event"] for entry in logs] == ["connection.refused"]
+    assert "wrong'" not in str(logs)
+
+    right = Endpoint(broker.host, broker.port, "me", b"right")
+    async with running(0, Recorder(), endpoint=right) as link:
+        await until(lambda: link.connected, "connected")
+    assert "right" not in repr(right)
+
+
+@pytest.mark.parametrize(
+    ("host", "text"),
+    [
+        ("127.0.0.1", "connection refused"),
+        ("localhost", "connection refused"),
+        ("no-such-host.invalid", "cannot resolve 'no-such-host.invalid'"),
+        ("bad..name", "cannot resolve 'bad..name'"),
+    ],
+)
+async def test_a_missing_broker_or_host_is_told_in_words(host, text):
+    endpoint = Endpoint(host, free_ports(1)[0])
+    async with running(0, Recorder(), endpoint=endpoint) as link:
+        await until(lambda: link.last_error is not None, host)
+
+    assert link.last_error is not None
+    assert link.last_error.startswith(text)
+
+
+async def test_a_broker_that_falls_silent_is_given_up_within_a_keep_alive_and_a_half(broker):
+    recorder = Recorder()
+    async with running(broker.port, recorder, keep_alive_s=2, connect_timeout_s=0.5) as link:
+        await until(lambda: link.connected, "connected")
+        loop = asyncio.get_running_loop()
+
+        broker.pause()
+        paused_s = loop.time()
+        await until(lambda: recorder.downs != [], "given up")
+        noticed_after_s = loop.time() - paused_s
+        await until(
+            lambda: link.last_error == "no answer within 0.5 s", "a connection without an answer"
+        )
+        broker.resume()
+        await until(lambda: link.connected, "connected again")
+
+    assert recorder.downs[0] == "no sign of life for 1 s"
+    assert noticed_after_s < 10
+
+
+async def test_a_stuck_broker_costs_bounded_memory_and_every_loss_is_counted(broker):
+    payload, bound = b"x" * 100_000, 1_000_000
+    async with running(broker.port, Recorder(), send_queue_bytes_max=bound) as link:
+        await until(lambda: link.connected, "connected")
+        broker.pause()
+        try:
+            taken = [link.publish("t", payload) for _ in range(400)]
+            urgent = link.publish("control", b"now", urgent=True)
+            await asyncio.sleep(0)
+
+            assert 0 < taken.count(False) < 400
+            assert link.counters.publishes_dropped == taken.count(False)
+            assert urgent
+            assert 0 < link.queued_bytes <= bound
+        finally:
+            broker.resume()
+        await until(lambda: link.queued_bytes == 0, "drained")
+
+    assert link.counters.publishes_dropped == taken.count(False)
+
+
+async def test_what_waits_when_a_connection_breaks_is_counted_as_lost(broker):
+    payload = b"x" * 100_000
+    packet_bytes = len(mqtt5.PublishPacket("t", payload).write())
+    recorder = Recorder()
+    async with running(broker.port, recorder) as link:
+        await until(lambda: link.connected, "connected")
+        broker.pause()
+        while link.queued_bytes < 10 * packet_bytes:
+            assert link.publish("t", payload)
+        waiting = link.queued_bytes // packet_bytes
+        broker.kill9()
+        await until(lambda: recorder.downs != [], "noticed")
+
+    assert link.counters.publishes_dropped == waiting
+
+
+async def test_a_flood_arrives_whole_and_in_few_reads(broker):
+    class ReadCounter(Recorder):
+        reads = 0
+
+        def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+            self.reads += 1
+            super().on_publishes(link, chunk, publishes)
+
+    recorder = ReadCounter()
+    run = b"".join(mqtt5.PublishPacket("t", payload).write() for payload in numbered(20_000))
+    async with (
+        running(broker.port, recorder, "t") as receiver,
+        running(broker.port, Recorder(), client_id="federator-sender") as sender,
+    ):
+        await until(lambda: receiver.subscribed and sender.connected, "subscribed")
+        assert sender.write_packets([run], 20_000)
+        await until(lambda: len(recorder.packets) >= 20_000, "20000 publications")
+
+    assert recorder.payloads == numbered(20_000)
+    assert len(recorder.packets) / recorder.reads > 20
+
+
+async def test_control_overtakes_data_that_waits(broker):
+    recorder = Recorder()
+    async with running(broker.port, recorder, "data", "control") as link:
+        await until(lambda: link.subscribed, "subscribed")
+        broker.pause()
+        try:
+            taken = [link.publish("data", b"x" * 100_000) for _ in range(150)]
+            assert link.queued_bytes > 1_000_000
+            assert link.publish("control", b"now", urgent=True)
+        finally:
+            broker.resume()
+        await until(lambda: len(recorder.packets) == taken.count(True) + 1, "all arrived")
+
+    topics = [packet.topic for packet in recorder.packets]
+    assert topics.index("control") < len(topics) - 10
+
+
+async def test_the_will_speaks_when_we_vanish_or_ask_for_it_and_not_when_we_leave(broker):
+    wills = iter([b"first", b"second", b"third"])
+
+    def will() -> mqtt5.Will:
+        return mqtt5.Will("will", payload=next(wills))
+
+    witness = Recorder()
+    async with running(broker.port, witness, "will", client_id="witness") as observer:
+        await until(lambda: observer.subscribed, "subscribed")
+
+        async with running(broker.port, Recorder(), will=will) as link:
+            await until(lambda: link.connected, "connected")
+        async with running(broker.port, Recorder(), will=will) as link:
+            await until(lambda: link.connected, "connected")
+            await link.close(with_will=True)
+        async with running(broker.port, Recorder(), will=will) as link:
+            await until(lambda: link.connected, "connected")
+            async with running(broker.port, Recorder()) as usurper:  # same client id
+                await until(lambda: usurper.connected and not link.connected, "taken over")
+                await link.close()
+
+        await until(lambda: len(witness.packets) == 2, "2 wills")
+
+    assert witness.payloads == [b"second", b"third"]
+
+
+async def test_a_refused_subscription_is_reported_once_and_the_others_work(
+    start_broker, refuse_no_filters
+):
+    broker = await start_broker(extra_config=refuse_no_filters)
+    recorder = Recorder()
+    with structlog.testing.capture_logs() as logs:
+        async with running(broker.port, recorder, "no/1", "fine") as link:
+            await until(lambda: link.subscribed, "subscribed")
+            await broker.restart()
+            await until(lambda: recorder.subscribed == 2, "subscribed again")
+
+            link.publish("no/1", b"lost")
+            link.publish("fine", b"arrives")
+            await until(lambda: recorder.packets != [], "a publication")
+            assert link.refused_filters == {"no/1": 0x87}
+
+    refused = [
+        entry["filter"] for entry in logs if entry["event"] == "connection.subscription_refused"
+    ]
+    assert refused == ["no/1"]
+    assert recorder.payloads == [b"arrives"]
+
+
+async def test_rejected_publications_are_counted_and_the_first_one_is_logged(
+    start_broker, tmp_path
+):
+    acl = tmp_path / "acl"
+    acl.write_text("topic readwrite ok\n")
+    acl.chmod(0o644)
+    broker = await start_broker(extra_config=(f"acl_file {acl}",))
+    recorder = Recorder()
+    with structlog.testing.capture_logs() as logs:
+        async with running(broker.port, recorder, "ok") as link:
+            await until(lambda: link.subscribed, "subscribed")
+            for qos in (1, 2, 1, 2):
+                link.publish("forbidden", b"x", qos=qos)
+            link.publish("ok", b"y", qos=2)
+            await until(lambda: link.unacknowledged == 0, "all answered")
+            await until(lambda: recorder.packets != [], "a publication")
+
+    assert link.counters.publishes_rejected == 4
+    rejected = [
+        entry["reason"] for entry in logs if entry["event"] == "connection.publication_rejected"
+    ]
+    assert rejected == ["reason 0x87 for a publication on 'forbidden'"]
+    assert recorder.payloads == [b"y"]
+
+
+async def test_closing_ends_run_even_between_two_attempts():
+    link = MqttLink(
+        Endpoint("127.0.0.1", free_ports(1)[0]),
+        Recorder(),
+        client_id="federator-test",
+        reconnect_min_ms=60_000,
+        reconnect_max_ms=60_000,
+    )
+    task = asyncio.create_task(link.run())
+    await until(lambda: link.last_error is not None, "an attempt")
+
+    await link.close()
+
+    await asyncio.wait_for(task, 10)
+
+
+async def test_an_exception_of_the_handler_comes_out_of_run(broker):
+    class Broken(Recorder):
+        def on_up(self, link: MqttLink, session_present: bool) -> None:
+            raise RuntimeError("a bug of ours")
+
+    link = MqttLink(Endpoint(broker.host, broker.port), Broken(), client_id="federator-test")
+
+    with pytest.raises(RuntimeError, match="a bug of ours"):
+        await asyncio.wait_for(link.run(), 10)
+
+
+async def test_the_owner_may_acknowledge_later_and_only_in_the_same_session(broker):
+    recorder = Recorder()
+    async with running(broker.port, recorder, "t", acknowledge=False) as link:
+        await until(lambda: link.subscribed, "subscribed")
+        async with paho(broker) as other:
+            for payload in numbered(30):
+                await other.publish("t", payload, qos=1)
+        await until(lambda: len(recorder.packets) == 20, "as many as the broker sends unanswered")
+
+        ids = [(packet.packet_id or 0, int(packet.qos)) for packet in recorder.packets]
+        link.acknowledge(ids, session_number=link.session_number - 1)
+        assert len(recorder.packets) == 20
+        link.acknowledge(ids, session_number=link.session_number)
+        await until(lambda: len(recorder.packets) == 30, "the rest")
+
+    assert recorder.payloads == numbered(30)
+
+
+async def test_fifty_reconnects_leave_nothing_behind(broker):
+    recorder = Recorder()
+    async with running(broker.port, recorder, "t", reconnect_max_ms=100) as link:
+        for times in range(50):
+            await until(lambda: link.subscribed, "subscribed")
+            async with paho(broker, identifier="federator-test"):  # takes our place
+                await until(lambda seen=times: len(recorder.downs) > seen, "taken over")
+        await until(lambda: link.subscribed, "subscribed at the end")
+        tasks = len(asyncio.all_tasks())
+        gc.collect()
+        transports = sum(type(each).__name__ == "PacketTransport" for each in gc.get_objects())
+
+    assert tasks <= 3
+    assert transports <= 2

@@ -1,0 +1,107 @@
+"""What stands on the brokers about agents: their health, and one digit per link as of a bridge."""
+
+import json
+
+import mqtt5
+import pytest
+
+from federator.runtime.mqtt.link import Endpoint, MqttLink
+from tests.real.agent_log import named
+from tests.real.flow import running
+from tests.real.handler import Handler
+from tests.real.plain_agents import Plain, eventually, linked
+from tests.real.polling import until
+
+STATE = "$SYS/broker/connection/federator-{}/state"
+DEADLINE_S = 60.0
+
+
+class Monitor(Handler):
+    """What is retained about agents on one broker, and what changes: by topic, the last payload."""
+
+    def __init__(self, port):
+        self.last = {}
+        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id="monitor")
+        filters = ("$fed/fed/health", "$SYS/broker/connection/+/state")
+        self.link.subscribe([mqtt5.TopicFilter(each) for each in filters])
+
+    def on_publishes(self, link, chunk, publishes):
+        for packet, _, _ in publishes:
+            self.last[packet.topic] = bytes(packet.payload)
+
+    def health(self):
+        return json.loads(self.last.get("$fed/fed/health", b"{}"))
+
+    def state(self, broker):
+        return self.last.get(STATE.format(broker))
+
+
+@pytest.fixture
+async def plain(tmp_path):
+    async with Plain(tmp_path) as made:
+        yield made
+
+
+async def pair(plain, **options):
+    brokers = [await plain.broker() for _ in range(2)]
+    agents = [
+        await plain.agent(id, brokers[id - 1], brokers[2 - id].url, **options) for id in (1, 2)
+    ]
+    for agent, other in zip(agents, (2, 1), strict=True):
+        await eventually(agent, linked(other), "linked", deadline_s=DEADLINE_S)
+    return brokers, agents
+
+
+async def test_brokers_tell_the_health_of_agents_and_their_death(plain):
+    brokers, agents = await pair(plain)
+    one, two = (Monitor(broker.port) for broker in brokers)
+
+    async with running(one, two):
+        for monitor, id, other in ((one, 1, "2"), (two, 2, "1")):
+            await until(
+                lambda m=monitor, o=other: m.health().get("links") == {o: "up"},
+                "the link is told",
+                deadline_s=DEADLINE_S,
+            )
+            assert monitor.health()["state"] == "ready"
+            assert monitor.health()["broker"] == id
+        await until(
+            lambda: (one.state(2), two.state(1)) == (b"1", b"1"),
+            "beside a bridge it would say the same",
+            deadline_s=DEADLINE_S,
+        )
+
+        agents[1].kill9()
+
+        await until(lambda: two.health()["state"] == "down", "its Will", deadline_s=DEADLINE_S)
+        await until(lambda: one.state(2) == b"0", "its other Will", deadline_s=DEADLINE_S)
+        await until(
+            lambda: one.health()["links"] == {"2": "down"}, "who is left says so", deadline_s=60
+        )
+        await until(lambda: two.state(1) == b"0", "also there", deadline_s=DEADLINE_S)
+
+        await agents[1].start()
+
+        await until(lambda: two.health()["state"] == "ready", "back", deadline_s=DEADLINE_S)
+        await until(
+            lambda: (one.state(2), two.state(1)) == (b"1", b"1"), "and linked", deadline_s=60
+        )
+
+        await agents[1].stop()
+
+        await until(lambda: two.health()["state"] == "down", "it said so", deadline_s=DEADLINE_S)
+        assert two.health()["reason"] == "it was stopped"
+        await until(lambda: one.state(2) == b"0", "and there", deadline_s=DEADLINE_S)
+
+    assert not any(named(agent, "bridge.found") for agent in agents)
+
+
+async def test_links_keep_quiet_where_they_are_told_to(plain):
+    brokers, _ = await pair(plain, links={"notifications": False})
+    monitor = Monitor(brokers[0].port)
+
+    async with running(monitor):
+        await until(
+            lambda: monitor.health().get("links") == {"2": "up"}, "it works", deadline_s=DEADLINE_S
+        )
+        assert monitor.state(2) is None

@@ -1,0 +1,57 @@
+"""What a linked agent tells of itself: no metric without a value, and its broker's version."""
+
+import json
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from federator.runtime.observability.metrics import AGENT, LINK
+from lab.grid.processes.agent import KeyFolder
+from tests.real.metrics_page import metrics
+from tests.real.plain_agents import Plain, eventually, linked
+from tests.real.polling import until_told
+
+
+def everything(folder, tls, id):
+    """The sections of an agent that has all there is to have a metric."""
+    sections = {
+        "keys": folder.section(id),
+        "metrics": {"enabled": True},
+        "topology": {"mode": "auto"},
+        "udp": {"listen": "127.0.0.1:0"},
+    }
+    lines = []
+    for name, section in sections.items():
+        lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in section.items())]
+    certificate = {"cert_file": str(tls / "client.pem"), "key_file": str(tls / "client.key")}
+    links = {"transport": "udp-fec", **certificate}
+    return {"security": "signed", "links": links, "more": "\n".join(lines)}
+
+
+async def test_every_metric_has_a_value_and_the_version_of_the_broker_is_told(tmp_path, keys):
+    async with Plain(tmp_path) as plain:
+        brokers = [await plain.broker() for _ in range(2)]
+        folder = KeyFolder(tmp_path / "keys", "fed")
+        agents = [
+            await plain.agent(id, at, other.url, **everything(folder, keys, id))
+            for id, (at, other) in enumerate((brokers, brokers[::-1]), 1)
+        ]
+        agent = agents[0]
+        status = await eventually(agent, linked(2), "linked")
+
+        async def links_have_all():
+            text = await metrics(agent.http)
+            return all(f"\n{row.name}{{" in text for row in LINK)
+
+        await until_told(links_have_all, "every metric of a link has a sample")
+        text = await metrics(agent.http)
+
+    families = list(text_string_to_metric_families(text))
+    fed = {s.name: s.labels for family in families for s in family.samples}
+    told = {f"{f.name}_total" if f.type == "counter" else f.name for f in families}
+    assert {row.name for row in AGENT} - told == set()
+    assert {row.name for row in LINK} - told == set()
+    assert all(fed[row.name] == {"neighbour": "2"} for row in LINK)
+    assert fed["federator_build_info"].keys() == {"version", "python"}
+    assert fed["federator_agent_info"]["broker"] == "1"
+    assert "process_resident_memory_bytes" in fed
+    assert status["broker"]["version"].startswith("mosquitto version ")

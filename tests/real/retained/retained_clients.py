@@ -1,0 +1,77 @@
+"""Clients that set retained values, and that tell what they get."""
+
+import asyncio
+import contextlib
+
+import mqtt5
+
+from federator.runtime.mqtt.link import Endpoint, MqttLink
+from federator.runtime.mqtt.wire import packet_id_at
+from tests.real.handler import Handler
+from tests.real.polling import until
+
+
+class Client(Handler):
+    """Subscribes, publishes, and notes what came.
+
+    Attributes:
+        came: (topic, payload) of every publication, in order.
+    """
+
+    def __init__(self, port, client_id, *filters, qos=1):
+        self.came = []
+        self.qos_of = {}
+        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=client_id)
+        self.link.subscribe([mqtt5.TopicFilter(f, max_qos=mqtt5.QoS(qos)) for f in filters])
+
+    @property
+    def latest(self):
+        """By topic, what came last; without what was deleted."""
+        return {topic: payload for topic, payload in dict(self.came).items() if payload}
+
+    async def set(self, topic, payload, *, qos=1, **properties):
+        """Set (or with an empty payload delete) a retained value; the broker has it."""
+        self.send(topic, payload, qos=qos, **properties)
+        await until(lambda: not self.link.unacknowledged, "the broker takes the value")
+
+    def send(self, topic, payload, *, qos=1, **properties):
+        retain(self.link, topic, payload, qos=qos, **properties)
+
+    def on_publishes(self, link, chunk, publishes):
+        for packet, _, _ in publishes:
+            self.came.append((packet.topic, packet.payload))
+            self.qos_of[packet.topic] = int(packet.qos)
+
+
+def retain(link, topic, payload, *, qos=1, **properties):
+    """Publish a retained value over ``link``."""
+    packet_id = 1 if qos else None
+    packet = mqtt5.PublishPacket(
+        topic, payload, qos=mqtt5.QoS(qos), retain=True, packet_id=packet_id, **properties
+    )
+    wire = bytearray(packet.write())
+    if qos:
+        assert link.publish_packet(wire, packet_id_at(wire), qos)
+    else:
+        assert link.write_packets([wire], 1)
+
+
+@contextlib.asynccontextmanager
+async def client(broker, client_id, *filters, qos=1):
+    """A ``Client`` of ``broker``, subscribed; it leaves when the block ends."""
+    made = Client(broker.port, client_id, *filters, qos=qos)
+    task = asyncio.create_task(made.link.run())
+    try:
+        await until(lambda: made.link.subscribed, f"{client_id} is subscribed")
+        yield made
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def kept_by(broker, topic_filter):
+    """What ``broker`` itself retains, asked as one of the agents' kind: nobody takes notice."""
+    async with client(broker, "federator-test-looker", topic_filter, "look/end") as looker:
+        looker.link.publish("look/end", b"", qos=1)
+        await until(lambda: ("look/end", b"") in looker.came, "the broker told everything")
+        return {topic: payload for topic, payload in looker.came if payload}

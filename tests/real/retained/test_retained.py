@@ -1,0 +1,248 @@
+"""Retained values across real brokers. docs/protocol.md, section 13."""
+
+import asyncio
+import time
+
+import pytest
+import pytest_asyncio
+
+from lab.grid.running import RunningGrid
+from lab.grid.topology import Grid, Link
+from tests.real.plain_agents import QUICK, Plain, eventually, linked
+from tests.real.polling import until
+from tests.real.retained.retained_clients import client, kept_by
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+FIRST, MIDDLE, LAST = 0, 1, 2
+CUT = Link(FIRST, MIDDLE)
+AGREED_S_MAX = 20.0  # measured: up to 2 s, and 4 s at a load of 18
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def line(tmp_path_factory):
+    grid = RunningGrid(
+        Grid(1, 3, 0), tmp_path_factory.mktemp("line"), link_delay_ms=5, broker_options=QUICK
+    )
+    await grid.start()
+    yield grid
+    await grid.stop()
+
+
+async def agreed(line, topic_filter, wanted, *ids):
+    """Wait until the brokers retain what is wanted."""
+    for here in ids:
+        held = None
+        end_s = time.monotonic() + 20
+        while held != wanted:
+            assert time.monotonic() < end_s, f"broker {here} has {held}, wanted {wanted}"
+            held = await kept_by(line.brokers[here], topic_filter)
+
+
+async def passed(listener, publisher, topic, *, as_=None):
+    """Wait until something that is published now came: whatever was under way before is here."""
+    publisher.send(topic, b"passed")
+    await until(lambda: (as_ or topic, b"passed") in listener.came, "the last one comes")
+
+
+async def test_a_late_subscriber_gets_each_value_once_with_its_qos_wherever_it_was_set(line):
+    first, middle, last = line.brokers.values()
+    async with client(first, "setter") as setter, client(middle, "other") as other:
+        await setter.set("early/a", b"1")
+        await setter.set("early/a", b"2", qos=2)
+        await setter.set("early/b", b"3", qos=0)
+        await setter.set("early/gone", b"4")
+        await setter.set("early/gone", b"")
+        await other.set("early/c", b"5")
+
+        async with client(last, "late", "early/#", qos=2) as late:
+            await until(lambda: len(late.latest) == 3, "the values come")
+            await passed(late, setter, "early/end")
+
+            assert sorted(late.came[:-1]) == [
+                ("early/a", b"2"),
+                ("early/b", b"3"),
+                ("early/c", b"5"),
+            ]
+            assert late.qos_of == {"early/a": 2, "early/b": 0, "early/c": 1, "early/end": 1}
+
+
+async def test_changes_and_deletes_on_one_side_of_a_cut_hold_everywhere_after_it(line):
+    first, middle, last = line.brokers.values()
+    async with (
+        client(first, "setter") as setter,
+        client(middle, "other") as other,
+        client(first, "near", "cut/#") as near,
+        client(last, "far", "cut/#") as far,
+    ):
+        for topic in ("cut/same", "cut/changed", "cut/deleted", "cut/both"):
+            await setter.set(topic, b"old")
+        await until(lambda: len(far.latest) == len(near.latest) == 4, "values everywhere")
+
+        await line.cut(CUT)
+        await line.until(lambda statuses: None if is_down(statuses) else "the link is up")
+        await setter.set("cut/both", b"first")
+        await setter.set("cut/changed", b"once", qos=0)
+        await setter.set("cut/changed", b"new", qos=0)
+        await setter.set("cut/deleted", b"")
+        await setter.set("cut/added", b"new", qos=0)
+        await other.set("cut/both", b"second")  # comes first where the first comes late
+        await line.heal(CUT)
+        await line.until(line.links_up)
+        up_s = time.monotonic()
+        wanted = {
+            "cut/same": b"old",
+            "cut/changed": b"new",
+            "cut/added": b"new",
+            "cut/both": b"second",
+        }
+        await until(lambda: far.latest == near.latest == wanted, "both sides agree")
+        took_s = time.monotonic() - up_s
+
+        assert took_s <= AGREED_S_MAX
+        assert far.came.count(("cut/changed", b"new")) == 1
+        assert ("cut/changed", b"once") not in far.came
+        await agreed(line, "cut/#", wanted, FIRST, LAST)
+        async with client(middle, "joiner", "cut/#") as joiner:
+            await until(lambda: len(joiner.latest) == 4, "the values come")
+            await passed(joiner, setter, "cut/end")
+            assert sorted(joiner.came[:-1]) == sorted(wanted.items())
+
+
+def is_down(statuses):
+    links = statuses[FIRST]["links"]
+    return not any(k["neighbour"] == MIDDLE and k["state"] == "up" for k in links)
+
+
+async def test_what_was_set_while_an_agent_was_dead_wins_and_its_old_values_do_not_return(line):
+    first, _, last = line.brokers.values()
+    async with (
+        client(first, "setter") as setter,
+        client(last, "other") as other,
+        client(last, "far", "dead/#") as far,
+        client(first, "near", "dead/#") as near,
+    ):
+        for topic in ("dead/here", "dead/there", "dead/deleted", "dead/gone"):
+            await setter.set(topic, b"old")
+        await until(lambda: len(far.latest) == len(near.latest) == 4, "values everywhere")
+
+        line.agents[FIRST].kill9()
+        await setter.set("dead/here", b"new")
+        await setter.set("dead/gone", b"")
+        await other.set("dead/there", b"new")
+        await other.set("dead/deleted", b"")
+        await line.agents[FIRST].restart()
+
+        wanted = {"dead/here": b"new", "dead/there": b"new"}
+        await until(lambda: far.latest == near.latest == wanted, "both sides agree")
+        assert [p for t, p in far.came if t == "dead/there"] == [b"old", b"new"]
+        assert [p for t, p in far.came if t == "dead/here"] == [b"old", b"new"]
+        await agreed(line, "dead/#", wanted, FIRST, LAST)
+
+
+@pytest.mark.parametrize("killed", [True, False])
+async def test_a_broker_that_lost_its_values_gets_them_back(line, killed):
+    first, _, last = line.brokers.values()
+    topic = f"lost{killed}"
+    async with client(first, "setter") as setter, client(last, "far", f"{topic}/#") as far:
+        await setter.set(f"{topic}/a", b"1")
+        await setter.set(f"{topic}/b", b"2")
+        await until(lambda: len(far.latest) == 2, "values everywhere")
+        await setter.set(f"{topic}/b", b"")
+        await until(lambda: len(far.latest) == 1, "the delete comes")
+        far.came.clear()
+
+        if killed:
+            last.kill9()
+        await last.restart()
+
+        await agreed(line, f"{topic}/#", {f"{topic}/a": b"1"}, FIRST, LAST)
+        await until(lambda: far.latest == {f"{topic}/a": b"1"}, "the subscriber has it again")
+
+
+async def test_a_broker_that_comes_up_with_an_old_file_does_not_bring_old_values_back(tmp_path):
+    grid = RunningGrid(Grid(1, 2, 0), tmp_path, link_delay_ms=5, broker_options=QUICK)
+    saves = (*QUICK, "persistence true", f"persistence_location {tmp_path}/", "autosave_interval 0")
+    grid.brokers[1] = type(grid.brokers[1])(tmp_path / "saving", extra_config=saves)
+    async with grid:
+        first, saving = grid.brokers.values()
+        async with client(first, "setter") as setter, client(first, "near", "file/#") as near:
+            async with client(saving, "other", "file/#") as other:
+                await other.set("file/changed", b"old")
+                await other.set("file/deleted", b"old")
+                await until(lambda: len(near.latest) == 2, "values everywhere")
+                await saving.restart()  # saves
+                await grid.until(grid.links_up)
+                await until(lambda: other.link.subscribed, "the client is back, too")
+                await setter.set("file/changed", b"new")
+                await setter.set("file/deleted", b"")
+                await until(lambda: other.latest == {"file/changed": b"new"}, "changes come")
+
+            near.came.clear()
+            grid.agents[1].pause()  # it would mend the broker before anybody looks
+            saving.kill9()
+            await saving.restart()
+            assert await kept_by(saving, "file/deleted") == {"file/deleted": b"old"}
+            grid.agents[1].resume()
+            await grid.until(grid.links_up)
+
+            await agreed(grid, "file/#", {"file/changed": b"new"}, 0, 1)
+            assert near.latest.get("file/changed", b"new") == b"new"
+            assert "file/deleted" not in dict(near.came)
+
+
+async def test_values_travel_under_their_names_in_the_federation_and_denied_ones_do_not(tmp_path):
+    rules = """
+        [rules]
+        rename = [{local = "plant/", federation = "eu/plant/"}]
+        deny = ["eu/plant/secret"]
+    """
+    async with Plain(tmp_path) as plain:
+        here, there = await plain.broker(), await plain.broker()
+        one = await plain.agent(1, here, more=rules)
+        two = await plain.agent(2, there, (here.url, 1))
+        await eventually(one, linked(2), "linked")
+        await eventually(two, linked(1), "linked")
+        async with client(here, "setter") as setter, client(there, "other") as other:
+            await setter.set("plant/x", b"1")
+            await setter.set("plant/secret", b"2")
+            await other.set("eu/plant/y", b"3")
+            await other.set("eu/plant/secret", b"4")
+
+            async with (
+                client(there, "far", "eu/#") as far,
+                client(here, "near", "plant/#") as near,
+            ):
+                await until(lambda: ("eu/plant/x", b"1") in far.came, "the value comes")
+                await until(lambda: ("plant/y", b"3") in near.came, "the other comes")
+                await passed(far, setter, "plant/end", as_="eu/plant/end")
+
+                assert "eu/plant/secret" in dict(far.came)  # its own broker's
+                assert ("eu/plant/secret", b"2") not in far.came
+                assert ("plant/secret", b"4") not in near.came
+                await other.set("eu/plant/x", b"")
+                await until(lambda: ("plant/x", b"") in near.came, "the delete comes")
+                assert "plant/x" not in await kept_by(here, "plant/#")
+
+
+async def test_values_that_cross_on_their_way_end_the_same_on_both_brokers(line):
+    first, _, last = line.brokers.values()
+    async with (
+        client(first, "one", "cross/#") as one,
+        client(last, "two", "cross/#") as two,
+    ):
+        await one.set("cross/0", b"begin")
+        await until(lambda: two.came, "the mesh stands")
+        for number in range(100):
+            one.send(f"cross/{number % 5}", b"one %d" % number, qos=number % 2)
+            two.send(f"cross/{number % 5}", b"two %d" % number, qos=number % 2)
+            await asyncio.sleep(0.002)
+
+        async def agree():
+            held = [await kept_by(broker, "cross/#") for broker in (first, last)]
+            return held[0] == held[1] == one.latest == two.latest
+
+        end_s = time.monotonic() + 20
+        while not await agree():
+            assert time.monotonic() < end_s, (one.latest, two.latest)
+            await asyncio.sleep(0.1)

@@ -1,0 +1,93 @@
+"""Cores on real brokers follow the planner while its word is valid, then the smallest id again."""
+
+import asyncio
+import json
+import subprocess
+import sys
+
+import pytest
+
+from federator.runtime.agent.priority_file import FILE_NAME
+from federator.runtime.storage.durable import write_whole
+from lab.grid.running import RunningGrid
+from lab.grid.topology import Grid
+from tests.real.flow import Publisher, Subscriber, running
+from tests.real.polling import until
+
+TOPIC = "plant/7/temp"
+TRAFFIC = {
+    "brokers": [
+        {"id": 1, "subscribes": {TOPIC: 1}},
+        {"id": 2},
+        {"id": 3},
+        {"id": 4, "subscribes": {TOPIC: 1}, "publishes": {TOPIC: 100.0}},
+        {"id": 5, "subscribes": {TOPIC: 1}},
+    ]
+}
+
+
+def place(grid, folder, *, valid_s):
+    """Let the command write the planner's word, and put it where agents read it."""
+    (folder / "traffic.json").write_text(json.dumps(TRAFFIC))
+    (folder / "state.json").write_text(json.dumps(grid.state()))
+    options = ["--from", folder / "traffic.json", "--links", folder / "state.json"]
+    options += ["--write", folder / "placed", "--valid-s", str(valid_s), "--json"]
+    run = subprocess.run(
+        [sys.executable, "-m", "federator", "place", "cores", *options],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for here, agent in grid.agents.items():
+        content = (folder / "placed" / str(here) / FILE_NAME).read_bytes()
+        write_whole(agent.state_dir / FILE_NAME, content)
+    return json.loads(run.stdout)
+
+
+def agreed_on(core):
+    def fault(statuses):
+        for here, status in statuses.items():
+            found = [mesh["core"] for mesh in status["meshes"] if mesh["filter"] == TOPIC]
+            if found != [core]:
+                return f"broker {here} follows {found}"
+            if any(mesh["handing_over_from"] is not None for mesh in status["meshes"]):
+                return f"broker {here} hands over"
+        return None
+
+    return fault
+
+
+def nobody_is_placed(statuses):
+    placed = [here for here, status in statuses.items() if status["own_core"]["priority"] != 0]
+    return f"brokers {placed} follow the planner" if placed else None
+
+
+@pytest.mark.slow
+async def test_the_core_moves_to_its_traffic_and_back_when_the_plan_is_stale(tmp_path):
+    mesh = {"core": "placed", "core_check_ms": 100, "core_hold_ms": 1_000}
+    async with RunningGrid(
+        Grid(1, 5, 1), tmp_path, link_delay_ms=1, agent_options={"mesh": mesh}
+    ) as grid:
+        subscribers = [
+            Subscriber(grid.brokers[i].port, TOPIC, client_id=f"sub-{i}", qos=1) for i in (1, 4, 5)
+        ]
+        publisher = Publisher(grid.brokers[4].port, TOPIC, client_id="pub", rate_hz=50, qos=1)
+        async with running(*subscribers, publisher):
+            await until(lambda: all(len(s.came) > 20 for s in subscribers), "traffic everywhere")
+            await grid.until(agreed_on(1))
+            first = max(min(s.came) for s in subscribers)
+            since = max(max(s.came) for s in subscribers)
+
+            told = await asyncio.to_thread(place, grid, tmp_path, valid_s=3_600)
+            await grid.until(agreed_on(4))
+            await asyncio.to_thread(place, grid, tmp_path, valid_s=1)
+            await grid.until(agreed_on(1))
+            await grid.until(nobody_is_placed)
+
+            last = publisher.sent
+            await until(lambda: all(max(s.came) > last for s in subscribers), "traffic at the end")
+
+    assert told["cost"] == told["lower_bound"] < told["smallest_id_cost"]
+    assert last > since > first
+    for subscriber in subscribers:
+        assert [n for n in range(first, last) if subscriber.came[n] != 1] == []

@@ -1,0 +1,186 @@
+"""Hostile clients and mistaken operators against real agents: nothing crashes, nobody else notices.
+
+docs/security.md, "Threats and answers"; docs/guarantees.md, "Sizes and unusual input".
+"""
+
+import asyncio
+import contextlib
+import random
+import time
+
+import pytest
+from mqtt5 import PublishPacket
+
+from federator.protocol.forwarding.frames import Frame, pack
+from federator.protocol.messages.codec import CONTROL_KINDS, encode, kind_of
+from federator.runtime.mqtt.link import Endpoint, MqttLink
+from lab.grid.running import RunningGrid
+from lab.grid.topology import Grid
+from tests.protocol.hostile import UNLINKED, mutated, samples
+from tests.real.agent_log import assert_calm, named, tally
+from tests.real.flow import Publisher, Subscriber, running
+from tests.real.handler import Handler
+from tests.real.polling import until
+
+FLOOD = 10_000
+MEGABYTE = 1_048_576
+TOPIC = "plant/7/temp"
+
+
+class Vandal(Handler):
+    """A plain client that publishes what it likes."""
+
+    def __init__(self, port):
+        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id="vandal")
+
+    async def publish(self, topic, payload, *, retain=False):
+        packet = PublishPacket(topic, payload, retain=retain).write()
+        await until(lambda: self.link.write_packets([packet], 1), "the vandal has room")
+
+
+def frame(*, sender=UNLINKED, epoch=2**64 - 1, seq=2**64 - 1):
+    body = PublishPacket(TOPIC, b"-1").write()
+    return pack(
+        Frame(
+            flags=0,
+            hops=0,
+            hop_limit=64,
+            sender=sender,
+            origin=0,
+            epoch=epoch,
+            seq=seq,
+            origin_time_us=2**64 - 1,
+            publications=1,
+            keys=b"\0" * 8,
+            mask=1,
+            body=memoryview(body),
+        )
+    )
+
+
+def hostile_payloads(rng):
+    """(last topic level, payload), for ever: whole, mutated and out of place."""
+    whole = [(kind_of(m), encode(m)) for m in samples(UNLINKED)]
+    whole += [("data", frame()), ("data", frame(sender=2**32 - 1))]
+    topics = [*CONTROL_KINDS, "data", "new_regular_topic"]
+    while True:
+        kind, payload = rng.choice(whole)
+        yield kind, payload
+        yield kind, mutated(rng, payload)
+        yield rng.choice(topics), payload
+        yield rng.choice(topics), rng.randbytes(rng.randrange(64))
+        yield "new_regular_topic", rng.choice((b"#/#", b"$SYS/#", b"$share/g/$x", b"\xff", b""))
+
+
+def picture(status):
+    """Everything that decides where the traffic goes."""
+    return (
+        status["epoch"],
+        [(link["neighbour"], link["state"]) for link in status["links"]],
+        [(core["core"], core["epoch"], core["parents"]) for core in status["cores"]],
+        [
+            (mesh["filter"], mesh["core"], mesh["next_hops"])
+            for mesh in status["meshes"]
+            if mesh["filter"] == "plant/#"
+        ],
+    )
+
+
+@pytest.fixture
+async def line(tmp_path):
+    """Brokers 0, 1, 2 in a row, and what each test wants to say about them at its end."""
+    quick = ("sys_interval 1",)  # subscriptions are counted every second, not every tenth
+    grid = RunningGrid(Grid(1, 3, 0), tmp_path, link_delay_ms=0, broker_options=quick)
+    await grid.start()
+    yield grid
+    for agent in grid.agents.values():
+        assert_calm(agent)
+    await grid.stop()
+
+
+@contextlib.asynccontextmanager
+async def traffic(grid, *others):
+    """100 msg/s from end to end, from before the block until after it: all arrive, and once."""
+    subscriber = Subscriber(grid.brokers[2].port, "plant/#", client_id="sub")
+    publisher = Publisher(grid.brokers[0].port, TOPIC, client_id="pub", rate_hz=100)
+    async with running(subscriber, publisher, *others):
+        await until(lambda: len(subscriber.came) > 20, "traffic flows")
+        first = publisher.sent
+        yield
+        last = publisher.sent + 20
+        await until(lambda: last in subscriber.came, "traffic still flows")
+
+    assert sorted(n for n in subscriber.came if first <= n <= last) == list(range(first, last + 1))
+    assert subscriber.duplicates == 0
+    assert -1 not in subscriber.came
+
+
+async def test_a_flood_of_garbage_on_every_topic_disturbs_nothing(line):
+    agent = line.agents[1]
+    vandal = Vandal(line.brokers[1].port)
+    rng = random.Random(1)
+    async with traffic(line, vandal):
+        await until(lambda: vandal.link.connected, "the vandal is in")
+        before = await agent.status()
+
+        payloads = hostile_payloads(rng)
+        for number in range(FLOOD):
+            kind, payload = next(payloads)
+            await vandal.publish(f"$fed/grid/{kind}", payload, retain=number % 4 == 0)
+            if number % 100 == 0:
+                await asyncio.sleep(0.01)  # a burst, not a queue overflow in the broker
+        for kind in (*CONTROL_KINDS, "data", "new_regular_topic"):
+            await vandal.publish(f"$fed/grid/{kind}", b"\x91" * (MEGABYTE + 1))
+        heard = await counters(agent, lambda c: sum(c["control_malformed"].values()) > FLOOD / 5)
+        after = await agent.status()
+
+    assert picture(after) == picture(before)
+    assert set(heard["control_malformed"]) == set(CONTROL_KINDS)
+    assert heard["data"]["malformed_frames"] > 100
+    assert heard["data"]["frames_of_strangers"] > 100
+    lines = tally(agent)
+    assert lines["control.malformed"] <= len(CONTROL_KINDS)
+    assert lines["frame.malformed"] == 1
+    assert sum(lines.values()) < 60, lines
+
+
+async def counters(agent, wanted):
+    """The counters of ``agent`` once they are as ``wanted``."""
+    deadline_s = time.monotonic() + 20
+    while True:
+        found = (await agent.status())["counters"]
+        if wanted(found):
+            return found
+        assert time.monotonic() < deadline_s, found
+        await asyncio.sleep(0.1)
+
+
+async def test_retained_garbage_is_not_heard_by_an_agent_that_starts(line):
+    vandal = Vandal(line.brokers[1].port)
+    agent = line.agents[1]
+    async with running(vandal):
+        await until(lambda: vandal.link.connected, "the vandal is in")
+        for kind in (*CONTROL_KINDS, "data"):
+            await vandal.publish(f"$fed/grid/{kind}", b"garbage", retain=True)
+        await agent.restart()
+        await line.until(line.links_up)
+
+    told = (await agent.status())["counters"]
+    assert told["control_malformed"] == {}
+    assert told["data"]["malformed_frames"] == 0
+
+
+async def test_an_agent_is_not_moved_by_what_is_said_in_its_own_name(line):
+    agent = line.agents[1]
+    vandal = Vandal(line.brokers[1].port)
+    async with traffic(line, vandal):
+        await until(lambda: vandal.link.connected, "the vandal is in")
+        before = await agent.status()
+        for message in samples(1):
+            for _ in range(20):
+                await vandal.publish(f"$fed/grid/{kind_of(message)}", encode(message))
+        await until(lambda: named(agent, "neighbour.has_own_id"), "the agent complains")
+        after = await agent.status()
+
+    assert picture(after) == picture(before)
+    assert len(named(agent, "neighbour.has_own_id")) == 1

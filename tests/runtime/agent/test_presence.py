@@ -1,0 +1,119 @@
+"""At our own broker or not, and who gives way to another agent with our id."""
+
+import asyncio
+import contextlib
+
+import mqtt5
+import pytest
+import structlog.testing
+
+from federator.protocol.discovery.log_lines import ERROR_TOPIC
+from federator.runtime.agent.presence import OwnBrokerPresence
+from federator.runtime.mqtt.link import Endpoint, MqttLink
+from federator.runtime.mqtt.wire import read_packets
+from tests.real.polling import until
+
+ACCEPTED = mqtt5.ConnAckPacket().write()
+THROWN_OUT = b"1795226421: Client ctl already connected, closing old connection."
+
+
+class Place:
+    """A broker that lets everybody in, and an agent's connections to it.
+
+    Attributes:
+        ups: What the owner was told.
+        writers: The broker's end of the last connection of each client.
+    """
+
+    def __init__(self):
+        self.ups = []
+        self.writers = {}
+        self.presence = None
+        self.links = {}
+
+    def connect_to(self, port):
+        for name in ("ctl", "data", "retained"):
+            self.links[name] = MqttLink(
+                Endpoint("127.0.0.1", port),
+                self,
+                client_id=name,
+                reconnect_min_ms=1,
+                reconnect_max_ms=2,
+                taken_over_pause_s=3_600,
+            )
+        self.presence = OwnBrokerPresence(
+            broker=1,
+            url="mqtt://b",
+            control=self.links["ctl"],
+            data=self.links["data"],
+            others=lambda: [self.links["retained"]],
+            changed=self.ups.append,
+        )
+
+    async def serve(self, reader, writer):
+        read_packets(memoryview(await reader.read(1_000)), [], packets := [])
+        self.writers[packets[0].client_id] = writer
+        with contextlib.suppress(ConnectionError):
+            writer.write(ACCEPTED)
+            while await reader.read(1_000):
+                pass
+        writer.close()
+
+    def on_up(self, link, session_present): ...
+
+    def on_publishes(self, link, chunk, publishes): ...
+
+    def on_subscribed(self, link):
+        if link is not self.links["retained"]:
+            self.presence.update()
+
+    def on_down(self, link, reason):
+        if link is not self.links["retained"]:
+            self.presence.on_lost(link)
+
+
+@pytest.fixture
+async def place():
+    """All three connections are up."""
+    place = Place()
+    server = await asyncio.start_server(place.serve, "127.0.0.1", 0)
+    place.connect_to(server.sockets[0].getsockname()[1])
+    running = [asyncio.create_task(link.run()) for link in place.links.values()]
+    await until(lambda: all(link.connected for link in place.links.values()), "connected")
+    yield place
+    for task in running:
+        task.cancel()
+    await asyncio.wait(running)
+    server.close()
+
+
+async def test_we_are_there_with_both_connections_and_not_with_one(place):
+    assert place.ups == [True]
+
+    place.links["data"].drop("for a moment")
+    await until(lambda: place.ups[1:] == [False, True], "gone and back")
+    place.links["retained"].drop("not one of the two")
+    await until(lambda: place.links["retained"].counters.connects == 2, "back as well")
+
+    assert place.presence.up
+    assert place.ups == [True, False, True]
+    assert not place.presence.taken_over
+
+
+async def test_a_broker_that_closes_a_connection_has_us_back(place):
+    place.writers["ctl"].close()
+
+    await until(lambda: place.ups == [True, False, True], "gone and back")
+    assert not place.presence.taken_over
+
+
+async def test_whom_another_agent_threw_out_gives_way_with_every_connection_and_says_so_once(place):
+    place.presence.on_log(mqtt5.PublishPacket(ERROR_TOPIC, THROWN_OUT))
+
+    with structlog.testing.capture_logs() as logs:
+        place.writers["ctl"].close()
+        await until(lambda: all(x.taken_over for x in place.links.values()), "all gave way")
+
+    assert place.presence.taken_over
+    assert place.ups == [True, False]
+    assert [line["id"] for line in logs if line["event"] == "id.taken_over"] == [1]

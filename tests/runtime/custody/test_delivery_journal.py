@@ -1,0 +1,232 @@
+import os
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from federator.errors import ConfigError
+from federator.runtime.custody.delivery_journal import FILE_NAME, DeliveryJournal
+from federator.runtime.storage.durable import LEAP
+from tests.runtime.custody.custody_world import BOOT, key
+
+OTHER_BOOT = bytes(16)
+
+
+def open_journal(folder, **changes):
+    return DeliveryJournal(folder, **({"boot": BOOT} | changes))
+
+
+def folded(deliveries, start=None):
+    positions = dict(start or {})
+    for origin, epoch, seq, keys in deliveries:
+        for at in range(0, len(keys), 8):
+            chain = origin, keys[at : at + 8]
+            positions[chain] = max(positions.get(chain, (0, 0)), (epoch, seq))
+    return positions
+
+
+DELIVERIES = st.lists(
+    st.tuples(
+        st.integers(0, 2),
+        st.integers(1, 2),
+        st.integers(1, 2**64 - 1),
+        st.sets(st.integers(1, 4), max_size=3).map(lambda s: b"".join(map(key, sorted(s)))),
+    ),
+    max_size=4,
+)
+ACTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), DELIVERIES),
+        st.tuples(st.just("mark"), st.floats(0, 1)),
+        st.tuples(
+            st.just("snapshot"), st.dictionaries(st.binary(min_size=8, max_size=8), st.just(5))
+        ),
+        st.tuples(st.just("reopen"), st.none()),
+        st.tuples(st.just("resume"), st.floats(0, 1)),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=200)
+@given(ACTS)
+def test_the_journal_knows_what_a_list_of_all_deliveries_knows(tmp_path_factory, acts):
+    folder = tmp_path_factory.mktemp("journal")
+    journal = open_journal(folder)
+    start, done, before, marked, since = {}, [], 0, 0, {}
+
+    for act, what in acts:
+        if act == "append":
+            done += what
+            assert journal.append(what) == before + len(done)
+        elif act == "mark":
+            marked = max(marked, before + round(what * len(done)))
+        elif act == "snapshot":
+            since = what
+            journal.snapshot(folded(done, start), since, folded_to=marked)
+        elif act == "reopen":
+            journal.close()
+            journal = open_journal(folder)
+        else:
+            marked = max(marked, before + round(what * len(done)))
+            start = folded(done[: max(0, marked - before)], start)
+            assert journal.resume(marked) == start
+            before, done = before + len(done), []
+        assert journal.positions(None) == folded(done, start)
+        for marker in range(max(marked, before), before + len(done) + 1):
+            assert journal.positions(marker) == folded(done[: marker - before], start)
+        assert journal.load().since_us == since
+    assert journal.lost_bytes == 0
+    journal.close()
+
+
+def test_entries_without_a_marker_can_be_ignored_after_a_snapshot(tmp_path):
+    journal = open_journal(tmp_path)
+    marked = journal.append([(1, 1, 10, key(1) + key(2)), (1, 1, 20, key(2))])
+    journal.append([(1, 1, 30, key(2)), (2, 1, 7, key(3))])
+
+    journal.snapshot(
+        {(1, key(1)): (1, 15), (1, key(2)): (1, 30), (2, key(3)): (1, 7)}, {}, folded_to=marked
+    )
+
+    assert journal.positions(marked) == {(1, key(1)): (1, 15), (1, key(2)): (1, 20)}
+    assert journal.positions(None)[1, key(2)] == (1, 30)
+    assert [entry.number for entry in journal.load().entries] == [3, 4]
+    journal.close()
+
+
+def test_a_chain_that_is_not_wanted_any_more_is_forgotten(tmp_path):
+    journal = open_journal(tmp_path)
+    last = journal.append([(1, 1, 10, key(1)), (1, 1, 20, key(2))])
+
+    journal.snapshot({(1, key(2)): (1, 20)}, {key(2): 99}, folded_to=last)
+
+    assert journal.positions(None) == {(1, key(2)): (1, 20)}
+    journal.close()
+
+
+def test_struck_out_entries_are_not_vouched_for_by_a_later_marker(tmp_path):
+    journal = open_journal(tmp_path)
+    journal.append([(1, 1, seq, key(1)) for seq in (10, 20, 30)])
+    journal.close()
+
+    journal = open_journal(tmp_path)
+    assert journal.resume(1) == {(1, key(1)): (1, 10)}
+    number = journal.append([(1, 1, 20, key(1))])
+
+    assert number == 4
+    assert journal.positions(4) == {(1, key(1)): (1, 20)}
+    assert journal.positions(1) == journal.positions(3) == {(1, key(1)): (1, 10)}
+    journal.close()
+
+
+def test_without_snapshots_or_markers_the_file_stays_bounded(tmp_path):
+    journal = open_journal(tmp_path, bytes_max=4_000)
+
+    for seq in range(1, 2_000):
+        journal.append([(1, 1, seq, key(seq % 5))])
+        assert (tmp_path / FILE_NAME).stat().st_size < 2 * 4_000 + 1_000
+
+    assert journal.last == 1_999
+    assert journal.positions(None) == {(1, key(i)): (1, 1_995 + i) for i in range(5)}
+    assert len(journal.load().entries) >= 30
+    journal.close()
+
+
+def test_a_journal_is_due_for_a_snapshot_when_its_entries_fill_it(tmp_path):
+    journal = open_journal(tmp_path, bytes_max=1_000)
+    assert not journal.is_due
+
+    while not journal.is_due:
+        assert journal.append([(1, 1, 1, key(1))]) < 100
+    journal.snapshot(journal.positions(None), {}, folded_to=0)
+
+    assert not journal.is_due
+    journal.close()
+
+
+def test_a_marker_is_read_by_its_own_journal_only(tmp_path):
+    journal, other = open_journal(tmp_path / "a"), open_journal(tmp_path / "b")
+    journal.append([(1, 1, 1, key(1))] * 3)
+
+    assert journal.read_marker(journal.marker()) == 3
+    assert journal.read_marker(journal.marker(2)) == 2
+    assert other.read_marker(journal.marker()) is None
+    for strange in (b"", b"|", b"|3", journal.marker()[:-1], b"x" * 99, journal.marker() + b"x"):
+        assert journal.read_marker(strange) is None
+    assert journal.read_marker(journal.marker() + b"0" * 99) is None
+    journal.close()
+    journal = open_journal(tmp_path / "a")
+    assert journal.read_marker(journal.marker(3)) == 3
+    journal.close()
+    other.close()
+
+
+def test_a_tail_torn_at_any_byte_costs_its_batch_and_no_number_is_used_twice(tmp_path):
+    journal = open_journal(tmp_path)
+    journal.append([(1, 1, 1, key(1)), (1, 1, 2, key(2))])
+    path = tmp_path / FILE_NAME
+    sound = path.stat().st_size
+    journal.append([(1, 1, 3, key(1)), (1, 1, 4, key(2))])
+    journal.close()
+    whole = path.read_bytes()
+
+    for size in range(sound + 1, len(whole)):
+        path.write_bytes(whole[:size])
+        journal = open_journal(tmp_path)
+
+        assert journal.lost_bytes == size - sound
+        assert journal.positions(None) == {(1, key(1)): (1, 1), (1, key(2)): (1, 2)}
+        assert journal.positions(4) == journal.positions(2)
+        assert journal.append([(1, 1, 5, key(1))]) == 3 + LEAP
+        assert journal.positions(4)[1, key(1)] == (1, 1)
+        journal.close()
+        journal = open_journal(tmp_path)
+        assert journal.positions(None)[1, key(1)] == (1, 5)
+        assert (journal.last, journal.lost_bytes) == (3 + LEAP, 0)
+        journal.close()
+
+
+def test_another_boot_of_the_machine_leaps_ahead_once(tmp_path):
+    journal = open_journal(tmp_path)
+    journal.append([(1, 1, 1, key(1))])
+    journal.close()
+
+    journal = open_journal(tmp_path, boot=OTHER_BOOT)
+    assert journal.append([(1, 1, 2, key(1))]) == 2 + LEAP
+    journal.close()
+
+    journal = open_journal(tmp_path, boot=OTHER_BOOT)
+    assert journal.last == 2 + LEAP
+    assert journal.positions(1) == {(1, key(1)): (1, 1)}
+    journal.close()
+
+
+@pytest.mark.parametrize("at", range(0, 80, 7))
+def test_a_damaged_header_makes_a_new_journal_that_believes_no_old_marker(tmp_path, at):
+    journal = open_journal(tmp_path)
+    journal.snapshot({(1, key(1)): (1, 1)}, {key(1): 5}, folded_to=0)
+    marker = journal.marker()
+    journal.close()
+    path = tmp_path / FILE_NAME
+    content = bytearray(path.read_bytes())
+    content[at] ^= 0x10
+    path.write_bytes(content)
+
+    journal = open_journal(tmp_path)
+
+    assert journal.read_marker(marker) is None
+    assert journal.positions(None) == {}
+    assert journal.lost_bytes == len(content)
+    journal.close()
+
+
+def test_a_folder_that_cannot_be_used_is_named_and_the_file_is_for_us_alone(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=str(tmp_path / "file")):
+        open_journal(tmp_path / "file")
+
+    journal = open_journal(tmp_path / "folder")
+
+    assert os.stat(tmp_path / "folder" / FILE_NAME).st_mode & 0o777 == 0o600
+    journal.close()

@@ -1,0 +1,167 @@
+"""The destination's side of custody between a journal on disk and a recorded broker."""
+
+from itertools import count
+
+import pytest
+
+from federator.protocol.custody import Destination, Receiver
+from federator.protocol.custody.destination import MARKER_WAIT_MS
+from federator.protocol.forwarding.frames import CUSTODY_FLAG, Frame
+from federator.protocol.types import BrokerId, Epoch, Millis, Now
+from federator.runtime.custody.stores import CustodyStores
+
+KEY = b"filter 1"
+START_MS = Millis(100_000)
+NOW_US = 1_000_000_000
+
+
+class Broker:
+    """Keeps what is published while it is ``reached``; ``marker`` is the retained one."""
+
+    room = settled = True
+
+    def __init__(self):
+        self.reached = True
+        self.came = []
+        self.marker = None
+
+    def deliver(self, frame, now):
+        if self.reached:
+            self.came.append(frame.seq)
+
+    def mark(self, marker):
+        if self.reached:
+            self.marker = marker
+
+    def tell(self, notice):
+        raise AssertionError(notice)
+
+
+class Lives:
+    """One agent after another on one folder and one broker; ``kill`` ends one at any moment."""
+
+    def __init__(self, folder):
+        self.broker = Broker()
+        self._folder = folder
+        self._now_us = (NOW_US + n * 10_000_000 for n in count())
+        self.begin()
+
+    def begin(self):
+        self.disk = CustodyStores.open(self._folder)
+        self.receiver = Receiver()
+        self.agent = Destination(
+            receiver=self.receiver,
+            disk=self.disk,
+            delivery=self.broker,
+            outlet=self.broker,
+            now_ms=START_MS,
+        )
+        self.agent.want(KEY, self.now())
+        self.agent.on_local_up(START_MS)
+
+    def now(self, now_ms=START_MS):
+        return Now(now_ms, next(self._now_us))
+
+    def kill(self):
+        self.disk.close()
+        self.begin()
+
+    def marker_comes(self):
+        if self.broker.marker is not None:
+            self.agent.on_marker(self.broker.marker)
+
+    def arrive(self, seq, *, now_ms=START_MS, flush=True):
+        frame = Frame(
+            flags=CUSTODY_FLAG,
+            hops=0,
+            hop_limit=9,
+            sender=BrokerId(2),
+            origin=BrokerId(2),
+            epoch=Epoch(1),
+            seq=seq,
+            origin_time_us=NOW_US,
+            publications=1,
+            keys=KEY,
+            mask=1,
+            body=memoryview(b"body"),
+            chain=(seq - 1).to_bytes(8, "big"),
+        )
+        self.agent.arrive(frame, (0,), self.now(now_ms))
+        if flush:
+            self.agent.flush(self.now(now_ms))
+
+
+@pytest.fixture
+def lives(tmp_path):
+    return Lives(tmp_path)
+
+
+def test_a_restarted_agent_goes_on_behind_what_its_broker_has(lives):
+    lives.arrive(1)
+    lives.arrive(2)
+
+    lives.kill()
+    lives.marker_comes()
+    for seq in (1, 2, 3):
+        lives.arrive(seq)
+
+    assert lives.broker.came == [1, 2, 3]
+
+
+def test_what_was_in_the_journal_and_not_at_the_broker_is_delivered_after_all(lives):
+    """Killed between the journal and the broker, with the very first frame."""
+    lives.arrive(1, flush=False)
+    lives.broker.reached = False
+    lives.agent.flush(lives.now())
+    lives.broker.reached = True
+
+    lives.kill()
+    lives.marker_comes()
+    lives.arrive(1)
+
+    assert lives.broker.came == [1]
+
+
+def test_frames_before_the_marker_are_refused_while_one_may_come(lives):
+    lives.arrive(1)
+
+    lives.kill()
+    lives.arrive(1)
+    lives.arrive(2)
+    assert not lives.agent.started
+    lives.marker_comes()
+    lives.arrive(1)
+    lives.arrive(2)
+
+    assert lives.broker.came == [1, 2]
+
+
+def test_a_broker_that_lost_the_marker_is_not_waited_for_for_ever(lives):
+    lives.arrive(1)
+    lives.broker.marker = None
+
+    lives.kill()
+    lives.arrive(2, now_ms=Millis(START_MS + MARKER_WAIT_MS))
+
+    assert lives.broker.came == [1, 2]
+
+
+def test_a_broker_that_came_back_without_the_marker_is_given_it_again(lives):
+    lives.arrive(1)
+    lives.broker.marker = None
+
+    lives.agent.on_local_up(START_MS)
+
+    assert lives.broker.marker is not None
+
+
+def test_since_when_our_clients_want_what_is_known_after_a_kill_before_the_first_frame(lives):
+    since_us = lives.receiver.since_us[KEY]
+    lives.agent.save()
+
+    lives.kill()
+    assert lives.receiver.since_us[KEY] == since_us
+
+    lives.agent.save()
+    lives.kill()
+    assert lives.receiver.since_us[KEY] == since_us

@@ -1,0 +1,46 @@
+"""Only what we did ourselves proves that a log topic is switched on."""
+
+import mqtt5
+import pytest
+
+from federator.runtime.doctor.doctor import LOG_NOTICE, LOG_SUBSCRIBE, LOG_UNSUBSCRIBE, Findings
+
+CONTROL, DATA = "$fed/fed/doctor/ab", "federator-doctor/ab"
+
+
+@pytest.fixture
+def heard() -> Findings:
+    return Findings(
+        client_id="federator-1-doctor", guest_id="federator-1-guest", topics=(CONTROL, DATA)
+    )
+
+
+def line(topic: str, text: bytes) -> mqtt5.PublishPacket:
+    return mqtt5.PublishPacket(topic, payload=text)
+
+
+@pytest.mark.parametrize(
+    ("topic", "text"),
+    [
+        (LOG_SUBSCRIBE, b"1700000000: somebody 0 a/b"),
+        (LOG_SUBSCRIBE, f"1700000000: somebody 0 {CONTROL}".encode()),
+        (LOG_SUBSCRIBE, b"1700000000: federator-1-doctor 0 a/b"),
+        (LOG_UNSUBSCRIBE, b"somebody a/b"),
+        (LOG_NOTICE, b"New client connected from 127.0.0.1:1 as somebody (p2, c1, k60)."),
+        (LOG_NOTICE, b"\xff\xfe"),
+    ],
+)
+def test_what_others_did_proves_nothing(topic, text, heard):
+    heard.note(line(topic, text))
+
+    seen = {heard.logs_subscribe, heard.logs_unsubscribe, heard.logs_notice}
+    assert seen == {False}
+
+
+def test_what_we_did_is_recognised_in_every_dialect(heard):
+    heard.note(line(LOG_SUBSCRIBE, f"federator-1-doctor 0 {CONTROL}".encode()))
+    heard.note(line(LOG_UNSUBSCRIBE, f"2026-01-01T00:00:00: federator-1-doctor {CONTROL}".encode()))
+    assert not heard.has_lines()
+    heard.note(line(LOG_NOTICE, b"New client connected from [::1]:1 as federator-1-guest (p5)."))
+
+    assert heard.has_lines()

@@ -1,0 +1,88 @@
+"""The queues between us and a broker that does not keep up."""
+
+from collections import deque
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from federator.runtime.mqtt.transport import FLUSH_BYTES, PacketTransport, SendQueue
+
+pieces = st.lists(st.tuples(st.binary(min_size=1, max_size=30), st.integers(0, 3)), max_size=30)
+
+
+@given(pieces, st.integers(0, 200), st.integers(1, 64))
+def test_what_was_taken_leaves_in_order_and_nothing_else_does(pieces, bytes_max, batch_bytes):
+    queue = SendQueue(bytes_max)
+    taken = [piece for piece in pieces if queue.push(piece[0], piece[1], refusable=True)]
+    assert queue.bytes == sum(len(data) for data, _ in taken) <= bytes_max
+    assert queue.publications == sum(count for _, count in taken)
+
+    batches = deque[bytes]()
+    while batch := queue.pop(batch_bytes):
+        batches.append(batch)
+
+    assert b"".join(batches) == b"".join(data for data, _ in taken)
+    longest = max((len(data) for data, _ in taken), default=0)
+    assert all(len(batch) <= max(batch_bytes, longest) for batch in batches)
+    assert (queue.bytes, queue.publications) == (0, 0)
+
+
+def test_what_cannot_be_refused_has_room_of_its_own_but_a_bounded_one():
+    queue = SendQueue(10)
+    assert queue.push(b"x" * 10, 1, refusable=True)
+
+    assert not queue.push(b"y", 1, refusable=True)
+    assert queue.push(b"z" * 10, 0, refusable=False)
+    assert not queue.push(b"z", 0, refusable=False)
+    assert queue.bytes == 20
+
+
+def test_clearing_forgets_everything():
+    queue = SendQueue(10)
+    queue.push(b"abc", 2, refusable=True)
+
+    queue.clear()
+
+    assert (queue.bytes, queue.publications, queue.pop(100)) == (0, 0, b"")
+
+
+@pytest.mark.parametrize("size", [1, 64, 1_000])
+def test_one_piece_leaves_even_when_it_is_longer_than_a_batch(size):
+    queue = SendQueue(1_000)
+    queue.push(b"x" * size, 0, refusable=True)
+
+    assert len(queue.pop(10)) == size
+
+
+class Wide:
+    """Stands for the operating system: a transport that notes what is written."""
+
+    def __init__(self):
+        self.written = []
+
+    def write(self, data):
+        self.written.append(bytes(data[:1]))
+
+    def get_write_buffer_size(self):
+        return 0
+
+    def set_write_buffer_limits(self, **limits): ...
+
+    def get_extra_info(self, name):
+        return None
+
+
+async def test_what_is_urgent_and_what_is_not_take_turns():
+    kernel = Wide()
+    pipe = PacketTransport(len, packet_bytes_max=1, queue_bytes_max=10 * FLUSH_BYTES)
+    pipe.connection_made(kernel)
+    pipe.pause_writing()
+    for _ in range(4):
+        pipe.send(b"d" * FLUSH_BYTES)
+    for _ in range(2):
+        pipe.send(b"u" * FLUSH_BYTES, urgent=True)
+
+    pipe.resume_writing()
+
+    assert kernel.written == [b"u", b"d", b"u", b"d", b"d", b"d"]

@@ -1,0 +1,314 @@
+"""The window of unacknowledged messages against a receiver written straight from the standard."""
+
+from collections import deque
+
+import mqtt5
+from hypothesis import given
+from hypothesis import strategies as st
+
+from federator.runtime.mqtt.window import PACKET_ID_USUAL, OutboundWindow, PacketIds
+from federator.runtime.mqtt.wire import Out, packet_id_at
+
+PACKET_BYTES_MAX = 1_000
+BYTES_MAX = 2_000
+
+
+class Receiver:
+    """A broker's side of QoS 1 and 2, and the network to it: answers only when told."""
+
+    def __init__(self, receive_max: int) -> None:
+        self.receive_max = receive_max
+        self.delivered: list[bytes] = []
+        self.incoming: deque[bytes] = deque()
+        self.unreleased: dict[int, bytes] = {}
+        self.unanswered: set[int] = set()
+
+    def take(self, out: Out) -> None:
+        self.incoming.extend(bytes(packet) for packet in out)
+
+    def answer_one(self, window: OutboundWindow, out: Out) -> None:
+        """Handle the oldest packet; its answer reaches the window at once."""
+        if not self.incoming:
+            return
+        packet, _ = mqtt5.read(memoryview(self.incoming.popleft()))
+        match packet:
+            case mqtt5.PublishPacket(packet_id=packet_id) if packet.qos == 1:
+                assert packet_id is not None
+                self.delivered.append(packet.payload)
+                window.on_acknowledged(packet_id, 0, out, qos=1)
+            case mqtt5.PublishPacket(packet_id=packet_id):
+                assert packet_id is not None
+                self.unreleased[packet_id] = packet.payload
+                assert len(self.unreleased) <= self.receive_max
+                window.on_received(packet_id, 0, out)
+            case mqtt5.PubRelPacket(packet_id=packet_id):
+                if packet_id in self.unreleased:
+                    self.delivered.append(self.unreleased.pop(packet_id))
+                window.on_acknowledged(packet_id, 0, out, qos=2)
+            case _:
+                raise AssertionError(packet)
+
+    def disconnect(self, *, keep_session: bool) -> None:
+        self.incoming.clear()
+        if not keep_session:
+            self.unreleased.clear()
+
+
+def connect(window: OutboundWindow, receive_max: int, *, session_present: bool = False) -> Out:
+    out: Out = []
+    window.resume(
+        receive_max=receive_max,
+        packet_bytes_max=PACKET_BYTES_MAX,
+        qos_max=2,
+        session_present=session_present,
+        out=out,
+    )
+    return out
+
+
+def message(number: int, qos: int, size: int = 4) -> tuple[bytearray, int, int]:
+    payload = number.to_bytes(4, "big").ljust(size, b".")
+    packet = bytearray(
+        mqtt5.PublishPacket("t", payload, qos=mqtt5.QoS(qos), packet_id=1, duplicate=True).write()
+    )
+    return packet, packet_id_at(packet), qos
+
+
+def new_window(bytes_max: int = BYTES_MAX) -> tuple[OutboundWindow, PacketIds]:
+    ids = PacketIds()
+    return OutboundWindow(ids, bytes_max=bytes_max), ids
+
+
+steps = st.lists(
+    st.sampled_from(["offer1", "offer2", "answer", "answer", "answer", "cut", "cut, new session"]),
+    max_size=60,
+)
+
+
+@given(steps, st.integers(1, 5))
+def test_nothing_taken_is_lost_whatever_is_cut_and_duplicates_need_a_cut(steps, receive_max):
+    window, ids = new_window()
+    receiver = Receiver(receive_max)
+    receiver.take(connect(window, receive_max))
+    taken: list[bytes] = []
+    cuts = new_sessions = 0
+
+    for number, step in enumerate(steps):
+        out: Out = []
+        if step.startswith("offer"):
+            packet, id_at, qos = message(number, int(step[-1]))
+            if window.offer(packet, id_at, qos, out):
+                taken.append(number.to_bytes(4, "big"))
+        elif step == "answer":
+            receiver.answer_one(window, out)
+        else:
+            window.suspend()
+            keep = step == "cut"
+            receiver.disconnect(keep_session=keep)
+            out = connect(window, receive_max, session_present=keep)
+            cuts, new_sessions = cuts + 1, new_sessions + (not keep)
+        receiver.take(out)
+        assert window.in_flight <= receive_max
+        assert len(ids) == window.in_flight
+    for _ in range(10 * len(steps) + 10):
+        last: Out = []
+        receiver.answer_one(window, last)
+        receiver.take(last)
+
+    assert set(receiver.delivered) == set(taken)
+    assert (window.in_flight, window.waiting, window.bytes, len(ids)) == (0, 0, 0, 0)
+    if cuts == 0:
+        assert receiver.delivered == [p for p in receiver.delivered if p in taken]
+        assert len(receiver.delivered) == len(taken)
+    elif new_sessions == 0:
+        qos2 = [n.to_bytes(4, "big") for n, step in enumerate(steps) if step == "offer2"]
+        assert all(receiver.delivered.count(payload) <= 1 for payload in qos2)
+
+
+def test_qos_1_messages_leave_in_the_order_they_were_offered():
+    window, _ = new_window()
+    receiver = Receiver(2)
+    receiver.take(connect(window, 2))
+
+    for number in range(10):
+        out: Out = []
+        assert window.offer(*message(number, 1), out)
+        receiver.take(out)
+    while receiver.incoming:
+        out = []
+        receiver.answer_one(window, out)
+        receiver.take(out)
+
+    assert receiver.delivered == [n.to_bytes(4, "big") for n in range(10)]
+
+
+def test_before_the_first_connection_messages_are_kept_and_none_is_sent():
+    window, _ = new_window()
+    out: Out = []
+
+    assert window.offer(*message(1, 1), out)
+
+    assert out == []
+    assert [packet[-4:] for packet in connect(window, 20)] == [(1).to_bytes(4, "big")]
+
+
+def test_what_exceeds_the_bound_is_refused_and_room_comes_back_with_acknowledgements():
+    window, _ = new_window(bytes_max=100)
+    connect(window, 20)
+
+    taken = sum(window.offer(*message(number, 1), []) for number in range(20))
+    window.on_acknowledged(1, 0, [], qos=1)
+
+    size = len(message(0, 1)[0])
+    assert taken == 100 // size
+    assert window.offer(*message(99, 1), [])
+    assert not window.offer(*message(99, 1), [])
+
+
+def test_with_the_session_kept_messages_go_again_under_their_identifier_and_with_dup():
+    window, _ = new_window()
+    connect(window, 20)
+    out: Out = []
+    window.offer(*message(1, 1), out)
+    window.offer(*message(2, 2), out)
+    window.on_received(2, 0, out)
+    window.suspend()
+
+    again = [mqtt5.read(memoryview(p))[0] for p in connect(window, 20, session_present=True)]
+
+    assert isinstance(again[0], mqtt5.PublishPacket)
+    assert (again[0].packet_id, again[0].duplicate) == (1, True)
+    assert isinstance(again[1], mqtt5.PubRelPacket)
+    assert again[1].packet_id == 2
+
+
+def test_with_a_new_session_messages_go_again_as_new_and_in_order():
+    window, _ = new_window()
+    connect(window, 20)
+    out: Out = []
+    for number, qos in ((1, 1), (2, 2), (3, 1)):
+        window.offer(*message(number, qos), out)
+    window.on_received(2, 0, out)
+    window.suspend()
+
+    again = [mqtt5.read(memoryview(packet))[0] for packet in connect(window, 20)]
+
+    publishes = [packet for packet in again if isinstance(packet, mqtt5.PublishPacket)]
+    assert [int.from_bytes(packet.payload, "big") for packet in publishes] == [1, 2, 3]
+    assert not any(packet.duplicate for packet in publishes)
+
+
+def test_a_smaller_receive_maximum_after_a_reconnect_is_kept():
+    window, _ = new_window()
+    connect(window, 20)
+    for number in range(10):
+        window.offer(*message(number, 2), [])
+    window.suspend()
+
+    again = connect(window, 3, session_present=True)
+
+    assert len(again) == window.in_flight == 3
+    assert window.waiting == 7
+
+
+def test_errors_of_the_broker_are_counted_and_the_first_one_is_told():
+    window, ids = new_window()
+    connect(window, 20)
+    window.offer(*message(1, 1), [])
+    window.offer(*message(2, 2), [])
+
+    window.on_acknowledged(1, 0x87, [], qos=1)
+    window.on_received(2, 0x97, [])
+
+    assert window.rejected == 2
+    assert window.first_rejection == "reason 0x87 for a publication on 't'"
+    assert (window.in_flight, window.bytes, len(ids)) == (0, 0, 0)
+
+
+def test_no_matching_subscribers_is_a_success():
+    window, _ = new_window()
+    connect(window, 20)
+    window.offer(*message(1, 1), [])
+    window.offer(*message(2, 2), [])
+    out: Out = []
+
+    window.on_acknowledged(1, 0x10, out, qos=1)
+    window.on_received(2, 0x10, out)
+
+    assert window.rejected == 0
+    assert out == [b"\x62\x02\x00\x02"]
+
+
+def test_stray_acknowledgements_change_nothing():
+    window, _ = new_window()
+    connect(window, 20)
+    window.offer(*message(1, 2), [])
+    out: Out = []
+
+    window.on_acknowledged(1, 0, out, qos=2)  # PUBCOMP before PUBREC
+    window.on_acknowledged(500, 0, out, qos=1)
+    window.on_received(500, 0, out)
+
+    assert window.in_flight == 1
+    assert out == [b"\x62\x03\x01\xf4\x92"]  # PUBREL: packet identifier not found
+
+
+def test_a_message_longer_than_the_broker_takes_is_dropped_and_counted():
+    window, ids = new_window(bytes_max=10_000)
+    out = connect(window, 20)
+
+    window.offer(*message(1, 1, size=PACKET_BYTES_MAX), out)
+
+    assert out == []
+    assert (window.oversized, window.bytes, len(ids)) == (1, 0, 0)
+
+
+def test_a_broker_that_grants_qos_1_or_0_gets_no_more():
+    for granted in (1, 0):
+        window, ids = new_window()
+        out: Out = []
+        window.resume(
+            receive_max=20,
+            packet_bytes_max=PACKET_BYTES_MAX,
+            qos_max=granted,
+            session_present=False,
+            out=out,
+        )
+
+        window.offer(*message(1, 2), out)
+
+        packet, _ = mqtt5.read(memoryview(out[0]))
+        assert isinstance(packet, mqtt5.PublishPacket)
+        assert int(packet.qos) == granted
+        assert len(ids) == window.in_flight == granted
+        assert (window.bytes > 0) == (granted > 0)
+
+
+def test_packet_identifiers_are_unique_wrap_stay_low_and_skip_those_in_use():
+    ids = PacketIds()
+    kept = ids.take()
+
+    seen = set()
+    for _ in range(65_534):
+        packet_id = ids.take()
+        seen.add(packet_id)
+        ids.release(packet_id)
+
+    assert seen == set(range(2, PACKET_ID_USUAL + 1))
+    assert ids.take() not in {kept}
+
+
+def test_every_packet_identifier_is_used_when_many_are_needed():
+    ids = PacketIds()
+
+    assert {ids.take() for _ in range(65_535)} == set(range(1, 65_536))
+
+
+def test_a_pubcomp_does_not_settle_a_message_of_qos_1():
+    window, _ = new_window()
+    connect(window, 20)
+    window.offer(*message(1, 1), [])
+
+    window.on_acknowledged(1, 0, [], qos=2)
+
+    assert window.in_flight == 1

@@ -1,0 +1,227 @@
+"""The pages, and what a hostile or slow client can do to them: nothing that lasts."""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping
+
+import pytest
+from prometheus_client.core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from federator.errors import ConfigError
+from federator.runtime.observability.metrics import AGENT, LINK
+from federator.runtime.process.exposition import families
+from federator.runtime.process.http import CONNECTIONS_MAX, REQUEST_BYTES_MAX, HttpServer
+
+REQUEST_SECONDS_MAX = 1.0
+TEST_SECONDS_MAX = 60.0
+
+
+class Told:
+    """Answers as a test sets them."""
+
+    def __init__(self) -> None:
+        self.why_not = ""
+        self.frames = 0
+
+    def ready(self) -> tuple[bool, str]:
+        return not self.why_not, self.why_not or "ready"
+
+    def status(self) -> Mapping[str, object]:
+        return {"id": 1, "name": "é", "links": ()}
+
+    def explain(self, topic: str) -> Mapping[str, object]:
+        if topic == "bug":
+            raise RuntimeError("a mistake of ours")
+        return {"topic": topic}
+
+    def routes(self) -> Iterable[Mapping[str, object]]:
+        return iter([{"filter": "a/#"}])
+
+    def metrics(self) -> Iterable[Metric]:
+        values = {"frames_in": self.frames, "ready": 1, "up": {("2",): 1}, "bytes_in": {("2",): 7}}
+        return families((*AGENT, *LINK), values)
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+async def server(told: Told) -> AsyncIterator[HttpServer]:
+    async with HttpServer(
+        told, "127.0.0.1", 0, request_seconds_max=REQUEST_SECONDS_MAX
+    ) as listening:
+        yield listening
+
+
+async def send(server: HttpServer, data: bytes, *, finish: bool = True) -> bytes:
+    """All that comes back before the server closes the connection."""
+    async with asyncio.timeout(TEST_SECONDS_MAX):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        try:
+            writer.write(data)
+            if finish:
+                writer.write_eof()
+            return await reader.read()
+        except ConnectionResetError:
+            return b""
+        finally:
+            writer.close()
+
+
+async def page(server: HttpServer, target: str, method: str = "GET") -> tuple[int, str]:
+    """Status code and body."""
+    answer = await send(server, f"{method} {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"Connection: close" in head
+    if method == "GET":
+        assert f"Content-Length: {len(body)}".encode() in head
+    return int(head.split()[1]), body.decode()
+
+
+async def test_the_agent_is_alive_before_it_is_ready(server, told):
+    told.why_not = "broker mqtt://h: connection refused"
+
+    assert await page(server, "/healthz") == (200, "alive\n")
+    assert await page(server, "/readyz") == (503, "broker mqtt://h: connection refused\n")
+    told.why_not = ""
+    assert await page(server, "/readyz") == (200, "ready\n")
+
+
+async def test_status_routes_and_explanations_are_json(server):
+    status = await page(server, "/status")
+    routes = await page(server, "/routes")
+    explained = await page(server, "/explain?topic=a%2Fb%20%C3%A9")
+
+    assert json.loads(status[1]) == {"id": 1, "name": "é", "links": []}
+    assert json.loads(routes[1]) == [{"filter": "a/#"}]
+    assert json.loads(explained[1]) == {"topic": "a/b é"}
+
+
+@pytest.mark.parametrize(
+    "query", ["", "?topic=", "?topic=a&topic=b", "?topic=a/%23", "?topic=%2B", "?topic=%00", "?x=1"]
+)
+async def test_what_is_no_topic_is_not_explained(query, server):
+    assert (await page(server, f"/explain{query}"))[0] == 400
+
+
+async def test_metrics_are_read_at_each_scrape_and_parse(server, told):
+    told.frames = 3
+    first = await page(server, "/metrics")
+    told.frames = 4
+    second = await page(server, "/metrics")
+
+    def read(text: str) -> dict[str, float]:
+        return {
+            sample.name: sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
+    assert read(first[1])["federator_frames_received_total"] == 3
+    assert read(second[1])["federator_frames_received_total"] == 4
+    assert 'federator_link_received_bytes_total{neighbour="2"} 7.0' in second[1]
+
+
+def test_a_value_without_a_name_is_our_mistake():
+    with pytest.raises(KeyError, match="typo"):
+        families(AGENT, {"typo": 1})
+
+
+async def test_head_answers_without_a_body(server):
+    assert await page(server, "/healthz", "HEAD") == (200, "")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "BREW"])
+async def test_nothing_can_be_written(method, server):
+    assert (await page(server, "/status", method))[0] == 405
+
+
+@pytest.mark.parametrize("target", ["/nothing", "/status/x", "/../etc/passwd", "/%2e%2e/x"])
+async def test_there_are_no_other_pages(target, server):
+    assert (await page(server, target))[0] == 404
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\x00\xff\x16\x03\x01",
+        b"\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET /status\r\n\r\n",
+        b"GET /status FTP/1.1\r\n\r\n",
+        b"GET http://x/status HTTP/1.1\r\n\r\n",
+        b"GET //[ HTTP/1.1\r\n\r\n",
+        "GET /é HTTP/1.1\r\n\r\n".encode(),
+        b"GET /status HTTP/1.1\r\nHost: x",
+        b"",
+    ],
+)
+async def test_garbage_is_answered_with_400_and_the_next_request_works(garbage, server):
+    answer = await send(server, garbage)
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert await page(server, "/healthz") == (200, "alive\n")
+
+
+async def test_an_endless_header_is_cut_off(server):
+    flood = b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * REQUEST_BYTES_MAX
+
+    answer = await send(server, flood)
+
+    # The rest of the flood may reset the connection before the answer is read.
+    assert answer[:12] in (b"HTTP/1.1 431", b"")
+    assert await page(server, "/healthz") == (200, "alive\n")
+
+
+async def test_a_slow_request_ends_when_its_time_is_over(server):
+    begun_s = time.monotonic()
+
+    answer = await send(server, b"GET /status HT", finish=False)
+
+    assert answer == b""
+    assert time.monotonic() - begun_s >= 0.9 * REQUEST_SECONDS_MAX  # uvloop rounds its timers
+
+
+async def test_connections_are_bounded_and_free_again_when_their_time_is_over(server):
+    opened = await asyncio.gather(
+        *(asyncio.open_connection("127.0.0.1", server.port) for _ in range(CONNECTIONS_MAX + 5))
+    )
+
+    async with asyncio.timeout(TEST_SECONDS_MAX):
+        for reader, _ in opened:
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+    for _, writer in opened:
+        writer.close()
+
+    assert server.refused == 5
+    assert await page(server, "/healthz") == (200, "alive\n")
+
+
+async def test_a_mistake_of_ours_costs_one_page(server):
+    assert await page(server, "/explain?topic=bug") == (500, "see the agent's log\n")
+    assert (await page(server, "/status"))[0] == 200
+
+
+async def test_a_taken_port_is_69_and_names_the_key(server, told):
+    with pytest.raises(ConfigError, match=f"http.port = {server.port}.*in use.*choose") as raised:
+        async with HttpServer(told, "127.0.0.1", server.port):
+            pass
+
+    assert raised.value.exit_code == 69
+
+
+async def test_leaving_cuts_what_is_still_open(told):
+    async with asyncio.timeout(TEST_SECONDS_MAX):
+        async with HttpServer(told, "127.0.0.1", 0, request_seconds_max=600) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            assert await page(server, "/healthz") == (200, "alive\n")
+
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+    writer.close()

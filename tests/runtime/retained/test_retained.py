@@ -1,0 +1,120 @@
+"""Retained publications on their way through the data path. docs/protocol.md, section 13."""
+
+import time
+
+import pytest
+from mqtt5 import PublishPacket
+
+from federator.config import RetainedSettings
+from federator.protocol.messages.codec import decode, encode
+from federator.protocol.messages.control import PATH_MAX, RetainedAsk, RetainedLetter
+from federator.protocol.policy.broker_policy import BrokerPolicy
+from federator.protocol.policy.link_policies import LinkPolicies
+from federator.protocol.retained.packets import payload_digest
+from federator.protocol.retained.versions import CLOCK_LEAP_MAX_US, Version
+from federator.protocol.types import BROKER_ID_MAX
+from federator.runtime.mqtt.endpoint import Endpoint
+from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.retained.answers import VALUE_BYTES_MAX
+from federator.runtime.retained.retained import Retained
+from federator.runtime.retained.scanner import Found, Scan
+
+ME, OTHER = 1, 2
+
+
+def connection(handler):
+    return MqttLink(Endpoint("127.0.0.1", 1), handler, client_id="federator-1-retained")
+
+
+@pytest.fixture
+async def retained(tmp_path):
+    return Retained(
+        RetainedSettings(),
+        self_id=ME,
+        epoch=lambda: 1,
+        federation="fed",
+        folder=tmp_path,
+        make_link=connection,
+        data_link=connection(None),
+        outgoing=None,
+        hears_log=True,
+        policy=BrokerPolicy(),
+        to_local_names=lambda run: run,
+        link_policies=LinkPolicies(),
+        covered=lambda filter: True,
+        send=lambda link, message: None,
+    )
+
+
+def packet(payload, *, topic="a", retain=True):
+    return PublishPacket(topic, payload, retain=retain).write()
+
+
+def now_us():
+    return time.time_ns() // 1_000
+
+
+async def test_what_leaves_gets_growing_times_and_the_places_in_its_frame(retained):
+    first_us = retained.leave(packet(b"1") + packet(b"2", topic="b") + packet(b"3"))
+    second_us = retained.leave(packet(b"4", topic="b"))
+
+    assert second_us > first_us
+    assert retained.store.get("a").version == Version(first_us, 2, ME)
+    assert retained.store.get("b").version == Version(second_us, 0, ME)
+
+
+async def test_who_heard_of_a_value_from_the_future_still_overwrites_it(retained):
+    future_us = now_us() + 3_600_000_000
+    retained.arrive(packet(b"1"), time_us=future_us, origin=OTHER)
+
+    assert retained.leave(packet(b"2")) > future_us
+
+
+async def test_newer_values_pass_as_they_are_and_older_ones_without_their_flag(retained):
+    live = packet(b"live", topic="b", retain=False)
+    run = live + packet(b"new")
+    time_us = now_us()
+
+    assert retained.arrive(run, time_us=time_us, origin=OTHER) is run
+    assert retained.arrive(live + packet(b"old"), time_us=time_us - 1, origin=OTHER) == (
+        live + packet(b"old", retain=False)
+    )
+    assert retained.counters.outdated == 1
+
+
+async def test_a_value_that_a_comparison_brought_already_does_not_come_again(retained):
+    live = packet(b"live", topic="b", retain=False)
+    time_us = now_us()
+    retained.arrive(packet(b"1"), time_us=time_us, origin=OTHER)
+
+    assert retained.arrive(packet(b"1") + live, time_us=time_us, origin=OTHER) == live
+    retained.missed(packet(b"1"))
+    assert retained.arrive(packet(b"1") + live, time_us=time_us, origin=OTHER) == (
+        packet(b"1") + live
+    )
+
+
+async def test_a_clock_that_is_days_ahead_is_told_and_its_values_are_not_retained(retained, capsys):
+    time_us = now_us() + 2 * CLOCK_LEAP_MAX_US
+
+    passed = retained.arrive(packet(b"1"), time_us=time_us, origin=OTHER)
+
+    assert passed == packet(b"1", retain=False)
+    assert retained.store.get("a") is None
+    assert retained.counters.clock_refused == 1
+    assert "retained.clock_ahead" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("over", "too_long"), [(-50, 0), (0, 1)])
+async def test_a_value_is_given_only_when_who_asked_can_take_the_letter(retained, over, too_long):
+    value = packet(bytes(VALUE_BYTES_MAX + over))
+    retained.leave(value)
+    found = Found(payload_digest(bytes(VALUE_BYTES_MAX + over)), value)
+
+    reply = retained._answers._values(RetainedAsk("a", ("a",)), Scan({"a": found}, True, True))
+
+    longest_way = tuple(range(BROKER_ID_MAX - PATH_MAX, BROKER_ID_MAX))
+    letter = RetainedLetter(ME, longest_way, 0, reply)
+    assert decode("retained", encode(letter)) == letter
+    assert retained.counters.too_long == too_long
+    assert len(reply.entries) == 1 - too_long

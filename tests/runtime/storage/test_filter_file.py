@@ -1,0 +1,103 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from federator.errors import ConfigError
+from federator.runtime.storage.filter_file import OWED, FilterFile
+
+FILTERS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
+UNTIL = st.integers(0, 2**62)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(FILTERS | st.sampled_from("abc"), UNTIL | st.none())))
+def test_the_list_is_what_a_dictionary_is_also_after_a_restart(tmp_path_factory, changes):
+    folder = tmp_path_factory.mktemp("owed")
+    owed, model = FilterFile(folder, OWED), {}
+
+    for filter_, until_us in changes:
+        if until_us is None:
+            owed.forget(filter_)
+            model.pop(filter_, None)
+        else:
+            assert owed.note(filter_, until_us)
+            model[filter_] = until_us
+
+    assert owed.load() == model
+    owed.close()
+    owed = FilterFile(folder, OWED)
+    assert owed.load() == model
+    assert owed.unreadable == 0
+    owed.close()
+
+
+def test_a_file_of_old_changes_is_written_anew(tmp_path):
+    owed = FilterFile(tmp_path, OWED)
+
+    for number in range(5_000):
+        owed.note("a/b", number)
+        assert (tmp_path / OWED).stat().st_size < 20_000
+    owed.note("c", 1)
+
+    owed.close()
+    owed = FilterFile(tmp_path, OWED)
+    assert owed.load() == {"a/b": 4_999, "c": 1}
+    owed.close()
+
+
+def test_more_filters_than_there_is_room_for_are_turned_away(tmp_path):
+    owed = FilterFile(tmp_path, OWED, filters_max=2)
+
+    assert [owed.note(filter_, 0) for filter_ in "abc"] == [True, True, False]
+    assert owed.note("a", 7)
+    owed.forget("b")
+    assert owed.note("c", 0)
+
+    owed.close()
+    owed = FilterFile(tmp_path, OWED, filters_max=1)
+    assert len(owed.load()) == 1
+    owed.close()
+
+
+def test_a_tail_torn_at_any_byte_costs_its_line_only(tmp_path):
+    owed = FilterFile(tmp_path, OWED)
+    owed.note("first", 1)
+    owed.note("naïve/ß\n", 2)
+    owed.close()
+    path = tmp_path / OWED
+    whole = path.read_bytes()
+    sound = whole.index(b"\n") + 1
+
+    for size in range(sound, len(whole)):
+        path.write_bytes(whole[:size])
+        owed = FilterFile(tmp_path, OWED)
+        assert owed.load() == {"first": 1}
+        owed.note("next", 3)
+        owed.close()
+
+        owed = FilterFile(tmp_path, OWED)
+        assert owed.load() == {"first": 1, "next": 3}
+        assert owed.unreadable == 0
+        owed.close()
+
+
+def test_damaged_lines_are_counted_and_cost_no_other(tmp_path):
+    path = tmp_path / OWED
+    path.write_bytes(b'["a",0]\n["b",\n{}\n\xff\xfe\n[1,2]\n\n["c",5]\n')
+
+    owed = FilterFile(tmp_path, OWED)
+
+    assert owed.load() == {"a": 0, "c": 5}
+    assert owed.unreadable == 5
+    owed.close()
+
+
+def test_a_folder_that_cannot_be_used_is_named_and_the_file_is_for_us_alone(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=str(tmp_path / "file")):
+        FilterFile(tmp_path / "file", OWED)
+
+    owed = FilterFile(tmp_path / "folder", OWED)
+
+    assert (tmp_path / "folder" / OWED).stat().st_mode & 0o777 == 0o600
+    owed.close()
