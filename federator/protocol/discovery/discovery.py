@@ -268,6 +268,8 @@ class Discovery:
     ) -> list[DiscoveryEffect]:
         """Take a ``$SYS`` topic; ``retained`` when it was stored before we subscribed."""
         self._hearing.last_heard_ms = now_ms
+        if retained:
+            self._reconciliation.on_stored()
         if topic == VERSION_TOPIC:
             self._reader.on_version(payload.decode(errors="replace"))
             return []
@@ -316,23 +318,35 @@ class Discovery:
         )
 
     def load(
-        self, record: DiscoveryRecord, *, away_ms: int | None, now_ms: Millis
+        self,
+        record: DiscoveryRecord,
+        *,
+        away_ms: int | None,
+        now_ms: Millis,
+        outdated: bool = False,
     ) -> list[DiscoveryEffect]:
         """Take up where the last process of this agent stopped.
 
-        ``away_ms`` is how long ago the record was written, or ``None`` when that process did not
-        stop orderly: then lines may be missing from the record itself.
+        Args:
+            record: What it wrote last.
+            away_ms: How long ago that was, or ``None`` when that process did not stop orderly: then
+                lines may be missing from the record itself.
+            now_ms: Our clock.
+            outdated: It could not write what came after. A count that agrees proves nothing then:
+                as many subscriptions may have come as gone.
         """
         hearing = self._hearing
         assert hearing.first, "load comes before the first connection"
-        self._table.load(
-            [
-                client
-                for client in record.clients
-                if client.id == self._own_id or not client.id.startswith(OWN_PREFIX)
-            ],
-            record.guesses,
-        )
+        clients = [
+            client
+            for client in record.clients
+            if client.id == self._own_id or not client.id.startswith(OWN_PREFIX)
+        ]
+        guesses = record.guesses
+        if outdated:
+            clients = [client.doubted() for client in clients if client.id != self._own_id]
+            guesses = [(client.id, filter) for client in clients for filter in client.doubtful]
+        self._table.load(clients, guesses)
         self._table.complete = record.complete
         self._regular.load(record.registered, now_ms=now_ms)
         hearing.loaded = True

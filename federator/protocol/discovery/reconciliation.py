@@ -6,7 +6,8 @@ and our own included. All of this and the log lines come over one connection at 
 arrive in the order in which the broker made them. An uptime thus opens a **tick**, which ends with
 the next line or shortly after: in it, the counts last heard are those of exactly the lines before.
 What our other connections subscribed before the log was heard is told by themselves, in no order;
-numbers right after it open no tick.
+numbers right after it open no tick. Nor do those that waited for us in the broker: they count what
+our other connections had then, not what they have now.
 
 - **More than we know**: a subscription was never reported. Not trusted until the counts agree.
 - **Exactly the sure ones**: trusted; the doubtful ones are gone.
@@ -36,6 +37,10 @@ FIRST_PROBE_MS = Millis(1_000)
 
 PROBES_ANSWERED_WITHIN = 2
 """Probes after which a broker that publishes counts must have published one."""
+
+
+BACKLOG_MS_MAX = Millis(20_000)
+"""What waited for us has come by then, though no stored value ended it."""
 
 
 class Kind(Enum):
@@ -143,6 +148,7 @@ class Reconciliation:
         self._tick_ends_at_ms: Millis | None = None
         self._unordered_until_ms = Millis(0)
         self._up = False
+        self._backlog_until_ms = Millis(0)
         self._probe_at_ms = Millis(0)
         self._probing = False
         self._unanswered_probes = 0
@@ -183,9 +189,14 @@ class Reconciliation:
         self._restarted = True
 
     def on_broker_up(self, *, now_ms: Millis) -> None:
-        """Note that the broker answers again, and will send the counts it has stored."""
+        """Note that the broker answers again: what waited for us comes, then what it has stored."""
         self._up = True
+        self._backlog_until_ms = Millis(now_ms + BACKLOG_MS_MAX)
         self._probe_at_ms = Millis(now_ms + FIRST_PROBE_MS)
+
+    def on_stored(self) -> None:
+        """Note that a stored value came: the broker sends those behind all that waited for us."""
+        self._backlog_until_ms = Millis(0)
 
     def drop_probe(self) -> ProbeCounts:
         """Hold no probes: the session that we resume may hold those of an earlier process.
@@ -211,7 +222,8 @@ class Reconciliation:
 
     def on_tick(self, *, now_ms: Millis) -> None:
         """Open a tick: the broker begins to publish its numbers."""
-        if self._tick_ends_at_ms is None and now_ms >= self._unordered_until_ms:
+        ordered = now_ms >= max(self._unordered_until_ms, self._backlog_until_ms)
+        if self._tick_ends_at_ms is None and ordered:
             self._tick_ends_at_ms = Millis(now_ms + self._tick_ms)
 
     def on_count(self, kind: Kind, count: int, *, stored: bool, now_ms: Millis) -> None:

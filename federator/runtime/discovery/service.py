@@ -2,7 +2,8 @@
 
 The file is written at most once in ``SAVE_GAP_S``, and marked ``closed`` only by an orderly stop: a
 process that was killed may have acknowledged log lines whose effect it never wrote, so its
-successor must not take the table for complete.
+successor must not take the table for complete. A file that cannot be written any more gets another
+name: what it holds is outdated, for who knows how long.
 
 Source: docs/ARCHITECTURE.md, "Discovery".
 """
@@ -80,6 +81,7 @@ class Discovery:
         probe = probe_topic(federation)
         self._probes = (probe, f"$share/federator/{probe}")
         self._path = state_dir / FILE_NAME
+        self._outdated_path = state_dir / f"{FILE_NAME}.outdated"
         self._interest_changed = interest_changed
         self._members_changed = members_changed
         self._control_filters = control_filters
@@ -231,12 +233,17 @@ class Discovery:
 
     def _load(self) -> None:
         now_ms = monotonic_ms()
-        saved = self._read()
+        saved = self._read(self._path)
+        outdated = saved is None
+        if saved is None:
+            saved = self._read(self._outdated_path)
         if saved is None:
             self._perform(self._pure.on_deadline(now_ms=now_ms))
             return
         record, away_ms = saved
-        self._perform(self._pure.load(record, away_ms=away_ms, now_ms=now_ms))
+        away_ms = None if outdated else away_ms
+        effects = self._pure.load(record, away_ms=away_ms, now_ms=now_ms, outdated=outdated)
+        self._perform(effects)
         # From now on, until an orderly stop, what the file holds may not be complete.
         self._write(self._content(closed=False))
 
@@ -299,11 +306,16 @@ class Discovery:
             write_whole(self._path, content)
         except OSError as error:
             _log.warning("discovery.not_saved", path=str(self._path), why=error.strerror)
+            self._saved_revision = -1
+            with contextlib.suppress(OSError):
+                self._path.replace(self._outdated_path)
+        else:
+            self._outdated_path.unlink(missing_ok=True)
 
-    def _read(self) -> tuple[pure.DiscoveryRecord, int | None] | None:
-        """The record in the file, and how long ago it was closed (``None``: it never was)."""
+    def _read(self, path: Path) -> tuple[pure.DiscoveryRecord, int | None] | None:
+        """The record in a file, and how long ago it was closed (``None``: it never was)."""
         try:
-            content = self._path.read_bytes()
+            content = path.read_bytes()
         except FileNotFoundError:
             return None
         try:
@@ -312,7 +324,7 @@ class Discovery:
         except (msgspec.DecodeError, UnicodeDecodeError, DecodeError) as error:
             aside = self._path.with_name(self._path.name + ".unreadable")
             with contextlib.suppress(OSError):
-                self._path.replace(aside)
+                path.replace(aside)
             _log.warning("discovery.file_unreadable", moved_to=str(aside), why=str(error))
             return None
         away_ms = wall_clock_ms() - saved.saved_at_ms

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from federator.protocol.discovery import VERSION_TOPIC
 from federator.protocol.types import BrokerId
 from lab.sim.agenda import Agenda
 from lab.sim.messages.sessions import IN_FLIGHT_MAX, Message, Receiver, Session
@@ -24,6 +25,7 @@ COUNT_KEPT_MS = 60_000
 
 WALL_CLOCK_AT_START_S = 1_700_000_000
 
+_VERSION = Message(VERSION_TOPIC, 1, payload=b"mosquitto version 2.0.11", stored=True)
 _LOG = "$SYS/broker/log/"
 _COUNTS = (
     "$SYS/broker/clients/connected",
@@ -101,7 +103,7 @@ class MessageBroker:
         self.life += 1
         self._started_ms = self._agenda.now_ms
         self._numbers.clear()
-        self._stored.clear()
+        self._stored = {VERSION_TOPIC: _VERSION}
         self._retained = dict(self._saved_retained)
         self.sessions = {id: kept.at_rest() for id, kept in sorted(self._database.items())}
         self._agenda.at(

@@ -49,6 +49,7 @@ class HostDisk:
     """What an agent finds again when it starts: discovery's file, and what custody keeps.
 
     Attributes:
+        outdated: What came after ``record`` could not be written.
         wall_offset_ms: This host's wall clock minus the world's.
     """
 
@@ -56,11 +57,12 @@ class HostDisk:
     closed: bool = False
     saved_at_ms: int = 0
     record: bytes = b""
+    outdated: bool = False
     wall_offset_ms: int = 0
 
     def lose(self) -> None:
         """The disk is replaced by an empty one."""
-        self.closed, self.saved_at_ms, self.record = False, 0, b""
+        self.closed, self.saved_at_ms, self.record, self.outdated = False, 0, b"", False
         self.custody.lose()
 
 
@@ -115,7 +117,10 @@ class Host:
             record: DiscoveryRecord = decode_record(disk.record)
             away_ms = self._wall_ms() - disk.saved_at_ms
             known_ms = away_ms if disk.closed and away_ms >= 0 else None
-            self._perform(self.discovery.load(record, away_ms=known_ms, now_ms=self._now_ms()))
+            effects = self.discovery.load(
+                record, away_ms=known_ms, now_ms=self._now_ms(), outdated=disk.outdated
+            )
+            self._perform(effects)
             disk.closed = False
         self._every_second()
 
@@ -282,7 +287,8 @@ class Host:
 
     def _save(self, *, closed: bool) -> None:
         disk = self._disk
-        if disk.custody.full_for:
+        disk.outdated = disk.custody.full_for > 0
+        if disk.outdated:
             return
         self._saved_revision = self.discovery.revision
         disk.closed = closed

@@ -24,7 +24,15 @@ from federator.protocol.discovery.log_lines import (
 )
 from federator.protocol.discovery.subscription_table import SubscriptionTable
 from federator.protocol.types import Millis
-from tests.protocol.discovery.harness import CONNECTED, OWN_ID, PLAIN, SHARED, UPTIME, Driven
+from tests.protocol.discovery.harness import (
+    CONNECTED,
+    OWN_ID,
+    PLAIN,
+    SHARED,
+    UPTIME,
+    VERSION,
+    Driven,
+)
 
 
 def arrive(id: str, *filters: str, clean: bool = True, protocol: int = 4) -> list[ClientEvent]:
@@ -377,6 +385,30 @@ def test_counts_older_than_what_our_own_clients_tell_do_not_hide_a_client_who_ca
     assert agent.wanted == {"s/+"}
 
 
+def test_counts_that_waited_for_us_do_not_hide_clients_behind_what_came_since():
+    agent = Driven()
+    ours = "federator-1-retained", frozenset({"x", "y"})
+    agent.settle()
+    agent.apply(agent.discovery.on_own_subscriptions(*ours, now_ms=agent.now_ms))
+    agent.later(600)
+    agent.log(*arrive("keeper", "a", "b", protocol=5, clean=False), Dropping(OWN_ID))
+    agent.down()
+
+    # The broker restarts, keeps both sessions, and counts before our other connection is back.
+    agent.apply(agent.discovery.on_broker_up(session_present=True, now_ms=agent.now_ms))
+    agent.apply(agent.discovery.on_own_subscriptions(*ours, now_ms=agent.now_ms))
+    agent.sys(UPTIME, "1 seconds")
+    agent.sys(PLAIN, agent.own + 2)
+    agent.sys(SHARED, 0)
+    agent.later(5_000)
+    assert agent.wanted == {"#", "a", "b"}
+
+    agent.sys(VERSION, f"mosquitto version {agent.version}", retained=True)
+    agent.sys(UPTIME, "6 seconds")
+    agent.counts(4)
+    assert agent.wanted == {"a", "b"}
+
+
 def test_topics_with_a_dollar_never_travel():
     agent = Driven()
     agent.settle()
@@ -636,11 +668,13 @@ def test_clients_that_come_and_go_leave_nothing_behind():
 # On disk
 
 
-def restarted(agent: Driven, *, away_ms: int | None) -> Driven:
+def restarted(agent: Driven, *, away_ms: int | None, outdated: bool = False) -> Driven:
     stored = encode_record(agent.discovery.record(now_ms=agent.now_ms))
     successor = Driven()
     record: DiscoveryRecord = decode_record(stored)
-    successor.apply(successor.discovery.load(record, away_ms=away_ms, now_ms=successor.now_ms))
+    load = successor.discovery.load
+    effects = load(record, away_ms=away_ms, now_ms=successor.now_ms, outdated=outdated)
+    successor.apply(effects)
     return successor
 
 
@@ -675,6 +709,26 @@ def test_any_other_restart_wants_everything_until_the_counts_agree(
 
     agent.counts(2, 1)
     assert agent.wanted == {"a", "b", "c", "registered"}
+
+
+def test_a_count_that_agrees_with_an_outdated_record_proves_nothing():
+    agent = Driven()
+    agent.settle()
+    agent.log(*arrive("clean", "a"))
+
+    agent = restarted(agent, away_ms=None, outdated=True)  # it has "b" instead since
+    agent.up(session_present=True)
+    agent.counts(1)
+    assert agent.wanted == {"a", "#"}
+
+    agent = restarted(agent, away_ms=None)
+    agent.up(session_present=True)
+    agent.counts(1)
+    assert agent.wanted == {"a", "#"}
+
+    agent.log(*arrive("clean", "b"))
+    agent.counts(1)
+    assert agent.wanted == {"b"}
 
 
 def test_readings_of_one_line_are_still_guesses_after_a_restart():

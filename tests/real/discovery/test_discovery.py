@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import resource
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
+from structlog.testing import capture_logs
 
 from federator.config import DiscoverySettings
 from federator.protocol.discovery import LOG_TOPICS, SYS_TOPICS
@@ -41,6 +43,7 @@ class Agent:
         self.others: list[MqttLink] = []  # our other connections to the broker
         self.wanted: set[str] = set()
         self.ever_widened = False
+        self.times_down = 0
         self.heard: list[tuple[str, bytes]] = []
         self.discovery = Discovery(
             DiscoverySettings(**settings),
@@ -71,6 +74,7 @@ class Agent:
         pass
 
     def on_down(self, link: MqttLink, reason: str) -> None:
+        self.times_down += 1
         self.discovery.on_down()
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
@@ -111,6 +115,18 @@ async def running(broker: BrokerProcess, state_dir: Path, **settings: Any) -> As
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+
+
+@contextlib.contextmanager
+def files_stay_empty() -> Iterator[None]:
+    """No file of this process can be written, as on a full disk; logs go elsewhere."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with capture_logs():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.fixture
@@ -265,7 +281,7 @@ async def test_what_the_broker_has_not_from_us_yet_does_not_hide_what_a_client_h
     await relays.silence("own")
     stands_in.subscribe([TopicFilter("$share/g/jobs/#")])
     async with aiomqtt.Client(counting.host, counting.port, identifier=OWN_ID):
-        await until(lambda: not agent.link.connected, "another has its name")
+        await until(lambda: agent.times_down > 0, "another has its name")
     came_up_at = agent.ticks
     await until(lambda: agent.link.connected, "back, without a session")
     await until(lambda: agent.ticks >= came_up_at + 3, "the broker has counted")
@@ -534,6 +550,38 @@ async def test_a_killed_agent_trusts_its_table_only_after_the_counts(
         await until(lambda: second.ever_widened and "a/b" in second.wanted, "loaded, and widened")
         await second.settles()
         assert second.wanted == {"a/b"}
+    client.leave()
+
+
+async def test_after_a_full_disk_a_count_that_agrees_with_the_old_table_proves_nothing(
+    counting: BrokerProcess, tmp_path: Path
+):
+    state = tmp_path / "state"
+    outdated = state / f"{FILE_NAME}.outdated"
+    async with running(counting, state) as first:
+        await first.settles()
+        client = await connect(counting, "one")
+        await client.subscribe("a/b")
+        await until(lambda: b"a/b" in (state / FILE_NAME).read_bytes(), "saved")
+        with files_stay_empty():
+            await until(outdated.exists, "a write that failed")
+            await client.subscribe("home/#")
+            await client.unsubscribe("a/b")
+            await first.wants("home/#")
+            await first.settles()
+        as_if_killed = outdated.read_bytes()
+        await until((state / FILE_NAME).exists, "a write that did not fail")
+        assert not outdated.exists()
+    (state / FILE_NAME).unlink()
+    outdated.write_bytes(as_if_killed)
+
+    async with running(counting, state) as second:
+        await until(lambda: "1 doubtful" in second.discovery.snapshot()["reason"], "counted")
+        assert second.wanted == {"#", "a/b"}
+        client.leave()
+        client = await connect(counting, "one")
+        await client.subscribe("home/#")
+        await second.wants("home/#")
     client.leave()
 
 
