@@ -35,6 +35,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 collect_ignore = [] if os.environ.get("FEDERATOR_TEST_CONTAINERS") else ["containers"]
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist looks for groups in the same hook, and must come after
 def pytest_collection_modifyitems(items):
     """Start the longest first; what shares a fixture of its module stays on one worker."""
     lines = (line.split() for line in LONGEST.read_text().splitlines())

@@ -48,6 +48,7 @@ from federator.protocol.discovery.records import (
     DiscoveryParameters,
     DiscoveryRecord,
     DiscoverySnapshot,
+    doubted,
 )
 from federator.protocol.discovery.regular_topics import RegularTopics
 from federator.protocol.discovery.subscription_table import (
@@ -344,7 +345,7 @@ class Discovery:
         ]
         guesses = record.guesses
         if outdated:
-            clients = [client.doubted() for client in clients if client.id != self._own_id]
+            clients = [doubted(client) for client in clients if client.id != self._own_id]
             guesses = [(client.id, filter) for client in clients for filter in client.doubtful]
         self._table.load(clients, guesses)
         self._table.complete = record.complete

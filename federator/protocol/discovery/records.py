@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from federator.errors import DecodeError
 from federator.protocol.discovery.subscription_table import ClientRecord
@@ -119,6 +120,11 @@ class DiscoveryRecord(msgspec.Struct, array_like=True, frozen=True):
     registered: list[tuple[str, int]]
     clients: list[ClientRecord]
     guesses: list[tuple[str, str]] = []
+
+
+def doubted(client: ClientRecord) -> ClientRecord:
+    """The same client, each of its subscriptions doubtful."""
+    return replace(client, sure=[], doubtful=client.sure + client.doubtful)
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -30,10 +30,8 @@ Source: docs/protocol.md 9; Mosquitto's ``connect__on_authorised`` and ``subs.c`
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Self
 
 import msgspec
-from msgspec.structs import replace
 
 from federator.protocol.discovery.interest import MATCH_ALL, Interest
 from federator.protocol.filters import without_share
@@ -64,10 +62,6 @@ class ClientRecord(msgspec.Struct, array_like=True, frozen=True):
     connected: bool
     sure: list[str]
     doubtful: list[str]
-
-    def doubted(self) -> Self:
-        """The same client with every subscription doubtful."""
-        return replace(self, sure=[], doubtful=self.sure + self.doubtful)
 
 
 @dataclass(slots=True)
