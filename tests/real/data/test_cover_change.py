@@ -20,7 +20,7 @@ from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.handler import Handler
-from tests.real.plain_agents import DEEP
+from tests.real.plain_agents import DEEP, QUICK
 from tests.real.polling import until
 
 TOPIC = "a/b"
@@ -77,7 +77,7 @@ async def come_and_go(client):
 
 @pytest.fixture
 async def pair(tmp_path):
-    options = {"broker_options": DEEP, "redundancy": 1}
+    options = {"broker_options": (*QUICK, *DEEP), "redundancy": 1}
     made = RunningGrid(Grid(1, 2), tmp_path, link_delay_ms=0, **options)
     await made.start()
     yield made

@@ -19,6 +19,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from federator.protocol.types import BrokerId
 from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid, Link
+from tests.real.plain_agents import QUICK
 from tests.real.polling import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -31,7 +32,8 @@ SILENCE_S = 0.5  # after which something that must not come is taken not to come
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def line(tmp_path_factory):
-    grid = RunningGrid(Grid(1, 4, 0), tmp_path_factory.mktemp("line"), link_delay_ms=1)
+    folder = tmp_path_factory.mktemp("line")
+    grid = RunningGrid(Grid(1, 4, 0), folder, link_delay_ms=1, broker_options=QUICK)
     await grid.start()
     yield grid
     await grid.stop()

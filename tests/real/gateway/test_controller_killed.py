@@ -14,6 +14,7 @@ from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid
 from tests.real.gateway.ring import heard_from, ring
+from tests.real.plain_agents import QUICK
 from tests.real.polling import until
 
 CLIENTS = 50
@@ -29,10 +30,10 @@ ELECTED_WITHIN_S = 60.0
 
 
 @contextlib.asynccontextmanager
-async def federation(folder, rows, columns, **options):
+async def federation(folder, rows, columns):
     """A grid of brokers and agents, and a gateway before all of it."""
     async with RunningGrid(
-        Grid(rows, columns, first_id=1), folder, link_delay_ms=0, **options
+        Grid(rows, columns, first_id=1), folder, link_delay_ms=0, broker_options=QUICK
     ) as grid:
         urls = {here: broker.url for here, broker in grid.brokers.items()}
         config = GatewayConfig("g", urls)

@@ -21,6 +21,7 @@ from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid
 from tests.real.flow import running
 from tests.real.handler import Handler
+from tests.real.plain_agents import QUICK
 from tests.real.polling import until
 
 HUB, EDGES = 2, (1, 3)
@@ -116,7 +117,9 @@ async def counters(grid):
 async def test_rules_cut_inter_broker_messages_as_predicted_and_lose_nothing(tmp_path):
     description = described()
     crossings = {}
-    async with RunningGrid(Grid(1, 3, 1), tmp_path, link_delay_ms=0, redundancy=1) as grid:
+    async with RunningGrid(
+        Grid(1, 3, 1), tmp_path, link_delay_ms=0, redundancy=1, broker_options=QUICK
+    ) as grid:
         clients = {
             b["id"]: Client(grid.brokers[b["id"]].port, f"client-{b['id']}", b["subscribes"])
             for b in description["brokers"]

@@ -12,6 +12,7 @@ from federator.runtime.storage.durable import write_whole
 from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid
 from tests.real.flow import Publisher, Subscriber, running
+from tests.real.plain_agents import QUICK
 from tests.real.polling import until
 
 TOPIC = "plant/7/temp"
@@ -66,7 +67,11 @@ def nobody_is_placed(statuses):
 async def test_the_core_moves_to_its_traffic_and_back_when_the_plan_is_stale(tmp_path):
     mesh = {"core": "placed", "core_check_ms": 100, "core_hold_ms": 1_000}
     async with RunningGrid(
-        Grid(1, 5, 1), tmp_path, link_delay_ms=1, agent_options={"mesh": mesh}
+        Grid(1, 5, 1),
+        tmp_path,
+        link_delay_ms=1,
+        agent_options={"mesh": mesh},
+        broker_options=QUICK,
     ) as grid:
         subscribers = [
             Subscriber(grid.brokers[i].port, TOPIC, client_id=f"sub-{i}", qos=1) for i in (1, 4, 5)

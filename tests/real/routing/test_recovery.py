@@ -11,6 +11,7 @@ import pytest
 from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid
 from tests.real.flow import Publisher, Subscriber, running
+from tests.real.plain_agents import QUICK
 from tests.real.polling import until
 
 RELAY_S, CORE_S, HEALED_S = 1.0, 2.0, 5.0
@@ -30,7 +31,7 @@ def resident_kb(pid):
 
 @pytest.fixture
 async def grid(tmp_path):
-    made = RunningGrid(Grid(3, 3, 0), tmp_path, link_delay_ms=5, redundancy=1)
+    made = RunningGrid(Grid(3, 3, 0), tmp_path, link_delay_ms=5, redundancy=1, broker_options=QUICK)
     await made.start()
     yield made
     await made.stop()
@@ -97,7 +98,7 @@ async def next_hop(grid, here):
 
 
 async def test_second_parent_means_no_outage_at_all(tmp_path):
-    grid = RunningGrid(Grid(3, 3, 0), tmp_path, link_delay_ms=5, redundancy=2)
+    grid = RunningGrid(Grid(3, 3, 0), tmp_path, link_delay_ms=5, redundancy=2, broker_options=QUICK)
     await grid.start()
     core = Subscriber(grid.brokers[2].port, "plant/#", client_id="core-sub")
     far = Subscriber(grid.brokers[7].port, "plant/#", client_id="far-sub")
@@ -120,7 +121,7 @@ async def test_second_parent_means_no_outage_at_all(tmp_path):
 
 
 async def test_fifty_restarts_in_a_row_leave_nothing_stuck_and_no_growth(tmp_path):
-    grid = RunningGrid(Grid(1, 3, 0), tmp_path, link_delay_ms=0, redundancy=2)
+    grid = RunningGrid(Grid(1, 3, 0), tmp_path, link_delay_ms=0, redundancy=2, broker_options=QUICK)
     await grid.start()
     subscriber = Subscriber(grid.brokers[2].port, "plant/#", client_id="sub")
     publisher = Publisher(grid.brokers[0].port, TOPIC, client_id="pub")
