@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from federator.errors import LinkError
 from lab.bench import records as r
@@ -24,6 +23,7 @@ from lab.bench.load import Outcome
 from lab.bench.processor import processor_s, resident_mb
 from lab.bench.records import Key, Results
 from lab.bench.systems import AGENTS, AgentLine, BrokerLine, Echo, GatewayFront, System
+from lab.grid.processes.started import Started
 
 WINDOWS: Final = (100, 300, 900, 2_000, 4_000, 8_000)
 PROBE_RATE: Final = 200.0
@@ -98,7 +98,7 @@ class _Subject:
     faults: list[str] = field(default_factory=list)
 
 
-class Experiment:
+class Experiment(Started):
     """One bench; an async context manager that starts and stops everything.
 
     Args:
@@ -261,22 +261,6 @@ class Experiment:
         """End everything that was started."""
         await asyncio.gather(*(subject.generator.stop() for subject in self._subjects))
         await asyncio.gather(*(system.stop() for system in self._systems))
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.stop()
-            raise
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.stop()
 
 
 def _processor(system: System) -> tuple[float, float]:

@@ -25,6 +25,7 @@ from federator.runtime.mqtt.link import Endpoint, Inbound, MqttLink
 from lab.bench.processor import resident_mb
 from lab.grid.processes.agent import AgentConfig, AgentProcess
 from lab.grid.processes.broker import BrokerProcess
+from lab.grid.processes.started import Started
 
 KNOWN_TIMEOUT_S: Final = 120.0
 LOSS_TIMEOUT_S: Final = 60.0
@@ -113,7 +114,7 @@ async def measure_filters(
     return FilterCosts(filters, cached_us, uncached_us, full_mb, empty_mb, stall_ms)
 
 
-class _Pair:
+class _Pair(Started):
     """Two neighbouring brokers, their agents, and a client at each."""
 
     def __init__(self, folder: Path) -> None:
@@ -123,26 +124,23 @@ class _Pair:
         self._folder = folder
         self._clients: dict[BrokerId, asyncio.Task[None]] = {}
 
-    async def __aenter__(self) -> "_Pair":
-        try:
-            await asyncio.gather(*(broker.start() for broker in self.brokers.values()))
-            for here, there in ((HERE, THERE), (THERE, HERE)):
-                config = AgentConfig(
-                    id=here,
-                    broker_url=self.brokers[here].url,
-                    neighbours={there: self.brokers[there].url},
-                    federation="bench",
-                )
-                self.agents[here] = AgentProcess(self._folder / f"agent-{here}", config)
-            await asyncio.gather(*(agent.start() for agent in self.agents.values()))
-            await self.until_known(0)
-        except BaseException:
-            await self.stop()
-            raise
-        return self
+    async def start(self) -> None:
+        """Start both; returns when they are linked.
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
+        Raises:
+            LinkError: They are not.
+        """
+        await asyncio.gather(*(broker.start() for broker in self.brokers.values()))
+        for here, there in ((HERE, THERE), (THERE, HERE)):
+            config = AgentConfig(
+                id=here,
+                broker_url=self.brokers[here].url,
+                neighbours={there: self.brokers[there].url},
+                federation="bench",
+            )
+            self.agents[here] = AgentProcess(self._folder / f"agent-{here}", config)
+        await asyncio.gather(*(agent.start() for agent in self.agents.values()))
+        await self.until_known(0)
 
     async def subscribe(self, filters: list[str], progress: Callable[[int], None]) -> None:
         """Subscribe half of ``filters`` at each broker; returns when both agents know them all.

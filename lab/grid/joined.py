@@ -10,14 +10,14 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from federator.errors import LinkError
 from federator.protocol.topology.graph import Strength, near_of, strength_of
 from federator.protocol.types import BrokerId
 from lab.grid.processes.agent import AgentConfig, AgentProcess, KeyFolder
 from lab.grid.processes.broker import BrokerProcess
+from lab.grid.processes.started import Started
 from lab.grid.running import FEDERATION, start_each, told_of
 
 SETTLE_TIMEOUT_S: Final = 180.0
@@ -26,7 +26,7 @@ QUICKLY: Final = {"settle_ms": 2_000, "patience_ms": 2_000, "measure_ms": 1_000}
 """A grid of an hour has other hurries than a federation of years."""
 
 
-class JoinedGrid:
+class JoinedGrid(Started):
     """Brokers 0 to ``count - 1``, of which 0 is the seed; an async context manager.
 
     Args:
@@ -54,24 +54,16 @@ class JoinedGrid:
         self._keys = KeyFolder(folder / "keys", FEDERATION) if signed else None
         self._progress = progress
 
-    async def __aenter__(self) -> Self:
-        try:
-            await start_each(self._start_broker, self.brokers)
-            for id in self.brokers:
-                self.agents[id] = AgentProcess(self._folder / f"agent-{id}", self._config(id))
-            await start_each(self._start_agent, self.agents)
-        except BaseException:
-            await self.stop()
-            raise
-        return self
+    async def start(self) -> None:
+        """Start all brokers, then all agents.
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.stop()
+        Raises:
+            LinkError: One did not start.
+        """
+        await start_each(self._start_broker, self.brokers)
+        for id in self.brokers:
+            self.agents[id] = AgentProcess(self._folder / f"agent-{id}", self._config(id))
+        await start_each(self._start_agent, self.agents)
 
     async def stop(self) -> None:
         """End everything, agents first: they say goodbye."""

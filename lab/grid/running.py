@@ -9,8 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from federator.errors import LinkError
 from federator.protocol.types import BrokerId
@@ -18,6 +17,7 @@ from lab.grid.processes.agent import AgentConfig, AgentProcess
 from lab.grid.processes.broker import BrokerProcess
 from lab.grid.processes.relay import Way
 from lab.grid.processes.relay_process import RelayProcess
+from lab.grid.processes.started import Started
 from lab.grid.topology import Link, LinkCosts, Linked
 
 READY_TIMEOUT_S: Final = 60.0
@@ -33,7 +33,7 @@ def relay_name(here: BrokerId, there: BrokerId) -> str:
     return f"{here}>{there}"
 
 
-class RunningGrid:
+class RunningGrid(Started):
     """Real brokers, relays and agents; an async context manager that starts and stops them.
 
     Args:
@@ -252,18 +252,6 @@ class RunningGrid:
                 for link in self.grid.links
             ],
         }
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.stop()
 
 
 def told_of(

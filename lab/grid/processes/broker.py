@@ -10,7 +10,6 @@ Source: docs/ARCHITECTURE.md, "The grid"; Mosquitto's mosquitto.conf(5).
 import asyncio
 import os
 import shutil
-import signal
 import time
 from pathlib import Path
 from typing import Final
@@ -128,10 +127,6 @@ class BrokerProcess(Child):
                 raise
             else:
                 return
-
-    def reload(self) -> None:
-        """Makes it read its configuration, passwords and ACL again."""
-        os.kill(self.pid, signal.SIGHUP)
 
     def configuration(self) -> str:
         """The text of its mosquitto.conf."""

@@ -13,13 +13,13 @@ import signal
 import subprocess
 import sys
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from federator.errors import LinkError
+from lab.grid.processes.started import Started
 
 STOP_TIMEOUT_S: Final = 20.0
 POLL_S: Final = 0.01
@@ -66,7 +66,7 @@ async def end(process: subprocess.Popen[bytes], *, timeout_s: float = STOP_TIMEO
     return True
 
 
-class Child(ABC):
+class Child(Started):
     """A program that runs until it is ended; an async context manager that starts and stops it.
 
     Args:
@@ -128,18 +128,6 @@ class Child(ABC):
             return ""
         text = self.log_path.read_text(encoding="utf-8", errors="replace")
         return "\n".join(text.splitlines()[-lines:])
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.stop()
 
 
 async def orders() -> AsyncIterator[dict[str, Any]]:
