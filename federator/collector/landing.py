@@ -17,14 +17,13 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from federator.collector.position import Piece, SpoolKey
 from federator.errors import ConfigError
 from federator.protocol.types import BROKER_ID_MAX, BrokerId
 from federator.runtime.storage.durable import CANNOT_CREATE, sync_folder
-from federator.runtime.storage.state_dir import lock_folder
+from federator.runtime.storage.state_dir import LockedFolder
 
 AT_US_MAX: Final = 253_402_300_799_999_999
 """The last microsecond of the year 9999: what claims to be later, or before 1970, lands there."""
@@ -36,7 +35,7 @@ _LOCK: Final = ".collector.lock"
 _PART: Final = ".part"
 
 
-class Landing:
+class Landing(LockedFolder):
     """The folder, locked while it is written to. Use as a context manager.
 
     Args:
@@ -53,31 +52,16 @@ class Landing:
     """
 
     def __init__(self, path: Path, *, sync: bool = True) -> None:
-        self.path = path
-        self.files = self.bytes = self.leftovers = 0
-        self._sync = sync
-        self._lock: int | None = None
-        self._last: dict[SpoolKey, int] = {}
-
-    def __enter__(self) -> Self:
-        self._lock = lock_folder(
-            self.path,
+        super().__init__(
+            path,
             _LOCK,
             key="landing",
             taken="another collector uses it: stop it, or name another",
             access=os.R_OK | os.W_OK | os.X_OK,
         )
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        self.files = self.bytes = self.leftovers = 0
+        self._sync = sync
+        self._last: dict[SpoolKey, int] = {}
 
     def scan(self) -> dict[SpoolKey, int]:
         """Remove what was not finished; the last landed batch of each spool.

@@ -21,8 +21,8 @@ IN_USE = 75
 """Exit code of ``sysexits.h``."""
 
 
-def lock_folder(path: Path, name: str, *, key: str, taken: str, access: int = os.F_OK) -> int:
-    """Let nobody else use ``path`` until the descriptor returned is closed, or the process ends.
+class LockedFolder:
+    """A folder that nobody else uses while we do. Use as a context manager.
 
     Args:
         path: The folder; made when missing.
@@ -32,41 +32,35 @@ def lock_folder(path: Path, name: str, *, key: str, taken: str, access: int = os
         access: What we must be allowed to do there, as ``os.access`` takes it.
 
     Raises:
-        ConfigError: It cannot be written, or is in use.
-    """
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        if not os.access(path, access):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        lock = os.open(path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
-    except OSError as error:
-        text = f"{key}: {path}: {error.strerror}: name a folder this user may write"
-        raise ConfigError(text, exit_code=CANNOT_CREATE) from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(lock)
-        raise ConfigError(f"{key}: {path}: {taken}", exit_code=IN_USE) from error
-    return lock
-
-
-class StateDir:
-    """The state folder of one agent, locked while it runs. Use as a context manager.
-
-    Args:
-        path: The folder; made when missing.
-
-    Raises:
-        ConfigError: It cannot be written, or another agent uses it.
+        ConfigError: It cannot be written, or is in use; raised when it is entered.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self, path: Path, name: str, *, key: str, taken: str, access: int = os.F_OK
+    ) -> None:
         self.path = path
+        self._name = name
+        self._key = key
+        self._taken = taken
+        self._access = access
         self._lock: int | None = None
 
     def __enter__(self) -> Self:
-        taken = "another agent uses it: stop it, or name another folder"
-        self._lock = lock_folder(self.path, "lock", key="state_dir", taken=taken)
+        path = self.path
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if not os.access(path, self._access):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            lock = os.open(path / self._name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+        except OSError as error:
+            text = f"{self._key}: {path}: {error.strerror}: name a folder this user may write"
+            raise ConfigError(text, exit_code=CANNOT_CREATE) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(lock)
+            raise ConfigError(f"{self._key}: {path}: {self._taken}", exit_code=IN_USE) from error
+        self._lock = lock
         return self
 
     def __exit__(
@@ -78,6 +72,21 @@ class StateDir:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+class StateDir(LockedFolder):
+    """The state folder of one agent, locked while it runs.
+
+    Args:
+        path: The folder; made when missing.
+
+    Raises:
+        ConfigError: It cannot be written, or another agent uses it; raised when it is entered.
+    """
+
+    def __init__(self, path: Path) -> None:
+        taken = "another agent uses it: stop it, or name another folder"
+        super().__init__(path, "lock", key="state_dir", taken=taken)
 
     def next_epoch(self) -> Epoch:
         """An epoch greater than every one before, written down."""
