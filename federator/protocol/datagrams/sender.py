@@ -178,11 +178,6 @@ class Sender:
         return len(self._flights)
 
     @property
-    def in_flight_bytes(self) -> int:
-        """The bytes of frames that nobody reported whole yet."""
-        return self._in_flight_bytes
-
-    @property
     def timeout_ms(self) -> int:
         """How long after the last datagram for it a frame is waited for."""
         if self._smoothed_ms is None:

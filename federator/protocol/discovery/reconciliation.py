@@ -38,7 +38,6 @@ FIRST_PROBE_MS = Millis(1_000)
 PROBES_ANSWERED_WITHIN = 2
 """Probes after which a broker that publishes counts must have published one."""
 
-
 BACKLOG_MS_MAX = Millis(20_000)
 """What waited for us has come by then, though no stored value ended it."""
 

@@ -92,10 +92,6 @@ class Directory:
         member = self._members.get(id)
         return member.address if member is not None else ""
 
-    def is_expected(self, id: BrokerId) -> bool:
-        """Whether we know of ``id``, there or not."""
-        return id in self._members
-
     def at(self, address: str) -> BrokerId | None:
         """The broker that is or was at ``address``."""
         found = (id for id, member in self if member.address == address)
