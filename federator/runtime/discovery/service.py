@@ -105,6 +105,7 @@ class Discovery:
         self._link: MqttLink | None = None
         self._timer = DeadlineTimer(self._on_time)
         self._saved_revision = -1
+        self._complained = False
         self._encoding = DutyCycle()
 
     def subscriptions(self) -> list[TopicFilter]:
@@ -305,11 +306,14 @@ class Discovery:
         try:
             write_whole(self._path, content)
         except OSError as error:
-            _log.warning("discovery.not_saved", path=str(self._path), why=error.strerror)
+            if not self._complained:  # it is tried again every second
+                self._complained = True
+                _log.warning("discovery.not_saved", path=str(self._path), why=error.strerror)
             self._saved_revision = -1
             with contextlib.suppress(OSError):
                 self._path.replace(self._outdated_path)
         else:
+            self._complained = False
             self._outdated_path.unlink(missing_ok=True)
 
     def _read(self, path: Path) -> tuple[pure.DiscoveryRecord, int | None] | None:
