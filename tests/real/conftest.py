@@ -1,6 +1,7 @@
 """Real Mosquitto processes for tests: `broker` for one, `start_broker` for as many as wanted.
 
-With agents beside them and gateways before them: `stage`. Certificates: `keys`.
+With agents beside them and gateways before them: `stage`; agents that a test configures itself:
+`plain`. Certificates: `keys`.
 """
 
 import contextlib
@@ -15,6 +16,7 @@ from lab.grid.processes import gateway as gateway_process
 from lab.grid.processes.broker import BrokerProcess
 from tests.certificates import make_keys
 from tests.real.gateway.stage import Stage, standing
+from tests.real.plain_agents import Plain
 from tests.real.telemetry import collecting
 from tests.real.warm import spawner
 
@@ -51,6 +53,13 @@ async def start_broker(tmp_path: Path) -> AsyncIterator[StartBroker]:
 async def broker(start_broker: StartBroker) -> BrokerProcess:
     """One broker with log topics on, anonymous clients allowed, and default limits."""
     return await start_broker()
+
+
+@pytest.fixture
+async def plain(tmp_path: Path) -> AsyncIterator[Plain]:
+    """Brokers and agents, made as a test asks for them, and ended in the right order."""
+    async with Plain(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture

@@ -14,16 +14,10 @@ from lab.grid.processes.broker import BrokerProcess
 from lab.grid.processes.ports import free_ports
 from tests.real.agent_log import named, tally
 from tests.real.flow import Publisher, Subscriber, running
-from tests.real.plain_agents import QUICK, Plain, PlainConfig, eventually, gets_through, linked
+from tests.real.plain_agents import QUICK, PlainConfig, eventually, gets_through, linked
 from tests.real.polling import until
 
 FUTURE_MS = 4_000_000_000_000  # an epoch of the year 2096
-
-
-@pytest.fixture
-async def plain(tmp_path):
-    async with Plain(tmp_path) as made:
-        yield made
 
 
 @contextlib.asynccontextmanager

@@ -11,15 +11,9 @@ from tests.real.agent_log import named
 from tests.real.datagrams.lossy_road import LossyRoad
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.metrics_page import metrics, values
-from tests.real.plain_agents import Plain, PlainConfig, eventually, gets_through, linked
+from tests.real.plain_agents import PlainConfig, eventually, gets_through, linked
 from tests.real.polling import until
 from tests.real.trust.test_signed import Office
-
-
-@pytest.fixture
-async def plain(tmp_path):
-    async with Plain(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.handler import Handler
 from tests.real.observability.test_cli_agent import ran
-from tests.real.plain_agents import Plain, eventually, linked
+from tests.real.plain_agents import eventually, linked
 from tests.real.polling import until
 
 USERS = ("federator", "federator-peer", "federator-gateway", "federator-collector", "alice", "eve")
@@ -74,12 +74,6 @@ def passwords(tmp_path):
     path.write_text("".join(f"{user}:{SECRET}\n" for user in USERS))
     subprocess.run(["mosquitto_passwd", "-U", str(path)], check=True)
     return path
-
-
-@pytest.fixture
-async def plain(tmp_path):
-    async with Plain(tmp_path) as plain:
-        yield plain
 
 
 @pytest.fixture

@@ -10,16 +10,10 @@ from federator.protocol.messages import guide as g
 from federator.protocol.messages import json_codec
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.gateway.nomad import Nomad
-from tests.real.plain_agents import Plain, eventually, linked
+from tests.real.plain_agents import eventually, linked
 from tests.real.polling import DEADLINE_S, until, until_none
 
 PREPARE = "[failover]\nprepare_sessions = true\n"
-
-
-@pytest.fixture
-async def plain(tmp_path):
-    async with Plain(tmp_path) as made:
-        yield made
 
 
 async def triangle(plain, more=PREPARE):

@@ -3,13 +3,12 @@
 import json
 
 import mqtt5
-import pytest
 
 from federator.runtime.mqtt.link import Endpoint, MqttLink
 from tests.real.agent_log import named
 from tests.real.flow import running
 from tests.real.handler import Handler
-from tests.real.plain_agents import Plain, eventually, linked
+from tests.real.plain_agents import eventually, linked
 from tests.real.polling import until
 
 STATE = "$SYS/broker/connection/federator-{}/state"
@@ -34,12 +33,6 @@ class Monitor(Handler):
 
     def state(self, broker):
         return self.last.get(STATE.format(broker))
-
-
-@pytest.fixture
-async def plain(tmp_path):
-    async with Plain(tmp_path) as made:
-        yield made
 
 
 async def pair(plain, **options):

@@ -8,19 +8,13 @@ import pytest
 from lab.grid.processes.agent import KeyFolder
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.observability.test_cli_agent import ran
-from tests.real.plain_agents import Plain, eventually, gets_through, linked
+from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.polling import until
 
 DEADLINE_S = 60.0
 
 ASKED_WITHIN_S = 10.0
 """A broker drops an agent that is silent for 15 s: a trace that took longer tells another story."""
-
-
-@pytest.fixture
-async def plain(tmp_path):
-    async with Plain(tmp_path) as made:
-        yield made
 
 
 async def joined(plain, neighbours, **options):

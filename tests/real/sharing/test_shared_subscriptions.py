@@ -9,7 +9,7 @@ import pytest
 
 from tests.real.agent_log import named
 from tests.real.flow import Subscriber, running
-from tests.real.plain_agents import Plain, eventually
+from tests.real.plain_agents import eventually
 from tests.real.polling import until
 from tests.real.sharing.shares import (
     Burst,
@@ -26,12 +26,6 @@ MESSAGES = 30_000
 LINGER_MESSAGES = 3_500
 """At 1,000 a second, what a broker may have confirmed in the 2 s before its death (the default of
 share.linger_ms), and what was under way."""
-
-
-@pytest.fixture
-async def plain(tmp_path):
-    async with Plain(tmp_path) as plain:
-        yield plain
 
 
 async def publish(numbers, *bursts):

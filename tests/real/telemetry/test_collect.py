@@ -18,18 +18,12 @@ from tests.collector.world import ModelAgent, line
 from tests.real.agent_log import tally
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.handler import Handler
-from tests.real.plain_agents import Plain, eventually, linked
+from tests.real.plain_agents import eventually, linked
 from tests.real.polling import DEADLINE_S, until
 from tests.real.telemetry.collecting import CollectorProcess, gaps, landed_lines, spooled_lines
 
 QUICK = "[metrics]\nenabled = true\nflush_ms = 100\nsegment_age_ms = 700\nsample = 3\n"
 FILES = "[files]\nrotate_ms = 300\n[reading]\nanswer_ms = 1000\n"
-
-
-@pytest.fixture
-async def plain(tmp_path):
-    async with Plain(tmp_path) as plain:
-        yield plain
 
 
 @pytest.fixture

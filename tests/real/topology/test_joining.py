@@ -4,21 +4,13 @@ import asyncio
 import contextlib
 import time
 
-import pytest
-
 from tests.real.agent_log import named, tally
 from tests.real.flow import Publisher, Subscriber, running
-from tests.real.plain_agents import Plain, eventually, gets_through, linked
+from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.polling import until
 
 LEAVING_S = 30.0
 """Leaving takes a tenth of a second; here a link whose end falls silent stays up for a minute."""
-
-
-@pytest.fixture
-async def plain(tmp_path):
-    async with Plain(tmp_path) as made:
-        yield made
 
 
 @contextlib.asynccontextmanager

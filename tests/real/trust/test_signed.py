@@ -13,7 +13,7 @@ from federator.runtime.mqtt.link import Endpoint, MqttLink
 from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.handler import Handler
-from tests.real.plain_agents import Plain, eventually, gets_through, linked
+from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.polling import until
 
 
@@ -45,12 +45,6 @@ class Office:
                 *([f"revocations_file = {json.dumps(str(revoked))}"] if id_ == 1 else []),
             ]
         )
-
-
-@pytest.fixture
-async def plain(tmp_path):
-    async with Plain(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture
