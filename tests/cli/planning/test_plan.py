@@ -148,7 +148,7 @@ def processor_seconds(pid):
 @pytest.mark.parametrize("method", ["exact", "lagrangian"])
 def test_ctrl_c_gives_the_best_so_far_with_its_bound(method, tmp_path):
     path = tmp_path / "big.json"
-    path.write_bytes(encode(generators.grid(30, 30, topics=150, fan_out=5, seed=0, tightness=0.8)))
+    path.write_bytes(encode(generators.grid(20, 20, topics=100, fan_out=5, seed=0, tightness=0.8)))
     command = [sys.executable, "-m", "federator", "plan", "solve", str(path), "--json"]
     with subprocess.Popen(
         [*command, "--method", method], stdout=subprocess.PIPE, stderr=subprocess.PIPE
