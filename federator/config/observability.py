@@ -1,11 +1,15 @@
 """The sections of the configuration by which a daemon is watched: metrics, HTTP page and log."""
 
-from typing import Literal, Self
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from federator.config.brokers import is_loopback
 from federator.config.section import Section, Switch, WholeNumber, wrong
+
+NAMES_MAX: Final = 64
+
+HostName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,253}$")]
 
 
 class MetricsSettings(Section):
@@ -74,6 +78,12 @@ class HttpSettings(Section):
     allow_remote: Switch = Field(
         default=False,
         description="Listen on an address other machines reach. Nobody is asked who they are.",
+    )
+    names: tuple[HostName, ...] = Field(
+        default=(),
+        max_length=NAMES_MAX,
+        description="Names with a dot under which pages may be asked for, beside our host's: a "
+        "browser asks under any name that leads to us.",
     )
 
     @model_validator(mode="after")

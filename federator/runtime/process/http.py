@@ -5,14 +5,21 @@ be disturbed, so it is a page of code rather than a web framework. What makes su
 dangerous is what it accepts without end; here every request has a limit in bytes and in time,
 connections have a limit in number, and every answer closes its connection.
 
+A page in a browser may ask us for pages under a name that its owner lets lead to us (DNS
+rebinding), so we answer only to names that no stranger can own: addresses, names without a dot, our
+machine's, and those that the operator lists.
+
 What it tells comes from an ``AgentView``; nothing here knows what a core or a route is.
 
 Source: RFC 9112 for the messages; the Prometheus exposition format for /metrics.
 """
 
 import asyncio
+import ipaddress
 import json
-from collections.abc import Callable, Iterable, Mapping
+import re
+import socket
+from collections.abc import Callable, Collection, Iterable, Mapping
 from http import HTTPStatus
 from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
@@ -34,6 +41,7 @@ PORT_TAKEN_EXIT_CODE = 69
 _log = structlog.get_logger(__name__)
 
 _NOT_IN_TOPICS = frozenset("+#\0")
+_HOST = re.compile(rb"^host:[ \t]*(.*?)[ \t]*\r$", re.IGNORECASE | re.MULTILINE)
 _JSON = "application/json; charset=utf-8"
 _TEXT = "text/plain; charset=utf-8"
 _PAGES = b"/metrics /healthz /readyz /status /routes /explain /controller /topology\n"
@@ -92,6 +100,7 @@ class HttpServer:
         view: Answers what is asked.
         host: Address to listen on.
         port: 0 takes any free one; see ``port`` once started.
+        names: Names under which we may be asked, beside those that no stranger can own.
         request_seconds_max: How long a client may take over its request and our answer.
     """
 
@@ -101,9 +110,11 @@ class HttpServer:
         host: str,
         port: int,
         *,
+        names: Collection[str] = (),
         request_seconds_max: float = REQUEST_SECONDS_MAX,
     ) -> None:
         self._view = view
+        self._names = {name.lower() for name in (*names, host, socket.gethostname())}
         self._host = host
         self.port = port
         self._seconds_max = request_seconds_max
@@ -157,7 +168,8 @@ class HttpServer:
         try:
             async with asyncio.timeout(self._seconds_max):
                 try:
-                    method, target = await _read_request(reader)
+                    method, target, host = await _read_request(reader)
+                    self._check_name(host)
                     status, kind, body = self._answer_or_own_up(target)
                 except _RequestError as error:
                     method = "GET"
@@ -175,6 +187,16 @@ class HttpServer:
             pass  # a client that is slow or gone is no news
         finally:
             writer.transport.abort()
+
+    def _check_name(self, host: str | None) -> None:
+        """Refuse a request for a name that a stranger may own."""
+        if host is None:  # no browser leaves it out
+            return
+        name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
+        if "." not in name or name in self._names or _is_address(name):
+            return
+        text = f"not asked as {name[:80]!r}: list it in http.names, or ask an address"
+        raise _RequestError(HTTPStatus.MISDIRECTED_REQUEST, text)
 
     def _answer_or_own_up(self, target: str) -> _Answer:
         """The answer; a mistake of ours costs one page, not the daemon."""
@@ -206,7 +228,7 @@ class HttpServer:
             case "/topology":
                 return _json(self._view.topology())
             case "/explain":
-                topics = parse_qs(parts.query, errors="replace", max_num_fields=8).get("topic", [])
+                topics = parse_qs(parts.query, errors="replace").get("topic", [])
                 if len(topics) != 1 or not topics[0] or _NOT_IN_TOPICS & set(topics[0]):
                     text = "give one topic, without + and #: /explain?topic=a/b"
                     raise _RequestError(HTTPStatus.BAD_REQUEST, text)
@@ -217,8 +239,8 @@ class HttpServer:
                 raise _RequestError(HTTPStatus.NOT_FOUND, "no such page; / lists them")
 
 
-async def _read_request(reader: asyncio.StreamReader) -> tuple[str, str]:
-    """Method and target of a request. The header fields are read to their end and ignored."""
+async def _read_request(reader: asyncio.StreamReader) -> tuple[str, str, str | None]:
+    """Method, target and Host of a request. All other header fields are read and ignored."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError:
@@ -229,14 +251,24 @@ async def _read_request(reader: asyncio.StreamReader) -> tuple[str, str]:
         raise _RequestError(HTTPStatus.BAD_REQUEST, "the request is not whole") from None
     try:
         method, target, version = head.split(b"\r\n", 1)[0].decode("ascii").split(" ")
+        hosts = [host.decode("ascii") for host in _HOST.findall(head)]
         urlsplit(target)
+        urlsplit(f"//{''.join(hosts)}")
     except ValueError:
         raise _RequestError(HTTPStatus.BAD_REQUEST, "not an HTTP request") from None
-    if not version.startswith("HTTP/1.") or not target.startswith("/"):
+    if not version.startswith("HTTP/1.") or not target.startswith("/") or len(hosts) > 1:
         raise _RequestError(HTTPStatus.BAD_REQUEST, "not an HTTP/1 request for a page")
     if method not in ("GET", "HEAD"):
         raise _RequestError(HTTPStatus.METHOD_NOT_ALLOWED, "GET only")
-    return method, target
+    return method, target, hosts[0] if hosts else None
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _json(value: object) -> _Answer:

@@ -60,7 +60,7 @@ async def http_page(view: Page, settings: HttpSettings) -> AsyncIterator[int | N
     if not settings.enabled:
         yield None
         return
-    async with HttpServer(view, host=settings.host, port=settings.port) as server:
+    async with HttpServer(view, settings.host, settings.port, names=settings.names) as server:
         view.http_refused = lambda: server.refused
         yield server.port
 

@@ -73,9 +73,11 @@ async def send(server: HttpServer, data: bytes, *, finish: bool = True) -> bytes
             writer.close()
 
 
-async def page(server: HttpServer, target: str, method: str = "GET") -> tuple[int, str]:
+async def page(
+    server: HttpServer, target: str, method: str = "GET", host: str = "x"
+) -> tuple[int, str]:
     """Status code and body."""
-    answer = await send(server, f"{method} {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    answer = await send(server, f"{method} {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
     head, _, body = answer.partition(b"\r\n\r\n")
     assert b"Connection: close" in head
     if method == "GET":
@@ -103,10 +105,47 @@ async def test_status_routes_and_explanations_are_json(server):
 
 
 @pytest.mark.parametrize(
-    "query", ["", "?topic=", "?topic=a&topic=b", "?topic=a/%23", "?topic=%2B", "?topic=%00", "?x=1"]
+    "query",
+    [
+        "",
+        "?topic=",
+        "?topic=a&topic=b",
+        "?topic=%00&" + "&".join(f"q{n}" for n in range(9)),
+        "?topic=a/%23",
+        "?topic=%2B",
+        "?topic=%00",
+        "?x=1",
+    ],
 )
 async def test_what_is_no_topic_is_not_explained(query, server):
     assert (await page(server, f"/explain{query}"))[0] == 400
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        "10.0.0.7:9883",
+        "[::1]:9883",
+        "localhost:9883",
+        "agent-0",
+        "Gw.Example.org:1",
+        "",
+    ],
+)
+async def test_we_answer_to_names_that_no_stranger_can_own_and_to_listed_ones(host, told):
+    async with HttpServer(told, "127.0.0.1", 0, names=["gw.example.org"]) as server:
+        assert (await page(server, "/healthz", host=host))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:9883", "127.0.0.1.evil.example", "x\r\nHost: y", "[::1"]
+)
+async def test_a_page_that_a_stranger_owns_reads_nothing_here(host, server):
+    status, body = await page(server, "/status", host=host)
+
+    assert status in (400, 421)
+    assert "links" not in body
 
 
 async def test_metrics_are_read_at_each_scrape_and_parse(server, told):
