@@ -52,9 +52,19 @@ def test_no_service_has_rights_it_does_not_need(name: str):
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert service["init"] is True
+    assert service["mem_limit"]
+    assert service["pids_limit"]
     assert not service.get("privileged")
     assert "cap_add" not in service or name == "keys"
     assert service.get("user", "10001:10001").partition(":")[0].isdecimal()
+
+
+def test_nobody_can_log_in_to_grafana_with_its_default_password():
+    said = SERVICES["grafana"]["environment"]
+
+    assert said["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
+    assert said["GF_AUTH_DISABLE_LOGIN_FORM"] == "true"
+    assert said["GF_AUTH_BASIC_ENABLED"] == "false"
 
 
 @pytest.mark.parametrize("name", SERVICES)
