@@ -22,7 +22,7 @@ from typing import Final
 from federator.collector.position import Piece, SpoolKey
 from federator.errors import ConfigError
 from federator.protocol.types import BROKER_ID_MAX, BrokerId
-from federator.runtime.storage.durable import CANNOT_CREATE, sync_folder
+from federator.runtime.storage.durable import CANNOT_CREATE, SHARED_FOLDER, sync_folder
 from federator.runtime.storage.state_dir import LockedFolder
 
 AT_US_MAX: Final = 253_402_300_799_999_999
@@ -58,6 +58,7 @@ class Landing(LockedFolder):
             key="landing",
             taken="another collector uses it: stop it, or name another",
             access=os.R_OK | os.W_OK | os.X_OK,
+            mode=SHARED_FOLDER,  # Spark may run as another user
         )
         self.files = self.bytes = self.leftovers = 0
         self._sync = sync

@@ -17,7 +17,7 @@ from federator.planner.delegation.traffic_file import BAD_DATA, parse
 from federator.planner.placement.cores import CorePlan, place_cores
 from federator.planner.placement.instance import PlacementError
 from federator.runtime.agent.priority_file import FILE_NAME, VALID_MS_MAX
-from federator.runtime.storage.durable import write_whole
+from federator.runtime.storage.durable import SHARED_FILE, write_whole
 
 
 @click.command(name="cores")
@@ -96,7 +96,7 @@ def _write(plan: CorePlan, folder: Path, valid_s: int) -> None:
         content = json.dumps({"priority": priority, "valid_until_ms": until_ms}) + os.linesep
         try:
             (folder / str(id)).mkdir(parents=True, exist_ok=True)
-            write_whole(folder / str(id) / FILE_NAME, content.encode())
+            write_whole(folder / str(id) / FILE_NAME, content.encode(), mode=SHARED_FILE)
         except OSError as error:
             text = f"{folder}: {error.strerror}: name a folder this user may write"
             raise ConfigError(text, exit_code=73) from None

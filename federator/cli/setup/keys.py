@@ -32,7 +32,7 @@ from federator.protocol.trust.key_files import (
     write_key_file,
 )
 from federator.protocol.types import BROKER_ID_MAX, BrokerId
-from federator.runtime.storage.durable import write_whole
+from federator.runtime.storage.durable import SHARED_FILE, write_whole
 from federator.runtime.trust.key_maker import KeyMaker
 
 DATA, NO_INPUT, CANNOT_CREATE = 65, 66, 73
@@ -115,7 +115,7 @@ def revoke(serials: tuple[str, ...], broker: int | None, folder: Path) -> None:
         raise _wrong(text + "make a new federation key", DATA)
     listed = maker.revoke(before | taken_back, number=number + 1)
     revocations = RevocationFile(federation=maker.key.federation, revocations=listed)
-    write_whole(path, write_key_file(revocations))
+    write_whole(path, write_key_file(revocations), mode=SHARED_FILE)  # it is for every agent
     click.echo(f"{path}: list {number + 1}, {len(before | taken_back)} certificates")
 
 

@@ -12,6 +12,7 @@ from typing import Literal
 import mqtt5
 
 from federator.config import Settings
+from federator.runtime.mqtt.link import PACKET_BYTES_MAX
 
 CONFIG_EXIT_CODE = 78
 LOG_KINDS = 3  # subscribe, unsubscribe, notice
@@ -138,6 +139,8 @@ def _limits(connack: mqtt5.ConnAckPacket, settings: Settings) -> list[Finding]:
         findings.append(Finding("packet size", "fail", f"at most {bytes_max} bytes", mend))
     else:
         shown = "no limit" if bytes_max is None else f"at most {bytes_max} bytes"
+        longest = min(bytes_max or PACKET_BYTES_MAX, PACKET_BYTES_MAX) - FRAME_ROOM_BYTES
+        shown += f"; publications of more than {longest} bytes may not cross"
         findings.append(Finding("packet size", "ok", shown))
     qos = int(connack.max_qos)
     mend = "" if qos == 2 else "set max_qos 2: publications of a higher QoS are refused"
@@ -145,8 +148,8 @@ def _limits(connack: mqtt5.ConnAckPacket, settings: Settings) -> list[Finding]:
     if not connack.wildcard_subscription_available:
         findings.append(Finding("wildcards", "fail", "refused", "allow wildcard subscriptions"))
     if not connack.retain_available:
-        mend = "set retain_available true: retained publications are refused"
-        findings.append(Finding("retained", "warn", "refused", mend))
+        mend = "set retain_available true: an agent's Will is retained, and refused with it"
+        findings.append(Finding("retained", "fail", "refused", mend))
     window = connack.receive_max
     findings.append(Finding("in flight", "ok", f"{window} publications of QoS 1 and 2"))
     return findings

@@ -20,7 +20,7 @@ FsyncPolicy = Literal["never", "interval", "always"]
 
 FSYNC_INTERVAL_S = 1.0
 PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
-SHARED_FILE = 0o666
+SHARED_FILE, SHARED_FOLDER = 0o666, 0o777
 """Less what the umask takes away."""
 
 CANNOT_CREATE = 73
@@ -43,13 +43,16 @@ def this_boot() -> bytes | None:
 
 
 def private_folder(folder: Path, *, key: str) -> None:
-    """Make ``folder`` when missing.
+    """Make ``folder`` when missing, and what it lies in, readable by our user alone.
 
     Raises:
         ConfigError: It cannot be made or written; the text names it and begins with ``key``.
     """
     try:
-        folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        missing = [each for each in (folder, *folder.parents) if not each.exists()]
+        for each in reversed(missing):  # `parents=True` would leave all but the last open
+            each.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        folder.mkdir(exist_ok=True)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
@@ -127,13 +130,13 @@ def replace_file(
     return fd
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Replace ``path`` by ``content``, on the disk; whom the umask allows may read it.
+def write_whole(path: Path, content: bytes, *, mode: int = PRIVATE_FILE) -> None:
+    """Replace ``path`` by ``content``, on the disk; ``mode`` as ``replace_file`` takes it.
 
     Raises:
         OSError: The old file is still there.
     """
-    os.close(replace_file(path, [content], sync=True, mode=SHARED_FILE))
+    os.close(replace_file(path, [content], sync=True, mode=mode))
 
 
 def sync_folder(folder: Path) -> None:

@@ -15,7 +15,12 @@ from typing import Self
 from federator.errors import ConfigError
 from federator.protocol.types import EPOCH_MAX, Epoch
 from federator.runtime.process.clocks import wall_clock_ms
-from federator.runtime.storage.durable import CANNOT_CREATE, PRIVATE_FILE, write_whole
+from federator.runtime.storage.durable import (
+    CANNOT_CREATE,
+    PRIVATE_FILE,
+    PRIVATE_FOLDER,
+    write_whole,
+)
 
 IN_USE = 75
 """Exit code of ``sysexits.h``."""
@@ -30,25 +35,34 @@ class LockedFolder:
         key: The setting that names the folder.
         taken: What to say, and how to mend it, when somebody else uses it.
         access: What we must be allowed to do there, as ``os.access`` takes it.
+        mode: Who may look into it when we make it, less what the umask takes away.
 
     Raises:
         ConfigError: It cannot be written, or is in use; raised when it is entered.
     """
 
     def __init__(
-        self, path: Path, name: str, *, key: str, taken: str, access: int = os.F_OK
+        self,
+        path: Path,
+        name: str,
+        *,
+        key: str,
+        taken: str,
+        access: int = os.F_OK,
+        mode: int = PRIVATE_FOLDER,
     ) -> None:
         self.path = path
         self._name = name
         self._key = key
         self._taken = taken
         self._access = access
+        self._mode = mode
         self._lock: int | None = None
 
     def __enter__(self) -> Self:
         path = self.path
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=self._mode, parents=True, exist_ok=True)
             if not os.access(path, self._access):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             lock = os.open(path / self._name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)

@@ -126,7 +126,7 @@ class AgentProcess(Child):
         """
         if self.running:
             return
-        self.state_dir.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.config_path.write_text(self.config.toml(self.state_dir), encoding="utf-8")
         port_file = self.state_dir / "http.port"
         port_file.unlink(missing_ok=True)

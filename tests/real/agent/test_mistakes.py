@@ -5,6 +5,7 @@ Two agents with one id, a clock set back, an unreachable broker, and files that 
 
 import asyncio
 import contextlib
+import os
 import shutil
 import sys
 
@@ -223,3 +224,27 @@ async def test_our_own_broker_among_the_neighbours_is_hung_up_for_good(plain):
     assert len(named(agent, "neighbour.is_own_broker")) == 1
     assert (await agent.status())["links"] == status["links"] == []
     assert tally(agent)["connection.up"] == 5  # three to our broker, two to "the neighbour"
+
+
+async def test_a_broker_that_retains_nothing_is_named_as_the_reason(plain):
+    broker = await plain.broker(extra_config=("retain_available false",))
+    agent = await plain.agent(1, broker)
+
+    await eventually(agent, lambda s: "retain not supported" in s["ready_reason"], "it says why")
+
+
+async def test_nobody_else_may_look_into_the_state_folder_whatever_the_umask(plain):
+    before = os.umask(0o022)
+    try:
+        broker = await plain.broker()
+        agent = await plain.agent(1, broker, more="[metrics]\nenabled = true")
+        await eventually(agent, linked(), "the agent is ready")
+        async with undisturbed(broker, broker):
+            pass
+        await agent.stop()
+    finally:
+        os.umask(before)
+
+    folder = agent.state_dir
+    open_to_others = [each for each in (folder, *folder.rglob("*")) if each.stat().st_mode & 0o077]
+    assert open_to_others == []

@@ -189,6 +189,15 @@ async def test_a_small_packet_limit_is_found(start_broker):
     assert found.config_lines == ("max_packet_size 327680",)
 
 
+async def test_a_broker_that_retains_nothing_is_found_for_it_refuses_an_agents_will(start_broker):
+    broker = await start_broker(extra_config=(FAST_SYSTEM, "retain_available false"))
+
+    found = await report(settings_for(broker))
+
+    assert outcomes(found)["retained"] == "fail"
+    assert found.exit_code == 78
+
+
 async def test_no_system_topics_is_a_warning(start_broker):
     broker = await start_broker(extra_config=("sys_interval 0",))
     settings = settings_for(broker)
