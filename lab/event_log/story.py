@@ -32,7 +32,7 @@ from lab.event_log.layout import Layout
 from lab.sim.agenda import Agenda
 from lab.sim.agents import Agent
 from lab.sim.data import publications_of
-from lab.sim.failover.world import FailoverWorld, GuideWatcher
+from lab.sim.failover.world import FailoverWorld
 from lab.sim.plan import LinkPlan, WorldPlan
 from lab.sim.watcher import Watcher
 
@@ -252,10 +252,6 @@ def tell(layout: Layout, *, seed: int) -> Story:
     return story
 
 
-class _Notes(Recorder, GuideWatcher):
-    """Told about guides as well, which nobody needs here."""
-
-
 def _play(
     story: Story,
     layout: Layout,
@@ -266,7 +262,7 @@ def _play(
     seed: int,
 ) -> None:
     offset = story.seconds
-    notes = _Notes()
+    notes = Recorder()
     world = FailoverWorld(_plan(layout, strategy), seed=seed, watcher=notes)
     notes.agenda = world.agenda
     blows = _blows(world, layout)
@@ -349,8 +345,8 @@ def _blows(world: FailoverWorld, layout: Layout) -> dict[str, Callable[[], None]
         "relay returns": lambda: come_back(relay),
         "controller dies": lambda: die(first),
         "controller returns": lambda: come_back(first),
-        "link is cut": lambda: each_way(world.links.cut),
-        "link is mended": lambda: each_way(world.links.mend),
+        "link is cut": lambda: each_way(world.wires.cut),
+        "link is mended": lambda: each_way(world.wires.mend),
     }
 
 

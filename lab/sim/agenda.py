@@ -1,4 +1,4 @@
-"""What happens next: a heap of calls ordered by (time, order of submission).
+"""What happens next, a heap of calls ordered by (time, order of submission); and what did lately.
 
 Like a stage manager's cue sheet: nobody acts until called, and two cues for the same instant are
 called in the order they were written down. So a run depends on nothing but what is written.
@@ -7,12 +7,14 @@ Source: FoundationDB's and TigerBeetle's simulators.
 """
 
 import heapq
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
-from federator.protocol.types import Millis
+from federator.protocol.types import BrokerId, Millis
 
 CALLS_MAX = 2_000_000
+TRACE_EVENTS_MAX = 60
 
 
 class RunawayError(Exception):
@@ -20,11 +22,7 @@ class RunawayError(Exception):
 
 
 class Agenda:
-    """A simulated clock and the calls that wait for it.
-
-    Args:
-        calls_max: Calls after which a run is given up.
-    """
+    """A simulated clock and the calls that wait for it; after ``calls_max`` a run is given up."""
 
     def __init__(self, *, calls_max: int = CALLS_MAX) -> None:
         self.now_ms = Millis(0)
@@ -41,8 +39,7 @@ class Agenda:
 
     def run_until(self, end_ms: int) -> None:
         """Make every call due by ``end_ms``, then stop the clock there."""
-        heap = self._heap
-        pop = heapq.heappop
+        heap, pop = self._heap, heapq.heappop
         while heap and heap[0][0] <= end_ms:
             when_ms, _, call, args = pop(heap)
             self.now_ms = Millis(when_ms)
@@ -51,3 +48,28 @@ class Agenda:
                 raise RunawayError(f"{self.calls_made} calls by {when_ms} ms")
             call(*args)
         self.now_ms = Millis(end_ms)
+
+
+class Clocked:
+    """A world under a simulated clock.
+
+    Attributes:
+        trace: The last events, for the report of a violation.
+        fired: How often what happened.
+    """
+
+    def __init__(
+        self, *, calls_max: int = CALLS_MAX, trace_max: int | None = TRACE_EVENTS_MAX
+    ) -> None:
+        self.agenda = Agenda(calls_max=calls_max)
+        self.trace: deque[tuple[Millis, BrokerId, object]] = deque(maxlen=trace_max)
+        self.fired: Counter[str] = Counter()
+
+    @property
+    def now_ms(self) -> Millis:
+        """The simulated instant."""
+        return self.agenda.now_ms
+
+    def run_until(self, end_ms: int) -> None:
+        """Let everything due by ``end_ms`` happen."""
+        self.agenda.run_until(end_ms)

@@ -8,13 +8,12 @@ Source: docs/simulator.md.
 """
 
 import traceback
-from collections import Counter, deque
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
-from federator.protocol.types import BrokerId, Millis
+from federator.protocol.types import BrokerId
 from lab.sim import convergence
-from lab.sim.agenda import RunawayError
+from lab.sim.agenda import Clocked, RunawayError
 from lab.sim.convergence import demand
 from lab.sim.faults import schedule
 from lab.sim.invariants import Invariants
@@ -64,24 +63,35 @@ def run_scenario(scenario: Scenario) -> SeedResult:
     world = World(scenario.plan, seed=scenario.seed, watcher=invariants)
     invariants.attach(world)
     bound_ms = convergence.bound_ms(scenario.plan)
-    converged_ms: int | None = None
-    violation: Violation | None = None
-    try:
+
+    def acts() -> Iterator[int]:
         _play(world, scenario)
-        converged_ms = _converge(world, invariants, scenario.heal_ms, bound_ms)
+        yield _converge(world, invariants, scenario.heal_ms, bound_ms)
         _subscribe_anew(world, scenario)
         if scenario.stays:
             world.run_until(scenario.heal_ms + bound_ms)
             demand("stays_converged", convergence.complaints(world))
+
+    nothing = SeedResult(scenario.seed, scenario.topology, len(scenario.plan.ids), None, bound_ms)
+    return told(nothing, world, acts())
+
+
+def told(nothing: SeedResult, world: Clocked, acts: Iterator[int]) -> SeedResult:
+    """``nothing`` filled in: ``acts`` played to their end or to the first violation.
+
+    They yield once, when the world has converged: how long that took, in ms.
+    """
+    converged_ms: int | None = None
+    violation: Violation | None = None
+    try:
+        converged_ms = next(acts)
+        next(acts, None)
     except Exception as error:  # Whatever the protocol raises is a finding, not the end.
-        violation = violation_of(world, error)
-    return SeedResult(
-        seed=scenario.seed,
-        topology=scenario.topology,
-        nodes=len(scenario.plan.ids),
+        violation = _violation_of(world, error)
+    return replace(
+        nothing,
         converged_ms=converged_ms,
-        bound_ms=bound_ms,
-        fired=_fired(world),
+        fired=dict(sorted(world.fired.items())),
         calls=world.agenda.calls_made,
         violation=violation,
     )
@@ -162,8 +172,7 @@ def _probe(world: World) -> str:
         for at, id in enumerate(sorted(part.ids) if exported_filters else ()):
             topic = exported_filters[at % len(exported_filters)]
             probes[world.publish(id, topic)[0]] = wanted[topic] - {id}
-    delay_ms = max((link.delay_ms_max for link in world.plan.links), default=0)
-    world.run_until(world.now_ms + len(world.plan.ids) * (delay_ms + 1))
+    world.run_until(world.now_ms + len(world.plan.ids) * (world.plan.delay_ms_max + 1))
     missed = ""
     for number, expected in probes.items():
         got = world.delivered[number]
@@ -178,22 +187,7 @@ def _probe(world: World) -> str:
     return missed
 
 
-def _fired(world: World) -> dict[str, int]:
-    return dict(sorted(Counter(world.fired).items()))
-
-
-class Chronicle(Protocol):
-    """A world that remembers its last events."""
-
-    trace: deque[tuple[Millis, BrokerId, object]]
-
-    @property
-    def now_ms(self) -> Millis:
-        """The simulated instant."""
-
-
-def violation_of(world: Chronicle, error: Exception) -> Violation:
-    """What ``error`` says about the world."""
+def _violation_of(world: Clocked, error: Exception) -> Violation:
     if isinstance(error, InvariantError):
         invariant, detail = error.invariant, error.detail
     elif isinstance(error, RunawayError):

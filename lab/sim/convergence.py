@@ -37,14 +37,13 @@ def bound_ms(plan: WorldPlan) -> int:
     ends.
     """
     p = plan.parameters
-    delay_ms = max((link.delay_ms_max for link in plan.links), default=0)
-    crossing_ms = len(plan.ids) * (delay_ms + p.improvement_hold_ms + p.core_ann_gap_ms)
+    crossing_ms = len(plan.ids) * (plan.delay_ms_max + p.improvement_hold_ms + p.core_ann_gap_ms)
     lifetime_ms = p.core_lifetime_intervals * p.core_ann_interval_ms
     return (
         BROKER_PATIENCE_MS
         + plan.reconnect_ms_max
         + p.hello_timeout_ms
-        + 2 * (p.hello_interval_ms + delay_ms)
+        + 2 * (p.hello_interval_ms + plan.delay_ms_max)
         + lifetime_ms
         + p.core_ann_interval_ms
         + p.solicit_timeout_ms
@@ -60,8 +59,7 @@ def calm_bound_ms(plan: WorldPlan) -> int:
     Out and back over at most every broker: a change is announced at once, never at an interval.
     """
     p = plan.parameters
-    delay_ms = max((link.delay_ms_max for link in plan.links), default=0)
-    per_hop_ms = 2 * delay_ms + p.improvement_hold_ms + 2 * p.core_ann_gap_ms
+    per_hop_ms = 2 * plan.delay_ms_max + p.improvement_hold_ms + 2 * p.core_ann_gap_ms
     return len(plan.ids) * per_hop_ms + HANDOVER_PERIODS_MAX * p.handover_ms
 
 
@@ -71,8 +69,7 @@ def finds_shortest(plan: WorldPlan) -> bool:
     They do when a relay waits long enough for the cheaper copy, however long its way. Otherwise
     the number of repeats, which is bounded, may be used up by costlier copies that were faster.
     """
-    delay_ms = max((link.delay_ms_max for link in plan.links), default=0)
-    return len(plan.ids) * delay_ms <= plan.parameters.improvement_hold_ms
+    return len(plan.ids) * plan.delay_ms_max <= plan.parameters.improvement_hold_ms
 
 
 @dataclass(frozen=True, slots=True)

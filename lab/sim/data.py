@@ -24,14 +24,11 @@ MUCH_BYTES = 1 << 30
 class NeighbourLink:
     """A connection to a neighbour's broker, as the data plane sees it.
 
-    Args:
-        send: Takes the payload of a frame; whether there is a connection.
-        is_clogged: Whether what is sent there waits.
+    ``send`` takes the payload of a frame and says whether there is a connection.
     """
 
     room = True
-    queued_bytes = 0
-    unacknowledged = 0
+    queued_bytes = unacknowledged = 0
 
     def __init__(self, send: Callable[[bytes], bool], is_clogged: Callable[[], bool]) -> None:
         self._send = send
@@ -60,16 +57,10 @@ class NeighbourLink:
 
 
 class LocalLink:
-    """The data connection to a broker whose clients are imagined: what arrives is told.
+    """The data connection to a broker whose clients are imagined: what arrives is told."""
 
-    Args:
-        delivered: Called with each packet.
-    """
-
-    room = True
-    queued_bytes = urgent_bytes = 0
-    unacknowledged = 0
-    idle = True
+    room = idle = True
+    queued_bytes = urgent_bytes = unacknowledged = 0
 
     def __init__(self, delivered: Callable[[PublishPacket], None]) -> None:
         self._delivered = delivered
@@ -94,10 +85,9 @@ def packet_of(
     payload = number.to_bytes(NUMBER_BYTES, "big")
     if not qos:
         return PublishPacket(topic, payload).write()
-    quality = mqtt5.QoS.AT_LEAST_ONCE
-    return PublishPacket(
-        topic, payload, qos=quality, packet_id=packet_id, duplicate=duplicate
-    ).write()
+    once = mqtt5.QoS.AT_LEAST_ONCE
+    packet = PublishPacket(topic, payload, qos=once, packet_id=packet_id, duplicate=duplicate)
+    return packet.write()
 
 
 def number_of(packet: PublishPacket) -> int:

@@ -46,18 +46,7 @@ class DataWorld(Protocol):
 
 
 class DataPath:
-    """The data plane of one agent, under the world's clock.
-
-    Args:
-        agent: The process.
-        world: What is around.
-        epoch: Of its frames.
-        disk: What custody keeps.
-        link: The data connection to its own broker.
-
-    Attributes:
-        plane: The daemon's.
-    """
+    """The data plane of one agent, under the world's clock; ``link`` leads to its own broker."""
 
     def __init__(
         self, agent: Agent, world: DataWorld, epoch: Epoch, disk: Disk, link: DataLink
@@ -94,9 +83,8 @@ class DataPath:
         """A connection to a neighbour is there, or is no more."""
         link = None
         if neighbour in self._agent.reach:
-            link = NeighbourLink(
-                partial(self._carry, neighbour), partial(self._is_clogged, neighbour)
-            )
+            clogged = partial(self._is_clogged, neighbour)
+            link = NeighbourLink(partial(self._carry, neighbour), clogged)
         self.plane.reach(neighbour, link, self._now)
         self.arm()
 

@@ -9,7 +9,6 @@ Source: docs/protocol.md section 11; ``Disk`` of ``protocol.custody.ports``.
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from federator.protocol.custody import Positions, Record
 from federator.protocol.custody.ports import Delivered
@@ -23,12 +22,7 @@ KEEP_S = 1_800
 
 
 class FrameLog:
-    """The frames that one agent is the origin of.
-
-    Args:
-        epoch: Of the numbering.
-        records_max: Frames kept; the oldest are dropped.
-    """
+    """The newest ``records_max`` frames that one agent is the origin of, numbered in ``epoch``."""
 
     def __init__(self, epoch: int, *, records_max: int = RECORDS_MAX) -> None:
         self.epoch = epoch
@@ -203,10 +197,10 @@ class CustodyDisk:
         self.is_new = True
 
 
-class Writer(Protocol):
-    """The process that writes."""
+class Writer:
+    """The process that writes; this one writes nothing worth following."""
 
-    noted: bool
+    noted = True
     """The journal has what is delivered next."""
 
     def step(self) -> None:
@@ -219,30 +213,11 @@ class Writer(Protocol):
         """A write was refused: what the daemon's log would say."""
 
 
-class Unwatched:
-    """A process that writes nothing worth following."""
-
-    noted = True
-
-    def step(self) -> None:
-        """Nothing is done."""
-
-    def too_old(self, numbers: list[int]) -> None:
-        """No publication is kept."""
-
-    def disk_full(self, event: str) -> None:
-        """The disk is never full."""
-
-
 class DiskInUse:
     """A disk in the hands of one process; satisfies ``Disk`` of ``protocol.custody.ports``.
 
     Each write fails whole while the disk is full, and the process may be killed right after it.
-
-    Args:
-        disk: What earlier lives left.
-        epoch: In which a log begins, when there is none.
-        writer: The process.
+    A log begins in ``epoch`` when earlier lives left none.
     """
 
     keep_s = KEEP_S

@@ -45,6 +45,11 @@ class WorldPlan:
     duplication: float = 0.0
     failover: FailoverParameters | None = None
 
+    @property
+    def delay_ms_max(self) -> int:
+        """Of the slowest link."""
+        return max((link.delay_ms_max for link in self.links), default=0)
+
 
 def address_of(id: BrokerId) -> str:
     """What broker ``id`` advertises."""

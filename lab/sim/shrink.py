@@ -34,13 +34,11 @@ class Shrunk(Generic[S]):
 
 
 class Shrinker(Generic[S]):
-    """Looks for a shorter story that fails in the same way.
+    """Looks for a shorter story that fails in the same way, in at most ``runs_max`` runs.
 
     Args:
-        run: Tells a story.
         parts: The names of the story's lists whose items can be left out.
         simpler: Other ways to make a story simpler.
-        runs_max: Stories told at most.
     """
 
     def __init__(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from federator.protocol.effects import Effect, Send
 from federator.protocol.events import Event
 from federator.protocol.forwarding.frames import Frame
+from federator.protocol.messages.guide import Guide
 from federator.protocol.types import BrokerId
 
 if TYPE_CHECKING:
@@ -48,3 +49,6 @@ class Watcher:
 
     def delivered(self, agent: "Agent", publication: int, topic: str) -> None:
         """``agent`` publishes what arrived in a frame on its own broker."""
+
+    def guided(self, agent: "Agent", guide: Guide) -> None:
+        """``agent`` retains ``guide`` on its broker."""

@@ -4,6 +4,8 @@ Both ends have an opinion about each connection (``open_here``, ``open_there``) 
 at different times, or, on a silent path, only when a keep-alive runs out. When the broker sees an
 end without DISCONNECT it publishes the Will.
 
+What befalls a path (cuts, silences, jams) adds up by cause, and each cause ends by itself.
+
 Source: MQTT 5, section 3.1.2.5 (Will).
 """
 
@@ -32,10 +34,7 @@ class Wires:
     """All connections between agents and neighbours' brokers.
 
     Args:
-        agenda: The clock.
-        rng: The network's dice.
-        paths: By (owner, target).
-        brokers: By id.
+        agents: Those that run.
         arrival: A message reached a broker.
         tell: Hands an event to an agent, in order, unless it died.
         reconnect_ms_max: Cap of the back-off.
@@ -48,17 +47,22 @@ class Wires:
         *,
         paths: Mapping[tuple[BrokerId, BrokerId], Path],
         brokers: Mapping[BrokerId, Broker],
+        agents: Mapping[BrokerId, Agent],
         arrival: Arrival,
         tell: Callable[[Agent, Event], None],
+        fired: Counter[str],
         reconnect_ms_max: int,
+        loss: float,
+        duplication: float,
     ) -> None:
-        self.loss = 0.0
-        self.duplication = 0.0
-        self.fired: Counter[str] = Counter()
+        self.loss = loss
+        self.duplication = duplication
+        self._fired = fired
         self._agenda = agenda
         self._random = rng.random
         self._paths = paths
         self._brokers = brokers
+        self._agents = agents
         self._arrival = arrival
         self._tell = tell
         self._reconnect_ms_max = reconnect_ms_max
@@ -108,19 +112,12 @@ class Wires:
         agent.connections[conn] = (connection, dialler)
         former = broker.sessions.get((agent.id, dialler.address))
         if former is not None:
-            self.fired["takeover"] += 1
+            self._fired["takeover"] += 1
             former.lost = True
             self._ended_there(former, dialler.address, graceful=False)
         broker.sessions[agent.id, dialler.address] = connection
-        self._tell(
-            agent,
-            NeighbourConnected(
-                conn=conn,
-                address=dialler.address,
-                expected_id=dialler.expected_id,
-                cost=dialler.cost,
-            ),
-        )
+        event = NeighbourConnected(conn, dialler.address, dialler.expected_id, dialler.cost)
+        self._tell(agent, event)
 
     # --- using ---
 
@@ -130,16 +127,16 @@ class Wires:
             return
         path = connection.path
         if path.silences:
-            self.fired["silent_drop"] += 1
+            self._fired["silent_drop"] += 1
             return
         if self.loss and self._random() < self.loss:
-            self.fired["loss"] += 1
+            self._fired["loss"] += 1
             return
         arrival_ms = max(self._arrival_ms(path), connection.last_arrival_ms)
         connection.last_arrival_ms = arrival_ms
         self._agenda.at(arrival_ms, self._arrive, connection, kind, payload)
         if self.duplication and self._random() < self.duplication:
-            self.fired["duplication"] += 1
+            self._fired["duplication"] += 1
             self._agenda.at(arrival_ms, self._arrive, connection, kind, payload)
 
     def _arrive(self, connection: Connection, kind: str, payload: bytes) -> None:
@@ -157,7 +154,7 @@ class Wires:
     def _arrival_ms(self, path: Path) -> int:
         now_ms = self._agenda.now_ms
         if path.clogged_until_ms > now_ms:
-            self.fired["clog"] += 1
+            self._fired["clog"] += 1
             return path.clogged_until_ms
         return now_ms + self._delay_ms(path)
 
@@ -169,12 +166,8 @@ class Wires:
         _, dialler = agent.connections.pop(connection.id)
         dialler.connection = None
         if connection.path.silences or connection.lost:
-            self._agenda.at(
-                self._agenda.now_ms + BROKER_PATIENCE_MS,
-                self._ended_there,
-                connection,
-                dialler.address,
-            )
+            gone_ms = self._agenda.now_ms + BROKER_PATIENCE_MS
+            self._agenda.at(gone_ms, self._ended_there, connection, dialler.address)
             return
         end_ms = max(self._arrival_ms(connection.path), connection.last_arrival_ms)
         self._agenda.at(end_ms, self._closed, connection, dialler.address, graceful)
@@ -189,12 +182,10 @@ class Wires:
             return
         connection.lost = True
         dialler = agent.connections[connection.id][1]
-        now_ms = self._agenda.now_ms
-        delay_ms = self._delay_ms(connection.path)
-        self._agenda.at(now_ms + delay_ms, self._ended_there, connection, dialler.address)
-        self._agenda.at(
-            now_ms + self._delay_ms(connection.path), self.ended_here, agent, connection
-        )
+        there_ms = self._agenda.now_ms + self._delay_ms(connection.path)
+        self._agenda.at(there_ms, self._ended_there, connection, dialler.address)
+        here_ms = self._agenda.now_ms + self._delay_ms(connection.path)
+        self._agenda.at(here_ms, self.ended_here, agent, connection)
 
     def ended_here(self, agent: Agent, connection: Connection) -> None:
         """The agent learns that its connection is gone, and tries again later."""
@@ -219,10 +210,54 @@ class Wires:
         if broker.sessions.get((path.owner, address)) is connection:
             del broker.sessions[path.owner, address]
         if not graceful:
-            self.fired["will"] += 1
+            self._fired["will"] += 1
             self._arrival(path.target, "ctl", connection.will)
 
     def give_up_there(self, connection: Connection, address: str) -> None:
         """The broker's patience with a silent client ran out."""
         connection.lost = True
         self._ended_there(connection, address)
+
+    # --- what befalls paths ---
+
+    def reset_path(self, path: Path) -> None:
+        """Reset every connection on ``path``."""
+        for agent, connection, _ in self._on(path):
+            self.reset(agent, connection)
+
+    def cut(self, path: Path) -> None:
+        """Reset the connections and allow no new ones."""
+        path.cuts += 1
+        self.reset_path(path)
+
+    def mend(self, path: Path) -> None:
+        """End one cause of the cut."""
+        path.cuts -= 1
+
+    def silence(self, path: Path) -> None:
+        """Let everything vanish, until a keep-alive runs out or the path speaks again."""
+        path.silences += 1
+        now_ms, at = self._agenda.now_ms, self._agenda.at
+        for agent, connection, dialler in self._on(path):
+            if not connection.lost:
+                connection.lost = True
+                at(now_ms + KEEP_ALIVE_MS, self.ended_here, agent, connection)
+                gone_ms = now_ms + BROKER_PATIENCE_MS
+                at(gone_ms, self.give_up_there, connection, dialler.address)
+
+    def unsilence(self, path: Path) -> None:
+        """New connections work again; the old ones are answered with a reset."""
+        path.silences -= 1
+        for agent, connection, _ in () if path.silences else self._on(path):
+            if connection.lost:
+                self._agenda.at(self._agenda.now_ms + 1, self.ended_here, agent, connection)
+
+    def clog(self, path: Path, until_ms: int) -> None:
+        """Hold back what is sent until ``until_ms``."""
+        path.clogged_until_ms = max(path.clogged_until_ms, until_ms)
+
+    def _on(self, path: Path) -> list[tuple[Agent, Connection, Dialler]]:
+        agent = self._agents.get(path.owner)
+        if agent is None:
+            return []
+        return [(agent, each, d) for each, d in agent.connections.values() if each.path is path]

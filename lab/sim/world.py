@@ -7,7 +7,7 @@ Source: docs/simulator.md.
 """
 
 import random
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -20,32 +20,23 @@ from federator.protocol import events
 from federator.protocol.filters import matches
 from federator.protocol.messages import codec, control
 from federator.protocol.node import Identity, Node
-from federator.protocol.parameters import Parameters, Strategy
+from federator.protocol.parameters import Strategy
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
-from lab.sim.agenda import Agenda
+from lab.sim.agenda import TRACE_EVENTS_MAX, Clocked
 from lab.sim.agents import FIRST_EPOCH, INBOX_MAX, Agent, Disk
 from lab.sim.data import LocalLink, number_of, packet_of
 from lab.sim.data_path import DataPath
-from lab.sim.disks import CustodyDisk, DiskInUse, Unwatched
-from lab.sim.link_faults import LinkFaults
+from lab.sim.disks import CustodyDisk, DiskInUse, Writer
 from lab.sim.network import Broker, Dialler, Path, link_of
 from lab.sim.plan import LinkPlan, WorldPlan, address_of, alias_of
 from lab.sim.watcher import Watcher
 from lab.sim.wires import BROKER_PATIENCE_MS, Wires
 
 LOCAL_CONNECT_MS = 1
-TRACE_EVENTS_MAX = 60
 
 
-class World:
-    """Brokers, agents and links under one simulated clock.
-
-    Args:
-        plan: What there is.
-        seed: The only source of randomness.
-        watcher: Told about everything; checks it.
-        trace_max: Events remembered for the report of a violation.
-    """
+class World(Clocked):
+    """Brokers, agents and links under one simulated clock; ``seed`` is its only randomness."""
 
     def __init__(
         self,
@@ -55,10 +46,9 @@ class World:
         watcher: Watcher | None = None,
         trace_max: int | None = TRACE_EVENTS_MAX,
     ) -> None:
+        super().__init__(trace_max=trace_max)
         self.plan = plan
-        self.agenda = Agenda()
         self.watcher = watcher or Watcher()
-        self.trace: deque[tuple[Millis, BrokerId, object]] = deque(maxlen=trace_max)
         self.brokers = {id: Broker(id) for id in plan.ids}
         self.agents: dict[BrokerId, Agent] = {}
         self.data_paths: dict[BrokerId, DataPath] = {}  # of the newest agents
@@ -66,7 +56,6 @@ class World:
         self.filters = {id: plan.filters.get(id, frozenset()) for id in plan.ids}
         self.agent_stops: Counter[BrokerId] = Counter()
         self.lives: Counter[BrokerId] = Counter()
-        self.fired: Counter[str] = Counter()
         self.published = 0
         self.topics: dict[int, str] = {}
         self.origins: dict[int, BrokerId] = {}
@@ -82,25 +71,16 @@ class World:
             random.Random(f"wires {seed}"),
             paths=self.paths,
             brokers=self.brokers,
+            agents=self.agents,
             arrival=self.arrive,
             tell=self._tell,
+            fired=self.fired,
             reconnect_ms_max=plan.reconnect_ms_max,
+            loss=plan.loss,
+            duplication=plan.duplication,
         )
-        self.links = LinkFaults(self.agents, self.wires, self.agenda)
-        self.wires.fired = self.fired
-        self.wires.loss = plan.loss
-        self.wires.duplication = plan.duplication
         for id in plan.ids:
             self.agenda.at(self._rng.randint(0, plan.start_ms_max), self._start, id)
-
-    @property
-    def now_ms(self) -> Millis:
-        """The simulated instant."""
-        return self.agenda.now_ms
-
-    def run_until(self, end_ms: int) -> None:
-        """Let everything due by ``end_ms`` happen."""
-        self.agenda.run_until(end_ms)
 
     # --- what clients do ---
 
@@ -125,9 +105,8 @@ class World:
         if agent is None or not agent.subscribed or agent.pauses:
             return numbers
         if any(matches(filter, topic) for filter in agent.cover):
-            self.data_paths[agent.id].read(
-                b"".join(packet_of(topic, number, 0) for number in numbers)
-            )
+            run = b"".join(packet_of(topic, number, 0) for number in numbers)
+            self.data_paths[agent.id].read(run)
         return numbers
 
     def arrive(self, id: BrokerId, kind: str, payload: bytes) -> None:
@@ -213,9 +192,8 @@ class World:
             return
         agent.pause_ticket += 1
         self._note(id, "agent pauses")
-        self.agenda.at(
-            self.now_ms + BROKER_PATIENCE_MS, self._patience_ends, agent, agent.pause_ticket
-        )
+        gone_ms = self.now_ms + BROKER_PATIENCE_MS
+        self.agenda.at(gone_ms, self._patience_ends, agent, agent.pause_ticket)
 
     def resume_agent(self, id: BrokerId, life: int) -> None:
         """Let the agent that was paused in its ``life`` go on: first with what waited for it."""
@@ -250,9 +228,8 @@ class World:
             self._address_book[alias_of(id)] = id
         for link in self.plan.links:
             for owner, target in ((link.a, link.b), (link.b, link.a)):
-                self.paths[owner, target] = Path(
-                    owner, target, link.delay_ms_min, link.delay_ms_max
-                )
+                path = Path(owner, target, link.delay_ms_min, link.delay_ms_max)
+                self.paths[owner, target] = path
                 if owner in link.configured or not link.configured:
                     address = alias_of(target) if owner in link.aliases else address_of(target)
                     self._configured[owner].append((address, target, link))
@@ -263,14 +240,13 @@ class World:
         disk = self.disks[id]
         disk.epoch = Epoch(disk.epoch + 1)
         self.lives[id] += 1
+        identity = Identity(id, disk.epoch, address_of(id), self.plan.priorities.get(id, 0))
+        strategy = Strategy.SHORTEST_PATH if id in self.plan.shortest else Strategy.MESH
+        parameters = replace(self.plan.parameters, strategy=strategy)
         agent = Agent(
             id=id,
             life=self.lives[id],
-            node=Node(
-                Identity(id, disk.epoch, address_of(id), self.plan.priorities.get(id, 0)),
-                self._parameters_of(id),
-                self.plan.failover,
-            ),
+            node=Node(identity, parameters, self.plan.failover),
             clock_offset_ms=self._rng.randint(0, self.plan.clock_offset_ms_max),
         )
         self.data_paths[id] = self._data_path(agent, disk.epoch)
@@ -283,13 +259,7 @@ class World:
         self.agenda.at(self.now_ms + LOCAL_CONNECT_MS, self._local_attempt, agent)
         for address, target, link in self._configured[id]:
             expected = target if link.ids_known else None
-            dialler = Dialler(address, target, expected, link.cost)
-            agent.diallers[address] = dialler
-            self.wires.dial(agent, dialler)
-
-    def _parameters_of(self, id: BrokerId) -> Parameters:
-        strategy = Strategy.SHORTEST_PATH if id in self.plan.shortest else Strategy.MESH
-        return replace(self.plan.parameters, strategy=strategy)
+            self._dial(agent, Dialler(address, target, expected, link.cost))
 
     def _local_attempt(self, agent: Agent) -> None:
         if self.agents.get(agent.id) is not agent or agent.subscribed:
@@ -376,7 +346,7 @@ class World:
                 case (
                     e.CallOff() | e.DialSeed() | e.CallOffSeed() | e.Measure() | e.RememberBrokers()
                 ):
-                    self._on_arrangement(agent, effect)
+                    raise AssertionError("the links of this world are those of its plan")
                 case e.Notice(name):
                     self.fired[f"notice {name}"] += 1
         if moved:
@@ -388,13 +358,6 @@ class World:
         self, agent: Agent, effect: e.PublishGuide | e.StepIn | e.StepBack | e.SetDraining
     ) -> None:
         self.fired[f"failover {type(effect).__name__}"] += 1
-
-    def _on_arrangement(
-        self,
-        agent: Agent,
-        effect: e.CallOff | e.DialSeed | e.CallOffSeed | e.Measure | e.RememberBrokers,
-    ) -> None:
-        raise AssertionError("the links of this world are those of its plan")
 
     def _reach_changed(self, agent: Agent, neighbour: BrokerId) -> None:
         self.data_paths[agent.id].reach(neighbour)
@@ -423,11 +386,12 @@ class World:
     def _dial_back(self, agent: Agent, address: str) -> None:
         self.fired["dial_back"] += 1
         target = self._address_book[address]
-        if address in agent.diallers and agent.diallers[address].wanted:
-            return
-        cost = self._costs[link_of(agent.id, target)]
-        dialler = Dialler(address, target, target, cost)
-        agent.diallers[address] = dialler
+        if address not in agent.diallers or not agent.diallers[address].wanted:
+            cost = self._costs[link_of(agent.id, target)]
+            self._dial(agent, Dialler(address, target, target, cost))
+
+    def _dial(self, agent: Agent, dialler: Dialler) -> None:
+        agent.diallers[dialler.address] = dialler
         self.wires.dial(agent, dialler)
 
     def _hang_up(self, agent: Agent, conn: int) -> None:
@@ -482,7 +446,7 @@ class World:
 
     def _data_path(self, agent: Agent, epoch: Epoch) -> DataPath:
         """The data plane of an agent whose broker's clients are imagined: QoS 0 only."""
-        disk = DiskInUse(CustodyDisk(), int(epoch), Unwatched())
+        disk = DiskInUse(CustodyDisk(), int(epoch), Writer())
         return DataPath(agent, self, epoch, disk, LocalLink(partial(self._delivered, agent)))
 
     def _delivered(self, agent: Agent, packet: PublishPacket) -> None:

@@ -86,8 +86,8 @@ def test_table_10_the_longer_way_of_node_i_is_not_taken_but_kept_as_a_backup():
 def test_the_backup_takes_over_when_the_way_is_cut():
     world, _ = example()
 
-    world.links.cut(world.paths[number("C"), number("I")])
-    world.links.cut(world.paths[number("I"), number("C")])
+    world.wires.cut(world.paths[number("C"), number("I")])
+    world.wires.cut(world.paths[number("I"), number("C")])
     world.run_until(14_000)
 
     (row,) = rows(world)["I"]

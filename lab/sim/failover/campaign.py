@@ -6,8 +6,10 @@ the announcements that they watch.
 Source: docs/simulator.md; docs/protocol.md section 15.
 """
 
+from collections.abc import Iterator
+
 from federator.protocol.types import BrokerId
-from lab.sim.campaign import SeedResult, Violation, violation_of
+from lab.sim.campaign import SeedResult, told
 from lab.sim.convergence import demand
 from lab.sim.failover.clients import Client, Clients
 from lab.sim.failover.demands import FailoverInvariants, bound_ms, complaints, terms_reused
@@ -26,26 +28,16 @@ def run_failover(story: FailoverStory) -> SeedResult:
     world = FailoverWorld(story.plan, seed=story.seed, watcher=invariants)
     invariants.attach(world)
     limit_ms = bound_ms(story.plan)
-    converged_ms: int | None = None
-    violation: Violation | None = None
-    try:
+
+    def acts() -> Iterator[int]:
         clients = Clients(world, [Client(*drawn) for drawn in story.clients])
         clients.run(story.heal_ms + limit_ms + AFTERWARDS_MS)
         _play(world, invariants, story)
-        converged_ms = _agree_for_good(world, clients, story.heal_ms, limit_ms)
+        yield _agree_for_good(world, clients, story.heal_ms, limit_ms)
         demand("terms_grow", terms_reused(world, invariants))
-    except Exception as error:  # whatever the protocol raises is a finding, not the end
-        violation = violation_of(world, error)
-    return SeedResult(
-        seed=story.seed,
-        topology=story.topology,
-        nodes=len(story.plan.ids),
-        converged_ms=converged_ms,
-        bound_ms=limit_ms,
-        fired=dict(sorted(world.fired.items())),
-        calls=world.agenda.calls_made,
-        violation=violation,
-    )
+
+    nothing = SeedResult(story.seed, story.topology, len(story.plan.ids), None, limit_ms)
+    return told(nothing, world, acts())
 
 
 def _play(world: FailoverWorld, invariants: FailoverInvariants, story: FailoverStory) -> None:

@@ -39,12 +39,7 @@ class Client:
 
 
 class Clients:
-    """All clients of one world.
-
-    Args:
-        world: Where they are.
-        clients: Who is where at the start.
-    """
+    """All clients of one world."""
 
     def __init__(self, world: FailoverWorld, clients: list[Client]) -> None:
         self.all = clients

@@ -12,7 +12,7 @@ from lab.sim import convergence
 from lab.sim.agents import Agent
 from lab.sim.failover.clients import takeover_in
 from lab.sim.failover.parts import Parts
-from lab.sim.failover.world import FailoverWorld, GuideWatcher
+from lab.sim.failover.world import FailoverWorld
 from lab.sim.invariants import Invariants
 from lab.sim.plan import WorldPlan
 from lab.sim.watcher import InvariantError
@@ -43,7 +43,7 @@ class _Named:
     since_ms: int
 
 
-class FailoverInvariants(Invariants, GuideWatcher):
+class FailoverInvariants(Invariants):
     """Every check of one run, those of announcements included."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from federator.protocol.controller.presence import PresenceParameters
 from federator.protocol.messages.session_records import FlowRow
 from federator.protocol.types import BrokerId, Millis
 from lab.sim import scenario, topologies
-from lab.sim.faults import Fault, FaultKind
+from lab.sim.faults import Fault, FaultKind, draw_split
 from lab.sim.network import Link
 from lab.sim.plan import WorldPlan
 
@@ -90,8 +90,7 @@ def draw(
 
 def _parameters(plan: WorldPlan) -> FailoverParameters:
     """Default ones; a slow federation gets a longer look before anybody decides."""
-    slowest_ms = max((link.delay_ms_max for link in plan.links), default=0)
-    office_ms = max(1_000, 6 * slowest_ms * len(plan.ids))
+    office_ms = max(1_000, 6 * plan.delay_ms_max * len(plan.ids))
     return FailoverParameters(
         presence=PresenceParameters(gone_after_ms=Millis(max(1_000, office_ms // 2))),
         office_ms=Millis(office_ms),
@@ -109,18 +108,14 @@ def _draw_faults(
         at_ms = rng.randint(SETTLE_MS, end_ms - 1)
         until_ms = min(end_ms, at_ms + rng.choice((500, 2_000, 8_000, 20_000, 60_000)))
         if kind in _OF_LINKS:
-            across = _across(rng, ids, links) if kind is FaultKind.SPLIT else (rng.choice(links),)
-            faults.append(Fault(kind, at_ms, until_ms, links=across))
+            split = kind is FaultKind.SPLIT
+            where = draw_split(rng, ids, links) if split else (rng.choice(links),)
+            faults.append(Fault(kind, at_ms, until_ms, links=where))
         elif kind is not FaultKind.DEATH or deaths_left:
             deaths_left -= kind is FaultKind.DEATH
             victim = ids[0] if rng.random() < 0.4 else rng.choice(ids)
             faults.append(Fault(kind, at_ms, until_ms, node=victim))
     return tuple(sorted(faults, key=lambda fault: fault.at_ms))
-
-
-def _across(rng: random.Random, ids: list[BrokerId], links: list[Link]) -> tuple[Link, ...]:
-    half = set(rng.sample(ids, len(ids) // 2))
-    return tuple(link for link in links if (link[0] in half) != (link[1] in half))
 
 
 def _draw_drains(rng: random.Random, plan: WorldPlan, end_ms: int) -> tuple[DrainOrder, ...]:

@@ -26,13 +26,6 @@ from lab.sim.watcher import Watcher
 from lab.sim.world import World
 
 
-class GuideWatcher(Watcher):
-    """Told about guides as well."""
-
-    def guided(self, agent: Agent, guide: Guide) -> None:
-        """``agent`` retains ``guide`` on its broker."""
-
-
 class FailoverWorld(World):
     """See ``World``; ``plan.failover`` must be set.
 
@@ -41,16 +34,14 @@ class FailoverWorld(World):
         rows: What the clients of each broker do.
         loads: Clients of each broker, as its agent says.
         drains: Orders to drain that each broker's agent obeyed.
-        guide_watcher: The watcher, if it wants to hear of guides.
     """
 
-    def __init__(self, plan: WorldPlan, *, seed: int, watcher: GuideWatcher) -> None:
+    def __init__(self, plan: WorldPlan, *, seed: int, watcher: Watcher) -> None:
         assert plan.failover is not None, "a world without failover has no guides"
         self.guides: dict[BrokerId, Guide | None] = dict.fromkeys(plan.ids)
         self.rows: dict[BrokerId, set[FlowRow]] = {id: set() for id in plan.ids}
         self.loads = dict.fromkeys(plan.ids, 0)
         self.drains: Counter[BrokerId] = Counter()
-        self.guide_watcher = watcher
         self._newest: dict[BrokerId, Guide] = {}  # of the running agents
         super().__init__(plan, seed=seed, watcher=watcher)
 
@@ -111,7 +102,7 @@ class FailoverWorld(World):
                 self._newest[agent.id] = guide
                 if agent.subscribed and self.brokers[agent.id].running:
                     self.guides[agent.id] = guide
-                self.guide_watcher.guided(agent, guide)
+                self.watcher.guided(agent, guide)
             case SetDraining(drain):
                 disk = self.disks[agent.id]
                 if disk.draining != drain:

@@ -10,12 +10,12 @@ Source: docs/protocol.md section 16.
 import math
 from collections.abc import Iterator
 
-from federator.protocol.topology.graph import strength_of, without
+from federator.protocol.topology.graph import parts_of, strength_of, without
 from federator.protocol.types import BrokerId
-from lab.sim.campaign import SeedResult, Violation, violation_of
+from lab.sim.campaign import SeedResult, told
 from lab.sim.convergence import demand
 from lab.sim.joining.story import Death, JoiningStory, Split, Start
-from lab.sim.joining.world import JoiningWorld, parts
+from lab.sim.joining.world import JoiningWorld
 
 SETTLED_MS = 150_000
 """What settling may take, whatever befell the federation."""
@@ -33,25 +33,11 @@ CHECK_EVERY_MS = 2_000
 def run_joining(story: JoiningStory) -> SeedResult:
     """Run one seed to its end or to the first violation."""
     world = JoiningWorld(story.seed, story.parameters)
-    settled_ms: int | None = None
-    violation: Violation | None = None
-    try:
-        settled_ms = _play(world, story)
-    except Exception as error:  # whatever the protocol raises is a finding, not the end
-        violation = violation_of(world, error)
-    return SeedResult(
-        seed=story.seed,
-        topology="joining",
-        nodes=story.nodes,
-        converged_ms=settled_ms,
-        bound_ms=SETTLED_MS,
-        fired=dict(sorted(world.fired.items())),
-        calls=world.agenda.calls_made,
-        violation=violation,
-    )
+    nothing = SeedResult(story.seed, "joining", story.nodes, None, SETTLED_MS)
+    return told(nothing, world, _play(world, story))
 
 
-def _play(world: JoiningWorld, story: JoiningStory) -> int:
+def _play(world: JoiningWorld, story: JoiningStory) -> Iterator[int]:
     """One act after the other; the longest that settling took."""
     slowest_ms = 0
     for act in story.acts:
@@ -66,12 +52,12 @@ def _play(world: JoiningWorld, story: JoiningStory) -> int:
                 case Split(_, apart):
                     world.split(apart)
         slowest_ms = max(slowest_ms, _settle(world, story))
-    return slowest_ms
+    yield slowest_ms
 
 
 def _kill(world: JoiningWorld, broker: BrokerId) -> None:
     """Who dies in a settled federation cuts off nobody, not for a moment."""
-    left = parts(without(world.graph(), {broker}))
+    left = parts_of(without(world.graph(), {broker}))
     world.kill(broker)
     if len(left) > 1:
         demand("survives_a_death", [f"without {broker} there are {len(left)} parts"])

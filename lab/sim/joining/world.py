@@ -11,8 +11,7 @@ Source: docs/protocol.md section 16.
 
 import math
 import random
-from collections import Counter, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
@@ -43,12 +42,12 @@ from federator.protocol.messages.control import Bye, Hello
 from federator.protocol.messages.places import Place, encode_place
 from federator.protocol.node import Identity, Node
 from federator.protocol.parameters import Parameters
-from federator.protocol.topology.graph import near_of
+from federator.protocol.topology.graph import near_of, parts_of
 from federator.protocol.topology.parameters import TopologyParameters
 from federator.protocol.types import BrokerId, ConnId, Epoch, Millis
-from lab.sim.agenda import Agenda
+from lab.sim.agenda import Clocked
+from lab.sim.plan import address_of
 
-TRACE_EVENTS_MAX = 60
 CALLS_MAX = 20_000_000
 RECONNECT_MS_MIN, RECONNECT_MS_MAX = 100, 5_000
 GIVEN_UP_AFTER_MS = 1_000
@@ -97,43 +96,27 @@ class Host:
     up_since_ms: dict[BrokerId, Millis] = field(default_factory=dict)
 
 
-class JoiningWorld:
-    """Brokers that come, go and are split apart.
-
-    Args:
-        seed: The only source of chance.
-        parameters: How all brokers arrange their links.
+class JoiningWorld(Clocked):
+    """Brokers that come, go and are split apart; ``seed`` is the only source of chance.
 
     Attributes:
         hosts: Who is alive.
         cut: Brokers that do not reach the others now.
-        changes: Ends of links that came up or went down, by instant.
-        trace: The last events.
+        changes: When ends of links came up or went down.
     """
 
     def __init__(self, seed: int, parameters: TopologyParameters) -> None:
-        self.agenda = Agenda(calls_max=CALLS_MAX)
+        super().__init__(calls_max=CALLS_MAX)
         self.hosts: dict[BrokerId, Host] = {}
         self.cut: frozenset[BrokerId] = frozenset()
-        self.fired: Counter[str] = Counter()
         self.changes: list[Millis] = []
         self._parameters = parameters
         self._rng = random.Random(f"joining {seed}")
         self._where: dict[BrokerId, tuple[float, float]] = {}
         self._ways_ms: dict[tuple[BrokerId, BrokerId], int] = {}
         self._disks: dict[BrokerId, tuple[Epoch, tuple[tuple[BrokerId, str], ...]]] = {}
-        self.trace: deque[tuple[Millis, BrokerId, object]] = deque(maxlen=TRACE_EVENTS_MAX)
         self._versions = 0
         self._look_pending = False
-
-    @property
-    def now_ms(self) -> Millis:
-        """The simulated instant."""
-        return self.agenda.now_ms
-
-    def run_until(self, end_ms: int) -> None:
-        """Let everything due by ``end_ms`` happen."""
-        self.agenda.run_until(end_ms)
 
     # --- what befalls brokers ---
 
@@ -207,8 +190,7 @@ class JoiningWorld:
             return
         target = id_at(dialler.address)
         if target in self._where and self._reaches(host.id, target):
-            after_ms = 3 * self.way_ms(host.id, target)
-            self._later(after_ms, self._connected, host, dialler)
+            self._later(3 * self.way_ms(host.id, target), self._connected, host, dialler)
             return
         dialler.failures += 1
         nominal_ms = min(RECONNECT_MS_MAX, RECONNECT_MS_MIN << min(dialler.failures, 16))
@@ -224,8 +206,8 @@ class JoiningWorld:
         host.conns += 1
         dialler.conn = ConnId(host.conns)
         host.open[dialler.conn] = dialler
-        event = NeighbourConnected(dialler.conn, dialler.address, dialler.expected_id)
-        self._handle(host, event)
+        up = NeighbourConnected(dialler.conn, dialler.address, dialler.expected_id)
+        self._handle(host, up)
 
     def _break(self, host: Host, conn: ConnId) -> None:
         """The connection is reset; its owner tries again."""
@@ -289,8 +271,7 @@ class JoiningWorld:
             case Measure(id, address):
                 far_ms = 2 * self.way_ms(host.id, id)
                 there = self._reaches(host.id, id_at(address))
-                measured = Measured(id, far_ms if there else None)
-                self._later(far_ms, self._handle, host, measured)
+                self._later(far_ms, self._handle, host, Measured(id, far_ms if there else None))
             case RememberBrokers(brokers):
                 self._disks[host.id] = (self._disks[host.id][0], brokers)
             case Notice(name):
@@ -318,8 +299,7 @@ class JoiningWorld:
             host.armed_at_ms = None
             self._handle(host, DeadlineReached())
 
-    def _later(self, after_ms: int, call: object, *args: object) -> None:
-        assert callable(call), "something to do"
+    def _later(self, after_ms: int, call: Callable[..., None], *args: object) -> None:
         self.agenda.at(self.agenda.now_ms + after_ms, call, *args)
 
     # --- inside: places ---
@@ -378,7 +358,7 @@ class JoiningWorld:
     def _give_up_lost(self) -> None:
         """Who is out of reach is heard no more."""
         self._look_pending = False
-        for part in parts(self.graph()):
+        for part in parts_of(self.graph()):
             for id in part:
                 host = self.hosts[id]
                 for other in [other for other in host.heard if other not in part]:
@@ -390,27 +370,6 @@ class JoiningWorld:
     ) -> None:
         now_ms = self.agenda.now_ms
         host.node.topology.on_announced(core, added, removed, lost=lost, now_ms=now_ms)
-
-
-def parts(graph: Mapping[BrokerId, set[BrokerId]]) -> list[set[BrokerId]]:
-    """The connected parts; quick, for it is asked often."""
-    found: list[set[BrokerId]] = []
-    left = set(graph)
-    while left:
-        part, border = set[BrokerId](), [min(left)]
-        while border:
-            here = border.pop()
-            if here not in part:
-                part.add(here)
-                border.extend(graph[here])
-        left -= part
-        found.append(part)
-    return found
-
-
-def address_of(id: BrokerId) -> str:
-    """Where broker ``id`` is."""
-    return f"mqtt://b{id}"
 
 
 def id_at(address: str) -> BrokerId:

@@ -9,11 +9,11 @@ Source: measured on Mosquitto 2.0.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from federator.protocol.discovery import VERSION_TOPIC
 from federator.protocol.types import BrokerId
 from lab.sim.agenda import Agenda
+from lab.sim.messages.ledger import Ledger
 from lab.sim.messages.sessions import IN_FLIGHT_MAX, Message, Receiver, Session
 
 LOCAL_MS = 1
@@ -51,37 +51,21 @@ class BrokerPlan:
     sys_interval_ms: int = 10_000
 
 
-class Auditor(Protocol):
-    """Told what happens to publications inside brokers."""
-
-    def routed(self, broker: BrokerId, client_id: str, message: Message) -> None:
-        """A copy was put into a session."""
-
-    def dropped(self, broker: BrokerId, client_id: str, message: Message) -> None:
-        """A QoS 1 message found the queue full."""
-
-
 class MessageBroker:
     """One broker's sessions.
-
-    Args:
-        id: Of the broker.
-        plan: Its configuration.
-        agenda: The clock.
-        auditor: Told about publications.
 
     Attributes:
         life: Grows when it starts and when it stops.
     """
 
-    def __init__(self, id: BrokerId, plan: BrokerPlan, agenda: Agenda, auditor: Auditor) -> None:
+    def __init__(self, id: BrokerId, plan: BrokerPlan, agenda: Agenda, ledger: Ledger) -> None:
         self.id = id
         self.plan = plan
         self.sessions: dict[str, Session] = {}
         self.running = True
         self._agenda = agenda
-        self._auditor = auditor
-        self._database: dict[str, Session] = {}
+        self._ledger = ledger
+        self.database: dict[str, Session] = {}  # the sessions that a kill would leave
         self._retained: dict[str, Message] = {}
         self._saved_retained: dict[str, Message] = {}
         self._started_ms = 0
@@ -89,11 +73,6 @@ class MessageBroker:
         self._stored: dict[str, Message] = {}
         self.life = 0
         self.start()
-
-    @property
-    def database(self) -> Mapping[str, Session]:
-        """The sessions that a kill would leave."""
-        return self._database
 
     # --- its own life ---
 
@@ -105,12 +84,11 @@ class MessageBroker:
         self._numbers.clear()
         self._stored = {VERSION_TOPIC: _VERSION}
         self._retained = dict(self._saved_retained)
-        self.sessions = {id: kept.at_rest() for id, kept in sorted(self._database.items())}
-        self._agenda.at(
-            self._agenda.now_ms + self.plan.sys_interval_ms, self._tell_numbers, self.life
-        )
+        self.sessions = {id: kept.at_rest() for id, kept in sorted(self.database.items())}
+        now_ms = self._agenda.now_ms
+        self._agenda.at(now_ms + self.plan.sys_interval_ms, self._tell_numbers, self.life)
         if self.plan.persistent:
-            self._agenda.at(self._agenda.now_ms + self.plan.autosave_ms, self._autosave, self.life)
+            self._agenda.at(now_ms + self.plan.autosave_ms, self._autosave, self.life)
 
     def stop(self) -> None:
         """Run no more: everything is gone but the database."""
@@ -120,7 +98,7 @@ class MessageBroker:
 
     def save(self) -> None:
         """Write the database."""
-        self._database = {id: s.at_rest() for id, s in self.sessions.items() if s.persistent}
+        self.database = {id: s.at_rest() for id, s in self.sessions.items() if s.persistent}
         self._saved_retained = dict(self._retained)
 
     def _autosave(self, life: int) -> None:
@@ -163,9 +141,8 @@ class MessageBroker:
 
     def disconnect(self, session: Session, connection: int, *, orderly: bool) -> None:
         """A client's connection ended."""
-        if session.connection != connection or session.receiver is None:
-            return
-        if self.sessions.get(session.client_id) is not session:
+        held = self.sessions.get(session.client_id) is session
+        if not held or session.connection != connection or session.receiver is None:
             return
         session.receiver = None
         how = "disconnected." if orderly else "closed its connection."
@@ -177,11 +154,8 @@ class MessageBroker:
             self._agenda.at(due_ms, self._expire, session, connection)
 
     def _expire(self, session: Session, connection: int) -> None:
-        if (
-            self.sessions.get(session.client_id) is session
-            and session.connection == connection
-            and session.receiver is None
-        ):
+        held = self.sessions.get(session.client_id) is session
+        if held and session.connection == connection and session.receiver is None:
             del self.sessions[session.client_id]
             self._log("N", f"Expiring client {session.client_id} due to timeout.")
 
@@ -212,11 +186,9 @@ class MessageBroker:
             wanted = session.qos_of(message.topic)
             if wanted is None:
                 continue
-            qos = min(wanted, message.qos)
-            if qos != message.qos:
-                self._offer(session, replace(message, qos=qos, retain=False))
-            else:
-                self._offer(session, message)
+            lower = wanted < message.qos
+            copy = replace(message, qos=wanted, retain=False) if lower else message
+            self._offer(session, copy)
 
     def acknowledge(self, session: Session, connection: int, packet_id: int) -> None:
         """The client has the message."""
@@ -242,7 +214,7 @@ class MessageBroker:
             self._overflow(session, message)
 
     def _overflow(self, session: Session, message: Message) -> None:
-        self._auditor.dropped(self.id, session.client_id, message)
+        self._ledger.dropped(self.id, session.client_id, message)
         if not session.dropping:
             session.dropping = True
             id = session.client_id
@@ -250,7 +222,7 @@ class MessageBroker:
 
     def _audit(self, session: Session, message: Message) -> None:
         if message.number >= 0:
-            self._auditor.routed(self.id, session.client_id, message)
+            self._ledger.routed(self.id, session.client_id, message)
 
     def _refill(self, session: Session) -> None:
         queue, now_ms = session.queue, self._agenda.now_ms
@@ -265,14 +237,8 @@ class MessageBroker:
         self._hand_over(session, session.packet_ids, message)
 
     def _hand_over(self, session: Session, packet_id: int, message: Message) -> None:
-        self._agenda.at(
-            self._agenda.now_ms + LOCAL_MS,
-            self._arrive,
-            session,
-            session.connection,
-            packet_id,
-            message,
-        )
+        due_ms = self._agenda.now_ms + LOCAL_MS
+        self._agenda.at(due_ms, self._arrive, session, session.connection, packet_id, message)
 
     def _arrive(self, session: Session, connection: int, packet_id: int, message: Message) -> None:
         if session.connection == connection and session.receiver is not None:

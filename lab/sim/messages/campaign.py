@@ -14,7 +14,7 @@ from federator.protocol.custody.receiver import FORMER_EPOCH_MS
 from federator.protocol.custody.tails import STEPS_MS
 from federator.protocol.types import BrokerId
 from lab.sim import convergence
-from lab.sim.campaign import CHECK_EVERY_MS, SeedResult, Violation, violation_of
+from lab.sim.campaign import CHECK_EVERY_MS, SeedResult, told
 from lab.sim.convergence import demand
 from lab.sim.faults import schedule
 from lab.sim.invariants import Invariants
@@ -39,34 +39,20 @@ def run_story(story: MessageStory) -> SeedResult:
     world = MessageWorld(story.plan, seed=story.seed, watcher=invariants)
     invariants.attach(world)
     bound_ms = _bound_ms(story)
-    converged_ms: int | None = None
-    violation: Violation | None = None
-    try:
+
+    def acts() -> Iterator[int]:
         _settle(world, story)
         _play(world, story)
-        converged_ms = _heal(world, story.heal_ms, bound_ms)
+        yield _heal(world, story.heal_ms, bound_ms)
         _publish_in_the_calm(world, story)
-    except Exception as error:  # Whatever the protocol raises is a finding, not the end.
-        violation = violation_of(world, error)
-    return SeedResult(
-        seed=story.seed,
-        topology=story.topology,
-        nodes=len(story.plan.world.ids),
-        converged_ms=converged_ms,
-        bound_ms=bound_ms,
-        fired=dict(sorted((world.fired + world.ledger.fired).items())),
-        calls=world.agenda.calls_made,
-        violation=violation,
-    )
+
+    nothing = SeedResult(story.seed, story.topology, len(world.plan.ids), None, bound_ms)
+    return told(nothing, world, acts())
 
 
 def _bound_ms(story: MessageStory) -> int:
-    sys_interval_ms = max(plan.sys_interval_ms for plan in story.plan.brokers.values())
-    return (
-        convergence.bound_ms(story.plan.world)
-        + EVENTS_OF_CLIENTS_MS
-        + SYS_INTERVALS * sys_interval_ms
-    )
+    counts_ms = SYS_INTERVALS * max(plan.sys_interval_ms for plan in story.plan.brokers.values())
+    return convergence.bound_ms(story.plan.world) + EVENTS_OF_CLIENTS_MS + counts_ms
 
 
 def _settle(world: MessageWorld, story: MessageStory) -> None:
@@ -97,14 +83,8 @@ def _play(world: MessageWorld, story: MessageStory) -> None:
 
 def _schedule(world: MessageWorld, item: ClientPublication, heal_ms: int) -> None:
     for at_ms in range(item.at_ms, heal_ms, max(1, item.gap_ms))[: item.count]:
-        world.agenda.at(
-            at_ms,
-            world.client_publishes,
-            item.publisher,
-            item.node,
-            item.topic,
-            item.qos,
-        )
+        what = (item.publisher, item.node, item.topic, item.qos)
+        world.agenda.at(at_ms, world.client_publishes, *what)
 
 
 def _heal(world: MessageWorld, heal_ms: int, bound_ms: int) -> int:

@@ -40,13 +40,6 @@ class SubscriberPlan:
 class Subscriber:
     """A running client.
 
-    Args:
-        plan: What it is.
-        broker: Where it connects.
-        agenda: The clock.
-        rng: Its dice.
-        ledger: Told of what it gets.
-
     Attributes:
         filters: What it wants, with the QoS it asks for.
         heard: What it held when an agent was last there to hear it subscribe.
@@ -146,13 +139,9 @@ class Subscriber:
         if not self._broker.running:
             self._try_again()
             return
-        plan = self.plan
+        plan, kept = self.plan, self.plan.persistent
         session, _ = self._broker.connect(
-            plan.id,
-            self._receive,
-            clean=not plan.persistent,
-            persistent=plan.persistent,
-            protocol=plan.protocol,
+            plan.id, self._receive, clean=not kept, persistent=kept, protocol=plan.protocol
         )
         self._session, self._connection = session, session.connection
         self._agree(session)

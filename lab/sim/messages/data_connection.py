@@ -11,32 +11,49 @@ Source: OASIS MQTT 5.0, section 4.9 (flow control); ``runtime.mqtt.window``.
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from federator.protocol.effects import Notice
 from federator.protocol.forwarding.publications import packets_in
-from lab.sim.agenda import Agenda
 from lab.sim.agents import Agent
 from lab.sim.data import number_of
+from lab.sim.data_path import DataWorld
+from lab.sim.disks import Writer
 from lab.sim.messages.brokers import LOCAL_MS, MessageBroker
-from lab.sim.messages.host_context import HostContext
 from lab.sim.messages.ledger import Ledger
 from lab.sim.messages.sessions import IN_FLIGHT_MAX, Message, Session, data_client_id
 
 QUEUE_MAX = 1_000
 
 
-class DataConnection:
-    """The connection, as the data plane and custody's disk see it.
+class HostContext(DataWorld, Protocol):
+    """What an agent's process has around it; ``agent`` is always the one that speaks."""
 
-    Args:
-        agent: The process.
-        broker: Its own broker.
-        agenda: The clock.
-        ledger: Told of what may be lost or repeated.
-        world: What is around.
+    def interest_changed(
+        self, agent: Agent, added: frozenset[str], removed: frozenset[str]
+    ) -> None:
+        """What the clients of its broker want, as discovery knows it."""
+
+    def acknowledging(self, agent: Agent, number: int) -> None:
+        """The agent tells its broker that it has a publication."""
+
+    def delivering(self, agent: Agent, number: int, topic: str) -> None:
+        """The agent publishes on its broker what came from another."""
+
+    def too_old(self, numbers: list[int]) -> None:
+        """Publications that its log has no room for any more."""
+
+    def tend(self, agent: Agent) -> None:
+        """A second has passed: its custody is bounded."""
+
+    def doom(self, agent: Agent) -> None:
+        """The agent is killed here, between two writes."""
+
+
+class DataConnection(Writer):
+    """The connection of a process to its own broker, as the data plane and custody's disk see it.
 
     Attributes:
-        noted: The journal has what is delivered next.
         session: At the broker, and which connection of it; ``None`` without one.
         session_number: Grows with each connection.
     """
@@ -44,20 +61,14 @@ class DataConnection:
     urgent_bytes = 0
 
     def __init__(
-        self,
-        agent: Agent,
-        broker: MessageBroker,
-        agenda: Agenda,
-        ledger: Ledger,
-        world: HostContext,
+        self, agent: Agent, broker: MessageBroker, ledger: Ledger, world: HostContext
     ) -> None:
-        self.noted = True
         self.session: tuple[Session, int] | None = None
         self.session_number = 0
         self._agent = agent
         self._client_id = data_client_id(agent.id)
         self._broker = broker
-        self._agenda = agenda
+        self._agenda = world.agenda
         self._ledger = ledger
         self._world = world
         self._life = 0  # of the broker that we are connected to

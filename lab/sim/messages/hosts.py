@@ -8,6 +8,7 @@ Source: docs/ARCHITECTURE.md, "Two local connections" and "Discovery".
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from federator.protocol.discovery import (
     LOG_TOPICS,
@@ -24,14 +25,12 @@ from federator.protocol.discovery import (
 )
 from federator.protocol.effects import Notice
 from federator.protocol.types import Millis
-from lab.sim.agenda import Agenda
 from lab.sim.agents import Agent
 from lab.sim.data import packet_of
 from lab.sim.data_path import DataPath
 from lab.sim.disks import KEEP_S, CustodyDisk
 from lab.sim.messages.brokers import MessageBroker
-from lab.sim.messages.data_connection import DataConnection
-from lab.sim.messages.host_context import HostContext
+from lab.sim.messages.data_connection import DataConnection, HostContext
 from lab.sim.messages.sessions import Message, Session, control_client_id, data_client_id
 
 FED = "$fed/fed/"
@@ -67,17 +66,7 @@ class HostDisk:
 
 
 class Host:
-    """The local side of one running agent.
-
-    Args:
-        agent: The process.
-        broker: Its own broker.
-        disk: What its earlier lives left.
-        path: Of data.
-        connection: For data.
-        agenda: The clock.
-        world: What is around.
-    """
+    """The local side of one running agent; ``disk`` is what its earlier lives left."""
 
     def __init__(
         self,
@@ -86,16 +75,14 @@ class Host:
         disk: HostDisk,
         path: DataPath,
         connection: DataConnection,
-        agenda: Agenda,
         world: HostContext,
     ) -> None:
         self._disk = disk
-        self._agenda = agenda
+        self._agenda = world.agenda
         self.agent = agent
         self.broker = broker
-        self.discovery = Discovery(
-            own_id=control_client_id(agent.id), parameters=DiscoveryParameters()
-        )
+        own_id = control_client_id(agent.id)
+        self.discovery = Discovery(own_id=own_id, parameters=DiscoveryParameters())
         self.connection = connection
         self._path = path
         self.data: Session | None = None
@@ -143,7 +130,7 @@ class Host:
         id = self.agent.id
         control, present = self.broker.connect(
             control_client_id(id),
-            self._on_control,
+            partial(self._world.run, self.agent, self._hear),
             clean=False,
             persistent=True,
             protocol=5,
@@ -151,7 +138,7 @@ class Host:
         )
         data, data_present = self.broker.connect(
             data_client_id(id),
-            self._on_data,
+            partial(self._world.run, self.agent, self._take_data),
             clean=self._disk.custody.is_new,
             persistent=True,
             protocol=5,
@@ -202,9 +189,6 @@ class Host:
 
     # --- within ---
 
-    def _on_data(self, session: Session, connection: int, packet_id: int, message: Message) -> None:
-        self._world.run(self.agent, self._take_data, session, connection, packet_id, message)
-
     def _take_data(
         self, session: Session, connection: int, packet_id: int, message: Message
     ) -> None:
@@ -216,11 +200,6 @@ class Host:
         if message.qos:
             self.agent.data.intake.acknowledge(self.connection, [(packet_id, message.qos)])
 
-    def _on_control(
-        self, session: Session, connection: int, packet_id: int, message: Message
-    ) -> None:
-        self._world.run(self.agent, self._hear, session, connection, packet_id, message)
-
     def _hear(self, session: Session, connection: int, packet_id: int, message: Message) -> None:
         if session is not self._control:
             return
@@ -231,10 +210,8 @@ class Host:
         elif topic in LOG_TOPICS:
             self._perform(self.discovery.on_log(topic, message.payload, now_ms=now_ms))
         else:
-            effects = self.discovery.on_sys(
-                topic, message.payload, now_ms=now_ms, retained=message.stored
-            )
-            self._perform(effects)
+            said, stored = message.payload, message.stored
+            self._perform(self.discovery.on_sys(topic, said, now_ms=now_ms, retained=stored))
 
     def _perform(self, effects: list[DiscoveryEffect]) -> None:
         for effect in effects:
@@ -296,14 +273,9 @@ class Host:
         disk.record = encode_record(self.discovery.record(now_ms=self._now_ms()))
 
     def _control_filters(self) -> tuple[str, ...]:
+        marker = self.agent.data.delivery.marker_topic
         probes = _PROBES if self._probing else ()
-        return (
-            *LOG_TOPICS,
-            *SYS_TOPICS,
-            *_CONTROL_TOPICS,
-            self.agent.data.delivery.marker_topic,
-            *probes,
-        )
+        return (*LOG_TOPICS, *SYS_TOPICS, *_CONTROL_TOPICS, marker, *probes)
 
     def _data_filters(self) -> tuple[str, ...]:
         return (self.agent.data.data_topic, *sorted(self._cover))

@@ -49,12 +49,7 @@ class Ledger:
         fired: How often each excuse and outcome occurred.
     """
 
-    def __init__(
-        self,
-        home: Mapping[str, BrokerId],
-        *,
-        life_of: Callable[[BrokerId], int],
-    ) -> None:
+    def __init__(self, home: Mapping[str, BrokerId], *, life_of: Callable[[BrokerId], int]) -> None:
         self.calm = False
         self.fired: Counter[str] = Counter()
         self.published: list[Published] = []
@@ -173,11 +168,8 @@ class Ledger:
         return item
 
     def _is_promised(self, item: Published, qos: int, client: str) -> bool:
-        if self.calm:
-            return True
-        return qos > 0 and (
-            item.broker not in self._distrusted or self._home[client] == item.broker
-        )
+        trusted = item.broker not in self._distrusted or self._home[client] == item.broker
+        return self.calm or (qos > 0 and trusted)
 
     def routed(self, broker: BrokerId, client_id: str, message: Message) -> None:
         """A broker put a copy into a session."""
@@ -220,11 +212,7 @@ class Ledger:
 
     # --- brokers that die ---
 
-    def broker_dies(
-        self,
-        sessions: Iterable[Session],
-        database: Mapping[str, Session],
-    ) -> None:
+    def broker_dies(self, sessions: Iterable[Session], database: Mapping[str, Session]) -> None:
         """A broker forgets everything but its database."""
         for session in sessions:
             saved = database.get(session.client_id)
@@ -234,10 +222,9 @@ class Ledger:
                     self.excuse(message.number, "died with its broker", client)
             if client is not None:
                 self._may_repeat.update((client, number) for number in self._received[client])
-            if client is not None and saved is None:
-                self.withdraw(client)
-            elif client is not None and saved is not None:
-                self.withdraw(client, [f for f in session.filters if f not in saved.filters])
+                kept = None if saved is None else saved.filters
+                gone = None if kept is None else [f for f in session.filters if f not in kept]
+                self.withdraw(client, gone)
         for client_id, saved in database.items():
             for message in saved.waiting():
                 if message.number >= 0:

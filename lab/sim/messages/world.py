@@ -25,7 +25,7 @@ from lab.sim.messages.ledger import Ledger
 from lab.sim.messages.sessions import Message, data_client_id
 from lab.sim.plan import WorldPlan
 from lab.sim.watcher import InvariantError, Watcher
-from lab.sim.world import TRACE_EVENTS_MAX, World
+from lab.sim.world import World
 
 DOOMED_MS = 300
 """How long an agent stays away that was killed between two writes."""
@@ -46,14 +46,7 @@ class MessagePlan:
 
 
 class MessageWorld(World):
-    """Brokers with clients, agents and links under one simulated clock.
-
-    Args:
-        plan: What there is.
-        seed: The only source of randomness.
-        watcher: Told about everything between agents; checks it.
-        trace_max: Events remembered for the report of a violation.
-    """
+    """Brokers with clients, agents and links under one simulated clock."""
 
     def __init__(
         self,
@@ -61,11 +54,11 @@ class MessageWorld(World):
         *,
         seed: int,
         watcher: Watcher | None = None,
-        trace_max: int | None = TRACE_EVENTS_MAX,
     ) -> None:
-        super().__init__(plan.world, seed=seed, watcher=watcher, trace_max=trace_max)
+        super().__init__(plan.world, seed=seed, watcher=watcher)
         home = {subscriber.id: subscriber.broker for subscriber in plan.subscribers}
-        self.ledger = Ledger(home, life_of=self._life_of)
+        self.ledger = Ledger(home, life_of=self.lives.__getitem__)
+        self.ledger.fired = self.fired
         self.hosts: dict[BrokerId, Host] = {}
         self.host_disks = {id: HostDisk(CustodyDisk(plan.log_records_max)) for id in self.plan.ids}
         self.local = {
@@ -201,31 +194,21 @@ class MessageWorld(World):
 
     # --- inside ---
 
-    def _life_of(self, id: BrokerId) -> int:
-        return self.lives[id]
-
     def _start(self, id: BrokerId) -> None:
         if self.agent_stops[id] or id in self.agents:
             return
         self.filters[id] = frozenset()
         super()._start(id)
         agent = self.agents[id]
-        host = self.hosts[id] = Host(
-            agent,
-            self.local[id],
-            self.host_disks[id],
-            self.data_paths[id],
-            self._connections[id],
-            self.agenda,
-            self,
-        )
-        host.start()
+        path, connection = self.data_paths[id], self._connections[id]
+        self.hosts[id] = Host(agent, self.local[id], self.host_disks[id], path, connection, self)
+        self.hosts[id].start()
         self.data_paths[agent.id].arm()
         self._cover_changed(agent)
 
     def _data_path(self, agent: Agent, epoch: Epoch) -> DataPath:
         id = agent.id
-        connection = DataConnection(agent, self.local[id], self.agenda, self.ledger, self)
+        connection = DataConnection(agent, self.local[id], self.ledger, self)
         self._connections[id] = connection
         disk = DiskInUse(self.host_disks[id].custody, int(epoch), connection)
         return DataPath(agent, self, epoch, disk, connection)

@@ -72,7 +72,7 @@ def test_silent_path_tells_nobody_until_the_hello_timeout():
     world = line_world()
 
     for path in world.paths_of(BrokerId(0), BrokerId(1), both=True):
-        world.links.silence(path)
+        world.wires.silence(path)
     world.run_until(5_500)
     assert not heard_by(world, 0, NeighbourDisconnected)
     world.run_until(7_000)

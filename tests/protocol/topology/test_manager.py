@@ -12,10 +12,11 @@ from federator.protocol.messages.control import CoreAnn, HeardNeighbour, Hello
 from federator.protocol.messages.places import Place, encode_place, is_place_record, parse_place
 from federator.protocol.node import Identity, Node
 from federator.protocol.parameters import Parameters
+from federator.protocol.topology.graph import parts_of
 from federator.protocol.topology.parameters import TopologyParameters
 from lab.sim.joining.campaign import run_joining
 from lab.sim.joining.story import JoiningStory, Split, Start
-from lab.sim.joining.world import JoiningWorld, parts
+from lab.sim.joining.world import JoiningWorld
 
 ONE, TWO = 1, 2
 
@@ -210,7 +211,7 @@ def test_who_restarts_without_its_seed_comes_back():
     world.start(4, [])
     world.run_until(150_000)
 
-    assert parts(world.graph()) == [{1, 2, 3, 4, 5}]
+    assert parts_of(world.graph()) == [{1, 2, 3, 4, 5}]
 
 
 def test_what_a_core_signed_is_passed_on_together_while_a_newer_number_is_held():
