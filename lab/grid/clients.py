@@ -64,12 +64,7 @@ class Traffic:
 
 
 class ClientProcess:
-    """Measurement clients in a child process.
-
-    Args:
-        folder: For the child's log.
-        name: Distinguishes the client ids and log of several such processes.
-    """
+    """Measurement clients in a child process; ``name`` is in its clients' ids and its log's."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._name = name
@@ -94,14 +89,12 @@ class ClientProcess:
 
         ``publisher``: the only one; ``publishers``: several, by name.
         """
-        each = {} if publisher is None else {FIRST_PUBLISHER: publisher}
+        each = ({} if publisher is None else {FIRST_PUBLISHER: publisher}) | (publishers or {})
         await self._helper.start()
         await self._helper.tell(
             {
                 "name": self._name,
-                "publishers": {
-                    name: asdict(place) for name, place in (each | (publishers or {})).items()
-                },
+                "publishers": {name: asdict(place) for name, place in each.items()},
                 "subscribers": {name: asdict(place) for name, place in subscribers.items()},
                 "topic": topic,
                 "filter": filter,
@@ -141,8 +134,8 @@ class _Client:
         self,
         place: Place,
         arrival: asyncio.Event,
-        *,
         client_id: str,
+        *,
         filter: str | None,
         qos: int,
     ) -> None:
@@ -178,27 +171,18 @@ class _Experiment:
         self._qos: int = order["qos"]
         self._runs = 0
         self._arrival = asyncio.Event()
-        prefix = f"grid-{order['name']}"
-        self._subscribers = {
-            name: _Client(
-                Place(**place),
-                self._arrival,
-                client_id=f"{prefix}-subscriber-{name}",
-                filter=order["filter"],
-                qos=self._qos,
-            )
-            for name, place in order["subscribers"].items()
-        }
-        self._publishers = {
-            name: _Client(
-                Place(**place),
-                self._arrival,
-                client_id=f"{prefix}-publisher-{name}",
-                filter=None,
-                qos=self._qos,
-            )
-            for name, place in order["publishers"].items()
-        }
+
+        def clients(role: str, filter: str | None) -> dict[str, _Client]:
+            prefix = f"grid-{order['name']}-{role}"
+            return {
+                name: _Client(
+                    Place(**place), self._arrival, f"{prefix}-{name}", filter=filter, qos=self._qos
+                )
+                for name, place in order[f"{role}s"].items()
+            }
+
+        self._subscribers = clients("subscriber", order["filter"])
+        self._publishers = clients("publisher", None)
 
     @property
     def clients(self) -> list[_Client]:
@@ -216,12 +200,9 @@ class _Experiment:
         self._runs += 1
         tallies = {}
         for name, client in self._subscribers.items():
-            client.tally = tallies[name] = Tally(
-                self._runs,
-                traffic.publications,
-                payload_bytes=traffic.payload_bytes,
-                step=traffic.step,
-            )
+            size, step = traffic.payload_bytes, traffic.step
+            tally = Tally(self._runs, traffic.publications, payload_bytes=size, step=step)
+            client.tally = tallies[name] = tally
         await asyncio.sleep(SETTLE_S)
         gc.collect()
         gc.disable()  # a collection is a delay of ours, not of the system under test

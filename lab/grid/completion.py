@@ -13,7 +13,7 @@ Source: Chen 2020, 4.2, Figures 12 to 16.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from statistics import fmean
 from typing import Final
 
@@ -87,11 +87,7 @@ def completion_of(outcome: TrialOutcome, step: int) -> Completion:
 
 def is_faster(short: Completion, long: Completion) -> bool:
     """Whether the shortest path is faster at every size and place."""
-    pairs = (
-        (short.consumer, long.consumer),
-        (short.edge_router, long.edge_router),
-        (short.average, long.average),
-    )
+    pairs = zip(astuple(short), astuple(long), strict=True)
     return all(
         a and a.keys() == b.keys() and all(a[size] < b[size] for size in a) for a, b in pairs
     )

@@ -30,7 +30,6 @@ class JoinedGrid(Started):
     """Brokers 0 to ``count - 1``, of which 0 is the seed; an async context manager.
 
     Args:
-        count: How many.
         folder: For configurations, keys, state and logs; exists.
         neighbours: Links that each wants.
         signed: Whether agents have keys.
@@ -60,10 +59,10 @@ class JoinedGrid(Started):
         Raises:
             LinkError: One did not start.
         """
-        await start_each(self._start_broker, self.brokers)
+        await start_each("broker", self.brokers, self._progress)
         for id in self.brokers:
             self.agents[id] = AgentProcess(self._folder / f"agent-{id}", self._config(id))
-        await start_each(self._start_agent, self.agents)
+        await start_each("agent", self.agents, self._progress)
 
     async def stop(self) -> None:
         """End everything, agents first: they say goodbye."""
@@ -129,18 +128,7 @@ class JoinedGrid(Started):
 
     def state(self) -> dict[str, Any]:
         """Where everything is, for other programs; as ``RunningGrid`` says it."""
-        return {
-            "brokers": told_of(self.brokers, self.agents),
-            "links": [],
-        }
-
-    async def _start_broker(self, id: BrokerId) -> None:
-        await self.brokers[id].start()
-        self._progress(f"broker {id}")
-
-    async def _start_agent(self, id: BrokerId) -> None:
-        await self.agents[id].start()
-        self._progress(f"agent {id}")
+        return {"brokers": told_of(self.brokers, self.agents), "links": []}
 
     def _config(self, id: BrokerId) -> AgentConfig:
         seed = self.brokers[BrokerId(0)].url

@@ -42,6 +42,7 @@ from lab.grid.processes.relay_process import RelayProcess
 from lab.grid.running import RunningGrid
 from lab.grid.scenario import Scenario
 from lab.grid.topology import announcement_bound, announcement_flood, expected_mesh
+from lab.grid.trial import Progress
 
 TOPIC: Final = "grid/measurement"
 SEED: Final = 2021
@@ -53,21 +54,13 @@ DEPOSED_S: Final = 16.0
 
 ANNOUNCED_TIMEOUT_S: Final = 30.0
 
-Progress = Callable[[str, int, int], None]
-"""Called with what is under way, how much of it is done, and how much there is."""
-
 
 def silent(what: str, done: int, total: int) -> None:
     """Progress that nobody watches."""
 
 
 class Measurement:
-    """A scenario's clients on a running grid.
-
-    Args:
-        scenario: What to do.
-        running: A started grid of the scenario's shape.
-        progress: Told how far a run is.
+    """A scenario's clients on a running grid, which is started and of the scenario's shape.
 
     Attributes:
         runs: The federated runs so far, as records for ``write_clients``.
@@ -78,9 +71,8 @@ class Measurement:
     ) -> None:
         self.scenario = scenario
         self.running = running
-        self.expected = expected_mesh(
-            scenario.grid, scenario.subscribers, redundancy=scenario.redundancy
-        )
+        wanted, redundancy = scenario.subscribers, scenario.redundancy
+        self.expected = expected_mesh(scenario.grid, wanted, redundancy=redundancy)
         self._progress = progress
         self._statuses: Statuses = {}
         self._forgotten_at_s = 0.0

@@ -3,6 +3,7 @@
 Source: Spohn 2021, 3 and 4; the fields are those of an agent's ``/status``.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -50,11 +51,10 @@ def control_sent(status: Mapping[str, Any]) -> Mapping[str, int]:
 
 def total_control_sent(statuses: Statuses) -> dict[str, int]:
     """Control messages all agents sent since their starts, by kind."""
-    total: dict[str, int] = {}
+    total: Counter[str] = Counter()
     for status in statuses.values():
-        for kind, count in control_sent(status).items():
-            total[kind] = total.get(kind, 0) + count
-    return total
+        total.update(control_sent(status))
+    return dict(total)
 
 
 def observed_mesh(statuses: Statuses, filter: str) -> Mesh:
@@ -109,11 +109,8 @@ def destinations_fault(
     Every broker knows every subscriber as a destination, and the path there.
     """
     for here, status in statuses.items():
-        ways = {
-            row["to"]: row["path/topic"]
-            for row in status["destinations"]
-            if row["filter"] == filter
-        }
+        rows = [row for row in status["destinations"] if row["filter"] == filter]
+        ways = {row["to"]: row["path/topic"] for row in rows}
         wanted = {}
         for there in subscribers:
             path = graph.path(here, there, costs)
@@ -137,7 +134,5 @@ def _entry(status: Mapping[str, Any], filter: str) -> Mapping[str, Any] | None:
 
 
 def _parents(status: Mapping[str, Any], core: BrokerId) -> tuple[BrokerId, ...]:
-    for entry in status["cores"]:
-        if entry["core"] == core:
-            return tuple(BrokerId(parent) for parent in entry["parents"])
-    return ()
+    found = next((entry["parents"] for entry in status["cores"] if entry["core"] == core), ())
+    return tuple(BrokerId(parent) for parent in found)

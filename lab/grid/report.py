@@ -22,10 +22,9 @@ def render(outcome: Outcome, *, columns: int) -> RenderableType:
     """The whole report, for a terminal of ``columns``; 80 will do, more show more."""
     wide = columns >= WIDE_COLUMNS
     scenario = outcome.scenario
+    title = "Table 2. Federated: publication delay, ms"
     parts: list[RenderableType] = [_mesh(outcome), Text()]
-    parts.append(
-        _table("Table 2. Federated: publication delay, ms", outcome.federated, scenario, wide=wide)
-    )
+    parts.append(_table(title, outcome.federated, scenario, wide=wide))
     if outcome.centralised:
         title = "Table 3. One broker, both subscribers beside it: publication delay, ms"
         parts += [Text(), _table(title, outcome.centralised, scenario, wide=wide)]
@@ -131,9 +130,8 @@ def _count(number: int) -> str:
 
 def _mesh(outcome: Outcome) -> Text:
     scenario, mesh = outcome.scenario, outcome.mesh
-    picture = draw(
-        scenario.grid, mesh, subscribers=scenario.subscribers, publisher=scenario.publisher
-    )
+    wanted, publisher = scenario.subscribers, scenario.publisher
+    picture = draw(scenario.grid, mesh, subscribers=wanted, publisher=publisher)
     members = " ".join(str(member) for member in sorted(mesh.members))
     parents = " ".join(
         f"{here}:{{{','.join(str(parent) for parent in mesh.parents[here])}}}"
@@ -171,10 +169,11 @@ def _verdict(outcome: Outcome) -> Text:
 
 LEGEND = "◉ core  ● has subscribers  ○ connects  · no member  S, P clients  ▶ parent"
 
-_ACROSS = {True: ("━━━▶", "◀━━━"), False: ("───▷", "◁───")}
-_DOWN = {True: ("▼", "▲"), False: ("▽", "△")}
-_PLAIN_ACROSS = "────"
-_PLAIN_DOWN = "│"
+_Marks = dict[bool | None, tuple[str, ...]]
+"""Forth and back to a parent, from a member of the mesh or not; ``None``: neither is a parent."""
+
+_ACROSS: _Marks = {True: ("━━━▶", "◀━━━"), False: ("───▷", "◁───"), None: ("────",)}
+_DOWN: _Marks = {True: ("▼", "▲"), False: ("▽", "△"), None: ("│",)}
 
 
 def draw(
@@ -197,25 +196,17 @@ def draw(
         ids = grid.ids[row * grid.columns : (row + 1) * grid.columns]
         line = label(ids[0]).ljust(width)
         for left, right in pairwise(ids):
-            line += f" {_across(mesh, left, right)} {label(right).ljust(width)}"
+            line += f" {_drawn(mesh, left, right, _ACROSS)} {label(right).ljust(width)}"
         lines.append(line.rstrip())
         if row + 1 < grid.rows:
-            below = [_down(mesh, here, BrokerId(here + grid.columns)) for here in ids]
+            below = [_drawn(mesh, id, BrokerId(id + grid.columns), _DOWN) for id in ids]
             lines.append("".join(mark.ljust(width + 6) for mark in below).rstrip())
     return lines
 
 
-def _across(mesh: Mesh, left: BrokerId, right: BrokerId) -> str:
-    if right in mesh.parents.get(left, ()):
-        return _ACROSS[left in mesh.members][0]
-    if left in mesh.parents.get(right, ()):
-        return _ACROSS[right in mesh.members][1]
-    return _PLAIN_ACROSS
-
-
-def _down(mesh: Mesh, upper: BrokerId, lower: BrokerId) -> str:
-    if lower in mesh.parents.get(upper, ()):
-        return _DOWN[upper in mesh.members][0]
-    if upper in mesh.parents.get(lower, ()):
-        return _DOWN[lower in mesh.members][1]
-    return _PLAIN_DOWN
+def _drawn(mesh: Mesh, one: BrokerId, other: BrokerId, marks: _Marks) -> str:
+    if other in mesh.parents.get(one, ()):
+        return marks[one in mesh.members][0]
+    if one in mesh.parents.get(other, ()):
+        return marks[other in mesh.members][1]
+    return marks[None][0]

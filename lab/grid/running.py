@@ -7,7 +7,7 @@ else connects two nodes, so a publication cannot arrive before the links' delays
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from federator.errors import LinkError
 from federator.protocol.types import BrokerId
 from lab.grid.processes.agent import AgentConfig, AgentProcess
 from lab.grid.processes.broker import BrokerProcess
+from lab.grid.processes.children import Child
 from lab.grid.processes.relay import Way
 from lab.grid.processes.relay_process import RelayProcess
 from lab.grid.processes.started import Started
@@ -37,7 +38,6 @@ class RunningGrid(Started):
     """Real brokers, relays and agents; an async context manager that starts and stops them.
 
     Args:
-        grid: Brokers and links.
         folder: For configurations, state and logs; exists.
         link_delay_ms: Of every link, each way.
         redundancy: Parents per broker.
@@ -86,25 +86,16 @@ class RunningGrid(Started):
         """
         try:
             await self.relays.start()
-            await start_each(self._start_broker, self.grid.ids)
+            await start_each("broker", self.brokers, self._progress)
             for here in self.grid.ids:
-                self.agents[here] = AgentProcess(
-                    self.folder / f"agent-{here}", await self._agent_config(here)
-                )
-            await start_each(self._start_agent, self.grid.ids)
+                config = await self._agent_config(here)
+                self.agents[here] = AgentProcess(self.folder / f"agent-{here}", config)
+            await start_each("agent", self.agents, self._progress)
             await self.until(self.links_up)
             await self.until(self.interest_known)
         except BaseException:
             await self.stop()
             raise
-
-    async def _start_broker(self, here: BrokerId) -> None:
-        await self.brokers[here].start()
-        self._progress(f"broker {here}")
-
-    async def _start_agent(self, here: BrokerId) -> None:
-        await self.agents[here].start()
-        self._progress(f"agent {here}")
 
     async def _agent_config(self, here: BrokerId) -> AgentConfig:
         urls = {}
@@ -116,11 +107,9 @@ class RunningGrid(Started):
         }
         for there in self.grid.neighbours[here]:
             broker = self.brokers[there]
+            name, delay_ms = relay_name(here, there), self.link_delay_ms
             port = await self.relays.add(
-                relay_name(here, there),
-                host=broker.host,
-                port=broker.port,
-                delay_ms=self.link_delay_ms,
+                name, host=broker.host, port=broker.port, delay_ms=delay_ms
             )
             urls[there] = f"mqtt://127.0.0.1:{port}"
         return AgentConfig(
@@ -275,14 +264,17 @@ def _relays_of(link: Link) -> tuple[str, str]:
     return relay_name(link.a, link.b), relay_name(link.b, link.a)
 
 
-async def start_each(start: Callable[[BrokerId], Awaitable[None]], ids: Iterable[BrokerId]) -> None:
-    """``start`` all of ``ids``, a few at a time; the first failure cancels the rest."""
+async def start_each(
+    what: str, processes: Mapping[BrokerId, Child], progress: Callable[[str], None]
+) -> None:
+    """Start all of ``processes``, a few at a time; the first failure cancels the rest."""
     room = asyncio.Semaphore(STARTS_AT_ONCE)
 
     async def one(here: BrokerId) -> None:
         async with room:
-            await start(here)
+            await processes[here].start()
+            progress(f"{what} {here}")
 
     async with asyncio.TaskGroup() as tasks:
-        for here in ids:
+        for here in processes:
             tasks.create_task(one(here), name=f"start {here}")

@@ -71,13 +71,11 @@ class Scenario:
             raise ValueError(f"subscribers {self.subscribers}: at least one, each once, wanted")
         for broker in (*self.subscribers, self.publisher, *self.centralised):
             if broker not in ids:
-                raise ValueError(
-                    f"broker {broker} is not in the grid, which has {min(ids)} to {max(ids)}"
-                )
+                has = f"{min(ids)} to {max(ids)}"
+                raise ValueError(f"broker {broker} is not in the grid, which has {has}")
         if self.payload_bytes < PAYLOAD_BYTES_MIN:
-            raise ValueError(
-                f"payload of {self.payload_bytes} bytes: at least {PAYLOAD_BYTES_MIN} wanted"
-            )
+            wanted = f"at least {PAYLOAD_BYTES_MIN} wanted"
+            raise ValueError(f"payload of {self.payload_bytes} bytes: {wanted}")
         if not 0 <= self.gap_ms[0] <= self.gap_ms[1]:
             raise ValueError(f"gap of {self.gap_ms} ms: least and most, not negative, wanted")
         if not all(0 < count <= PUBLICATIONS_MAX for count in self.runs):

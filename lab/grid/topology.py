@@ -181,4 +181,4 @@ def announcement_bound(grid: Linked) -> int:
 
 def announcement_flood(grid: Linked) -> int:
     """Publications of one flood when all links delay alike: everyone but towards the sender."""
-    return 2 * len(grid.links) - (len(grid.ids) - 1)
+    return announcement_bound(grid) - (len(grid.ids) - 1)

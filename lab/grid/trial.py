@@ -173,13 +173,7 @@ class TrialOutcome:
 async def run_trial(
     arrangement: Arrangement, setting: Setting, folder: Path, *, progress: Progress
 ) -> TrialOutcome:
-    """Start everything, publish, count, and stop everything.
-
-    Args:
-        arrangement: The traffic.
-        setting: How it is routed.
-        folder: For configurations, state and logs; exists.
-        progress: Told how far it is.
+    """Start everything in ``folder``, which exists; publish, count, and stop everything.
 
     Raises:
         LinkError: The grid did not start, or does not route as its graph says.
@@ -231,6 +225,10 @@ async def _measure(
     pairs: list[Pair] = []
     begun_s = time.monotonic()
     everything = len(arrangement.publishers) * arrangement.publications
+
+    def advance(done: int, sent: int) -> None:
+        progress(f"{setting.name}: publications", done + sent, everything)
+
     for turn, publisher in enumerate(arrangement.publishers):
         done = turn * arrangement.publications
         arrivals = await clients.run(
@@ -242,7 +240,7 @@ async def _measure(
                 publisher=str(publisher),
                 step=arrangement.step,
             ),
-            progress=partial(_advance, progress, setting, done, everything),
+            progress=partial(advance, done),
         )
         pairs += _pairs(arrangement, publisher, arrivals)
     seconds = time.monotonic() - begun_s
@@ -258,10 +256,6 @@ async def _measure(
         state=_state(after),
         faults=tuple(_faults(pairs)),
     )
-
-
-def _advance(progress: Progress, setting: Setting, done: int, everything: int, sent: int) -> None:
-    progress(f"{setting.name}: publications", done + sent, everything)
 
 
 def _unsettled(arrangement: Arrangement, setting: Setting, statuses: Statuses) -> str | None:

@@ -4,7 +4,7 @@ It is started as users start it, ``federator run -c FILE``, and asked through it
 """
 
 import asyncio
-import json
+import contextlib
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ from federator.errors import LinkError
 from federator.protocol.trust.key_files import KeyFile, write_key_file
 from federator.protocol.types import BrokerId
 from federator.runtime.trust.key_maker import KeyMaker
-from lab.grid.processes.children import Child, get, get_json, python, spawn
+from lab.grid.processes.children import Child, get, get_json, python, spawn, toml
 
 DAYS: Final = 1
 
@@ -65,43 +65,27 @@ class AgentConfig:
     security: str = "open"
 
     def toml(self, state_dir: Path) -> str:
-        """The configuration file. Strings are written as JSON's, which TOML reads alike."""
-        lines = [
-            f"federation = {json.dumps(self.federation)}",
-            f"state_dir = {json.dumps(str(state_dir))}",
-            f"security = {json.dumps(self.security)}",
-            "",
-            "[broker]",
-            f"id = {self.id}",
-            f"url = {json.dumps(self.broker_url)}",
-        ]
+        """The configuration file."""
+        top = {"federation": self.federation, "state_dir": str(state_dir)}
+        lines = toml(top | {"security": self.security})
         sections: dict[str, dict[str, Any]] = {
-            # A dialled-back link would bypass the relays.
-            "links": {"dial_back": False},
+            "broker": {"id": self.id, "url": self.broker_url},
+            "links": {"dial_back": False},  # a dialled-back link would bypass the relays
             "http": {"port": 0},
             "log": {"format": "json"},
         }
         for name, keys in self.more.items():
             sections[name] = {**sections.get(name, {}), **keys}
-        lines += [
-            f"{key} = {json.dumps(value)}" for key, value in sections.pop("broker", {}).items()
-        ]
         for name, keys in sections.items():
-            lines += ["", f"[{name}]"]
-            lines += [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
+            lines += toml(keys, header=f"[{name}]")
         for other, url in sorted(self.neighbours.items()):
-            lines += ["", "[[neighbours]]", f"id = {other}", f"url = {json.dumps(url)}"]
-            lines += [f"cost = {self.costs[other]}"] if other in self.costs else []
+            cost = {"cost": self.costs[other]} if other in self.costs else {}
+            lines += toml({"id": other, "url": url} | cost, header="[[neighbours]]")
         return "\n".join(lines) + "\n"
 
 
 class AgentProcess(Child):
-    """A ``federator run``.
-
-    Args:
-        folder: Made when missing; holds the configuration, the state and the log.
-        config: What it is told.
-    """
+    """A ``federator run``; its configuration, state and log are in ``folder``."""
 
     def __init__(self, folder: Path, config: AgentConfig) -> None:
         super().__init__("agent", folder / "federator.log")
@@ -155,19 +139,16 @@ class AgentProcess(Child):
             await asyncio.sleep(POLL_S)
 
     async def _answers(self) -> bool:
-        try:
+        with contextlib.suppress(OSError, LinkError):
             await self._get("/healthz")
-        except (OSError, LinkError):
-            return False
-        return True
+            return True
+        return False
 
     async def ready(self) -> bool:
         """What ``/readyz`` says; ``False`` also when nobody answers."""
-        try:
-            code, _ = await self._get("/readyz")
-        except (OSError, LinkError):
-            return False
-        return code == 200
+        with contextlib.suppress(OSError, LinkError):
+            return (await self._get("/readyz"))[0] == 200
+        return False
 
     async def status(self) -> dict[str, Any]:
         """What ``/status`` says. Raises as ``page``."""
@@ -179,21 +160,20 @@ class AgentProcess(Child):
         Raises:
             LinkError: It did not answer as it should.
         """
-        if self._http_port is None:
-            raise LinkError(f"agent {self.config.id} has no HTTP port yet")
-        who = f"agent {self.config.id}"
-        document: dict[str, Any] = await get_json(self._http_port, path, who=who)
+        document: dict[str, Any] = await get_json(self._port, path, who=f"agent {self.config.id}")
         return document
 
     async def _get(self, path: str) -> tuple[int, bytes]:
+        return await get(self._port, path, who=f"agent {self.config.id}")
+
+    @property
+    def _port(self) -> int:
         if self._http_port is None:
             raise LinkError(f"agent {self.config.id} has no HTTP port yet")
-        return await get(self._http_port, path, who=f"agent {self.config.id}")
+        return self._http_port
 
 
 def _read_port(file: Path) -> int | None:
     """The port in ``file``; ``None`` while it is not written."""
-    if not file.exists():
-        return None
-    text = file.read_text(encoding="utf-8").strip()
+    text = file.read_text(encoding="utf-8").strip() if file.exists() else ""
     return int(text) if text else None

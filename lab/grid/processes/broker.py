@@ -57,12 +57,11 @@ class BrokerProcess(Child):
     """A Mosquitto on ``127.0.0.1:port``.
 
     Args:
-        folder: made when missing; holds the configuration, the log and the persistence file.
-        port: TCP port; ``None`` chooses a free one at the first start and keeps it.
-        extra_config: further lines of mosquitto.conf, after ours.
-        allow_anonymous: whether clients may come without a user name.
-        persistence: keep sessions and retained messages over a clean stop.
-        log_topics: whether the broker tells who subscribes (what federator asks of it).
+        folder: Made when missing; holds the configuration, the log and the persistence file.
+        port: ``None`` chooses a free one at the first start and keeps it.
+        extra_config: Further lines of mosquitto.conf, after ours.
+        persistence: Keep sessions and retained messages over a clean stop.
+        log_topics: The broker tells who subscribes, which federator asks of it.
     """
 
     def __init__(

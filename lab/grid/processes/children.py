@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,6 +50,12 @@ def spawn(command: list[str], *, log: Path) -> subprocess.Popen[bytes]:
         )
 
 
+def toml(keys: Mapping[str, object], *, header: str = "") -> list[str]:
+    """Lines of a configuration file. Values are written as JSON's, which TOML reads alike."""
+    lines = ["", header] if header else []
+    return lines + [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
+
+
 async def end(process: subprocess.Popen[bytes], *, timeout_s: float = STOP_TIMEOUT_S) -> bool:
     """End ``process`` with SIGTERM, by force after ``timeout_s``; whether it obeyed."""
     if process.poll() is not None:
@@ -69,9 +75,7 @@ async def end(process: subprocess.Popen[bytes], *, timeout_s: float = STOP_TIMEO
 class Child(Started):
     """A program that runs until it is ended; an async context manager that starts and stops it.
 
-    Args:
-        what: It is, for messages to people.
-        log_path: Its output goes there.
+    ``what`` it is goes into messages to people, what it prints to ``log_path``.
     """
 
     def __init__(self, what: str, log_path: Path) -> None:

@@ -4,7 +4,6 @@ It is started as users start it, ``federator gateway -c FILE``.
 """
 
 import asyncio
-import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, Final
 
 from federator.errors import LinkError
 from federator.protocol.types import BrokerId
-from lab.grid.processes.children import Child, get_json, python, spawn
+from lab.grid.processes.children import Child, get_json, python, spawn, toml
 from lab.grid.processes.ports import free_ports
 
 START_TIMEOUT_S: Final = 60.0
@@ -40,8 +39,8 @@ class GatewayConfig:
     upstreams: dict[BrokerId, tuple[str, ...]] = field(default_factory=dict)
 
     def toml(self, *, port: int, http_port: int) -> str:
-        """The configuration file. Strings are written as JSON's, which TOML reads alike."""
-        lines = [f"federation = {json.dumps(self.federation)}", f"name = {json.dumps(self.name)}"]
+        """The configuration file."""
+        lines = toml({"federation": self.federation, "name": self.name})
         sections: dict[str, dict[str, Any]] = {
             "http": {"port": http_port},
             "log": {"format": "json"},
@@ -49,27 +48,18 @@ class GatewayConfig:
         for section, keys in self.more.items():
             sections[section] = {**sections.get(section, {}), **keys}
         for section, keys in sections.items():
-            lines += ["", f"[{section}]"]
-            lines += [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
+            lines += toml(keys, header=f"[{section}]")
         for listener in ({"port": port}, *self.listeners):
-            lines += ["", "[[listeners]]"]
-            lines += [f"{key} = {json.dumps(value)}" for key, value in listener.items()]
+            lines += toml(listener, header="[[listeners]]")
         for broker, url in sorted(self.brokers.items()):
-            lines += ["", "[[brokers]]", f"id = {broker}", f"url = {json.dumps(url)}"]
-            lines += [f"{key} = {json.dumps(value)}" for key, value in self.broker.items()]
+            lines += toml({"id": broker, "url": url, **self.broker}, header="[[brokers]]")
         for broker, filters in self.upstreams.items():
-            lines += ["", "[[upstreams]]", f"broker = {broker}"]
-            lines += [f"filters = {json.dumps(filters)}"]
+            lines += toml({"broker": broker, "filters": filters}, header="[[upstreams]]")
         return "\n".join(lines) + "\n"
 
 
 class GatewayProcess(Child):
-    """A ``federator gateway``.
-
-    Args:
-        folder: Made when missing; holds the configuration and the log.
-        config: What it is told.
-    """
+    """A ``federator gateway``; its configuration and log are in ``folder``."""
 
     host: Final = "127.0.0.1"
 
@@ -87,9 +77,8 @@ class GatewayProcess(Child):
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / "gateway.toml"
-        path.write_text(
-            self.config.toml(port=self.port, http_port=self.http_port), encoding="utf-8"
-        )
+        text = self.config.toml(port=self.port, http_port=self.http_port)
+        path.write_text(text, encoding="utf-8")
         command = python("federator", "gateway", "-c", str(path))
         self._process = spawn(command, log=self.log_path)
         try:

@@ -15,25 +15,12 @@ from lab.grid.processes.precise_loop import go_first, precise_loop, sharpen_time
 from lab.grid.processes.relay import Relay, Way
 
 
-class RelayProcess:
+class RelayProcess(Helper):
     """Delay relays in a child process, by name. Every command waits until it took effect."""
 
     def __init__(self, folder: Path) -> None:
-        self._helper = Helper(python("lab.grid.processes.relay_process"), log=folder / "relays.log")
+        super().__init__(python("lab.grid.processes.relay_process"), log=folder / "relays.log")
         self._turn = asyncio.Lock()
-
-    @property
-    def pid(self) -> int:
-        """Process id of the child."""
-        return self._helper.pid
-
-    async def start(self) -> None:
-        """Start the child."""
-        await self._helper.start()
-
-    async def stop(self) -> None:
-        """End the child and with it every connection."""
-        await self._helper.stop()
 
     async def add(self, name: str, *, host: str, port: int, delay_ms: float) -> int:
         """A new relay to ``host:port``; returns the loopback port it listens on."""
@@ -76,8 +63,8 @@ class RelayProcess:
 
     async def _do(self, command: str, **arguments: object) -> dict[str, Any]:
         async with self._turn:
-            await self._helper.tell({"do": command, **arguments})
-            found = await self._helper.hear()
+            await self.tell({"do": command, **arguments})
+            found = await self.hear()
         if "error" in found:
             raise LinkError(f"relay {arguments.get('name')}: {found['error']}")
         return found
