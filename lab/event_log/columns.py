@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +86,7 @@ def _lines(layout: Layout, chunk: Chunk, name: str, rows: Rows, row: Ints) -> li
     heads = [
         f'{{"table":"{name}","v":1,"federation":"{layout.federation}","broker":{id},'
         f'"epoch":{FIRST_EPOCH + life},"spool":"{spool}",'
-        for id, life, spool in zip(layout.ids, chunk.phase.lives, chunk.spools, strict=True)
+        for id, life, spool in zip(layout.ids, chunk.phase.act.lives, chunk.spools, strict=True)
     ]
     batch = np.array(chunk.batches, dtype=np.int64)[rows.broker] + rows.second
     at_us = rows.at_us
@@ -122,14 +122,17 @@ def _column(key: str, values: list[Any]) -> tuple[str, list[Any]]:
     return "%d", values
 
 
-@dataclass(frozen=True, slots=True)
-class Sketches:
+class Sketches(NamedTuple):
     """The histograms of many rows, an entry for each; ``delay`` as it stands in the line."""
 
     sum_us: Ints
     min_us: Ints
     max_us: Ints
     delay: list[str]
+
+    def columns(self) -> dict[str, Any]:
+        """The columns of a table that has delays."""
+        return {"base_us": self.min_us, **self._asdict()}
 
 
 def sketch_rows(row: Ints, delay_us: Ints, rows: int) -> Sketches:

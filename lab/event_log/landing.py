@@ -19,7 +19,6 @@ COPIED = 0.02
 
 _AT_US = re.compile(r'"at_us":(\d+)')
 _BATCH = re.compile(r'"batch":(\d+)')
-_NUMBER = re.compile(r'"(row|batch|at_us|broker)":(\d+)')
 
 
 @dataclass(slots=True)
@@ -39,12 +38,8 @@ class Written:
 
     def add(self, other: "Written") -> None:
         """Together with ``other``."""
-        self.records += other.records
-        self.files += other.files
-        self.bytes += other.bytes
-        self.copies += other.copies
-        self.damaged += other.damaged
-        self.tables += other.tables
+        for name in ("records", "files", "bytes", "copies", "damaged", "tables"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 def write(
@@ -62,33 +57,25 @@ def write(
         return written
     copied = rng.random() < COPIED  # before any damage is drawn: damage changes nothing else
     damage = random.Random(rng.random())
-    _put(folder, name, lines, written, corrupt=corrupt, compress=compress, rng=damage)
     first, last = _number(_BATCH, lines[0]), _number(_BATCH, lines[-1])
-    if first < last and copied:
-        middle = (first + last + 1) // 2
-        tail = [line for line in lines if _number(_BATCH, line) >= middle]
-        if tail:
-            written.copies += len(tail)
-            _put(folder, name, tail, written, corrupt=0.0, compress=compress, rng=damage)
+    middle = (first + last + 1) // 2
+    tail = [line for line in lines if _number(_BATCH, line) >= middle] if first < last else []
+    harmed = _damaged(lines, corrupt, written.damaged, damage) if corrupt else lines
+    _put(folder, name, lines, harmed, written, compress=compress)
+    if copied and tail:
+        written.copies += len(tail)
+        _put(folder, name, tail, tail, written, compress=compress)
     return written
 
 
 def _put(
-    folder: Path,
-    name: str,
-    lines: list[str],
-    written: Written,
-    *,
-    corrupt: float,
-    compress: bool,
-    rng: random.Random,
+    folder: Path, name: str, sound: list[str], lines: list[str], written: Written, *, compress: bool
 ) -> None:
-    first, last = _number(_BATCH, lines[0]), _number(_BATCH, lines[-1])
-    moment = datetime.fromtimestamp(_number(_AT_US, lines[0]) / 1_000_000, UTC)
+    """Write ``lines`` into the file that is named after the ``sound`` ones among them."""
+    first, last = _number(_BATCH, sound[0]), _number(_BATCH, sound[-1])
+    moment = datetime.fromtimestamp(_number(_AT_US, sound[0]) / 1_000_000, UTC)
     place = folder / f"date={moment:%Y-%m-%d}" / f"hour={moment:%H}"
     place.mkdir(parents=True, exist_ok=True)
-    if corrupt:
-        lines = _damaged(lines, corrupt, written.damaged, rng)
     text = ("\n".join(lines) + "\n").encode()
     if compress:
         text = gzip.compress(text, compresslevel=1, mtime=0)
@@ -118,35 +105,11 @@ def _damaged(
     return out
 
 
-def _cut(line: str, rng: random.Random) -> str:
-    return line[: rng.randrange(20, len(line) - 1)]
-
-
-def _noise(line: str, rng: random.Random) -> str:
-    return "".join(rng.choice("abcdefgh ,:}") for _ in range(40))
-
-
-def _future(line: str, rng: random.Random) -> str:
-    return line.replace('"v":1', '"v":99', 1)
-
-
-def _foreign(line: str, rng: random.Random) -> str:
-    return re.sub(r'"table":"\w+"', '"table":"weather"', line, count=1)
-
-
-def _mistyped(line: str, rng: random.Random) -> str:
-    return re.sub(r'"batch":\d+', '"batch":"seven"', line, count=1)
-
-
-def _lacking(line: str, rng: random.Random) -> str:
-    return re.sub(r'"at_us":\d+,', "", line, count=1)
-
-
 _HARMS: tuple[tuple[str, Callable[[str, random.Random], str]], ...] = (
-    ("truncated", _cut),
-    ("not JSON", _noise),
-    ("unknown version", _future),
-    ("unknown table", _foreign),
-    ("wrong type: batch", _mistyped),
-    ("missing: at_us", _lacking),
+    ("truncated", lambda line, rng: line[: rng.randrange(20, len(line) - 1)]),
+    ("not JSON", lambda _, rng: "".join(rng.choice("abcdefgh ,:}") for _ in range(40))),
+    ("unknown version", lambda line, _: line.replace('"v":1', '"v":99', 1)),
+    ("unknown table", lambda line, _: re.sub(r'"table":"\w+"', '"table":"weather"', line, count=1)),
+    ("wrong type: batch", lambda line, _: re.sub(r'"batch":\d+', '"batch":"seven"', line, count=1)),
+    ("missing: at_us", lambda line, _: re.sub(r'"at_us":\d+,', "", line, count=1)),
 )

@@ -131,15 +131,8 @@ def _streams(
             asked = tuple(at for at in fitting if any(at in wanted[other] for other in others))
             if not asked:
                 continue
-            streams.append(
-                Stream(
-                    origin=origin,
-                    topic=topic,
-                    qos=qos,
-                    per_s=activity * BUSIEST_PER_S * rng.uniform(0.3, 1.7) / rank**ZIPF,
-                    size=rng.randint(BYTES_MIN, BYTES_MAX),
-                    filters=asked,
-                    destinations=tuple(o for o in others if not wanted[o].isdisjoint(asked)),
-                )
-            )
+            per_s = activity * BUSIEST_PER_S * rng.uniform(0.3, 1.7) / rank**ZIPF
+            size = rng.randint(BYTES_MIN, BYTES_MAX)
+            ends = tuple(other for other in others if not wanted[other].isdisjoint(asked))
+            streams.append(Stream(origin, topic, qos, per_s, size, asked, ends))
     return streams

@@ -88,11 +88,8 @@ class Recorder(Watcher):
         if message is not self._encoded[0]:
             self._encoded = (message, len(codec.encode(message)))
         second, kind = self._now_ms // 1_000, codec.kind_of(message)
-        for key in (
-            (second, agent.id, target, kind, "out"),
-            (second, target, agent.id, kind, "in"),
-        ):
-            tally = self.control.setdefault(key, [0, 0])
+        for here, there, way in ((agent.id, target, "out"), (target, agent.id, "in")):
+            tally = self.control.setdefault((second, here, there, kind, way), [0, 0])
             tally[0] += 1
             tally[1] += self._encoded[1]
         if isinstance(message, CoreAnn) and message.core == agent.id:
@@ -158,9 +155,8 @@ class Recorder(Watcher):
     ) -> None:
         if kind in ("link_up", "link_down"):
             self.restless_ms = self._now_ms
-        self.changes.append(
-            Change(self._now_ms, broker, kind, neighbour, filter, subject, None, value)
-        )
+        change = Change(self._now_ms, broker, kind, neighbour, filter, subject, value=value)
+        self.changes.append(change)
 
 
 REDUNDANCY = 2
@@ -244,11 +240,8 @@ def tell(layout: Layout, *, seed: int) -> Story:
     """Play everything."""
     story = Story()
     lives = [0] * len(layout.ids)
-    for strategy, scenes in (
-        (Strategy.MESH, MESH_SCENES),
-        (Strategy.SHORTEST_PATH, SHORTEST_SCENES),
-    ):
-        _play(story, layout, strategy, scenes, lives, seed=seed)
+    _play(story, layout, Strategy.MESH, MESH_SCENES, lives, seed=seed)
+    _play(story, layout, Strategy.SHORTEST_PATH, SHORTEST_SCENES, lives, seed=seed)
     return story
 
 
@@ -278,9 +271,7 @@ def _play(
         world.run_until(end * 1_000)
         act.alive = frozenset(world.agents)
         act.lives = tuple(lives[at] + world.lives[BrokerId(at)] for at in range(len(layout.ids)))
-        act.up = frozenset(
-            (agent.id, other) for agent in world.agents.values() for other in agent.reach
-        )
+        act.up = frozenset((one.id, other) for one in world.agents.values() for other in one.reach)
         story.acts.append(act)
         begun = end
     for at in range(len(lives)):
@@ -298,15 +289,10 @@ def _probe(
 
 def _plan(layout: Layout, strategy: Strategy) -> WorldPlan:
     ids = tuple(BrokerId(at) for at in range(len(layout.ids)))
-    delay_ms = dict(zip(layout.arcs, layout.arc_us, strict=True))
     links = tuple(
-        LinkPlan(
-            BrokerId(a),
-            BrokerId(b),
-            delay_ms_min=max(1, round(delay_ms[a, b] / 1_000)),
-            delay_ms_max=max(1, round(delay_ms[a, b] / 1_000)),
-        )
-        for a, b in layout.arcs
+        LinkPlan(BrokerId(a), BrokerId(b), delay_ms_min=delay_ms, delay_ms_max=delay_ms)
+        for (a, b), delay_us in zip(layout.arcs, layout.arc_us, strict=True)
+        for delay_ms in (max(1, round(delay_us / 1_000)),)
         if a < b
     )
     return WorldPlan(

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
 from lab.event_log import traffic
 from lab.event_log.columns import Ints, Rows, sketch_rows, window_us
@@ -51,11 +50,11 @@ class _Data:
         self.layout, self.chunk, self.drawn, self.rng = layout, chunk, drawn, rng
         self.seconds = len(chunk.seconds)
         streams = layout.streams
-        self.origin = np.array([stream.origin for stream in streams], dtype=np.int64)
+        self.origin = traffic.origins(layout)
         self.qos = np.array([stream.qos for stream in streams], dtype=np.int64)
         self.size = np.array([stream.size for stream in streams], dtype=np.int64)
         self.ids = np.array(layout.ids, dtype=np.int64)
-        self.strategy = str(chunk.phase.strategy.value)
+        self.strategy = str(chunk.phase.act.strategy.value)
 
     def deliveries(self) -> Rows:
         """What arrived, by destination, origin, hops and QoS."""
@@ -65,7 +64,7 @@ class _Data:
         )
         groups, group_of = np.unique(keys, axis=1, return_inverse=True)
         total, cell_row, group, second = self._grouped(group_of, groups.shape[1], received)
-        row, delay_us = self._delays(group_of, cell_row)
+        row, delay_us = self._delays(group_of, cell_row, received)
         sketched = sketch_rows(row, delay_us, len(total))
         size, *_ = self._grouped(
             group_of, groups.shape[1], received * self.size[pairs.stream][:, None]
@@ -85,11 +84,7 @@ class _Data:
                 "frames": total - self.rng.binomial(total - 1, 0.3),
                 "out_of_order": late,
                 "repaired": np.where(groups[3][group] > 0, late // 2, 0),
-                "base_us": sketched.min_us,
-                "sum_us": sketched.sum_us,
-                "min_us": sketched.min_us,
-                "max_us": sketched.max_us,
-                "delay": sketched.delay,
+                **sketched.columns(),
             },
         )
 
@@ -145,9 +140,8 @@ class _Data:
         row[group, second] = np.arange(len(group))
         return sums[group, second], row, group, second
 
-    def _delays(self, group_of: Ints, cell_row: Ints) -> tuple[Ints, Ints]:
-        """Each publication's row and delay."""
-        received = self.drawn.received
+    def _delays(self, group_of: Ints, cell_row: Ints, received: Ints) -> tuple[Ints, Ints]:
+        """The row and delay of each publication ``received`` by pair and second."""
         pair, second = np.nonzero(received)
         row = cell_row[group_of.reshape(-1)[pair], second]
         times = received[pair, second]
@@ -172,11 +166,11 @@ class _Data:
             "bytes": carries @ sizes, "duplicates": again @ frames,
             "duplicate_publications": again @ published,
         }  # fmt: skip
-        here = np.array([at for at, arc in enumerate(arcs) if arc[0] in self.chunk.phase.alive])
+        here = np.array([at for at, arc in enumerate(arcs) if arc[0] in self.chunk.phase.act.alive])
         back = np.array([position[arcs[at][1], arcs[at][0]] for at in here])
         arc, second = np.repeat(here, self.seconds), np.tile(np.arange(self.seconds), len(here))
         reverse = np.repeat(back, self.seconds)
-        up = np.array([one in self.chunk.phase.up for one in arcs])
+        up = np.array([one in self.chunk.phase.act.up for one in arcs])
         delay_us = np.array(self.layout.arc_us, dtype=np.int64)
         noise = self.rng.exponential(200.0, len(arc)).astype(np.int64)
         own = {
@@ -197,11 +191,9 @@ class _Data:
 
     def agents(self) -> Rows:
         """One row for each agent that runs."""
-        alive = np.array(sorted(self.chunk.phase.alive), dtype=np.int64)
-        broker, second = (
-            np.repeat(alive, self.seconds),
-            np.tile(np.arange(self.seconds), len(alive)),
-        )
+        alive = np.array(sorted(self.chunk.phase.act.alive), dtype=np.int64)
+        broker = np.repeat(alive, self.seconds)
+        second = np.tile(np.arange(self.seconds), len(alive))
         brokers = len(self.layout.ids)
         taken = np.zeros((brokers, self.seconds), dtype=np.int64)
         np.add.at(taken, self.origin, self.drawn.published)
@@ -246,15 +238,8 @@ class _Data:
             return Rows(np.zeros(0, np.int64), np.zeros(0, np.int64), {}, np.zeros(0, np.int64))
         columns = list(zip(*told, strict=True))
         names = (
-            "origin",
-            "origin_epoch",
-            "seq",
-            "custody",
-            "hop",
-            "sender",
-            "origin_time_us",
-            "qos",
-        )
+            "origin", "origin_epoch", "seq", "custody", "hop", "sender", "origin_time_us", "qos",
+        )  # fmt: skip
         own = {name: list(columns[at]) for at, name in enumerate(names, start=3)}
         broker, second, at_us = (np.array(column, dtype=np.int64) for column in columns[:3])
         return Rows(broker, second, own, at_us)
@@ -265,7 +250,7 @@ class _Data:
         layout, phase = self.layout, self.chunk.phase
         for number, second, made_us, wait_us in zip(numbers, seconds, start_us, noise, strict=True):
             stream = layout.streams[number]
-            epoch = FIRST_EPOCH + phase.lives[stream.origin]
+            epoch = FIRST_EPOCH + phase.act.lives[stream.origin]
             seq = (self.chunk.first_s + second) * len(layout.streams) + number
             for one in phase.passages[number].reached:
                 ahead_us = layout.skew_us[one.broker] - layout.skew_us[stream.origin]
@@ -287,11 +272,7 @@ class _Data:
         total, cell_row, group, second = self._grouped(group_of, groups.shape[1], asked)
         if not len(total):
             return Rows(group, second, {})
-        pair, moment = np.nonzero(asked)
-        row = cell_row[group_of.reshape(-1)[pair], moment]
-        times = asked[pair, moment]
-        pair, moment, row = (np.repeat(one, times) for one in (pair, moment, row))
-        delay_us = traffic.delays(self.drawn, self.layout, pair=pair, second=moment, rng=self.rng)
+        row, delay_us = self._delays(group_of, cell_row, asked)
         sketched = sketch_rows(row, delay_us, len(total))
         order = np.argsort(row, kind="stable")
         each = np.split(delay_us[order], np.cumsum(total)[:-1])
@@ -305,11 +286,7 @@ class _Data:
                 "strategy": [self.strategy] * len(total),
                 "publications": total,
                 "expected": total,
-                "base_us": sketched.min_us,
-                "sum_us": sketched.sum_us,
-                "min_us": sketched.min_us,
-                "max_us": sketched.max_us,
-                "delay": sketched.delay,
+                **sketched.columns(),
                 "delays_us": [",".join(map(str, one.tolist())) for one in each],
             },
         )
@@ -320,10 +297,9 @@ def _control(layout: Layout, story: Story, chunk: Chunk) -> Rows:
         (broker, at, layout.ids[neighbour], kind, direction, messages, size)
         for at, second in enumerate(chunk.seconds)
         for broker, neighbour, kind, direction, messages, size in story.control.get(second, ())
-        if broker in chunk.phase.alive
+        if broker in chunk.phase.act.alive
     ]
-    names = ("neighbour", "kind", "direction", "messages", "bytes")
-    return _told(rows, names)
+    return _told(rows, ("neighbour", "kind", "direction", "messages", "bytes"))
 
 
 def _announcements(layout: Layout, story: Story, chunk: Chunk) -> Rows:
@@ -332,7 +308,7 @@ def _announcements(layout: Layout, story: Story, chunk: Chunk) -> Rows:
         (core, at, count, links)
         for at, second in enumerate(chunk.seconds)
         for core, count in story.floods.get(second, ())
-        if core in chunk.phase.alive
+        if core in chunk.phase.act.alive
     ]
     return _told(rows, ("announcements", "links_known"))
 
@@ -344,11 +320,10 @@ def _events(layout: Layout, story: Story, chunk: Chunk) -> Rows:
     happened = [
         change
         for change in story.changes
-        if first * 1_000 <= change.at_ms < end * 1_000 and change.broker in chunk.phase.alive
+        if first * 1_000 <= change.at_ms < end * 1_000 and change.broker in chunk.phase.act.alive
     ]
     rows = [_event(layout, change, change.at_ms // 1_000 - first) for change in happened]
-    names = ("kind", "neighbour", "filter", "subject", "detail", "value")
-    told = _told(rows, names)
+    told = _told(rows, ("kind", "neighbour", "filter", "subject", "detail", "value"))
     skew = np.array(layout.skew_us, dtype=np.int64)[told.broker]
     at_ms = np.array([change.at_ms - first * 1_000 for change in happened], dtype=np.int64)
     told.at_us = START_US + chunk.first_s * 1_000_000 + at_ms * 1_000 + skew
@@ -365,9 +340,9 @@ def _event(layout: Layout, change: Change, second: int) -> tuple[object, ...]:
 
 
 def _told(rows: Sequence[tuple[object, ...]], names: tuple[str, ...]) -> Rows:
-    columns: list[tuple[object, ...]] = list(zip(*rows, strict=True)) if rows else []
-    empty: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-    if not columns:
-        return Rows(empty, empty, {}, None)
+    if not rows:
+        empty: Ints = np.zeros(0, dtype=np.int64)
+        return Rows(empty, empty, {})
+    columns = list(zip(*rows, strict=True))
     broker, second = (np.array(column, dtype=np.int64) for column in columns[:2])
     return Rows(broker, second, {name: list(columns[at]) for at, name in enumerate(names, start=2)})

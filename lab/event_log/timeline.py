@@ -85,15 +85,11 @@ class Phase:
     Attributes:
         passages: One for each stream.
         broken: (stream, broker) that the arcs which still carry do not reach any more.
-        lives: How often each agent has started.
     """
 
-    strategy: Strategy
-    alive: frozenset[int]
-    up: frozenset[Arc]
+    act: Act
     passages: tuple[Passage, ...]
     broken: frozenset[tuple[int, int]]
-    lives: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +125,7 @@ def phases_of(layout: Layout, story: Story) -> list[tuple[int, int, Phase]]:
             before = tuple(trace(stream.origin, (), delay_us) for stream in layout.streams)
         if act.settled > act.start:
             phases.append((act.start, act.settled, _unsettled(layout, act, before, delay_us)))
-        phases.append((act.settled, act.end, _phase(act, after, frozenset())))
+        phases.append((act.settled, act.end, Phase(act, after, frozenset())))
         before, strategy = after, act.strategy
     return phases
 
@@ -152,11 +148,7 @@ def _unsettled(
         for one in old.reached
         if one.broker not in {still.broker for still in new.reached}
     )
-    return _phase(act, now, broken)
-
-
-def _phase(act: Act, passages: tuple[Passage, ...], broken: frozenset[tuple[int, int]]) -> Phase:
-    return Phase(act.strategy, act.alive, act.up, passages, broken, act.lives)
+    return Phase(act, now, broken)
 
 
 def chunks_of(layout: Layout, story: Story, *, quiet_s: int, seed: int) -> list[Chunk]:
@@ -168,13 +160,10 @@ def chunks_of(layout: Layout, story: Story, *, quiet_s: int, seed: int) -> list[
     lost_disk = False
     now_s = 0
     for start, end, phase, fresh in _scenes(layout, story, quiet_s):
-        if not lost_disk and 0 in phase.alive and phase.lives[0] > 1:
+        if not lost_disk and 0 in phase.act.alive and phase.act.lives[0] > 1:
             disks[0], batches[0], lost_disk = f"{rng.getrandbits(64):016x}", 1, True
-        seconds = (
-            list(range(start, end))
-            if fresh
-            else [end - QUIET_S + at % QUIET_S for at in range(start)]
-        )
+        quiet = (end - QUIET_S + at % QUIET_S for at in range(start))
+        seconds = list(range(start, end) if fresh else quiet)
         for first in range(0, len(seconds), CHUNK_S_MAX):
             part = tuple(seconds[first : first + CHUNK_S_MAX])
             chunks.append(
@@ -189,7 +178,7 @@ def chunks_of(layout: Layout, story: Story, *, quiet_s: int, seed: int) -> list[
                 )
             )
             now_s += len(part)
-            for at in phase.alive:
+            for at in phase.act.alive:
                 batches[at] += len(part)
     return chunks
 

@@ -52,6 +52,11 @@ class Traffic:
     load: Floats = field(repr=False)  # 1.0 at noon, by second
 
 
+def origins(layout: Layout) -> Ints:
+    """Where each stream is published."""
+    return np.array([stream.origin for stream in layout.streams], dtype=np.int64)
+
+
 def pairs_of(layout: Layout, chunk: Chunk) -> Pairs:
     """The pairs of the chunk's phase, by stream and destination."""
     rows: list[tuple[int, int, int, int, bool]] = []
@@ -61,12 +66,12 @@ def pairs_of(layout: Layout, chunk: Chunk) -> Pairs:
         rows += [
             (number, one.broker, one.hops, one.delay_us, False)
             for one in passage.reached
-            if one.broker in wanted and one.broker in phase.alive
+            if one.broker in wanted and one.broker in phase.act.alive
         ]
         rows += [
             (number, broker, 0, 0, True)
             for stream_number, broker in sorted(phase.broken)
-            if stream_number == number and broker in wanted and broker in phase.alive
+            if stream_number == number and broker in wanted and broker in phase.act.alive
         ]
     table = np.array(rows, dtype=np.int64).reshape(-1, 5)
     return Pairs(table[:, 0], table[:, 1], table[:, 2], table[:, 3], table[:, 4] > 0)
@@ -80,9 +85,9 @@ def draw(layout: Layout, chunk: Chunk, *, log_s: int, rng: Generator) -> Traffic
     load = NIGHT_SHARE + (1 - NIGHT_SHARE) * (1 - np.cos(turn)) / 2
     brokers = len(layout.ids)
     bursts = np.where(rng.random((brokers, seconds)) < BURST_CHANCE, BURST_FACTOR, 1.0)
-    origin = np.array([stream.origin for stream in layout.streams], dtype=np.int64)
+    origin = origins(layout)
     per_s = np.array([stream.per_s for stream in layout.streams])
-    alive = np.array([at in chunk.phase.alive for at in range(brokers)])
+    alive = np.array([at in chunk.phase.act.alive for at in range(brokers)])
     rate = per_s[:, None] * load[None, :] * bursts[origin] * alive[origin][:, None]
     published = rng.poisson(rate)
     pairs = pairs_of(layout, chunk)
@@ -105,6 +110,5 @@ def delays(traffic: Traffic, layout: Layout, *, pair: Ints, second: Ints, rng: G
     wait_us = rng.exponential(40.0, len(pair)) * (1 + hops) * (0.5 + traffic.load[second])
     wait_us *= np.where(rng.random(len(pair)) < 0.01, 12.0, 1.0)
     skew = np.array(layout.skew_us, dtype=np.int64)
-    origin = np.array([stream.origin for stream in layout.streams], dtype=np.int64)
-    clocks_us = skew[pairs.destination[pair]] - skew[origin[pairs.stream[pair]]]
+    clocks_us = skew[pairs.destination[pair]] - skew[origins(layout)[pairs.stream[pair]]]
     return pairs.way_us[pair] + 150 * (1 + hops) + wait_us.astype(np.int64) + clocks_us

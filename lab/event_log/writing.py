@@ -103,16 +103,8 @@ def _write_chunk(number: int) -> Written:
     rng = random.Random(f"landing {order.seed} {chunk.number}")
     written = Written()
     for at, lines in enumerate(lines_of(laid, chunk, tables)):
-        written.add(
-            landing.write(
-                order.folder,
-                f"{laid.ids[at]}-{chunk.spools[at]}",
-                lines,
-                corrupt=order.corrupt,
-                compress=order.compress,
-                rng=rng,
-            )
-        )
+        name, harm, gzip = f"{laid.ids[at]}-{chunk.spools[at]}", order.corrupt, order.compress
+        written.add(landing.write(order.folder, name, lines, corrupt=harm, compress=gzip, rng=rng))
     for name, rows in tables.items():
         written.tables[name] += len(rows)
     return written

@@ -44,9 +44,8 @@ def estimate(values: Sequence[float] | FloatArray) -> Estimate:
     if len(found) < 2:
         return Estimate(float(found.mean()), math.inf)
     quantile = float(student.ppf((1 + CONFIDENCE) / 2, len(found) - 1))
-    return Estimate(
-        float(found.mean()), quantile * float(found.std(ddof=1)) / math.sqrt(len(found))
-    )
+    half = quantile * float(found.std(ddof=1)) / math.sqrt(len(found))
+    return Estimate(float(found.mean()), half)
 
 
 Values = Mapping[tuple[int, str], Mapping[float, FloatArray]]
@@ -104,10 +103,7 @@ def by_series(rows: Iterable[Row]) -> Values:
     for row in rows:
         found[row.figure, row.series][row.x][row.seed] = row.value
     return {
-        key: {
-            x: np.array([value for _, value in sorted(values.items())])
-            for x, values in sorted(curve.items())
-        }
+        key: {x: np.array([of[seed] for seed in sorted(of)]) for x, of in sorted(curve.items())}
         for key, curve in found.items()
     }
 

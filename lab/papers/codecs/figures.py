@@ -33,10 +33,7 @@ SIZES = (10, 40, 100, 400, 1_000, 4_000, 10_000)
 BY_LOAD = "exact, link load"
 """The optimum when every link counts; ours, beside the paper's."""
 
-GAMES = {
-    Scheme.NON_COOPERATIVE: Rule.ALL_AT_ONCE,
-    Scheme.LEADER_FOLLOWER: Rule.LEADER_FIRST,
-}
+GAMES = {Scheme.NON_COOPERATIVE: Rule.ALL_AT_ONCE, Scheme.LEADER_FOLLOWER: Rule.LEADER_FIRST}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +164,8 @@ def over_size(setting: Setting) -> Iterator[Row]:
 
 
 def _joined(parts: Sequence[Metrics]) -> Metrics:
-    return Metrics(
-        np.concatenate([part.resiliency for part in parts]),
-        np.concatenate([part.latency_ms for part in parts]),
-        np.concatenate([part.overhead for part in parts]),
-    )
+    measures = ("resiliency", "latency_ms", "overhead")
+    return Metrics(*(np.concatenate([getattr(p, name) for p in parts]) for name in measures))
 
 
 def _rows(figures: Mapping[int, str], name: str, x: float, found: Metrics) -> Iterator[Row]:

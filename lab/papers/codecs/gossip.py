@@ -11,7 +11,7 @@ Source: Esposito 2018, 2 and 4.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from lab.papers.codecs.loss import SOURCE_PACKETS, Chains
 from lab.papers.codecs.simulator import LINK_MS, Lossy, Outcome
-from lab.papers.codecs.tree import ROOT, CodecError, IntArray
+from lab.papers.codecs.tree import ROOT, BoolArray, CodecError, IntArray
 
 Words = npt.NDArray[np.uint32]
 
@@ -42,19 +42,16 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """What arrives at the next step: packets from and to nodes, each for one message.
-
-    Attributes:
-        source: Node.
-        target: Node.
-        message: Number.
-        bits: Which packets of the message.
-    """
+    """What arrives at the next step: packets from and to nodes, each for one message."""
 
     source: IntArray
     target: IntArray
     message: IntArray
-    bits: Words
+    bits: Words  # which packets of the message
+
+    def only(self, kept: BoolArray) -> "Flight":
+        """Those that are ``kept``."""
+        return Flight(self.source[kept], self.target[kept], self.message[kept], self.bits[kept])
 
 
 def fanout_for(nodes: int) -> int:
@@ -75,9 +72,6 @@ def simulate_gossip(
 
     Args:
         lossy: The tree; direct links lose like its mean.
-        mode: Push or pull.
-        messages: How many.
-        rng: Source of chance.
         fanout: How many others each node tells; ``fanout_for`` unless given.
         interval_ms: Between two lists, with pull.
 
@@ -169,10 +163,9 @@ class _Run:
         source = np.repeat(told[:, 0], self._fanout)
         message = np.repeat(told[:, 1], self._fanout)
         target = (source + self._rng.integers(1, self._nodes, len(source))) % self._nodes
-        other = self._lossy.tree.parent[target] != source
-        source, message, target = source[other], message[other], target[other]
         whole = np.full(len(source), WHOLE, dtype=np.uint32)
-        flight = Flight(source, target, message, whole)
+        other = self._lossy.tree.parent[target] != source
+        flight = Flight(source, target, message, whole).only(other)
         if self._mode is Mode.PUSH:
             self._arriving.append(self._sent(flight))
         else:
@@ -180,23 +173,16 @@ class _Run:
 
     def _answer(self, notes: Flight) -> None:
         """Let whoever lacks something ask who has it."""
-        lacking = WHOLE & ~self._has[notes.target, notes.message]
-        wants = lacking != 0
-        request = Flight(
-            notes.target[wants], notes.source[wants], notes.message[wants], lacking[wants]
-        )
-        heard = self._noted(request)
+        lacking: Words = np.uint32(WHOLE) & ~self._has[notes.target, notes.message]
+        request = Flight(notes.target, notes.source, notes.message, lacking)
+        heard = self._noted(request.only(lacking != 0))
         if len(heard.source):
-            back = Flight(heard.target, heard.source, heard.message, heard.bits)
-            self._requests.append(back)
+            self._requests.append(replace(heard, source=heard.target, target=heard.source))
 
     def _noted(self, flight: Flight) -> Flight:
         """A note that is one packet long: the part of ``flight`` that is not lost."""
         np.add.at(self._packets, flight.target, NOTE_PACKETS)
-        heard = self._rng.random(len(flight.source)) >= self._loss
-        return Flight(
-            flight.source[heard], flight.target[heard], flight.message[heard], flight.bits[heard]
-        )
+        return flight.only(self._rng.random(len(flight.source)) >= self._loss)
 
     def _sent(self, flight: Flight, *, tree: bool = False) -> Flight:
         """``flight`` with the packets that come through."""
@@ -212,4 +198,4 @@ class _Run:
             through |= (here * ~chains.bad).astype(np.uint32) << np.uint32(packet)
             sent += here
         np.add.at(self._packets, flight.target, sent)
-        return Flight(flight.source, flight.target, flight.message, through)
+        return replace(flight, bits=through)

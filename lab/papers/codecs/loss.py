@@ -13,9 +13,8 @@ import numpy as np
 
 from lab.papers.codecs.tree import BoolArray, CodecError, FloatArray, IntArray
 
-PACKET_BYTES = 1472
 SOURCE_PACKETS = 16
-"""A message of 23 KB, cut into what an Ethernet frame holds."""
+"""A message of 23 KB, cut into the 1472 bytes that an Ethernet frame holds."""
 
 BLOCK_MAX = 255
 """Packets that one code of bytes can tell apart: source and repair together."""
@@ -78,19 +77,11 @@ def planned_for(plr: FloatArray, abl: FloatArray, *, share: float) -> IntArray:
 class Chains:
     """Many links, many messages: which of the next packets each loses.
 
-    Args:
-        plr: Broadcasts against ``shape``.
-        abl: Likewise.
-        shape: Of one answer.
-        rng: Source of chance.
+    ``plr`` and ``abl`` broadcast against ``shape``, that of one answer.
     """
 
     def __init__(
-        self,
-        plr: FloatArray,
-        abl: FloatArray,
-        shape: tuple[int, ...],
-        rng: np.random.Generator,
+        self, plr: FloatArray, abl: FloatArray, shape: tuple[int, ...], rng: np.random.Generator
     ) -> None:
         self._rng = rng
         self._stays_bad = (1.0 - 1.0 / abl).astype(np.float32)
@@ -109,13 +100,9 @@ class Chains:
 def received(
     sent: IntArray, plr: FloatArray, abl: FloatArray, rng: np.random.Generator
 ) -> IntArray:
-    """How many packets come through, of ``sent`` on each link in each message.
+    """How many packets come through, of ``sent``, shape (L, E), on each link in each message.
 
-    Args:
-        sent: Shape (L, E).
-        plr: Shape (L,).
-        abl: Shape (L,).
-        rng: Source of chance.
+    ``plr`` and ``abl`` are of the links, shape (L,).
     """
     chains = Chains(plr[:, None], abl[:, None], sent.shape, rng)
     through = np.zeros_like(sent)

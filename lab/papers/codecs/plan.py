@@ -78,10 +78,10 @@ class Plan:
 
 
 def surviving(problem: Problem, total: IntArray) -> IntArray:
-    """s, repair packets that reach each node, shape (N,); below 0 where it cannot decode."""
+    """s, repair packets that reach each node, shape of ``total``; below 0: it cannot decode."""
     roots = problem.tree.roots
-    found = np.zeros(len(problem.tree), dtype=np.int64)
-    found[roots:] = total[problem.tree.parent[roots:]] - problem.lost[roots:]
+    found = np.zeros_like(total)
+    found[..., roots:] = total[..., problem.tree.parent[roots:]] - problem.lost[roots:]
     return found
 
 
@@ -110,11 +110,10 @@ def added(problem: Problem, plan: Plan) -> IntArray:
 
 def cost(problem: Problem, plan: Plan, charge: Charge | None = None) -> float:
     """Recounted from the plan, with the opening of codecs that are no roots."""
-    children = problem.tree.children
     opened = int(plan.codec[problem.tree.roots :].sum()) * problem.opening
-    if (charge or problem.charge) is Charge.PAPER:
-        return float((added(problem, plan) * children).sum() + opened)
-    return float((plan.total * children).sum() + opened)
+    by_paper = (charge or problem.charge) is Charge.PAPER
+    paid = added(problem, plan) if by_paper else plan.total
+    return float((paid * problem.tree.children).sum() + opened)
 
 
 def needs(problem: Problem, codec: BoolArray) -> IntArray:
@@ -149,14 +148,11 @@ def totals(problem: Problem, codec: BoolArray) -> IntArray:
 def costs(problem: Problem, codec: BoolArray, found: IntArray) -> FloatArray:
     """The cost of several choices at once, shape (...)."""
     tree = problem.tree
+    paid = found
+    if problem.charge is Charge.PAPER:
+        paid = np.where(codec & (tree.children > 0), found - surviving(problem, found), 0)
     opened = codec[..., tree.roots :].sum(axis=-1) * problem.opening
-    if problem.charge is Charge.LINK_LOAD:
-        loaded: FloatArray = (found * tree.children).sum(axis=-1) + opened
-        return loaded
-    here = np.zeros_like(found)
-    here[..., tree.roots :] = found[..., tree.parent[tree.roots :]] - problem.lost[tree.roots :]
-    own = np.where(codec & (tree.children > 0), found - here, 0)
-    charged: FloatArray = (own * tree.children).sum(axis=-1) + opened
+    charged: FloatArray = (paid * tree.children).sum(axis=-1) + opened
     return charged
 
 

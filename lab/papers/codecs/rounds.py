@@ -33,12 +33,9 @@ class Played:
 
 
 class Game:
-    """All players of one tree or forest.
+    """All players of one tree or forest; what redundancy costs is not looked at.
 
-    Args:
-        problem: Losses and opening; its charge is not looked at.
-        rule: Which game.
-        rng: Draws first strategies under the first rule; the second starts with codecs everywhere.
+    First strategies are drawn under the first rule; the second starts with codecs everywhere.
     """
 
     def __init__(self, problem: Problem, rule: Rule, rng: np.random.Generator) -> None:
@@ -46,15 +43,8 @@ class Game:
         self._lost = problem.lost.tolist()
         self._parent = tree.parent.tolist()
         self._inside = np.flatnonzero(tree.children).tolist()
-        self._children = {
-            node: range(first, first + count)
-            for node, first, count in zip(
-                self._inside,
-                tree.first_child[self._inside].tolist(),
-                tree.children[self._inside].tolist(),
-                strict=True,
-            )
-        }
+        first, last = tree.first_child, tree.first_child + tree.children
+        self._children = {node: range(first[node], last[node]) for node in self._inside}
         self._player = {
             node: Player(rule, opening=problem.opening, root=node < tree.roots)
             for node in self._inside

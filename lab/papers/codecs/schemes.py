@@ -3,6 +3,7 @@
 Source: Esposito 2018, 2 and 3.
 """
 
+from collections.abc import Callable
 from enum import StrEnum
 
 import numpy as np
@@ -46,20 +47,16 @@ class Scheme(StrEnum):
 
 def decide(scheme: Scheme, problem: Problem, rng: np.random.Generator) -> Plan:
     """The plan of ``scheme`` for one tree; only the last two look at what redundancy costs."""
-    match scheme:
-        case Scheme.BEST_EFFORT:
-            return best_effort(problem)
-        case Scheme.ROOT_ONLY:
-            return root_only(problem)
-        case Scheme.EVERY_NODE:
-            return every_node(problem)
-        case Scheme.COMPLAINTS:
-            return complain(problem)[0]
-        case Scheme.NON_COOPERATIVE:
-            return play(problem, Rule.ALL_AT_ONCE, rng).plan
-        case Scheme.LEADER_FOLLOWER:
-            return play(problem, Rule.LEADER_FIRST, rng).plan
-        case Scheme.GENETIC:
-            return evolve(problem, rng)
-        case Scheme.EXACT:
-            return solve_exactly(problem)
+    return _PLANS[scheme](problem, rng)
+
+
+_PLANS: dict[Scheme, Callable[[Problem, np.random.Generator], Plan]] = {
+    Scheme.BEST_EFFORT: lambda problem, _: best_effort(problem),
+    Scheme.ROOT_ONLY: lambda problem, _: root_only(problem),
+    Scheme.EVERY_NODE: lambda problem, _: every_node(problem),
+    Scheme.COMPLAINTS: lambda problem, _: complain(problem)[0],
+    Scheme.NON_COOPERATIVE: lambda problem, rng: play(problem, Rule.ALL_AT_ONCE, rng).plan,
+    Scheme.LEADER_FOLLOWER: lambda problem, rng: play(problem, Rule.LEADER_FIRST, rng).plan,
+    Scheme.GENETIC: evolve,
+    Scheme.EXACT: lambda problem, _: solve_exactly(problem),
+}

@@ -7,7 +7,6 @@ whichever. Links take 50 ms, making repair packets 5 ms, decoding 10 ms; nobody 
 Source: Esposito 2018, 4.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,10 +81,8 @@ def metrics(tree: Tree, outcome: Outcome) -> Metrics:
 
     def summed(values: FloatArray) -> FloatArray:
         below = slice(tree.roots, None)
-        found: FloatArray = np.bincount(
-            tree.root[below], values[below], minlength=tree.roots
-        ).astype(np.float64)
-        return found
+        found = np.bincount(tree.root[below], values[below], minlength=tree.roots)
+        return found.astype(np.float64)
 
     subscribers = summed(np.ones(len(tree)))
     delivered = summed(outcome.delivered)
@@ -100,15 +97,10 @@ def simulate(lossy: Lossy, plan: Plan, messages: int, rng: np.random.Generator) 
     """Publish ``messages`` at every root."""
     tree = lossy.tree
     found = Outcome(0, *(np.zeros(len(tree)) for _ in range(3)))
-    for part in _parts(messages, len(tree)):
-        found += _part(lossy, plan, part, rng)
-    return found
-
-
-def _parts(messages: int, nodes: int) -> Iterator[int]:
-    most = max(CELLS_MAX // nodes, 1)
+    most = max(CELLS_MAX // len(tree), 1)
     for start in range(0, messages, most):
-        yield min(most, messages - start)
+        found += _part(lossy, plan, min(most, messages - start), rng)
+    return found
 
 
 def _part(lossy: Lossy, plan: Plan, messages: int, rng: np.random.Generator) -> Outcome:

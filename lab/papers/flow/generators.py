@@ -19,9 +19,11 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 from scipy.spatial import cKDTree
 
 from federator.errors import InstanceError
@@ -87,12 +89,7 @@ def table1(size: Size, *, seed: int, tightness: float = 0.75) -> Instance:
             edges.pop()  # a ring becomes a line
             spare += 1
         spare += 1
-    absent = [
-        (a, b)
-        for a in range(size.brokers)
-        for b in range(a + 1, size.brokers)
-        if (a, b) not in edges
-    ]
+    absent = [pair for pair in combinations(range(size.brokers), 2) if pair not in edges]
     rng.shuffle(absent)
     chords = min(len(absent), round(0.6 * spare) // 2)
     edges += [(int(a), int(b)) for a, b in absent[:chords]]
@@ -125,7 +122,7 @@ def _ring(nodes: int) -> list[tuple[int, int]]:
     return [*((i, i + 1) for i in range(nodes - 1)), (0, nodes - 1)]
 
 
-def _ask(size: Size, rng: np.random.Generator) -> list[list[int]]:
+def _ask(size: Size, rng: Generator) -> list[list[int]]:
     """Subscribers of each topic: every topic has one, every subscriber asks for something."""
     asked: list[set[int]] = [set() for _ in range(size.topics)]
     for sink in range(size.subscribers):
@@ -134,11 +131,9 @@ def _ask(size: Size, rng: np.random.Generator) -> list[list[int]]:
         wanted = int(rng.integers(1, min(4, size.subscribers) + 1))
         while len(topic) < wanted:
             topic.add(int(rng.integers(size.subscribers)))
-    lists = []
-    for topic in asked:
-        order = sorted(topic)
+    lists = [sorted(topic) for topic in asked]
+    for order in lists:
         rng.shuffle(order)
-        lists.append(order)
     return lists
 
 
@@ -154,11 +149,7 @@ def _ask_less(asked: list[list[int]]) -> bool:
 
 
 def _attach(
-    publishers: list[str],
-    sinks: list[str],
-    brokers: list[str],
-    spare: int,
-    rng: np.random.Generator,
+    publishers: list[str], sinks: list[str], brokers: list[str], spare: int, rng: Generator
 ) -> list[LinkEntry]:
     """One link to a broker for each client, and ``spare`` more."""
     clients = publishers + sinks
@@ -247,7 +238,7 @@ def federation(
     *,
     topics: int,
     fan_out: int,
-    rng: np.random.Generator,
+    rng: Generator,
     tightness: float,
     costs: list[float] | None = None,
 ) -> Instance:
@@ -257,21 +248,14 @@ def federation(
     nodes = [NodeEntry(f"b{i}", x=x, y=y) for i, (x, y) in enumerate(places)]
     if costs is None:
         costs = [float(cost) for cost in rng.integers(1, COST_MAX + 1, len(edges))]
-    links = [
-        LinkEntry(f"b{a}", f"b{b}", 1.0, cost=cost)
-        for (a, b), cost in zip(edges, costs, strict=True)
-    ]
+    ends = zip(edges, costs, strict=True)
+    links = [LinkEntry(f"b{a}", f"b{b}", 1.0, cost=cost) for (a, b), cost in ends]
     entries = []
     for topic in range(topics):
         chosen = rng.choice(count, size=1 + int(rng.integers(1, fan_out + 1)), replace=False)
-        entries.append(
-            TopicEntry(
-                name=f"t{topic}",
-                rate=float(rng.integers(1, RATE_MAX + 1)),
-                publisher=f"b{chosen[0]}",
-                subscribers=[f"b{node}" for node in chosen[1:]],
-            )
-        )
+        publisher, *subscribers = (f"b{node}" for node in chosen)
+        rate = float(rng.integers(1, RATE_MAX + 1))
+        entries.append(TopicEntry(f"t{topic}", rate, publisher, subscribers))
     file = InstanceFile(VERSION, "edge", nodes, links, entries, name=name)
     return tighten(file, tightness=tightness)
 
@@ -341,7 +325,7 @@ def tighten(file: InstanceFile, *, tightness: float) -> Instance:
     return widen(build(file), np.random.default_rng(len(file.links)))
 
 
-def widen(instance: Instance, rng: np.random.Generator) -> Instance:
+def widen(instance: Instance, rng: Generator) -> Instance:
     """Give ``instance`` just enough room for one routing that serves everybody."""
     bench = Workbench(instance)
     added = np.zeros_like(instance.capacity)

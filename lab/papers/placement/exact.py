@@ -72,10 +72,8 @@ def can_be_placed(instance: Instance, *, time_limit_s: float) -> bool | None:
     model.cost = [0.0] * len(model.cost)
     solver = prepared(model, seed=0, time_limit_s=time_limit_s, whole_within=WHOLE_WITHIN)
     solver.run()
-    known = {
-        highspy.HighsModelStatus.kOptimal: True,
-        highspy.HighsModelStatus.kInfeasible: False,
-    }
+    status = highspy.HighsModelStatus
+    known = {status.kOptimal: True, status.kInfeasible: False}
     return known.get(solver.getModelStatus())
 
 

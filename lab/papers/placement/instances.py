@@ -8,9 +8,10 @@ so that the whole workload is that share of them.
 Source: Fawwaz 2022, 5.2, Table 3; docs/placement.md 3.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from federator.planner.placement.instance import Instance, Matrix, hops_of
 
@@ -93,23 +94,10 @@ def draw(setting: Setting, *, seed: int) -> Instance:
     if setting.load is None:
         return instance
     scale = instance.work.sum() / (setting.load * instance.capacity.sum())
-    return Instance(
-        capacity=instance.capacity * scale,
-        device_power=instance.device_power,
-        network_power=instance.network_power,
-        hops=instance.hops,
-        topic_traffic=instance.topic_traffic,
-        service_traffic=instance.service_traffic,
-        shared_traffic=instance.shared_traffic,
-        broker_work=instance.broker_work,
-        service_work=instance.service_work,
-        user_work=instance.user_work,
-    )
+    return replace(instance, capacity=instance.capacity * scale)
 
 
-def _mesh(
-    rng: np.random.Generator, devices: int, extra: float
-) -> "np.ndarray[tuple[int, int], np.dtype[np.bool_]]":
+def _mesh(rng: np.random.Generator, devices: int, extra: float) -> npt.NDArray[np.bool_]:
     linked = np.zeros((devices, devices), dtype=bool)
     for device in range(1, devices):
         linked[device, rng.integers(device)] = True

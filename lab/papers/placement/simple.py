@@ -10,6 +10,8 @@ fail when something fits nowhere.
 Source: Fawwaz 2022, 5.2.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from federator.planner.placement.instance import Instance, Ints, Placement, checked, room
@@ -17,26 +19,27 @@ from federator.planner.placement.instance import Instance, Ints, Placement, chec
 
 def place_greedily(instance: Instance) -> Placement | None:
     """``None``: a container fitted nowhere."""
-    free = room(instance)
-    device_of: Ints = np.zeros(instance.containers, dtype=np.intp)
     kind = np.arange(instance.containers) >= instance.topics
-    for c in np.lexsort((-instance.work, kind)):
-        fits = free >= instance.work[c]
-        if not fits.any():
-            return None
-        device_of[c] = np.where(fits, instance.alone[c], np.inf).argmin()
-        free[device_of[c]] -= instance.work[c]
-    return checked(instance, device_of, method="greedy")
+    order = np.lexsort((-instance.work, kind))
+    return _place(instance, order, "greedy", lambda c, fits: fits[instance.alone[c, fits].argmin()])
 
 
 def place_randomly(instance: Instance, rng: np.random.Generator) -> Placement | None:
     """``None``: a container fitted nowhere."""
+    order = rng.permutation(instance.containers)
+    return _place(instance, order, "random", lambda c, fits: rng.choice(fits))
+
+
+def _place(
+    instance: Instance, order: Ints, method: str, choose: Callable[[int, Ints], int]
+) -> Placement | None:
+    """Put each container, in ``order``, on the device that ``choose`` takes of those with room."""
     free = room(instance)
     device_of: Ints = np.zeros(instance.containers, dtype=np.intp)
-    for c in rng.permutation(instance.containers):
+    for c in order:
         fits = np.flatnonzero(free >= instance.work[c])
         if not fits.size:
             return None
-        device_of[c] = rng.choice(fits)
+        device_of[c] = choose(c, fits)
         free[device_of[c]] -= instance.work[c]
-    return checked(instance, device_of, method="random")
+    return checked(instance, device_of, method=method)

@@ -10,6 +10,8 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import astuple
+from typing import get_type_hints
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -24,25 +26,19 @@ from pyspark.sql.types import (
 
 from lab.papers.placement.sweeps import Point, Row, points, rows
 
-SWEEP_POINTS = StructType(
-    [
-        StructField("sweep", StringType(), nullable=False),
-        StructField("x", DoubleType(), nullable=False),
-        StructField("seed", IntegerType(), nullable=False),
-        StructField("scale", DoubleType(), nullable=False),
-    ]
-)
+_TYPES = {str: StringType(), int: IntegerType(), float: DoubleType()}
+
+
+def _schema(row: type) -> StructType:
+    """The fields of ``row``, none of which is ever null."""
+    each = get_type_hints(row).items()
+    return StructType([StructField(name, _TYPES[kind], nullable=False) for name, kind in each])
+
+
+SWEEP_POINTS = _schema(Point)
 """One row per computation: one value of a swept parameter, one seed."""
 
-FIGURE_VALUES = StructType(
-    [
-        StructField("figure", IntegerType(), nullable=False),
-        StructField("series", StringType(), nullable=False),
-        StructField("x", DoubleType(), nullable=False),
-        StructField("seed", IntegerType(), nullable=False),
-        StructField("value", DoubleType(), nullable=False),
-    ]
-)
+FIGURE_VALUES = _schema(Row)
 """One row per figure, series, x and seed: the one table from which every figure is drawn."""
 
 POINTS_PER_TASK = 4
@@ -62,7 +58,7 @@ def _compute(sweep: str, x: float, seed: int, scale: float) -> list[Row]:
 
 def point_table(session: SparkSession, chosen: Sequence[Point]) -> DataFrame:
     """SWEEP_POINTS, spread over tasks."""
-    told = [(point.sweep, point.x, point.seed, point.scale) for point in chosen]
+    told = [astuple(point) for point in chosen]
     tasks = max(1, len(told) // POINTS_PER_TASK)
     return session.createDataFrame(told, SWEEP_POINTS).repartition(tasks)
 
@@ -81,13 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if told.master is not None:
         builder = builder.master(told.master)
     session = builder.getOrCreate()
-    chosen = list(
-        points(
-            delegation_seeds=told.delegation_seeds,
-            placement_seeds=told.placement_seeds,
-            scale=told.scale,
-        )
-    )
+    seeds = {"delegation_seeds": told.delegation_seeds, "placement_seeds": told.placement_seeds}
+    chosen = list(points(**seeds, scale=told.scale))
     table = figure_values(point_table(session, chosen))
     table.repartition(1).write.mode("overwrite").csv(told.out, header=True)
     session.stop()

@@ -156,10 +156,9 @@ class Broker:
         if self.changed and round_ - self.began >= EPOCH_ROUNDS_MIN:
             self._join_epoch(round_)
         for state in self.topics.values():
-            for child in [
-                c for c, asked in state.children.items() if round_ - asked > LEASE_ROUNDS
-            ]:
-                state.drop(child)
+            for child, asked in list(state.children.items()):
+                if round_ - asked > LEASE_ROUNDS:
+                    state.drop(child)
         for channel in self.owned.values():
             channel.end_round(round_, self.age, self.rates)
 

@@ -120,12 +120,9 @@ class Channel:
         return math.hypot(*(rates[topic].error for topic, _ in self.asked if topic in rates))
 
     def end_round(self, round_: int, age: int, rates: Rates) -> None:
-        """Forget what nobody asked for, and set the charges.
+        """Forget what nobody asked for, and set the charges of ``round_``, which begins.
 
-        Args:
-            round_: That begins.
-            age: Rounds that demand has lasted.
-            rates: Of all topics known.
+        ``age``: rounds that demand has lasted.
         """
         for topic, arc in [k for k, asked in self.asked.items() if round_ - asked > LEASE_ROUNDS]:
             self.release(topic, arc)
@@ -175,23 +172,11 @@ def margin(age: int) -> float:
 
 
 def charge(
-    price: Price,
-    *,
-    capacity: float,
-    topic: int,
-    rate: Rate,
-    carried: bool,
-    requests: int,
+    price: Price, *, capacity: float, topic: int, rate: Rate, carried: bool, requests: int
 ) -> float:
     """What a link charges each request of a topic, in mean costs of an arc.
 
-    Args:
-        price: Of the link.
-        capacity: Of the link.
-        topic: Which.
-        rate: Of the topic.
-        carried: Whether the link carries it already.
-        requests: Of the topic, which pay for a place together.
+    The ``requests`` of a topic pay for a place together. ``carried``: the topic is there already.
     """
     if carried:
         others, borne = price.load - rate.mean, STAYS * price.spread

@@ -43,13 +43,12 @@ class Demand:
 
     def take(self, rate: float) -> bool:
         """Count one more round; whether the rate has changed lastingly, so all begins again."""
-        if self._changed(rate):
+        changed = self._changed(rate)
+        if changed:
             self.times, self.mean, self.squares = 0, 0.0, 0.0
             self.above = self.below = 0.0
-            self._count(rate)
-            return True
         self._count(rate)
-        return False
+        return changed
 
     @property
     def error(self) -> float:

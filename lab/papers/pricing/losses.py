@@ -7,8 +7,9 @@ Source: docs/planner.md 5.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from lab.papers.pricing.messages import Want
 
@@ -41,24 +42,17 @@ def want(
         here: 1 if we have a client for the topic ourselves, else 0.
         hurry: See ``Want``.
     """
-    nearest = min(detours, key=_extra, default=NO_WAY)
-    around = min((d for d in detours if parent not in d.path), key=_extra, default=NO_WAY)
+    extra = attrgetter("extra")
+    nearest = min(detours, key=extra, default=NO_WAY)
+    around = min((d for d in detours if parent not in d.path), key=extra, default=NO_WAY)
     requests = here + sum(child.requests for child in below)
     loss, _ = _lost(nearest, below, here=here)
-    free = [child if parent not in child.over else _bound(child) for child in below]
-    apart, over = _lost(around, free, here=here)
+    bound = (Want(child.requests, child.loss) if parent in child.over else child for child in below)
+    apart, over = _lost(around, bound, here=here)
     return Want(requests, loss, apart, over, hurry)
 
 
-def _extra(detour: Detour) -> float:
-    return detour.extra
-
-
-def _bound(child: Want) -> Want:
-    return Want(child.requests, child.loss)
-
-
-def _lost(way: Detour, below: Sequence[Want], *, here: int) -> tuple[float, frozenset[int]]:
+def _lost(way: Detour, below: Iterable[Want], *, here: int) -> tuple[float, frozenset[int]]:
     """What all lose together, and over whom their ways lead."""
     lost = way.extra if here else 0.0
     over = set(way.path) if here else set()

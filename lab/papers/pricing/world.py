@@ -1,17 +1,16 @@
 """A world of pricing brokers: announcements, joins and verdicts that take time and get lost.
 
-Deterministic: one heap of events by (time, order), one seeded generator. In each round some topics
-have their turn: their publishers number them anew, the flood takes what the links' delays make it
-take, then brokers choose and ask. At the end of each round the routing that stands is recorded.
+Deterministic: one agenda, one seeded generator. In each round some topics have their turn: their
+publishers number them anew, the flood takes what the links' delays make it take, then brokers
+choose and ask. At the end of each round the routing that stands is recorded.
 
 Source: docs/planner.md 5.
 """
 
-import heapq
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import assert_never
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from federator.planner.lagrangian.negotiation import evict
 from lab.papers.pricing.broker import Broker, InLink
 from lab.papers.pricing.channels import Channel
 from lab.papers.pricing.messages import Announcement, Joins, Message
+from lab.sim.agenda import Agenda
 
 ROUND_MS = 5_000
 """As core announcements, whose interval this is."""
@@ -41,6 +41,7 @@ GOLDEN = 0.6180339887
 """Multiples of it, modulo one, lie evenly: topics choose one after the other, not together."""
 ASK_MS = 4_800
 """Into a round, when everybody repeats what it needs."""
+CALLS_MAX = 10**9
 TURNS = 6
 """Rounds from one turn of a topic to its next."""
 
@@ -110,12 +111,10 @@ class World:
         self.instance = instance
         self.conditions = conditions
         self.rng = random.Random(seed)
-        self.now_ms = 0
+        self.agenda = Agenda(calls_max=CALLS_MAX)
         self.records: list[RoundRecord] = []
         self.messages = 0
         self.lost = 0
-        self._order = 0
-        self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._unsent: dict[int, set[int]] = {}
         self._told_ms: dict[tuple[int, int], int] = {}
         self._unhinted: dict[tuple[int, int], set[int]] = {}
@@ -130,7 +129,7 @@ class World:
             if watch.over():
                 return "stopped"
             self._begin(round_)
-            self._until((round_ + 1) * ROUND_MS)
+            self.agenda.run_until((round_ + 1) * ROUND_MS)
             self.records.append(self._record())
             watch.report(Progress((round_ + 1 - lived) / rounds, self.records[-1].cost))
         return "done"
@@ -162,12 +161,8 @@ class World:
         moves = sum(broker.moves for broker in self.brokers)
         before = sum(record.moves for record in self.records)
         overload = float((load / instance.capacity).max()) - 1 if len(load) else 0.0
-        return RoundRecord(
-            cost=counted.cost,
-            unmet=int((~counted.met).sum()),
-            moves=moves - before,
-            overload=max(0.0, overload),
-        )
+        unmet = int((~counted.met).sum())
+        return RoundRecord(counted.cost, unmet, moves - before, max(0.0, overload))
 
     def _begin(self, round_: int) -> None:
         noise = self.conditions.noise
@@ -182,8 +177,8 @@ class World:
                 if not broker.due(topic, turn=turn):
                     continue
                 slot = int(SPREAD_MS * (topic * GOLDEN % 1.0))
-                self._at(self.now_ms + slot, self._number, broker, topic)
-            self._at(self.now_ms + ASK_MS + self.rng.randrange(50), self._repeat, broker)
+                self._later(slot, self._number, broker, topic)
+            self._later(ASK_MS + self.rng.randrange(50), self._repeat, broker)
 
     def _number(self, broker: Broker, topic: int) -> None:
         broker.number(topic)
@@ -195,14 +190,14 @@ class World:
             return
         if broker.id not in self._unsent:
             self._unsent[broker.id] = set()
-            self._at(self.now_ms + GAP_MS, self._flush, broker)
+            self._later(GAP_MS, self._flush, broker)
         self._unsent[broker.id] |= topics
 
     def _hint(self, broker: Broker, neighbour: int, topics: set[int]) -> None:
         key = (broker.id, neighbour)
         if key not in self._unhinted:
             self._unhinted[key] = set()
-            self._at(self.now_ms + HINT_MS, self._flush_hints, broker, neighbour)
+            self._later(HINT_MS, self._flush_hints, broker, neighbour)
         self._unhinted[key] |= topics
 
     def _flush_hints(self, broker: Broker, neighbour: int) -> None:
@@ -214,7 +209,7 @@ class World:
         for topic in topics:
             self._told_ms[broker.id, topic] = self.now_ms
         self._tell_all(broker, topics)
-        self._at(self.now_ms + AGAIN_MS, self._tell_again, broker, topics, self.now_ms)
+        self._later(AGAIN_MS, self._tell_again, broker, topics, self.now_ms)
 
     def _tell_again(self, broker: Broker, topics: set[int], told_ms: int) -> None:
         """Unless told anew since, or soon."""
@@ -233,7 +228,7 @@ class World:
     def _ask(self, joins: dict[int, Joins]) -> None:
         for neighbour, message in joins.items():
             self._send(message.sender, neighbour, message)
-            self._at(self.now_ms + AGAIN_MS, self._ask_again, message.sender, neighbour)
+            self._later(AGAIN_MS, self._ask_again, message.sender, neighbour)
 
     def _ask_again(self, sender: int, neighbour: int) -> None:
         self._send(sender, neighbour, self.brokers[sender].joins(neighbour))
@@ -247,7 +242,7 @@ class World:
         due = self.now_ms + self.rng.randint(*self.conditions.delay_ms)
         due = max(due, self._latest.get((sender, receiver), 0))
         self._latest[sender, receiver] = due
-        self._at(due, self._deliver, self.brokers[receiver], message)
+        self.agenda.at(due, self._deliver, self.brokers[receiver], message)
 
     def _deliver(self, broker: Broker, message: Message) -> None:
         match message:
@@ -266,7 +261,7 @@ class World:
     def _choose_later(self, broker: Broker, topic: int) -> None:
         if (broker.id, topic) not in self._choosing:
             self._choosing.add((broker.id, topic))
-            self._at(self.now_ms + CHOOSE_MS, self._choose, broker, topic)
+            self._later(CHOOSE_MS, self._choose, broker, topic)
 
     def _choose(self, broker: Broker, topic: int) -> None:
         self._choosing.discard((broker.id, topic))
@@ -275,15 +270,13 @@ class World:
         if told:
             self._tell(broker, {topic})
 
-    def _at(self, when_ms: int, call: Callable[..., None], *args: Any) -> None:  # noqa: ANN401
-        self._order += 1
-        heapq.heappush(self._heap, (when_ms, self._order, call, args))
+    @property
+    def now_ms(self) -> int:
+        """The simulated instant."""
+        return self.agenda.now_ms
 
-    def _until(self, end_ms: int) -> None:
-        while self._heap and self._heap[0][0] <= end_ms:
-            self.now_ms, _, call, args = heapq.heappop(self._heap)
-            call(*args)
-        self.now_ms = end_ms
+    def _later(self, after_ms: int, call: Callable[..., None], *args: object) -> None:
+        self.agenda.at(self.now_ms + after_ms, call, *args)
 
 
 def _brokers(instance: Instance) -> list[Broker]:
