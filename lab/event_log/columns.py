@@ -32,19 +32,12 @@ INSTANTS = frozenset({"events", "hops"})
 
 @dataclass(slots=True)
 class Rows:
-    """Rows of one table.
+    """Rows of one table."""
 
-    Attributes:
-        broker: Who reports, by position.
-        second: Of the chunk.
-        own: The table's own columns by name; each an array or a list of numbers, words or None.
-        at_us: Of instants; ``None``: the start of the window.
-    """
-
-    broker: Ints
-    second: Ints
-    own: dict[str, Any]
-    at_us: Ints | None = None
+    broker: Ints  # who reports, by position
+    second: Ints  # of the chunk
+    own: dict[str, Any]  # columns by name: arrays, or lists of numbers, words or None
+    at_us: Ints | None = None  # of instants; ``None``: the start of the window
 
     def __len__(self) -> int:
         return len(self.broker)

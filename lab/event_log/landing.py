@@ -23,17 +23,13 @@ _BATCH = re.compile(r'"batch":(\d+)')
 
 @dataclass(slots=True)
 class Written:
-    """What stands on disk. ``copies`` are lines that stand there twice.
-
-    Attributes:
-        damaged: Lines by the reason that quarantine must give.
-    """
+    """What stands on disk. ``copies`` are lines that stand there twice."""
 
     records: int = 0
     files: int = 0
     bytes: int = 0
     copies: int = 0
-    damaged: Counter[str] = field(default_factory=Counter)
+    damaged: Counter[str] = field(default_factory=Counter)  # by the reason quarantine must give
     tables: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: "Written") -> None:

@@ -30,44 +30,30 @@ BROKERS_MIN, BROKERS_MAX = 3, 200
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One topic of one site.
-
-    Attributes:
-        filters: Positions in ``Layout.filters`` that match and that another broker wants.
-        destinations: Brokers, by position, that want it.
-        per_s: Publications a second, in the mean.
-    """
+    """One topic of one site."""
 
     origin: int
     topic: str
     qos: int
-    per_s: float
+    per_s: float  # publications a second, in the mean
     size: int
-    filters: tuple[int, ...]
-    destinations: tuple[int, ...]
+    filters: tuple[int, ...]  # positions in ``Layout.filters`` that match and another broker wants
+    destinations: tuple[int, ...]  # brokers, by position, that want it
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A federation. Brokers stand by position 0.. here; ``ids`` gives their ids.
-
-    Attributes:
-        arcs: Both directions of every link, by position of (from, to).
-        arc_us: One-way delay of each.
-        wanted: For each broker the filters that its clients subscribe to, by position.
-        skew_us: How far ahead each broker's clock is.
-        phase_us: When, within a second, each agent's windows start.
-    """
+    """A federation. Brokers stand by position 0.. here; ``ids`` gives their ids."""
 
     federation: str
     ids: tuple[BrokerId, ...]
-    arcs: tuple[tuple[int, int], ...]
-    arc_us: tuple[int, ...]
+    arcs: tuple[tuple[int, int], ...]  # both directions of every link, by position of (from, to)
+    arc_us: tuple[int, ...]  # one-way delay of each
     filters: tuple[str, ...]
-    wanted: tuple[frozenset[int], ...]
+    wanted: tuple[frozenset[int], ...]  # filters of each broker's clients, by position
     streams: tuple[Stream, ...]
-    skew_us: tuple[int, ...]
-    phase_us: tuple[int, ...]
+    skew_us: tuple[int, ...]  # how far ahead each broker's clock is
+    phase_us: tuple[int, ...]  # when, within a second, each agent's windows start
 
 
 def draw(brokers: int, *, seed: int, activity: float = 1.0) -> Layout:

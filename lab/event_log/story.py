@@ -169,14 +169,10 @@ PROBE_S = 2
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What happens at its start, and how long it lasts.
-
-    Attributes:
-        blow: A name of ``_BLOWS``, or none.
-    """
+    """What happens at its start, and how long it lasts."""
 
     seconds: int
-    blow: str = ""
+    blow: str = ""  # a name of ``_BLOWS``, or none
 
 
 MESH_SCENES = (
@@ -193,42 +189,29 @@ SHORTEST_SCENES = (Scene(18), Scene(12, "link is cut"), Scene(12, "link is mende
 
 @dataclass(slots=True)
 class Act:
-    """A scene as it was played. Brokers stand by position, times in seconds of the story.
-
-    Attributes:
-        settled: The first second in which all routes stand.
-        quiet: Where the part begins that may be repeated; it lasts until ``end``.
-        carried: For each stream, the arcs that carry it once settled.
-        alive: Brokers that run.
-        lives: How often each agent has started.
-        up: Arcs, as (from, to), that are up at the end.
-    """
+    """A scene as it was played. Brokers stand by position, times in seconds of the story."""
 
     start: int
     end: int
     strategy: Strategy
-    settled: int = 0
-    quiet: int = 0
-    carried: tuple[frozenset[tuple[int, int]], ...] = ()
-    alive: frozenset[int] = frozenset()
-    lives: tuple[int, ...] = ()
-    up: frozenset[tuple[int, int]] = frozenset()
+    settled: int = 0  # the first second in which all routes stand
+    quiet: int = 0  # where the part begins that may be repeated; it lasts until ``end``
+    carried: tuple[frozenset[tuple[int, int]], ...] = ()  # for each stream, its arcs once settled
+    alive: frozenset[int] = frozenset()  # brokers that run
+    lives: tuple[int, ...] = ()  # how often each agent has started
+    up: frozenset[tuple[int, int]] = frozenset()  # arcs, as (from, to), that are up at the end
 
 
 @dataclass(slots=True)
 class Story:
-    """All acts, one after the other.
-
-    Attributes:
-        control: For each second (broker, neighbour, kind, direction, messages, bytes).
-        floods: For each second (core, announcements).
-        changes: In order; ``at_ms`` of the story.
-    """
+    """All acts, one after the other."""
 
     acts: list[Act] = field(default_factory=list)
+    # For each second (broker, neighbour, kind, direction, messages, bytes).
     control: dict[int, list[tuple[int, int, str, str, int, int]]] = field(default_factory=dict)
+    # For each second (core, announcements).
     floods: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)  # in order; ``at_ms`` of the story
 
     @property
     def seconds(self) -> int:

@@ -23,31 +23,21 @@ Arc = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A broker that a stream's frames come to.
-
-    Attributes:
-        hops: Links travelled.
-        sender: Over whom the first copy comes; -1 at the origin.
-    """
+    """A broker that a stream's frames come to."""
 
     broker: int
-    hops: int
-    sender: int
+    hops: int  # links travelled
+    sender: int  # over whom the first copy comes; -1 at the origin
     delay_us: int
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """The ways that one stream's frames go.
+    """The ways that one stream's frames go."""
 
-    Attributes:
-        reached: By order of arrival, the origin first.
-        duplicates: Arcs whose copies are suppressed at their end.
-    """
-
-    reached: tuple[Reached, ...]
+    reached: tuple[Reached, ...]  # by order of arrival, the origin first
     arcs: frozenset[Arc]
-    duplicates: frozenset[Arc]
+    duplicates: frozenset[Arc]  # arcs whose copies are suppressed at their end
 
 
 def trace(origin: int, arcs: Collection[Arc], delay_us: Mapping[Arc, int]) -> Passage:
@@ -80,37 +70,24 @@ START_US = 1_767_225_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What holds throughout a chunk.
-
-    Attributes:
-        passages: One for each stream.
-        broken: (stream, broker) that the arcs which still carry do not reach any more.
-    """
+    """What holds throughout a chunk."""
 
     act: Act
-    passages: tuple[Passage, ...]
-    broken: frozenset[tuple[int, int]]
+    passages: tuple[Passage, ...]  # one for each stream
+    broken: frozenset[tuple[int, int]]  # (stream, broker) that what still carries does not reach
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A stretch of seconds of the log within which nothing changes.
-
-    Attributes:
-        first_s: Of the log.
-        seconds: For each second of the log, which of the story it is.
-        fresh: Whether the story's changes happen here, or only its quiet is repeated.
-        batches: For each broker, its first batch here.
-        spools: For each broker.
-    """
+    """A stretch of seconds of the log within which nothing changes."""
 
     number: int
-    first_s: int
-    seconds: tuple[int, ...]
-    fresh: bool
+    first_s: int  # of the log
+    seconds: tuple[int, ...]  # for each second of the log, which of the story it is
+    fresh: bool  # whether the story's changes happen here, or only its quiet is repeated
     phase: Phase
-    batches: tuple[int, ...]
-    spools: tuple[str, ...]
+    batches: tuple[int, ...]  # for each broker, its first batch here
+    spools: tuple[str, ...]  # for each broker
 
 
 def phases_of(layout: Layout, story: Story) -> list[tuple[int, int, Phase]]:

@@ -27,19 +27,13 @@ QOS_0 = 0
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """All (stream, destination) of a phase that something can arrive over.
-
-    Attributes:
-        hops: Links on the way of the first copy.
-        way_us: What the links on it take.
-        broken: Nothing arrives now.
-    """
+    """All (stream, destination) of a phase that something can arrive over."""
 
     stream: Ints
     destination: Ints
-    hops: Ints
-    way_us: Ints
-    broken: NDArray[np.bool_]
+    hops: Ints  # links on the way of the first copy
+    way_us: Ints  # what the links on it take
+    broken: NDArray[np.bool_]  # nothing arrives now
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,18 +23,13 @@ ACTIVITIES = (1.0, 0.3, 0.1, 0.03, 0.01)
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is wanted.
-
-    Attributes:
-        records: About so many; what was written is told.
-        corrupt: Share of lines after which a damaged one is added.
-    """
+    """What is wanted."""
 
     brokers: int
-    records: int
+    records: int  # about so many; what was written is told
     seed: int
     folder: Path
-    corrupt: float = 0.0
+    corrupt: float = 0.0  # share of lines after which a damaged one is added
     compress: bool = False
 
 

@@ -57,17 +57,11 @@ def path_of(setting: Setting) -> tuple[BrokerId, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """Completion times of one setting, in milliseconds, by number of items.
+    """Completion times of one setting, in milliseconds, by number of items."""
 
-    Attributes:
-        consumer: At the consumer.
-        edge_router: At the edge router.
-        average: Over the brokers on the path.
-    """
-
-    consumer: Mapping[int, float]
-    edge_router: Mapping[int, float]
-    average: Mapping[int, float]
+    consumer: Mapping[int, float]  # at the consumer
+    edge_router: Mapping[int, float]  # at the edge router
+    average: Mapping[int, float]  # over the brokers on the path
 
 
 def completion_of(outcome: TrialOutcome, step: int) -> Completion:

@@ -24,25 +24,15 @@ MEASURED_EPOCH: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one subscriber got of one publisher in one run.
+    """What one subscriber got of one publisher in one run."""
 
-    Attributes:
-        at_us: When the run began, Unix time.
-        window_ms: How long it took.
-        publisher: The broker it was published at.
-        destination: The subscriber's broker.
-        qos: Of publications and subscriptions.
-        strategy: Of the agents.
-        arrivals: What came.
-    """
-
-    at_us: int
-    window_ms: int
-    publisher: BrokerId
-    destination: BrokerId
-    qos: int
-    strategy: str
-    arrivals: Arrivals
+    at_us: int  # when the run began, Unix time
+    window_ms: int  # how long it took
+    publisher: BrokerId  # the broker it was published at
+    destination: BrokerId  # the subscriber's broker
+    qos: int  # of publications and subscriptions
+    strategy: str  # of the agents
+    arrivals: Arrivals  # what came
 
 
 def write_clients(runs: Iterable[Run], folder: Path, *, federation: str) -> None:

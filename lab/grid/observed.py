@@ -16,17 +16,11 @@ Statuses = Mapping[BrokerId, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """Core announcements so far.
+    """Core announcements so far."""
 
-    Attributes:
-        made: Sequence numbers used, summed over all agents: each has its own as a core.
-        messages: Publications that carried them, summed over all agents.
-        heard: Every agent has heard the latest of every core it knows.
-    """
-
-    made: int
-    messages: int
-    heard: bool
+    made: int  # sequence numbers used, summed over all agents: each has its own as a core
+    messages: int  # publications that carried them, summed over all agents
+    heard: bool  # every agent has heard the latest of every core it knows
 
 
 def announced(statuses: Statuses) -> Announced:

@@ -13,21 +13,13 @@ from lab.grid.topology import Mesh
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One row of a table: what one subscriber got in one run.
+    """One row of a table: what one subscriber got in one run."""
 
-    Attributes:
-        publications: Of the run.
-        place: Broker the subscriber is connected to.
-        subscriber: ``A`` and ``B`` beside a single broker, else the broker's id.
-        hops: Links between publisher and subscriber, on a shortest path.
-        floor_ms: The sum of their delays: what physics alone costs.
-    """
-
-    publications: int
-    place: BrokerId
-    subscriber: str
-    hops: int
-    floor_ms: float
+    publications: int  # of the run
+    place: BrokerId  # broker the subscriber is connected to
+    subscriber: str  # ``A`` and ``B`` beside a single broker, else the broker's id
+    hops: int  # links between publisher and subscriber, on a shortest path
+    floor_ms: float  # the sum of their delays: what physics alone costs
     arrivals: Arrivals
 
     @property
@@ -43,19 +35,12 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Announcements:
-    """What announcing cost since the first federated run.
+    """What announcing cost since the first federated run."""
 
-    Attributes:
-        count: Core announcements made.
-        messages: Publications that carried them.
-        flood: Publications of one announcement when all links delay alike.
-        bound: Theorem 1: twice the number of links.
-    """
-
-    count: int
-    messages: int
-    flood: int
-    bound: int
+    count: int  # core announcements made
+    messages: int  # publications that carried them
+    flood: int  # publications of one announcement when all links delay alike
+    bound: int  # Theorem 1: twice the number of links
 
     @property
     def per_announcement(self) -> float:
@@ -65,23 +50,16 @@ class Announcements:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Everything one scenario gave.
-
-    Attributes:
-        mesh: As the agents describe it.
-        announcements: ``None`` when they could not be counted.
-        relayed_to: Where the publisher's broker sends.
-        control_sent: Control messages of all agents since their start, by kind.
-        faults: What is not as it must be, a line each; empty when all is well.
-    """
+    """Everything one scenario gave."""
 
     scenario: Scenario
-    mesh: Mesh
-    relayed_to: tuple[BrokerId, ...]
+    mesh: Mesh  # as the agents describe it
+    relayed_to: tuple[BrokerId, ...]  # where the publisher's broker sends
     federated: list[Delivery]
     centralised: list[Delivery]
-    announcements: Announcements | None
-    control_sent: dict[str, int]
+    announcements: Announcements | None  # ``None`` when they could not be counted
+    control_sent: dict[str, int]  # control messages of all agents since their start, by kind
+    # What is not as it must be, a line each; empty when all is well.
     faults: list[str] = field(default_factory=list)
 
 

@@ -37,15 +37,10 @@ REPORT_TIMEOUT_S: Final = 900.0
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """What the agents' counters say of data since their start.
+    """What the agents' counters say of data since their start."""
 
-    Attributes:
-        copies: Frames sent to neighbours; a frame of a grid holds one publication.
-        duplicates: Publications suppressed.
-    """
-
-    copies: int
-    duplicates: int
+    copies: int  # frames sent to neighbours; a frame of a grid holds one publication
+    duplicates: int  # publications suppressed
 
     @classmethod
     def of(cls, statuses: Mapping[BrokerId, Mapping[str, Any]]) -> "Copies":

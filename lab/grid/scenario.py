@@ -26,39 +26,26 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One experiment on a grid.
+    """One experiment on a grid."""
 
-    Attributes:
-        name: The preset's name, or ``grid``.
-        grid: The brokers and links.
-        link_delay_ms: Added by every link, each way.
-        redundancy: Parents per broker.
-        subscribers: One client on each, all with the same filter.
-        publisher: The broker that the one publisher is connected to.
-        runs: Publications of each run, one run after the other.
-        gap_ms: Least and most time between publications, drawn uniformly. ``(0, 0)``: each is sent
-            when the one before has arrived everywhere.
-        payload_bytes: Of each publication.
-        qos: Of publications and subscriptions.
-        centralised: Brokers that also serve alone, each in the paper's Table 3.
-        parents: The parents that the source gives, where it does.
-        federated_ms: Table 2: by (publications, subscriber).
-        centralised_ms: Table 3: by (publications, broker), subscribers A and B.
-    """
-
-    name: str
-    grid: Grid
-    link_delay_ms: float
-    redundancy: int
-    subscribers: tuple[BrokerId, ...]
-    publisher: BrokerId
-    runs: tuple[int, ...]
+    name: str  # the preset's name, or ``grid``
+    grid: Grid  # the brokers and links
+    link_delay_ms: float  # added by every link, each way
+    redundancy: int  # parents per broker
+    subscribers: tuple[BrokerId, ...]  # one client on each, all with the same filter
+    publisher: BrokerId  # the broker that the one publisher is connected to
+    runs: tuple[int, ...]  # publications of each run, one run after the other
+    # Least and most time between publications, drawn uniformly. ``(0, 0)``: each is sent when the
+    # one before has arrived everywhere.
     gap_ms: tuple[float, float]
-    payload_bytes: int
-    qos: int = 0
-    centralised: tuple[BrokerId, ...] = ()
+    payload_bytes: int  # of each publication
+    qos: int = 0  # of publications and subscriptions
+    centralised: tuple[BrokerId, ...] = ()  # brokers that also serve alone, each in Table 3
+    # The parents that the source gives, where it does.
     parents: Mapping[BrokerId, tuple[BrokerId, ...]] = field(default_factory=dict)
+    # Table 2: by (publications, subscriber).
     federated_ms: Mapping[tuple[int, BrokerId], Published] = field(default_factory=dict)
+    # Table 3: by (publications, broker), subscribers A and B.
     centralised_ms: Mapping[tuple[int, BrokerId], tuple[Published, Published]] = field(
         default_factory=dict
     )

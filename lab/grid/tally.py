@@ -27,47 +27,34 @@ def stamped(run: int, number: int, sent_ns: int, *, payload_bytes: int) -> bytes
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """All delays of one subscriber in one run, in microseconds: see ``metric_records.Sketch``.
-
-    Attributes:
-        each_us: Every delay in order of arrival, unless there are too many.
-    """
+    """All delays of one subscriber in one run, in microseconds: see ``metric_records.Sketch``."""
 
     base_us: int = 0
     sum_us: int = 0
     min_us: int = 0
     max_us: int = 0
     buckets: tuple[tuple[int, int], ...] = ()
-    each_us: tuple[int, ...] = ()
+    each_us: tuple[int, ...] = ()  # every delay in order of arrival, unless there are too many
 
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """What one subscriber got in one run. Delays are client to client, in milliseconds.
+    """What one subscriber got in one run. Delays are client to client, in milliseconds."""
 
-    Attributes:
-        sent: Publications that left the publisher.
-        received: Publications that arrived, each counted once.
-        duplicates: Copies beyond the first.
-        disordered: First copies that came after a later publication.
-        foreign: Messages on our topic that we did not send, or with another length.
-        completed_ms: Time from sending the first to having each further ``step`` publications.
-        delays: All of them.
-    """
-
-    sent: int
-    received: int
-    duplicates: int
-    disordered: int
-    foreign: int
+    sent: int  # publications that left the publisher
+    received: int  # publications that arrived, each counted once
+    duplicates: int  # copies beyond the first
+    disordered: int  # first copies that came after a later publication
+    foreign: int  # messages on our topic that we did not send, or with another length
     delay_ms_mean: float
     delay_ms_deviation: float
     delay_ms_min: float
     delay_ms_p50: float
     delay_ms_p99: float
     delay_ms_max: float
+    # Time from sending the first to having each further ``step`` publications.
     completed_ms: tuple[float, ...] = ()
-    delays: Delays = Delays()
+    delays: Delays = Delays()  # all of them
 
     @property
     def lost(self) -> int:

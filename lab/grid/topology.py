@@ -130,16 +130,11 @@ class Grid(Linked):
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """One filter's mesh.
+    """One filter's mesh."""
 
-    Attributes:
-        core: The broker it is built around.
-        members: Brokers with subscribers and those that connect them, the core among them.
-        parents: Next hops towards the core, ascending, of every broker but the core.
-    """
-
-    core: BrokerId
-    members: frozenset[BrokerId]
+    core: BrokerId  # the broker it is built around
+    members: frozenset[BrokerId]  # with subscribers, or connecting those; the core among them
+    # Next hops towards the core, ascending, of every broker but the core.
     parents: Mapping[BrokerId, tuple[BrokerId, ...]]
 
     def children(self, here: BrokerId) -> tuple[BrokerId, ...]:

@@ -31,30 +31,19 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """Who is linked to whom, who subscribes, and who publishes how much.
+    """Who is linked to whom, who subscribes, and who publishes how much."""
 
-    Attributes:
-        graph: The brokers and links.
-        link_delay_ms: Of every link, each way.
-        subscribers: Brokers with a subscriber.
-        publishers: Brokers with a publisher; they take turns.
-        publications: Of each publisher.
-        gap_ms: Least and most time between publications; ``(0, 0)``: each is sent when the one
-            before has arrived everywhere.
-        payload_bytes: Of each publication.
-        qos: Of publications and subscriptions.
-        step: Note when each so many publications are complete; 0: never.
-    """
-
-    graph: Linked
-    link_delay_ms: float
-    subscribers: tuple[BrokerId, ...]
-    publishers: tuple[BrokerId, ...]
-    publications: int
+    graph: Linked  # the brokers and links
+    link_delay_ms: float  # of every link, each way
+    subscribers: tuple[BrokerId, ...]  # brokers with a subscriber
+    publishers: tuple[BrokerId, ...]  # brokers with a publisher; they take turns
+    publications: int  # of each publisher
+    # Least and most time between publications; ``(0, 0)``: each is sent when the one before has
+    # arrived everywhere.
     gap_ms: tuple[float, float]
-    payload_bytes: int = 64
-    qos: int = 0
-    step: int = 0
+    payload_bytes: int = 64  # of each publication
+    qos: int = 0  # of publications and subscriptions
+    step: int = 0  # note when each so many publications are complete; 0: never
 
     @classmethod
     def of(cls, scenario: Scenario, *, all_pairs: bool) -> "Arrangement":
@@ -74,33 +63,22 @@ class Arrangement:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How the brokers route.
+    """How the brokers route."""
 
-    Attributes:
-        name: For people.
-        redundancy: Parents per broker.
-        costs: Of links that do not cost 1.
-    """
-
-    name: str
+    name: str  # for people
     strategy: Strategy
-    redundancy: int
-    costs: LinkCosts = field(default_factory=dict[Link, int])
+    redundancy: int  # parents per broker
+    costs: LinkCosts = field(default_factory=dict[Link, int])  # of links that do not cost 1
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What one subscriber got of one publisher.
-
-    Attributes:
-        hops: Links between them on a shortest path.
-        floor_ms: The sum of the delays of these links.
-    """
+    """What one subscriber got of one publisher."""
 
     publisher: BrokerId
     subscriber: BrokerId
-    hops: int
-    floor_ms: float
+    hops: int  # links between them on a shortest path
+    floor_ms: float  # the sum of the delays of these links
     arrivals: Arrivals
 
 
@@ -121,28 +99,17 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class TrialOutcome:
-    """What one setting gave.
-
-    Attributes:
-        pairs: Every publisher with every subscriber on another broker.
-        publications: Of all publishers.
-        data_messages: Frames that agents sent for them.
-        control_messages: Without hellos, while the publications were made,
-        seconds: in so much time.
-        settling_messages: Control messages without hellos from the start until all was routed.
-        state: What the agents hold.
-        faults: A line for each pair whose publications did not arrive once and in order.
-    """
+    """What one setting gave."""
 
     setting: Setting
-    pairs: tuple[Pair, ...]
-    publications: int
-    data_messages: int
-    control_messages: int
-    seconds: float
-    settling_messages: int
-    state: State
-    faults: tuple[str, ...]
+    pairs: tuple[Pair, ...]  # every publisher with every subscriber on another broker
+    publications: int  # of all publishers
+    data_messages: int  # frames that agents sent for them
+    control_messages: int  # without hellos, while the publications were made,
+    seconds: float  # in so much time
+    settling_messages: int  # control messages without hellos from the start until all was routed
+    state: State  # what the agents hold
+    faults: tuple[str, ...]  # for each pair whose publications did not come once and in order
 
     @property
     def delay_ms(self) -> float:

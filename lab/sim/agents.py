@@ -32,36 +32,25 @@ class Disk:
 
 @dataclass(slots=True, eq=False)
 class Agent:
-    """A running agent process.
-
-    Attributes:
-        life: Which incarnation of this agent, counted from 1; calls meant for another are ignored.
-        clock_offset_ms: Its monotonic clock minus the world's.
-        subscribed: It is connected to its own broker: what neighbours publish there reaches it.
-        pauses: Faults that keep it stopped (SIGSTOP).
-        inbox: What waits for a paused agent, in order: events, frames as bytes, and calls.
-        armed_at_ms: The world's instant of the earliest wake-up already on the agenda.
-        cover: What is subscribed on our broker for others.
-        crash_after: Steps after which it is doomed; ``None``: it is not to be.
-        doomed: It was killed between two writes; the world has not noticed yet.
-        reach: The connection that the data plane uses for each neighbour.
-    """
+    """A running agent process."""
 
     id: BrokerId
-    life: int
+    life: int  # which incarnation, counted from 1; calls meant for another are ignored
     node: Node
-    clock_offset_ms: int
+    clock_offset_ms: int  # its monotonic clock minus the world's
     data: DataPlane = field(init=False)
-    cover: tuple[str, ...] = ()
-    subscribed: bool = False
-    pauses: int = 0
+    cover: tuple[str, ...] = ()  # what is subscribed on our broker for others
+    subscribed: bool = False  # connected to its own broker: what neighbours publish reaches it
+    pauses: int = 0  # faults that keep it stopped (SIGSTOP)
     pause_ticket: int = 0
+    # What waits for a paused agent, in order: events, frames as bytes, and calls.
     inbox: deque[Event | bytes | Callable[[], None]] = field(default_factory=deque)
-    armed_at_ms: Millis | None = None
-    crash_after: int | None = None
-    doomed: bool = False
+    armed_at_ms: Millis | None = None  # the world's instant of the earliest wake-up on the agenda
+    crash_after: int | None = None  # steps after which it is doomed; ``None``: it is not to be
+    doomed: bool = False  # it was killed between two writes; the world has not noticed yet
     connections: dict[ConnId, tuple[Connection, Dialler]] = field(default_factory=dict)
     diallers: dict[str, Dialler] = field(default_factory=dict)
+    # The connection that the data plane uses for each neighbour.
     reach: dict[BrokerId, ConnId] = field(default_factory=dict)
     connections_made: int = 0
     local_failures: int = 0

@@ -38,22 +38,15 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class SeedResult:
-    """One seed's outcome.
-
-    Attributes:
-        converged_ms: Time from healing to convergence, or ``None``.
-        bound_ms: What it was allowed.
-        fired: How often each fault, message and notice occurred.
-        calls: Calls on the world's agenda: what the seed cost.
-    """
+    """One seed's outcome."""
 
     seed: int
     topology: str
     nodes: int
-    converged_ms: int | None
-    bound_ms: int
-    fired: dict[str, int] = field(default_factory=dict)
-    calls: int = 0
+    converged_ms: int | None  # time from healing to convergence, or ``None``
+    bound_ms: int  # what it was allowed
+    fired: dict[str, int] = field(default_factory=dict)  # how often: faults, messages, notices
+    calls: int = 0  # calls on the world's agenda: what the seed cost
     violation: Violation | None = None
 
 

@@ -168,21 +168,15 @@ class Journal:
 
 @dataclass(slots=True)
 class CustodyDisk:
-    """All that custody keeps.
+    """All that custody keeps."""
 
-    Attributes:
-        owed: Filter -> until when it is owed, by our wall clock; 0: it is wanted now.
-        full_for: Causes why nothing can be written.
-        is_new: Nothing was ever written: what an earlier session subscribes is not known.
-        records_max: Frames the log has room for.
-    """
-
-    records_max: int = RECORDS_MAX
+    records_max: int = RECORDS_MAX  # frames the log has room for
     log: FrameLog | None = None
     journal: Journal = field(default_factory=lambda: Journal(0))
+    # Filter -> until when it is owed, by our wall clock; 0: it is wanted now.
     owed: dict[str, int] = field(default_factory=dict)
-    full_for: int = 0
-    is_new: bool = True
+    full_for: int = 0  # causes why nothing can be written
+    is_new: bool = True  # nothing was ever written: what an earlier session subscribes is not known
 
     def open(self, epoch: int) -> FrameLog:
         """The log, begun in ``epoch`` when there is none."""

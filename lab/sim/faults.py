@@ -37,18 +37,13 @@ class FaultKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that goes wrong, from ``at_ms`` to ``until_ms``.
-
-    Attributes:
-        node: Where, for faults of brokers and agents.
-        links: Where, for faults of links: one, or all links between two halves.
-    """
+    """One thing that goes wrong, from ``at_ms`` to ``until_ms``."""
 
     kind: FaultKind
     at_ms: int
     until_ms: int
-    node: BrokerId | None = None
-    links: tuple[Link, ...] = ()
+    node: BrokerId | None = None  # where, for faults of brokers and agents
+    links: tuple[Link, ...] = ()  # where, for faults of links: one, or all links between two halves
 
 
 _WEIGHTS = {

@@ -46,60 +46,40 @@ class Path:
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """One TCP connection with an MQTT session on it, from an agent to a neighbour's broker.
-
-    Attributes:
-        will: The Bye that the broker publishes if the connection ends without a DISCONNECT.
-        broker_life: Which life of the broker accepted it: it does not survive the broker.
-        open_here: The agent believes in it.
-        open_there: The broker believes in it.
-        lost: What is on its way will never arrive.
-        last_arrival_ms: When the message sent last arrives; nothing overtakes it.
-    """
+    """One TCP connection with an MQTT session on it, from an agent to a neighbour's broker."""
 
     id: ConnId
     path: Path
-    will: bytes
-    broker_life: int
-    open_here: bool = True
-    open_there: bool = True
-    lost: bool = False
-    last_arrival_ms: int = 0
+    will: bytes  # the Bye that the broker publishes if the connection ends without a DISCONNECT
+    broker_life: int  # which life of the broker accepted it: it does not survive the broker
+    open_here: bool = True  # the agent believes in it
+    open_there: bool = True  # the broker believes in it
+    lost: bool = False  # what is on its way will never arrive
+    last_arrival_ms: int = 0  # when the message sent last arrives; nothing overtakes it
 
 
 @dataclass(slots=True, eq=False)
 class Dialler:
-    """Keeps one connection to an address up, as the runtime's link does: capped back-off.
+    """Keeps one connection to an address up, as the runtime's link does: capped back-off."""
 
-    Attributes:
-        address: What the operator wrote or the neighbour advertised; two addresses may lead to
-            one broker.
-        pending: Tells an attempt that was overtaken by events that it is no longer wanted.
-    """
-
-    address: str
+    address: str  # as configured or advertised by the neighbour; two may lead to one broker
     target: BrokerId
     expected_id: BrokerId | None
     cost: Cost
     connection: Connection | None = None
     failures: int = 0
-    pending: int = 0
+    pending: int = 0  # tells an attempt that was overtaken by events that it is no longer wanted
     wanted: bool = True
 
 
 @dataclass(slots=True)
 class Broker:
-    """An unmodified broker: who is connected, and whether it runs.
-
-    Attributes:
-        stops: Faults that keep it down.
-        life: Grows at every start; nothing of an earlier life arrives in a later one.
-        sessions: The connection that holds each client id, by (agent, address).
-    """
+    """An unmodified broker: who is connected, and whether it runs."""
 
     id: BrokerId
-    stops: int = 0
-    life: int = 0
+    stops: int = 0  # faults that keep it down
+    life: int = 0  # grows at every start; nothing of an earlier life arrives in a later one
+    # The connection that holds each client id, by (agent, address).
     sessions: dict[tuple[BrokerId, str], Connection] = field(default_factory=dict)
 
     @property

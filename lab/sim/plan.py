@@ -10,20 +10,16 @@ from federator.protocol.types import BrokerId, Cost
 
 @dataclass(frozen=True, slots=True)
 class LinkPlan:
-    """A link, as its operators set it up.
-
-    Attributes:
-        configured: The ends that name the other in their configuration; the other is dialled back.
-        aliases: The ends that name the other by another address than it advertises.
-        ids_known: The configured ends also give the other's id.
-    """
+    """A link, as its operators set it up."""
 
     a: BrokerId
     b: BrokerId
     cost: Cost = Cost(1)
+    # The ends that name the other in their configuration; the other is dialled back.
     configured: tuple[BrokerId, ...] = ()
+    # ends that name the other by an address it does not advertise.
     aliases: tuple[BrokerId, ...] = ()
-    ids_known: bool = True
+    ids_known: bool = True  # the configured ends also give the other's id
     delay_ms_min: int = 5
     delay_ms_max: int = 5
 

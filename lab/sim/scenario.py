@@ -55,12 +55,7 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What a seed means.
-
-    Attributes:
-        heal_ms: When every fault that ends has ended, and nothing changes any more.
-        stays: Watch the whole bound instead of stopping once converged.
-    """
+    """What a seed means."""
 
     seed: int
     topology: str
@@ -68,8 +63,8 @@ class Scenario:
     faults: tuple[Fault, ...]
     changes: tuple[FiltersChange, ...]
     publications: tuple[Publication, ...]
-    heal_ms: int
-    stays: bool = False
+    heal_ms: int  # when every fault that ends has ended, and nothing changes any more
+    stays: bool = False  # watch the whole bound instead of stopping once converged
 
 
 def draw(

@@ -21,16 +21,11 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Shrunk(Generic[S]):
-    """The shortest story found.
-
-    Attributes:
-        result: What it does.
-        runs: Stories told to find it.
-    """
+    """The shortest story found."""
 
     story: S
-    result: SeedResult
-    runs: int
+    result: SeedResult  # what it does
+    runs: int  # stories told to find it
 
 
 class Shrinker(Generic[S]):

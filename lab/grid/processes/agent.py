@@ -47,21 +47,16 @@ POLL_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
-    """What a grid says to one agent; the rest keeps its defaults.
-
-    Attributes:
-        neighbours: URL by which each neighbour's broker is reached, a relay's usually.
-        costs: Of links to neighbours, where they are not 1.
-        more: Further keys by section, as in the file: ``{"mesh": {"redundancy": 1}}``.
-        security: As in the file. An experiment on loopback asks for none unless it is about that.
-    """
+    """What a grid says to one agent; the rest keeps its defaults."""
 
     id: BrokerId
     broker_url: str
-    neighbours: dict[BrokerId, str]
+    neighbours: dict[BrokerId, str]  # URL that reaches each neighbour's broker, usually a relay's
     federation: str = "grid"
-    costs: dict[BrokerId, int] = field(default_factory=dict)
+    costs: dict[BrokerId, int] = field(default_factory=dict)  # of links, where they are not 1
+    # Further keys by section, as in the file: ``{"mesh": {"redundancy": 1}}``.
     more: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # As in the file. An experiment on loopback asks for none unless it is about that.
     security: str = "open"
 
     def toml(self, state_dir: Path) -> str:

@@ -20,22 +20,16 @@ POLL_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class GatewayConfig:
-    """What a grid says to one gateway; the rest keeps its defaults.
-
-    Attributes:
-        brokers: URL of each broker that clients may be attached to.
-        more: Further keys by section, as in the file: ``{"failover": {"hold_ms": 1000}}``.
-        listeners: Beside the plain one.
-        broker: Further keys of every broker, like ``ca_file``.
-        upstreams: Filters whose topics belong to a broker.
-    """
+    """What a grid says to one gateway; the rest keeps its defaults."""
 
     name: str
-    brokers: dict[BrokerId, str]
+    brokers: dict[BrokerId, str]  # URL of each broker that clients may be attached to
     federation: str = "grid"
+    # Further keys by section, as in the file: ``{"failover": {"hold_ms": 1000}}``.
     more: dict[str, dict[str, Any]] = field(default_factory=dict)
-    listeners: tuple[dict[str, Any], ...] = ()
-    broker: dict[str, Any] = field(default_factory=dict)
+    listeners: tuple[dict[str, Any], ...] = ()  # beside the plain one
+    broker: dict[str, Any] = field(default_factory=dict)  # more keys of every broker, like ca_file
+    # Filters whose topics belong to a broker.
     upstreams: dict[BrokerId, tuple[str, ...]] = field(default_factory=dict)
 
     def toml(self, *, port: int, http_port: int) -> str:

@@ -73,21 +73,13 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence of the paper.
-
-    Attributes:
-        figure: Number.
-        text: The paper's claim, shortened.
-        check: Whether our values agree; ``DIFFERS`` is said by ``verdict`` only.
-        told: Our figures.
-        differs: Where our model is known not to agree: why. Empty otherwise.
-    """
+    """A sentence of the paper."""
 
     figure: int
-    text: str
-    check: Callable[[Values], Verdict]
-    told: Callable[[Values], str]
-    differs: str = ""
+    text: str  # the paper's claim, shortened
+    check: Callable[[Values], Verdict]  # whether ours agree; only ``verdict`` says ``DIFFERS``
+    told: Callable[[Values], str]  # our figures
+    differs: str = ""  # where our model is known not to agree: why. Empty otherwise.
 
     def verdict(self, values: Values) -> Verdict:
         """``check``, unless what fails is known to."""

@@ -25,21 +25,13 @@ OPENING = 7.0
 
 
 class Told(NamedTuple):
-    """One placement.
+    """One placement."""
 
-    Attributes:
-        name: Whose.
-        added: By root and nodes 1 to 3.
-        paper: Cost, the paper's.
-        link_load: Cost, every link counted.
-        codecs: Beside the root; each would cost ``OPENING`` more.
-    """
-
-    name: str
-    added: tuple[int, ...]
-    paper: float
-    link_load: float
-    codecs: int
+    name: str  # whose
+    added: tuple[int, ...]  # by root and nodes 1 to 3
+    paper: float  # cost, the paper's
+    link_load: float  # cost, every link counted
+    codecs: int  # beside the root; each would cost ``OPENING`` more
 
 
 def problem(charge: Charge = Charge.PAPER, *, opening: float = 0.0) -> Problem:

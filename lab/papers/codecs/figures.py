@@ -38,33 +38,19 @@ GAMES = {Scheme.NON_COOPERATIVE: Rule.ALL_AT_ONCE, Scheme.LEADER_FOLLOWER: Rule.
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What the experiments share.
+    """What the experiments share."""
 
-    Attributes:
-        seeds: Trees, each with its own chance.
-        nodes: In Figures 4 to 6.
-        messages: In Figures 4 to 6, per tree.
-        pairs: About how many (message, subscriber) pairs per tree in Figures 7 to 9.
-        loss: Of every link.
-        share: Of messages whose losses the planners cover on one link.
-        opening: Cost of a codec.
-        fanout_max: Children of a node.
-        round_messages: Published between two rounds of a game.
-        window: Messages per point of Figures 4 to 6; a multiple of ``round_messages``.
-        sizes: Nodes, in Figures 7 to 9.
-    """
-
-    seeds: int = 30
-    nodes: int = 40
-    messages: int = 1_000
-    pairs: int = 100_000
-    loss: Loss = field(default_factory=Loss)
-    share: float = 0.95
-    opening: float = 16.0
-    fanout_max: int = FANOUT_MAX
-    round_messages: int = 10
-    window: int = 100
-    sizes: tuple[int, ...] = SIZES
+    seeds: int = 30  # trees, each with its own chance
+    nodes: int = 40  # in Figures 4 to 6
+    messages: int = 1_000  # in Figures 4 to 6, per tree
+    pairs: int = 100_000  # about how many (message, subscriber) pairs per tree in Figures 7 to 9
+    loss: Loss = field(default_factory=Loss)  # of every link
+    share: float = 0.95  # of messages whose losses the planners cover on one link
+    opening: float = 16.0  # cost of a codec
+    fanout_max: int = FANOUT_MAX  # children of a node
+    round_messages: int = 10  # published between two rounds of a game
+    window: int = 100  # messages per point of Figures 4 to 6; a multiple of ``round_messages``
+    sizes: tuple[int, ...] = SIZES  # nodes, in Figures 7 to 9
 
 
 class Row(NamedTuple):

@@ -42,30 +42,20 @@ rounds; with more, what is said of the deepest leaves would first have to climb 
 
 
 class Ask(NamedTuple):
-    """What a child asks of its parent.
+    """What a child asks of its parent."""
 
-    Attributes:
-        lost: Packets to plan for on the link between them.
-        below: The most that its own children ask for. Under the second rule a list: seen one level
-            down, two levels, and so on to ``HORIZON``. Empty for a leaf.
-        codec: Whether it is one.
-    """
-
-    lost: int
+    lost: int  # packets to plan for on the link between them
+    # The most that its own children ask for. Under the second rule a list: seen one level down, two
+    # levels, and so on to ``HORIZON``. Empty for a leaf.
     below: tuple[int, ...]
-    codec: bool
+    codec: bool  # whether it is one
 
 
 class Move(NamedTuple):
-    """What a node decides.
+    """What a node decides."""
 
-    Attributes:
-        codec: Its role.
-        total: Repair packets it sends on each of its links.
-    """
-
-    codec: bool
-    total: int
+    codec: bool  # its role
+    total: int  # repair packets it sends on each of its links
 
 
 def leaf_ask(lost: int) -> Ask:

@@ -18,21 +18,13 @@ from lab.papers.codecs.tree import BoolArray, FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True)
 class Breeding:
-    """The size and the odds of a search.
+    """The size and the odds of a search."""
 
-    Attributes:
-        population: Chromosomes alive.
-        patience: Generations without a better one before it ends.
-        generations_max: When it ends anyhow.
-        flip: Chance that one bit of a child flips.
-        reverse: Chance that a stretch of its permutation is reversed.
-    """
-
-    population: int = 40
-    patience: int = 15
-    generations_max: int = 300
-    flip: float = 0.3
-    reverse: float = 0.3
+    population: int = 40  # chromosomes alive
+    patience: int = 15  # generations without a better one before it ends
+    generations_max: int = 300  # when it ends anyhow
+    flip: float = 0.3  # chance that one bit of a child flips
+    reverse: float = 0.3  # chance that a stretch of its permutation is reversed
 
 
 def evolve(problem: Problem, rng: np.random.Generator, breeding: Breeding = Breeding()) -> Plan:

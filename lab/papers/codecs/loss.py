@@ -22,15 +22,10 @@ BLOCK_MAX = 255
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The pattern of one link.
+    """The pattern of one link."""
 
-    Attributes:
-        plr: Share of packets lost, 0 to below 1.
-        abl: Packets lost in a row, on average; at least 1.
-    """
-
-    plr: float = 0.02
-    abl: float = 2.0
+    plr: float = 0.02  # share of packets lost, 0 to below 1
+    abl: float = 2.0  # packets lost in a row, on average; at least 1
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.plr < 1.0 and self.abl >= 1.0 and self.to_bad <= 1.0):

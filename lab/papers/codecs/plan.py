@@ -38,20 +38,14 @@ class Charge(StrEnum):
 class Problem:
     """Where to put codecs.
 
-    Attributes:
-        tree: Or a forest.
-        lost: Packets of a message to plan for on the link from the parent, 0 at roots, shape (N,).
-        opening: Cost of a codec that is no root.
-        charge: What redundancy costs.
-
     Raises:
         CodecError: Shapes or values make no sense.
     """
 
-    tree: Tree
-    lost: IntArray
-    opening: float = 0.0
-    charge: Charge = Charge.PAPER
+    tree: Tree  # or a forest
+    lost: IntArray  # packets to plan for on the link from the parent, 0 at roots, shape (N,)
+    opening: float = 0.0  # cost of a codec that is no root
+    charge: Charge = Charge.PAPER  # what redundancy costs
 
     def __post_init__(self) -> None:
         if self.lost.shape != self.tree.parent.shape:
@@ -66,15 +60,10 @@ class Problem:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Who is a codec, and what travels.
+    """Who is a codec, and what travels."""
 
-    Attributes:
-        codec: Shape (N,). Roots are, unless nothing is added.
-        total: t, repair packets sent on each link below, shape (N,); 0 at leaves.
-    """
-
-    codec: BoolArray
-    total: IntArray
+    codec: BoolArray  # shape (N,). Roots are, unless nothing is added.
+    total: IntArray  # t, repair packets sent on each link below, shape (N,); 0 at leaves
 
 
 def surviving(problem: Problem, total: IntArray) -> IntArray:

@@ -19,17 +19,11 @@ ROUNDS_MAX = 1000
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """How a game ended.
+    """How a game ended."""
 
-    Attributes:
-        plan: What stands at the end.
-        rounds: Until nobody changed anything any more.
-        settled: False when ``rounds_max`` came first.
-    """
-
-    plan: Plan
-    rounds: int
-    settled: bool
+    plan: Plan  # what stands at the end
+    rounds: int  # until nobody changed anything any more
+    settled: bool  # false when ``rounds_max`` came first
 
 
 class Game:

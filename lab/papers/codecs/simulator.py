@@ -23,34 +23,21 @@ CELLS_MAX = 4_000_000
 
 @dataclass(frozen=True, eq=False)
 class Lossy:
-    """A tree, or a forest, and how its links lose.
+    """A tree, or a forest, and how its links lose."""
 
-    Attributes:
-        tree: Of N nodes.
-        plr: Of the link from the parent, shape (N,).
-        abl: Likewise.
-    """
-
-    tree: Tree
-    plr: FloatArray
-    abl: FloatArray
+    tree: Tree  # of N nodes
+    plr: FloatArray  # of the link from the parent, shape (N,)
+    abl: FloatArray  # likewise
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What came of some messages; sums, so that outcomes can be added.
+    """What came of some messages; sums, so that outcomes can be added."""
 
-    Attributes:
-        messages: Published by each root.
-        delivered: Messages that each node has, shape (N,).
-        waited_ms: Sum over them of the time since the root had them, shape (N,).
-        packets: Sent towards each node, repair and repeated ones too, shape (N,).
-    """
-
-    messages: int
-    delivered: FloatArray
-    waited_ms: FloatArray
-    packets: FloatArray
+    messages: int  # published by each root
+    delivered: FloatArray  # messages that each node has, shape (N,)
+    waited_ms: FloatArray  # sum over them of the time since the root had them, shape (N,)
+    packets: FloatArray  # sent towards each node, repair and repeated ones too, shape (N,)
 
     def __add__(self, other: "Outcome") -> "Outcome":
         return Outcome(
@@ -63,17 +50,12 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Metrics:
-    """The paper's three, for each root, shape (R,).
+    """The paper's three, for each root, shape (R,)."""
 
-    Attributes:
-        resiliency: Share of (message, subscriber) pairs delivered. All but roots subscribe.
-        latency_ms: Mean over those delivered.
-        overhead: Packets sent on links, as a multiple of 16 per link.
-    """
-
+    # share of (message, subscriber) pairs delivered; all but roots subscribe.
     resiliency: FloatArray
-    latency_ms: FloatArray
-    overhead: FloatArray
+    latency_ms: FloatArray  # mean over those delivered
+    overhead: FloatArray  # packets sent on links, as a multiple of 16 per link
 
 
 def metrics(tree: Tree, outcome: Outcome) -> Metrics:

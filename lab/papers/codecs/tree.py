@@ -35,14 +35,11 @@ class CodecError(FederatorError):
 class Tree:
     """A tree, or a forest, numbered breadth first.
 
-    Attributes:
-        parent: Of each node, shape (N,); -1 for roots, which come first. Never falls.
-
     Raises:
         CodecError: It is not numbered so.
     """
 
-    parent: IntArray
+    parent: IntArray  # of each node, shape (N,); -1 for roots, which come first. Never falls.
     children: IntArray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -27,19 +27,12 @@ LOOK_EVERY = 500
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How temperature falls.
+    """How temperature falls."""
 
-    Attributes:
-        moves: In all.
-        paths: Drawn for each request.
-        hottest: First temperature, in mean costs of a request.
-        coldest: Last temperature, likewise.
-    """
-
-    moves: int = 30_000
-    paths: int = 8
-    hottest: float = 1.0
-    coldest: float = 0.005
+    moves: int = 30_000  # in all
+    paths: int = 8  # drawn for each request
+    hottest: float = 1.0  # first temperature, in mean costs of a request
+    coldest: float = 0.005  # last temperature, likewise
 
 
 def solve(

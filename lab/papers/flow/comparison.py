@@ -31,23 +31,14 @@ def solve(method: str, instance: Instance, *, seed: int, watch: Watch) -> Outcom
 
 @dataclass(frozen=True, slots=True)
 class PaperRow:
-    """A row of the paper's Table 2; None is its "n.a.".
+    """A row of the paper's Table 2; None is its "n.a."."""
 
-    Attributes:
-        exact_s: Seconds of CPLEX.
-        lagrangian_s: Seconds of the Lagrangian heuristic, which was optimal throughout.
-        lagrangian_proven: Whether it proved that itself.
-        annealing_s: Seconds of annealing.
-        annealing_gap: Mean, in percent.
-        annealing_optimal: Of 5 runs.
-    """
-
-    exact_s: float
-    lagrangian_s: float
-    lagrangian_proven: bool
-    annealing_s: float | None
-    annealing_gap: float | None
-    annealing_optimal: int
+    exact_s: float  # seconds of CPLEX
+    lagrangian_s: float  # seconds of the Lagrangian heuristic, which was optimal throughout
+    lagrangian_proven: bool  # whether it proved that itself
+    annealing_s: float | None  # seconds of annealing
+    annealing_gap: float | None  # mean, in percent
+    annealing_optimal: int  # of 5 runs
 
 
 TABLE_2 = {
@@ -63,29 +54,17 @@ TABLE_2 = {
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One method on one instance.
+    """One method on one instance."""
 
-    Attributes:
-        group: What it is averaged with.
-        instance: Its name.
-        method: Which.
-        seconds: Of wall clock.
-        cost: In the method's own objective.
-        lower_bound: Proven by the method itself.
-        gap: Proven by the method itself.
-        proven: Whether the method proved its answer best.
-        unmet: Requests not served.
-    """
-
-    group: str
-    instance: str
-    method: str
-    seconds: float
-    cost: float
-    lower_bound: float
-    gap: float
-    proven: bool
-    unmet: int
+    group: str  # what it is averaged with
+    instance: str  # its name
+    method: str  # which
+    seconds: float  # of wall clock
+    cost: float  # in the method's own objective
+    lower_bound: float  # proven by the method itself
+    gap: float  # proven by the method itself
+    proven: bool  # whether the method proved its answer best
+    unmet: int  # requests not served
 
 
 def run_of(group: str, name: str, method: str, seconds: float, outcome: Outcome) -> Run:
@@ -105,31 +84,19 @@ def run_of(group: str, name: str, method: str, seconds: float, outcome: Outcome)
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One method over the instances of a group.
-
-    Attributes:
-        runs: How many.
-        seconds: Mean.
-        cost: Mean.
-        gap_to_best: Mean excess over the cost that the exact method proved best; None without it.
-        gap_worst: Largest such excess.
-        optimal: Runs that reached it.
-        proven: Runs that the method proved best itself.
-        bound_held: Whether no bound exceeded the cost proved best.
-        unmet: Mean.
-    """
+    """One method over the instances of a group."""
 
     group: str
     method: str
-    runs: int
-    seconds: float
-    cost: float
-    gap_to_best: float | None
-    gap_worst: float | None
-    optimal: int | None
-    proven: int
-    bound_held: bool | None
-    unmet: float
+    runs: int  # how many
+    seconds: float  # mean
+    cost: float  # mean
+    gap_to_best: float | None  # mean excess over what the exact method proved best, if it did
+    gap_worst: float | None  # largest such excess
+    optimal: int | None  # runs that reached it
+    proven: int  # runs that the method proved best itself
+    bound_held: bool | None  # whether no bound exceeded the cost proved best
+    unmet: float  # mean
 
 
 def summarise(runs: Sequence[Run]) -> list[Summary]:

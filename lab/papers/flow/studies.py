@@ -27,27 +27,16 @@ LATE_ROUNDS = 40
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """How one world ended.
+    """How one world ended."""
 
-    Attributes:
-        seed: Of instance and world.
-        central: Cost of the centralised answer.
-        cost: Of the brokers' own after the rounds that they were given.
-        unmet: Requests not served then, or at worst in the ``LATE_ROUNDS`` that follow.
-        overload: Largest share by which a link's true load exceeded its capacity then.
-        late_moves: Parents changed in the ``LATE_ROUNDS`` that follow.
-        late_swing: Largest by smallest cost in these, less 1.
-        late_overload: Largest share by which a link's true load exceeded its capacity in these.
-    """
-
-    seed: int
-    central: float
-    cost: float
-    unmet: int
-    overload: float
-    late_moves: int
-    late_swing: float
-    late_overload: float
+    seed: int  # of instance and world
+    central: float  # cost of the centralised answer
+    cost: float  # of the brokers' own after the rounds that they were given
+    unmet: int  # requests not served then, or at worst in the ``LATE_ROUNDS`` that follow
+    overload: float  # largest share by which a link's true load exceeded its capacity then
+    late_moves: int  # parents changed in the ``LATE_ROUNDS`` that follow
+    late_swing: float  # largest by smallest cost in these, less 1
+    late_overload: float  # largest share by which a link's true load exceeded its capacity in these
 
     @property
     def excess(self) -> float:

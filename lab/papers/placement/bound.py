@@ -19,17 +19,11 @@ from federator.planner.placement.instance import Instance, Matrix
 
 @dataclass(slots=True, eq=False)
 class _Dual:
-    """Prices, splits, and what each container pays on each device under them.
+    """Prices, splits, and what each container pays on each device under them."""
 
-    Attributes:
-        pays: Shape (T + S, D): power alone, its parts of pairs, and prices.
-        prices: Shape (D,), mW per workload.
-        parts: Shape (P, 2, D): what the first and the second container of a pair bear.
-    """
-
-    pays: Matrix
-    prices: Matrix
-    parts: Matrix
+    pays: Matrix  # shape (T + S, D): power alone, its parts of pairs, and prices
+    prices: Matrix  # shape (D,), mW per workload
+    parts: Matrix  # shape (P, 2, D): what the first and the second container of a pair bear
 
     def value(self, instance: Instance) -> float:
         """The bound that this dual proves."""

@@ -20,19 +20,13 @@ Means = Mapping[tuple[int, str], Curve]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Attributes:
-    figure: Number.
-    text: The paper's claim, shortened.
-    check: Whether our means agree.
-    told: Our figures.
-    differs: Where our model is known not to agree: why. Empty otherwise.
-    """
+    """A sentence of the paper."""
 
     figure: int
-    text: str
-    check: Callable[[Means], bool]
-    told: Callable[[Means], str]
-    differs: str = ""
+    text: str  # the paper's claim, shortened
+    check: Callable[[Means], bool]  # whether our means agree
+    told: Callable[[Means], str]  # our figures
+    differs: str = ""  # where our model is known not to agree: why. Empty otherwise.
 
 
 def means(rows: Iterable[Row]) -> Means:

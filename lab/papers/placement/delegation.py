@@ -21,23 +21,14 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Table 2 and the three swept parameters.
+    """Table 2 and the three swept parameters."""
 
-    Attributes:
-        networks: How many, at least 2 unless ``locality`` is 1.
-        publishers: Per network, each with one topic and one message per second.
-        subscribers: Per network.
-        subscriptions: Topics per subscriber.
-        locality: Probability that a subscription is to a topic of the own network, 0 to 1.
-        popularity: Zipf's exponent; 0 is uniform.
-    """
-
-    networks: int = 10
-    publishers: int = 10_000
-    subscribers: int = 100
-    subscriptions: int = 200
-    locality: float = 0.5
-    popularity: float = 0.0
+    networks: int = 10  # how many, at least 2 unless ``locality`` is 1
+    publishers: int = 10_000  # per network, each with one topic and one message per second
+    subscribers: int = 100  # per network
+    subscriptions: int = 200  # topics per subscriber
+    locality: float = 0.5  # chance that a subscription is to a topic of the own network, 0 to 1
+    popularity: float = 0.0  # Zipf's exponent; 0 is uniform
 
     def __post_init__(self) -> None:
         if not 0 <= self.locality <= 1:

@@ -27,37 +27,23 @@ CAPACITY = (20_000.0, 40_000.0)
 class Setting:
     """One point of a sweep.
 
-    Attributes:
-        devices: D.
-        topics: T.
-        services: S.
-        utilisation: Share of topics that a service uses, 0 to 1.
-        load: Workload as a share of all capacities; None leaves Table 3's capacities.
-        links: Links beyond a tree, per device.
-        topic_mbps: Mean traffic of all clients with one topic.
-        user_mbps: Mean traffic of all users with one service.
-        shared_mbps: Mean traffic of one topic with one service that uses it.
-        spread: Of all traffic around its mean, 0 to 1.
-        network_scale: Factor on Table 3's power per traffic.
-        service_work: Least and most workload per Mbps of a service.
-
     Defaults of traffic are the ones under which the paper's ratios come out (with the narrower
     spread of ``paper_sweeps``); ``network_scale`` 1 is Table 3 as printed, under which they cannot:
     a hop then costs a hundredth of the computing.
     """
 
-    devices: int = 6
-    topics: int = 10
-    services: int = 6
-    utilisation: float = 0.2
-    load: float | None = None
-    links: float = 0.5
-    topic_mbps: float = 30.0
-    user_mbps: float = 10.0
-    shared_mbps: float = 50.0
-    spread: float = 0.75
-    network_scale: float = 200.0
-    service_work: tuple[float, float] = SERVICE_WORK
+    devices: int = 6  # D
+    topics: int = 10  # T
+    services: int = 6  # S
+    utilisation: float = 0.2  # share of topics that a service uses, 0 to 1
+    load: float | None = None  # workload as a share of all capacities; None leaves Table 3's
+    links: float = 0.5  # links beyond a tree, per device
+    topic_mbps: float = 30.0  # mean traffic of all clients with one topic
+    user_mbps: float = 10.0  # mean traffic of all users with one service
+    shared_mbps: float = 50.0  # mean traffic of one topic with one service that uses it
+    spread: float = 0.75  # of all traffic around its mean, 0 to 1
+    network_scale: float = 200.0  # factor on Table 3's power per traffic
+    service_work: tuple[float, float] = SERVICE_WORK  # least and most workload per Mbps
 
     @property
     def topics_used(self) -> int:

@@ -58,19 +58,12 @@ FEASIBILITY_LIMIT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One computation.
+    """One computation."""
 
-    Attributes:
-        sweep: The swept parameter.
-        x: Its value.
-        seed: Of everything random.
-        scale: Share of the paper's publishers and subscriptions; sizes, not probabilities.
-    """
-
-    sweep: str
-    x: float
-    seed: int
-    scale: float = 1.0
+    sweep: str  # the swept parameter
+    x: float  # its value
+    seed: int  # of everything random
+    scale: float = 1.0  # of the paper's publishers and subscriptions; sizes, not probabilities
 
 
 class Row(NamedTuple):

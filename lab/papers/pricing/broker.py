@@ -45,65 +45,40 @@ NO_PRICE = Price(0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class InLink:
-    """An arc that may feed this broker.
+    """An arc that may feed this broker."""
 
-    Attributes:
-        arc: Its number.
-        cost: In mean costs of an arc.
-        channel: What it shares its capacity with.
-        capacity: Of the channel.
-    """
-
-    arc: int
-    cost: float
-    channel: int
-    capacity: float
+    arc: int  # its number
+    cost: float  # in mean costs of an arc
+    channel: int  # what it shares its capacity with
+    capacity: float  # of the channel
 
 
 @dataclass(frozen=True, slots=True)
 class HeardOffer:
-    """What an announcement has taught a broker.
+    """What an announcement has taught a broker."""
 
-    Attributes:
-        changed: Topics to pass on.
-        new: Topics to choose a parent for: their number was new, or our parent is fed by us.
-        hints: Topics whose spare way is other than the neighbour knows.
-    """
-
-    changed: set[int]
-    new: set[int]
-    hints: dict[int, set[int]]
+    changed: set[int]  # topics to pass on
+    new: set[int]  # topics to choose a parent for: their number was new, or our parent is fed by us
+    hints: dict[int, set[int]]  # topics whose spare way is other than the neighbour knows
 
 
 @dataclass(slots=True)
 class Broker:
-    """A broker that prices its own links and chooses its own ways.
+    """A broker that prices its own links and chooses its own ways."""
 
-    Attributes:
-        id: Node number.
-        in_links: By neighbour that may feed us.
-        out_arcs: Arc and channel to each neighbour that we may feed.
-        owned: Channels that we price.
-        published: Topics published here.
-        subscribed: Topics that local clients want.
-        rates: Of topics, as announced.
-        demand: Of topics published here, as measured.
-        began: Round in which demand last changed lastingly, anywhere.
-        changed: Whether it has changed here since.
-    """
-
-    id: int
-    in_links: dict[int, InLink] = field(default_factory=dict)
+    id: int  # node number
+    in_links: dict[int, InLink] = field(default_factory=dict)  # by neighbour that may feed us
+    # Arc and channel to each neighbour that we may feed.
     out_arcs: dict[int, tuple[int, int]] = field(default_factory=dict)
-    owned: dict[int, Channel] = field(default_factory=dict)
-    published: set[int] = field(default_factory=set)
-    subscribed: set[int] = field(default_factory=set)
+    owned: dict[int, Channel] = field(default_factory=dict)  # channels that we price
+    published: set[int] = field(default_factory=set)  # topics published here
+    subscribed: set[int] = field(default_factory=set)  # topics that local clients want
     prices: dict[int, Price] = field(default_factory=dict)
     topics: dict[int, TopicState] = field(default_factory=dict)
-    rates: dict[int, Rate] = field(default_factory=dict)
-    demand: dict[int, Demand] = field(default_factory=dict)
-    began: int = 0
-    changed: bool = False
+    rates: dict[int, Rate] = field(default_factory=dict)  # of topics, as announced
+    demand: dict[int, Demand] = field(default_factory=dict)  # of topics published here, as measured
+    began: int = 0  # round in which demand last changed lastingly, anywhere
+    changed: bool = False  # whether it has changed here since
     round: int = 0
     moves: int = 0
 

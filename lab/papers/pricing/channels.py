@@ -62,15 +62,10 @@ AGE_MAX = 1_000
 
 
 class Rate(NamedTuple):
-    """A topic's rate.
+    """A topic's rate."""
 
-    Attributes:
-        mean: As its publisher measures it.
-        error: Standard error of that.
-    """
-
-    mean: float
-    error: float
+    mean: float  # as its publisher measures it
+    error: float  # standard error of that
 
 
 Rates = dict[int, Rate]
@@ -79,24 +74,19 @@ Rates = dict[int, Rate]
 
 @dataclass(slots=True)
 class Channel:
-    """The book of one link.
+    """The book of one link."""
 
-    Attributes:
-        capacity: In the unit of rates.
-        asked: Round in which each (topic, arc) was last asked for.
-        losses: What each would lose, see ``Seat``.
-        quoted: What was last told, while it holds.
-    """
-
-    capacity: float
+    capacity: float  # in the unit of rates
+    # Round in which each (topic, arc) was last asked for.
     asked: dict[tuple[int, int], int] = field(default_factory=dict)
+    # What each would lose, see ``Seat``.
     losses: dict[tuple[int, int], float] = field(default_factory=dict)
     lasting: float = 0.0
     present: float = PRESENT_FIRST
     margin: float = 0.0
     whole: float = 1.0
     pressure: float = 1.0
-    quoted: Price | None = None
+    quoted: Price | None = None  # what was last told, while it holds
 
     def renew(self, topic: int, arc: int, round_: int, *, loss: float) -> None:
         """``topic`` is carried on ``arc``."""

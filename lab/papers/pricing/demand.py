@@ -25,21 +25,13 @@ ROUNDS_MIN = 8
 
 @dataclass(slots=True)
 class Demand:
-    """A rate that is measured, and whether it lasts.
+    """A rate that is measured, and whether it lasts."""
 
-    Attributes:
-        times: Rounds measured since the rate last changed.
-        mean: Of them.
-        squares: Sum of squared distances from the mean.
-        above: Evidence that the rate has risen, in standard deviations.
-        below: Likewise fallen.
-    """
-
-    times: int = 0
-    mean: float = 0.0
-    squares: float = 0.0
-    above: float = 0.0
-    below: float = 0.0
+    times: int = 0  # rounds measured since the rate last changed
+    mean: float = 0.0  # of them
+    squares: float = 0.0  # sum of squared distances from the mean
+    above: float = 0.0  # evidence that the rate has risen, in standard deviations
+    below: float = 0.0  # likewise fallen
 
     def take(self, rate: float) -> bool:
         """Count one more round; whether the rate has changed lastingly, so all begins again."""

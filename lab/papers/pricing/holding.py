@@ -28,19 +28,12 @@ class Verdict(Enum):
 
 @dataclass(slots=True)
 class Hold:
-    """What keeps a broker with its parent.
+    """What keeps a broker with its parent."""
 
-    Attributes:
-        said: The parent's last word under an earlier number.
-        silences: Numbers in a row under which it said nothing, or that its way leads over us.
-        contender: Who was better last.
-        wishes: How often in a row.
-    """
-
-    said: Route | None = None
-    silences: int = 0
-    contender: int | None = None
-    wishes: int = 0
+    said: Route | None = None  # the parent's last word under an earlier number
+    silences: int = 0  # numbers in a row under which it said nothing, or that its way leads over us
+    contender: int | None = None  # who was better last
+    wishes: int = 0  # how often in a row
 
     def judge(
         self,

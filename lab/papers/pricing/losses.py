@@ -16,15 +16,10 @@ from lab.papers.pricing.messages import Want
 
 @dataclass(frozen=True, slots=True)
 class Detour:
-    """Another way, over a neighbour that does not feed us.
+    """Another way, over a neighbour that does not feed us."""
 
-    Attributes:
-        extra: What a request would pay more, in mean costs of an arc, not negative.
-        path: Brokers it leads over.
-    """
-
-    extra: float
-    path: tuple[int, ...]
+    extra: float  # what a request would pay more, in mean costs of an arc, not negative
+    path: tuple[int, ...]  # brokers it leads over
 
 
 NO_WAY = Detour(math.inf, ())

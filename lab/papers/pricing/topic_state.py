@@ -21,34 +21,21 @@ LOYALTY = 0.02
 
 @dataclass(slots=True)
 class TopicState:
-    """What a broker knows of one topic.
+    """What a broker knows of one topic."""
 
-    Attributes:
-        seq: Newest number heard.
-        heard: What each neighbour said last under ``seq``.
-        lengths: Of each neighbour's arc, frozen for ``seq``.
-        cost: Best way under ``seq``.
-        best: The neighbour it leads over.
-        parent: Who feeds us, or would.
-        loyalty: To the parent, as a share of its arc's length.
-        children: Neighbours that we feed, and the round in which they last asked.
-        below: What hangs on each of them.
-        hurried: Round in which somebody who is to leave a link last asked for a new number.
-        hold: What keeps ``parent``.
-        spares: Cost of the spare way that each neighbour on ours was last told.
-    """
-
-    seq: int = -1
-    heard: dict[int, Route] = field(default_factory=dict)
-    lengths: dict[int, float] = field(default_factory=dict)
-    cost: float = math.inf
-    best: int | None = None
-    parent: int | None = None
-    loyalty: float = LOYALTY
+    seq: int = -1  # newest number heard
+    heard: dict[int, Route] = field(default_factory=dict)  # each neighbour's last word under seq
+    lengths: dict[int, float] = field(default_factory=dict)  # of neighbours' arcs, frozen for seq
+    cost: float = math.inf  # best way under ``seq``
+    best: int | None = None  # the neighbour it leads over
+    parent: int | None = None  # who feeds us, or would
+    loyalty: float = LOYALTY  # to the parent, as a share of its arc's length
+    # Neighbours that we feed, and the round in which they last asked.
     children: dict[int, int] = field(default_factory=dict)
-    below: dict[int, Want] = field(default_factory=dict)
-    hurried: int = -1
-    hold: Hold = field(default_factory=Hold)
+    below: dict[int, Want] = field(default_factory=dict)  # what hangs on each of them
+    hurried: int = -1  # round in which somebody who is to leave a link last asked for a new number
+    hold: Hold = field(default_factory=Hold)  # what keeps ``parent``
+    # Cost of the spare way that each neighbour on ours was last told.
     spares: dict[int, float] = field(default_factory=dict)
 
     def drop(self, child: int) -> None:

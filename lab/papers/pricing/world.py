@@ -48,36 +48,22 @@ TURNS = 6
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What brokers have to live with.
+    """What brokers have to live with."""
 
-    Attributes:
-        rounds: Announcement rounds.
-        delay_ms: Least and most delay of a message.
-        loss: Share of messages that are lost.
-        noise: Share by which a measured rate is off, at most.
-    """
-
-    rounds: int = 100
-    delay_ms: tuple[int, int] = (5, 40)
-    loss: float = 0.02
-    noise: float = 0.0
+    rounds: int = 100  # announcement rounds
+    delay_ms: tuple[int, int] = (5, 40)  # least and most delay of a message
+    loss: float = 0.02  # share of messages that are lost
+    noise: float = 0.0  # share by which a measured rate is off, at most
 
 
 @dataclass(frozen=True, slots=True)
 class RoundRecord:
-    """What stood at the end of a round.
+    """What stood at the end of a round."""
 
-    Attributes:
-        cost: Of the routing, as F1 counts; penalties included.
-        unmet: Requests not served.
-        moves: Parents changed in the round.
-        overload: Largest share by which a channel's true load exceeds its capacity.
-    """
-
-    cost: float
-    unmet: int
-    moves: int
-    overload: float
+    cost: float  # of the routing, as F1 counts; penalties included
+    unmet: int  # requests not served
+    moves: int  # parents changed in the round
+    overload: float  # largest share by which a channel's true load exceeds its capacity
 
 
 def solve(

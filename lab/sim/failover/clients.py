@@ -25,17 +25,12 @@ Reason = tuple[str, BrokerId, int]
 
 @dataclass(slots=True)
 class Client:
-    """One client.
-
-    Attributes:
-        at: Its broker.
-        moved_for: Why it was moved, each time.
-    """
+    """One client."""
 
     name: str
-    at: BrokerId
+    at: BrokerId  # its broker
     row: FlowRow
-    moved_for: list[Reason] = field(default_factory=list)
+    moved_for: list[Reason] = field(default_factory=list)  # why it was moved, each time
 
 
 class Clients:

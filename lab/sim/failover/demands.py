@@ -33,14 +33,10 @@ def bound_ms(plan: WorldPlan) -> int:
 
 @dataclass(slots=True)
 class _Named:
-    """A substitute that an agent's guide names for a broker.
-
-    Attributes:
-        since_ms: When it first did.
-    """
+    """A substitute that an agent's guide names for a broker."""
 
     substitute: BrokerId
-    since_ms: int
+    since_ms: int  # when it first did
 
 
 class FailoverInvariants(Invariants):

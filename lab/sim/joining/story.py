@@ -42,16 +42,13 @@ Blow = Start | Death | Split
 
 @dataclass(frozen=True, slots=True)
 class JoiningStory:
-    """What a seed means.
-
-    Attributes:
-        acts: Each begins when the federation has settled after the one before; what happens in it,
-            in order of time since it began.
-    """
+    """What a seed means."""
 
     seed: int
     nodes: int
     parameters: TopologyParameters
+    # Each begins when the federation has settled after the one before; what happens in it, in order
+    # of time since it began.
     acts: tuple[tuple[Blow, ...], ...]
 
 

@@ -79,12 +79,7 @@ class _Dialler:
 
 @dataclass(slots=True, eq=False)
 class Host:
-    """A broker and its agent.
-
-    Attributes:
-        heard: Places that reached it: version and word, by broker.
-        up_since_ms: Since when its end of a link is up.
-    """
+    """A broker and its agent."""
 
     id: BrokerId
     node: Node
@@ -92,7 +87,9 @@ class Host:
     open: dict[ConnId, _Dialler] = field(default_factory=dict)
     conns: int = 0
     armed_at_ms: Millis | None = None
+    # Places that reached it: version and word, by broker.
     heard: dict[BrokerId, tuple[int, Place]] = field(default_factory=dict)
+    # Since when its end of a link is up.
     up_since_ms: dict[BrokerId, Millis] = field(default_factory=dict)
 
 

@@ -36,19 +36,12 @@ _COUNTS = (
 
 @dataclass(frozen=True, slots=True)
 class BrokerPlan:
-    """How a broker is configured.
+    """How a broker is configured."""
 
-    Attributes:
-        queued_max: Messages that wait for one client beyond those in flight.
-        persistent: It saves its sessions.
-        autosave_ms: How often, while it runs; an orderly stop saves too.
-        sys_interval_ms: Between two publications of its numbers.
-    """
-
-    queued_max: int = 1_000
-    persistent: bool = False
-    autosave_ms: int = 1_800_000
-    sys_interval_ms: int = 10_000
+    queued_max: int = 1_000  # messages that wait for one client beyond those in flight
+    persistent: bool = False  # it saves its sessions
+    autosave_ms: int = 1_800_000  # how often, while it runs; an orderly stop saves too
+    sys_interval_ms: int = 10_000  # between two publications of its numbers
 
 
 class MessageBroker:

@@ -20,21 +20,14 @@ RECONNECT_MS = (100, 1_500)
 
 @dataclass(frozen=True, slots=True)
 class SubscriberPlan:
-    """A client that subscribes.
-
-    Attributes:
-        filters: With the QoS it asks for.
-        persistent: Its session outlives its connection.
-        start_ms: When it connects first: before the agents listen, or after.
-        protocol: 4 (3.1.1) or 5. One of MQTT 5 has one filter: with more it would get more copies.
-    """
+    """A client that subscribes."""
 
     id: str
     broker: BrokerId
-    filters: tuple[tuple[str, int], ...]
-    persistent: bool = True
-    protocol: int = 4
-    start_ms: int = 0
+    filters: tuple[tuple[str, int], ...]  # with the QoS it asks for
+    persistent: bool = True  # its session outlives its connection
+    protocol: int = 4  # 4 (3.1.1) or 5; one of MQTT 5 has one filter, or would get more copies
+    start_ms: int = 0  # when it connects first: before the agents listen, or after
 
 
 class Subscriber:

@@ -45,19 +45,14 @@ _PROBES = (FED + "probe", f"$share/federator/{FED}probe")
 
 @dataclass(slots=True)
 class HostDisk:
-    """What an agent finds again when it starts: discovery's file, and what custody keeps.
-
-    Attributes:
-        outdated: What came after ``record`` could not be written.
-        wall_offset_ms: This host's wall clock minus the world's.
-    """
+    """What an agent finds again when it starts: discovery's file, and what custody keeps."""
 
     custody: CustodyDisk = field(default_factory=CustodyDisk)
     closed: bool = False
     saved_at_ms: int = 0
     record: bytes = b""
-    outdated: bool = False
-    wall_offset_ms: int = 0
+    outdated: bool = False  # what came after ``record`` could not be written
+    wall_offset_ms: int = 0  # this host's wall clock minus the world's
 
     def lose(self) -> None:
         """The disk is replaced by an empty one."""

@@ -35,20 +35,14 @@ class MishapKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Mishap:
-    """One thing that goes wrong, from ``at_ms`` to ``until_ms``.
-
-    Attributes:
-        node: Where, for mishaps of brokers and hosts.
-        client: Who, for mishaps of clients.
-        steps: Writes after which the agent is killed.
-    """
+    """One thing that goes wrong, from ``at_ms`` to ``until_ms``."""
 
     kind: MishapKind
     at_ms: int
     until_ms: int
-    node: BrokerId | None = None
-    client: str | None = None
-    steps: int = 0
+    node: BrokerId | None = None  # where, for mishaps of brokers and hosts
+    client: str | None = None  # who, for mishaps of clients
+    steps: int = 0  # writes after which the agent is killed
 
 
 _WEIGHTS = {

@@ -20,24 +20,16 @@ IN_FLIGHT_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One application message, as a broker routes it.
-
-    Attributes:
-        qos: 0 or 1, of this copy.
-        number: Of the publication in this world; -1 for what the broker itself says.
-        stored: A retained message, sent because somebody subscribed.
-        retain: The broker is to store it.
-        duplicate: The broker hands it over again, on another connection.
-    """
+    """One application message, as a broker routes it."""
 
     topic: str
-    qos: int
-    number: int = -1
+    qos: int  # 0 or 1, of this copy
+    number: int = -1  # of the publication in this world; -1 for what the broker itself says
     payload: bytes = b""
     expires_at_ms: int | None = None
-    stored: bool = False
-    retain: bool = False
-    duplicate: bool = False
+    stored: bool = False  # A retained message, sent because somebody subscribed
+    retain: bool = False  # the broker is to store it
+    duplicate: bool = False  # the broker hands it over again, on another connection
 
 
 Receiver = Callable[["Session", int, int, Message], None]
@@ -46,30 +38,19 @@ Receiver = Callable[["Session", int, int, Message], None]
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """The broker's state for one client id.
-
-    Attributes:
-        persistent: Outlives the connection.
-        expiry_ms: How long it does; ``None``: for ever.
-        filters: Subscriptions, with their QoS.
-        no_local: It gets nothing that it published itself.
-        receiver: Where messages go; ``None`` while the client is away.
-        connection: Which connection of this session, counted from 1.
-        in_flight: By packet id, in the order sent.
-        dropping: The log has said so.
-    """
+    """The broker's state for one client id."""
 
     client_id: str
-    persistent: bool
-    expiry_ms: int | None = None
-    no_local: bool = False
-    filters: dict[str, int] = field(default_factory=dict)
-    receiver: Receiver | None = None
-    connection: int = 0
-    in_flight: dict[int, Message] = field(default_factory=dict)
+    persistent: bool  # outlives the connection
+    expiry_ms: int | None = None  # how long it does; ``None``: for ever
+    no_local: bool = False  # it gets nothing that it published itself
+    filters: dict[str, int] = field(default_factory=dict)  # subscriptions, with their QoS
+    receiver: Receiver | None = None  # where messages go; ``None`` while the client is away
+    connection: int = 0  # of this session, counted from 1
+    in_flight: dict[int, Message] = field(default_factory=dict)  # by packet id, in the order sent
     queue: deque[Message] = field(default_factory=deque)
     packet_ids: int = 0
-    dropping: bool = False
+    dropping: bool = False  # the log has said so
 
     def qos_of(self, topic: str) -> int | None:
         """The QoS that this client asked for on ``topic``: the lowest of all filters that match.

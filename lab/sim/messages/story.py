@@ -63,12 +63,7 @@ class Resubscription:
 
 @dataclass(frozen=True, slots=True)
 class MessageStory:
-    """What a seed means.
-
-    Attributes:
-        settle_ms: By when the federation must stand; nothing goes wrong before.
-        heal_ms: When every fault that ends has ended.
-    """
+    """What a seed means."""
 
     seed: int
     topology: str
@@ -77,8 +72,8 @@ class MessageStory:
     mishaps: tuple[Mishap, ...]
     changes: tuple[Resubscription, ...]
     publications: tuple[ClientPublication, ...]
-    settle_ms: int
-    heal_ms: int
+    settle_ms: int  # by when the federation must stand; nothing goes wrong before
+    heal_ms: int  # when every fault that ends has ended
 
 
 def draw(

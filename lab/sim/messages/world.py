@@ -33,16 +33,12 @@ DOOMED_MS = 300
 
 @dataclass(frozen=True, slots=True)
 class MessagePlan:
-    """A federation, its brokers' configuration, and its subscribers.
-
-    Attributes:
-        log_records_max: Frames that each agent's log has room for.
-    """
+    """A federation, its brokers' configuration, and its subscribers."""
 
     world: WorldPlan
     brokers: Mapping[BrokerId, BrokerPlan]
     subscribers: tuple[SubscriberPlan, ...]
-    log_records_max: int = RECORDS_MAX
+    log_records_max: int = RECORDS_MAX  # frames that each agent's log has room for
 
 
 class MessageWorld(World):
