@@ -39,13 +39,7 @@ class Written:
 
 
 def write(
-    folder: Path,
-    name: str,
-    lines: list[str],
-    *,
-    corrupt: float,
-    compress: bool,
-    rng: random.Random,
+    folder: Path, name: str, lines: list[str], *, corrupt: float, compress: bool, rng: random.Random
 ) -> Written:
     """One segment, called ``name`` (broker and spool) and after its first and last batch."""
     written = Written(records=len(lines))

@@ -131,13 +131,7 @@ class _Client:
     """One connection; counts what arrives on it."""
 
     def __init__(
-        self,
-        place: Place,
-        arrival: asyncio.Event,
-        client_id: str,
-        *,
-        filter: str | None,
-        qos: int,
+        self, place: Place, arrival: asyncio.Event, client_id: str, *, filter: str | None, qos: int
     ) -> None:
         self._arrival = arrival
         self.tally: Tally | None = None

@@ -47,10 +47,7 @@ def distances(setting: Setting, sizes: tuple[int, ...] = SIZES) -> Iterator[Rati
 def _problems(setting: Setting, tree: Tree, seed: int) -> Mapping[str, Problem]:
     rng = np.random.default_rng([seed, len(tree), 1])
     uneven = np.where(tree.parent < 0, 0, rng.integers(0, UNEVEN_MAX + 1, len(tree)))
-    return {
-        "alike": problem_of(setting, tree),
-        "uneven": Problem(tree, uneven, setting.opening),
-    }
+    return {"alike": problem_of(setting, tree), "uneven": Problem(tree, uneven, setting.opening)}
 
 
 def _ratios(problem: Problem, losses: str, seed: int) -> Iterator[Ratio]:

@@ -36,11 +36,7 @@ class Schedule:
 
 
 def solve(
-    instance: Instance,
-    *,
-    seed: int = 0,
-    schedule: Schedule | None = None,
-    watch: Watch = UNWATCHED,
+    instance: Instance, *, seed: int = 0, schedule: Schedule | None = None, watch: Watch = UNWATCHED
 ) -> Outcome:
     """The best state without overload that was met."""
     return _Annealing(instance, random.Random(seed), schedule or Schedule(), watch).run(seed)

@@ -44,13 +44,7 @@ class MessagePlan:
 class MessageWorld(World):
     """Brokers with clients, agents and links under one simulated clock."""
 
-    def __init__(
-        self,
-        plan: MessagePlan,
-        *,
-        seed: int,
-        watcher: Watcher | None = None,
-    ) -> None:
+    def __init__(self, plan: MessagePlan, *, seed: int, watcher: Watcher | None = None) -> None:
         super().__init__(plan.world, seed=seed, watcher=watcher)
         home = {subscriber.id: subscriber.broker for subscriber in plan.subscribers}
         self.ledger = Ledger(home, life_of=self.lives.__getitem__)
