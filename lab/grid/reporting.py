@@ -103,11 +103,7 @@ def compare(
 ) -> list[Finding]:
     """The report beside what clients measured and agents' counters say.
 
-    Args:
-        summary: Of the report.
-        runs: What clients measured.
-        copies: What agents counted.
-        legs_us: Between a client and the agent, by broker.
+    ``legs_us`` lie between a client and the agent, by broker.
     """
     delay, overhead = summary["delay"], summary["overhead"]["overall"] or {}
     told = {(row["origin"], row["destination"]): row for row in delay["slowest_pairs"]}

@@ -107,9 +107,7 @@ def demand(invariant: str, found: Iterable[str]) -> None:
 def complaints(world: World, *, shortest: bool = False) -> Iterator[str]:
     """Everything that is not as it must become; empty when converged.
 
-    Args:
-        world: What is looked at.
-        shortest: Also demand shortest paths; see ``finds_shortest``.
+    ``shortest``: also demand shortest paths; see ``finds_shortest``.
     """
     for part in parts_of(world):
         agents = {id: world.agents[id] for id in sorted(part.ids)}

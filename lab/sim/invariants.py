@@ -69,8 +69,7 @@ class Invariants(Watcher):
     def demand_shortest(self, costs: Mapping[BrokerId, Costs] | None) -> None:
         """Each frame made from now on goes to each broker once, at the least cost.
 
-        Args:
-            costs: By origin and destination; ``None`` takes the demand back.
+        ``costs`` are by origin and destination; ``None`` takes the demand back.
         """
         self._shortest = costs
         self._travelled = {}

@@ -19,15 +19,8 @@ NAMES: Final = (*(strategy.value for strategy in Strategy), MIXED)
 
 def under(strategy: str, plan: WorldPlan, *, seed: int) -> WorldPlan:
     """``plan`` with its brokers under ``strategy``, one of ``NAMES``."""
-    return replace(plan, shortest=_shortest(strategy, plan.ids, seed))
-
-
-def _shortest(strategy: str, ids: Iterable[BrokerId], seed: int) -> frozenset[BrokerId]:
-    match strategy:
-        case Strategy.MESH:
-            return frozenset()
-        case Strategy.SHORTEST_PATH:
-            return frozenset(ids)
-        case _:
-            rng = random.Random(f"strategies {seed}")
-            return frozenset(id for id in sorted(ids) if rng.random() < 0.5)
+    shortest: Iterable[BrokerId] = () if strategy == Strategy.MESH else plan.ids
+    if strategy == MIXED:
+        rng = random.Random(f"strategies {seed}")
+        shortest = (id for id in sorted(plan.ids) if rng.random() < 0.5)
+    return replace(plan, shortest=frozenset(shortest))

@@ -34,7 +34,6 @@ class Wires:
     """All connections between agents and neighbours' brokers.
 
     Args:
-        agents: Those that run.
         arrival: A message reached a broker.
         tell: Hands an event to an agent, in order, unless it died.
         reconnect_ms_max: Cap of the back-off.

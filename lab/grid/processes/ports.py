@@ -46,10 +46,8 @@ def free_ports(count: int, *, among: Sequence[int] = PORT_RANGE) -> list[int]:
 def refusal(port: int, *, lingering: bool) -> OSError | None:
     """Why ``port`` of 127.0.0.1 cannot be listened on; ``None`` when it can.
 
-    Args:
-        port: A TCP port.
-        lingering: Whether a port counts as free on which connections of a listener that is gone
-            still linger. A broker that returns takes it; a new one is better given another.
+    ``lingering``: a port counts as free on which connections of a listener that is gone still
+    linger. A broker that returns takes it; a new one is better given another.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as candidate:
         candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(lingering))

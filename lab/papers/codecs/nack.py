@@ -23,10 +23,7 @@ def complain(
 ) -> tuple[Plan, int]:
     """The placement when nobody has anything to say any more, and the rounds it took.
 
-    Args:
-        problem: Costs are not looked at.
-        threshold: Sigma: with more unreached children than that, a node becomes a codec.
-        rounds_max: When to stop all the same.
+    With more unreached children than ``threshold``, sigma, a node becomes a codec.
     """
     tree = problem.tree
     codec = np.zeros(len(tree), dtype=bool)

@@ -106,11 +106,9 @@ def cost(problem: Problem, plan: Plan, charge: Charge | None = None) -> float:
 
 
 def needs(problem: Problem, codec: BoolArray) -> IntArray:
-    """What each node must send so that everyone down to the next codecs can decode, shape (..., N).
+    """What each node must send so that everyone down to the next codecs can decode.
 
-    Args:
-        problem: The tree and its losses.
-        codec: Shape (..., N): several choices at once.
+    Both shape (..., N): several choices at once.
     """
     tree = problem.tree
     found = np.zeros(codec.shape, dtype=np.int64)

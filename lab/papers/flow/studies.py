@@ -52,10 +52,7 @@ class Settled:
 def settle(seed: int, conditions: Conditions, *, watch: Watch = UNWATCHED) -> Settled | None:
     """Brokers on a geometric graph, from a seed; None when time was over.
 
-    Args:
-        seed: Of instance and world.
-        conditions: Of the world, whose rounds are those after which its cost is compared.
-        watch: When to end.
+    The rounds of ``conditions`` are those after which the world's cost is compared.
     """
     instance = generators.geometric(NODES, topics=TOPICS, fan_out=FAN_OUT, seed=seed)
     central = lagrangian.solve(instance, effort=CENTRAL, watch=watch)

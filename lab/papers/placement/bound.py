@@ -36,7 +36,6 @@ def lower_bound(
     """The best bound found, at least 0.
 
     Args:
-        instance: What is to be placed.
         price_steps: Subgradient steps after each pass over the pairs, and once before.
         split_passes: Passes over the pairs.
         target: Power of a known placement; guides the length of steps.

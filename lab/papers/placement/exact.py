@@ -37,9 +37,6 @@ def solve_exactly(
     """The best placement, or the best found within the time limit with its proven bound.
 
     Args:
-        instance: What to place.
-        time_limit_s: For HiGHS.
-        seed: Of HiGHS's own choices.
         as_printed: Tie psi by (18) to (20) instead of the tighter sums.
 
     Raises:
@@ -146,7 +143,6 @@ def cuts(instance: Instance, *, first_product: int) -> Iterator[Cut]:
     (extended covers): sum_o psi(o on e, c on d) <= count x(c on d).
 
     Args:
-        instance: What is to be placed.
         first_product: The column of the first pair's first product; x stand before it. The psi of
             pair p begin at ``first_product + p * D * D``.
     """

@@ -40,9 +40,6 @@ class State:
     a move costs one row per container that has a flow with what moved. Overload is allowed at a
     price.
 
-    Args:
-        instance: What is being placed.
-
     Attributes:
         device_of: Shape (T + S,).
         pays: Shape (T + S, D), mW.
@@ -180,8 +177,6 @@ def search(
     """A placement with a proven bound; ``None``: none was found, which proves nothing.
 
     Args:
-        instance: What to place.
-        seed: Of what is torn out.
         rounds: Times to tear out and rebuild; by default as many as ``WORK_UNITS`` allow.
         price_steps: See ``lower_bound``.
         split_passes: See ``lower_bound``; by default as many as ``SPLIT_UNITS`` allow, to 100.

@@ -47,7 +47,6 @@ class Hold:
         """What to do, and the neighbour to go to.
 
         Args:
-            parent: Who feeds us.
             ways: What the way over each neighbour costs under the newest number, circles left out.
             margin: What a move must gain, unless ``pressed``.
             pressed: Whether we, or somebody on our way, are to leave the link that feeds us.

@@ -33,9 +33,7 @@ def want(
     Args:
         detours: None of them leads over us.
         below: What our children told us, less those whose ways lead over us.
-        parent: Who feeds us.
         here: 1 if we have a client for the topic ourselves, else 0.
-        hurry: See ``Want``.
     """
     extra = attrgetter("extra")
     nearest = min(detours, key=extra, default=NO_WAY)

@@ -4,17 +4,17 @@ Source: docs/protocol.md section 15.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from itertools import combinations
 
 from federator.protocol.messages.guide import Guide
 from federator.protocol.types import BrokerId
 from lab.sim import convergence
 from lab.sim.agents import Agent
 from lab.sim.failover.clients import takeover_in
-from lab.sim.failover.parts import Parts
 from lab.sim.failover.world import FailoverWorld
 from lab.sim.invariants import Invariants
 from lab.sim.plan import WorldPlan
+from lab.sim.topologies import connected_parts
 from lab.sim.watcher import InvariantError
 from lab.sim.world import World
 
@@ -31,12 +31,41 @@ def bound_ms(plan: WorldPlan) -> int:
     return 2 * convergence.bound_ms(plan) + waits_ms + 2 * p.guide_gap_ms
 
 
-@dataclass(slots=True)
-class _Named:
-    """A substitute that an agent's guide names for a broker."""
+class Parts:
+    """Which brokers hear each other, and when that changed between two of them.
 
-    substitute: BrokerId
-    since_ms: int  # when it first did
+    Brokers that do not hear each other decide apart, and when they do again one decision gives way.
+    A cut is not the only reason: an agent that is paused, or dead, parts those whom it joined. Its
+    own absence parts nobody from it: while it is away it decides nothing that others must give way
+    to.
+    """
+
+    def __init__(self) -> None:
+        self._apart: set[tuple[BrokerId, BrokerId]] = set()
+
+    def look(self, world: World) -> bool:
+        """Whether two brokers that run have met or parted since both last ran."""
+        changed = False
+        part_of = _parts_now(world)
+        for a, b in combinations(sorted(part_of), 2):
+            apart = part_of[a] != part_of[b]
+            changed |= apart != ((a, b) in self._apart)
+            (self._apart.add if apart else self._apart.discard)((a, b))
+        return changed
+
+
+def _parts_now(world: World) -> dict[BrokerId, int]:
+    """The number of the part that each running broker is in."""
+    hearing = {
+        id for id, agent in world.agents.items() if world.brokers[id].running and not agent.pauses
+    }
+    links = [
+        (link.a, link.b)
+        for link in world.plan.links
+        if hearing.issuperset((link.a, link.b))
+        and not any(path.cuts for path in world.paths_of(link.a, link.b, both=True))
+    ]
+    return {id: i for i, part in enumerate(connected_parts(hearing, links)) for id in part}
 
 
 class FailoverInvariants(Invariants):
@@ -44,7 +73,8 @@ class FailoverInvariants(Invariants):
 
     def __init__(self) -> None:
         super().__init__()
-        self._named: dict[tuple[BrokerId, int, BrokerId], _Named] = {}
+        # By agent, its life and a broker: the substitute that its guide names, and since when (ms).
+        self._named: dict[tuple[BrokerId, int, BrokerId], tuple[BrokerId, int]] = {}
         self._disturbed_ms: dict[BrokerId, int] = {}
         self._joined_ms = 0
         self._parts = Parts()
@@ -83,23 +113,22 @@ class FailoverInvariants(Invariants):
         came back is none: what was decided meanwhile stands.
         """
         key = (agent.id, agent.life, broker)
-        named = self._named.get(key)
         now_ms = self.world.now_ms
-        if named is None or named.substitute == substitute:
-            self._named[key] = named or _Named(substitute, now_ms)
+        former, since_ms = self._named.setdefault(key, (substitute, now_ms))
+        if former == substitute:
             return
         quiet_ms = convergence.bound_ms(self.world.plan)
         befell_ms = max(
             self._joined_ms,
-            *(self._disturbed_ms.get(id, -quiet_ms) for id in (named.substitute, broker, agent.id)),
+            *(self._disturbed_ms.get(id, -quiet_ms) for id in (former, broker, agent.id)),
         )
-        if befell_ms + quiet_ms < named.since_ms:
+        if befell_ms + quiet_ms < since_ms:
             raise InvariantError(
                 "substitutes_stay",
-                f"{agent.id} has {substitute} for {broker} after {named.substitute},"
-                f" which nothing befell since {named.since_ms} ms",
+                f"{agent.id} has {substitute} for {broker} after {former},"
+                f" which nothing befell since {since_ms} ms",
             )
-        self._named[key] = _Named(substitute, now_ms)
+        self._named[key] = (substitute, now_ms)
 
 
 def terms_reused(world: FailoverWorld, invariants: FailoverInvariants) -> Iterator[str]:

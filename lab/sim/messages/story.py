@@ -84,15 +84,7 @@ def draw(
     faulty: bool = True,
     strategy: str = Strategy.MESH,
 ) -> MessageStory:
-    """The story of ``seed``.
-
-    Args:
-        seed: Of all dice.
-        nodes: How many brokers, or any small number.
-        topology: Of their links.
-        faulty: Let things go wrong.
-        strategy: How they route, one of ``strategies.NAMES``.
-    """
+    """The story of ``seed``, with so many brokers, or few, under one of ``strategies.NAMES``."""
     rng = random.Random(f"messages {seed} {nodes} {topology}")
     nodes = nodes or rng.choice((2, 3, 3, 4, 4, 5, 6, 7, NODES_MAX))
     name, raw_links = topologies.draw(topology, nodes, rng)
