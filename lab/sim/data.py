@@ -1,16 +1,32 @@
-"""What stands around an agent's data plane here: packets that can be followed, and connections.
+"""Drives the daemon's data plane of one simulated agent, as ``runtime.data.data_path`` does.
 
-The data plane is the daemon's own. A publication is a real PUBLISH packet whose payload is its
-number in this world, so that the watchers can follow it.
+It tells the plane the time, wakes it up when it is due, and lays what it sends on the wires. A
+publication is a real PUBLISH packet whose payload is its number in this world, so that the watchers
+can follow it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Protocol
 
 import mqtt5
 from mqtt5 import PublishPacket
 
-from federator.protocol.forwarding.frames import Frame
-from federator.protocol.forwarding.publications import packets_in
+from federator.protocol.custody import Disk
+from federator.protocol.data.ports import DataLink
+from federator.protocol.data_plane import DataPlane
+from federator.protocol.effects import FilterRoute, Notice
+from federator.protocol.forwarding.forwarding import Forwarder
+from federator.protocol.forwarding.frames import REPAIR_FLAG, Frame, unpack
+from federator.protocol.forwarding.publications import packets_in, topics_of
+from federator.protocol.messages import codec
+from federator.protocol.messages.control import RepairRequest
+from federator.protocol.types import BrokerId, Epoch, Now
+from lab.sim.agenda import Agenda
+from lab.sim.agents import Agent
+from lab.sim.watcher import Watcher
+from lab.sim.wires import Wires
 
 FEDERATION = "fed"
 
@@ -99,3 +115,155 @@ def publications_of(frame: Frame) -> Iterator[tuple[int, str, int]]:
     """The number, the topic and the QoS of each publication in the body."""
     for packet in packets_in(frame.body):
         yield number_of(packet), packet.topic, int(packet.qos)
+
+
+class DataWorld(Protocol):
+    """What a data plane has around it."""
+
+    agenda: Agenda
+    wires: Wires
+    watcher: Watcher
+    fired: Counter[str]
+
+    def now_of(self, agent: Agent) -> Now:
+        """The clocks of an agent's host."""
+
+    def run(self, agent: Agent, call: Callable[..., None], *args: object) -> None:
+        """Run ``call`` in the agent's process: never when it is dead, later when it is paused."""
+
+    def noticed(self, notice: Notice) -> None:
+        """An agent says something to its operator."""
+
+
+class DataPath:
+    """The data plane of one agent, under the world's clock; ``link`` leads to its own broker."""
+
+    def __init__(
+        self, agent: Agent, world: DataWorld, epoch: Epoch, disk: Disk, link: DataLink
+    ) -> None:
+        self._agent = agent
+        self._world = world
+        self._armed_at_ms: int | None = None
+        self.plane = DataPlane(
+            self_id=agent.id,
+            epoch=epoch,
+            federation=FEDERATION,
+            forwarder=Forwarder(),
+            disk=disk,
+            outlet=self,
+            seals=None,
+            now=world.now_of(agent),
+            hop_limit=HOP_LIMIT,
+        )
+        self.plane.delivery.link = link
+
+    # --- what the control plane says ---
+
+    def set_route(self, filter: str, route: FilterRoute | None, *, lost: bool) -> None:
+        """Replace the route of ``filter``; see ``DataPlane``."""
+        self.plane.set_route(filter, route, self._now, lost=lost)
+        self.arm()
+
+    def set_destinations(self, next_hops: Mapping[BrokerId, BrokerId | None]) -> None:
+        """Frames for these brokers go by way of these next hops; see ``DataPlane``."""
+        self.plane.set_destinations(next_hops, self._now)
+        self.arm()
+
+    def reach(self, neighbour: BrokerId) -> None:
+        """A connection to a neighbour is there, or is no more."""
+        link = None
+        if neighbour in self._agent.reach:
+            clogged = partial(self._is_clogged, neighbour)
+            link = NeighbourLink(partial(self._carry, neighbour), clogged)
+        self.plane.reach(neighbour, link, self._now)
+        self.arm()
+
+    def on_request(self, request: RepairRequest) -> None:
+        """Somebody missed something: answer, or pass it on."""
+        self.plane.custody.on_request(request, self._now)
+        self.arm()
+
+    def tend(self) -> bool:
+        """Bound what custody keeps; whether routes changed."""
+        changed = self.plane.tend(self._now)
+        self.arm()
+        return changed
+
+    # --- what comes in ---
+
+    def read(self, run: bytes) -> None:
+        """The data connection brings publications, all in one read."""
+        publishes = [
+            (packet, start, end)
+            for packet, (start, end, _) in zip(packets_in(run), topics_of(run), strict=True)
+        ]
+        self.plane.on_publishes(memoryview(run), publishes, self._now)
+        self.arm()
+
+    def on_frame(self, payload: bytes) -> None:
+        """The data connection brings a frame."""
+        if self._agent.doomed:
+            return
+        counters, fired = self.plane.counters, self._world.fired
+        malformed, repeated = counters.malformed_frames, counters.duplicate_frames
+        packet = PublishPacket(self.plane.data_topic, payload)
+        self.plane.on_publishes(memoryview(b""), [(packet, 0, 0)], self._now)
+        if counters.malformed_frames > malformed:
+            fired["undecodable"] += 1
+        if counters.duplicate_frames > repeated:
+            fired["duplicate_suppressed"] += 1
+        self.arm()
+
+    # --- what goes out; this is the plane's outlet, too ---
+
+    def tell(self, notice: Notice) -> None:
+        """Tell the operator."""
+        self._world.noticed(notice)
+
+    def ask(self, neighbour: BrokerId, request: RepairRequest) -> None:
+        """Ask a neighbour for what is missing."""
+        connection = self._agent.connection_to(neighbour)
+        if connection is not None and not self._agent.doomed:
+            self._world.fired["repair asked"] += 1
+            self._world.wires.transmit(connection, codec.kind_of(request), codec.encode(request))
+
+    def _carry(self, neighbour: BrokerId, payload: bytes) -> bool:
+        """Send a frame to a neighbour; whether there is a connection."""
+        world, connection = self._world, self._agent.connection_to(neighbour)
+        if connection is None or self._agent.doomed:
+            return False
+        frame = unpack(payload)
+        if frame.flags & REPAIR_FLAG:
+            world.fired["repair sent"] += 1
+        else:
+            world.watcher.frame_sent(self._agent, connection.path.target, frame)
+        world.wires.transmit(connection, "data", payload)
+        return True
+
+    def _is_clogged(self, neighbour: BrokerId) -> bool:
+        connection = self._agent.connection_to(neighbour)
+        now_ms = self._world.agenda.now_ms
+        return connection is not None and connection.path.clogged_until_ms > now_ms
+
+    # --- time ---
+
+    @property
+    def _now(self) -> Now:
+        return self._world.now_of(self._agent)
+
+    def arm(self) -> None:
+        """Wake the plane up when it is due."""
+        deadline_ms = self.plane.next_deadline_ms()
+        if deadline_ms is None:
+            return
+        agenda = self._world.agenda
+        when_ms = max(agenda.now_ms, deadline_ms - self._agent.clock_offset_ms)
+        if self._armed_at_ms is None or when_ms < self._armed_at_ms:
+            self._armed_at_ms = when_ms
+            agenda.at(when_ms, self._world.run, self._agent, self._wake, when_ms)
+
+    def _wake(self, when_ms: int) -> None:
+        if self._armed_at_ms == when_ms:
+            self._armed_at_ms = None
+            self.plane.on_time(self._now)
+            self.arm()

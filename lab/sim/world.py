@@ -24,8 +24,7 @@ from federator.protocol.parameters import Strategy
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from lab.sim.agenda import TRACE_EVENTS_MAX, Clocked
 from lab.sim.agents import FIRST_EPOCH, INBOX_MAX, Agent, Disk
-from lab.sim.data import LocalLink, number_of, packet_of
-from lab.sim.data_path import DataPath
+from lab.sim.data import DataPath, LocalLink, number_of, packet_of
 from lab.sim.disks import CustodyDisk, DiskInUse, Writer
 from lab.sim.network import Broker, Dialler, Path, link_of
 from lab.sim.plan import LinkPlan, WorldPlan, address_of, alias_of

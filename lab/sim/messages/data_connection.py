@@ -16,8 +16,7 @@ from typing import Protocol
 from federator.protocol.effects import Notice
 from federator.protocol.forwarding.publications import packets_in
 from lab.sim.agents import Agent
-from lab.sim.data import number_of
-from lab.sim.data_path import DataWorld
+from lab.sim.data import DataWorld, number_of
 from lab.sim.disks import Writer
 from lab.sim.messages.brokers import LOCAL_MS, MessageBroker
 from lab.sim.messages.ledger import Ledger

@@ -26,8 +26,7 @@ from federator.protocol.discovery import (
 from federator.protocol.effects import Notice
 from federator.protocol.types import Millis
 from lab.sim.agents import Agent
-from lab.sim.data import packet_of
-from lab.sim.data_path import DataPath
+from lab.sim.data import DataPath, packet_of
 from lab.sim.disks import KEEP_S, CustodyDisk
 from lab.sim.messages.brokers import MessageBroker
 from lab.sim.messages.data_connection import DataConnection, HostContext

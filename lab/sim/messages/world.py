@@ -15,7 +15,7 @@ from federator.protocol.messages.control import Message as ControlMessage
 from federator.protocol.messages.control import RepairRequest
 from federator.protocol.types import BrokerId, Epoch, Now
 from lab.sim.agents import Agent
-from lab.sim.data_path import DataPath
+from lab.sim.data import DataPath
 from lab.sim.disks import RECORDS_MAX, CustodyDisk, DiskInUse
 from lab.sim.messages.brokers import WALL_CLOCK_AT_START_S, BrokerPlan, MessageBroker
 from lab.sim.messages.clients import Subscriber, SubscriberPlan
