@@ -4,13 +4,9 @@ Precedence: environment, then the TOML file, then the defaults. ``load`` either 
 that can be used as they are or raises one ``ConfigError`` that says what to mend, and where.
 """
 
-from federator.config.brokers import Address, BrokerAddress, BrokerSettings, NeighbourSettings
+from federator.config.brokers import Address, BrokerAddress, BrokerSettings
 from federator.config.collector import CollectorSettings
-from federator.config.datagrams import UdpSettings
 from federator.config.gateway import (
-    AttachmentSettings,
-    ClientSettings,
-    FailoverSettings,
     GatewayBrokerSettings,
     GatewaySettings,
     ListenerSettings,
@@ -24,50 +20,27 @@ from federator.config.reading import (
     load_gateway,
     service_manager,
 )
-from federator.config.sections import (
-    AgentFailoverSettings,
-    CustodySettings,
-    DataSettings,
-    DiscoverySettings,
-    LinkSettings,
-    MeshSettings,
-    RetainedSettings,
-    RoutingSettings,
-    ShareSettings,
-)
+from federator.config.sections import AgentFailoverSettings, DiscoverySettings, RetainedSettings
 from federator.config.settings import Settings
-from federator.config.topics import LoopSettings, RenameSettings, RulesSettings
+from federator.config.topics import LoopSettings
 
 __all__ = [
     "Address",
     "AgentFailoverSettings",
-    "AttachmentSettings",
     "BrokerAddress",
     "BrokerSettings",
-    "ClientSettings",
     "CollectorSettings",
-    "CustodySettings",
-    "DataSettings",
     "DiscoverySettings",
-    "FailoverSettings",
     "GatewayBrokerSettings",
     "GatewaySettings",
     "HttpSettings",
-    "LinkSettings",
     "ListenerSettings",
     "LogSettings",
     "LoopSettings",
-    "MeshSettings",
     "MetricsSettings",
-    "NeighbourSettings",
-    "RenameSettings",
     "RetainedSettings",
-    "RoutingSettings",
-    "RulesSettings",
     "ServiceManager",
     "Settings",
-    "ShareSettings",
-    "UdpSettings",
     "UpstreamSettings",
     "load",
     "load_collector",

@@ -13,19 +13,13 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import (
-    Field,
-    SecretStr,
-    Strict,
-    model_validator,
-)
+from pydantic import Field, SecretStr, Strict, model_validator
 
 from federator.config.certificates import client_context
-from federator.config.section import Section, WholeNumber, readable_by, wrong
-from federator.config.topics import CONFIGURED_FILTERS_MAX, TopicFilter, check_conflict
+from federator.config.section import BrokerNumber, Section, WholeNumber, readable_by, wrong
+from federator.config.topics import TopicFilters, check_conflict
 from federator.protocol.effects import Notice
 from federator.protocol.policy.rules import EVERYTHING, LinkRules
-from federator.protocol.types import BROKER_ID_MAX
 
 URL_CHARACTERS_MAX = 512
 _DEFAULT_PORTS = {"mqtt": 1883, "mqtts": 8883}
@@ -34,8 +28,6 @@ USERNAME_CHARACTERS_MAX = 1_024
 SOCKET_PATH_BYTES_MAX = 107  # what a socket's address has room for
 
 Transport = Literal["tcp", "udp-fec"]
-
-_Id = Annotated[int, Strict(), Field(ge=0, le=BROKER_ID_MAX)]
 
 
 def is_loopback(host: str) -> bool:
@@ -118,26 +110,18 @@ def check_pair(cert_file: Path | None, key_file: Path | None) -> None:
 class Credentials(Section):
     """Who we are to a broker. Files are checked when the configuration is loaded."""
 
-    username: str | None = Field(
-        default=None, max_length=USERNAME_CHARACTERS_MAX, description="MQTT user name."
-    )
-    password: SecretStr | None = Field(
-        default=None,
-        max_length=PASSWORD_BYTES_MAX // 4,
-        description="MQTT password. The configuration file must then be closed to others.",
-    )
-    password_file: Path | None = Field(
-        default=None, description="File whose first line is the password; closed to others."
-    )
-    ca_file: Path | None = Field(
-        default=None,
-        description="PEM file of authorities that may sign the broker's certificate; the "
-        "system's when absent.",
-    )
-    cert_file: Path | None = Field(default=None, description="PEM certificate we present.")
-    key_file: Path | None = Field(
-        default=None, description="PEM key of cert_file, not encrypted; closed to others."
-    )
+    username: str | None = Field(default=None, max_length=USERNAME_CHARACTERS_MAX)
+    """MQTT user name."""
+    password: SecretStr | None = Field(default=None, max_length=PASSWORD_BYTES_MAX // 4)
+    """MQTT password. The configuration file must then be closed to others."""
+    password_file: Path | None = None
+    """File whose first line is the password; closed to others."""
+    ca_file: Path | None = None
+    """PEM file of authorities that may sign the broker's certificate; the system's when absent."""
+    cert_file: Path | None = None
+    """PEM certificate we present."""
+    key_file: Path | None = None
+    """PEM key of cert_file, not encrypted; closed to others."""
 
     @model_validator(mode="after")
     def _credentials_are_whole(self) -> Self:
@@ -177,7 +161,8 @@ class Credentials(Section):
 class BrokerAddress(Credentials):
     """A broker's address and who we are there."""
 
-    url: Url = Field(description="mqtt://host[:1883] or mqtts://host[:8883].")
+    url: Url
+    """mqtt://host[:1883] or mqtts://host[:8883]."""
 
     @property
     def address(self) -> Address:
@@ -217,43 +202,31 @@ class BrokerAddress(Credentials):
         if not self.address.tls:
             for name in ("ca_file", "cert_file"):
                 if getattr(self, name) is not None:
-                    raise wrong(
-                        name, f"{name} with a mqtt:// url", f"use mqtts://, or remove {name}"
-                    )
+                    what = f"{name} with a mqtt:// url"
+                    raise wrong(name, what, f"use mqtts://, or remove {name}")
         return self
 
 
 def in_clear(connections: Iterable[tuple[str, BrokerAddress]]) -> tuple[Notice, ...]:
     """What an operator should hear at start: whose credentials travel in clear, by key."""
     return tuple(
-        Notice(
-            "config.credentials_in_clear",
-            "warning",
-            {"key": f"{at}.url", "url": connection.url},
-        )
-        for at, connection in connections
-        if connection.address.is_exposed and connection.username
+        Notice("config.credentials_in_clear", "warning", {"key": f"{at}.url", "url": named.url})
+        for at, named in connections
+        if named.address.is_exposed and named.username
     )
 
 
 class BrokerSettings(BrokerAddress):
     """The broker this agent stands beside."""
 
-    id: _Id = Field(description="Unique in the federation; a smaller id is preferred as core.")
-    advertise: Url | None = Field(
-        default=None,
-        description="How other agents reach this broker, when url only works from here.",
-    )
-    socket: SocketPath | None = Field(
-        default=None,
-        description="Its Unix socket, by which this agent talks to it; others still use url.",
-    )
-    priority: WholeNumber = Field(
-        default=0,
-        ge=-(2**31),
-        lt=2**31,
-        description="Smaller is preferred as core, before the id is looked at.",
-    )
+    id: BrokerNumber
+    """Unique in the federation; a smaller id is preferred as core."""
+    advertise: Url | None = None
+    """How other agents reach this broker, when url only works from here."""
+    socket: SocketPath | None = None
+    """Its Unix socket, by which this agent talks to it; others still use url."""
+    priority: WholeNumber = Field(default=0, ge=-(2**31), lt=2**31)
+    """Smaller is preferred as core, before the id is looked at."""
 
     @property
     def reached_at(self) -> str:
@@ -269,44 +242,27 @@ class BrokerSettings(BrokerAddress):
 class NeighbourSettings(BrokerAddress):
     """A broker we talk to directly. Naming any one existing broker joins the federation."""
 
-    id: _Id | None = Field(
-        default=None, description="Checked against what the neighbour says, when given."
-    )
-    cost: Annotated[int, Strict(), Field(ge=1, le=1_000_000)] | None = Field(
-        default=None, description="Cost of this link, whatever links.cost says."
-    )
-    transport: Transport | None = Field(
-        default=None, description="How frames reach this one, whatever links.transport says."
-    )
-    imports: tuple[TopicFilter, ...] = Field(
-        default=EVERYTHING,
-        alias="import",
-        max_length=CONFIGURED_FILTERS_MAX,
-        description="Publications are taken from this neighbour when one of these matches,",
-    )
-    exports: tuple[TopicFilter, ...] = Field(
-        default=EVERYTHING,
-        alias="export",
-        max_length=CONFIGURED_FILTERS_MAX,
-        description="and handed to it when one of these does,",
-    )
-    deny: tuple[TopicFilter, ...] = Field(
-        default=(),
-        max_length=CONFIGURED_FILTERS_MAX,
-        description="and never, in either direction, when one of these does.",
-    )
+    id: BrokerNumber | None = None
+    """Checked against what the neighbour says, when given."""
+    cost: Annotated[int, Strict(), Field(ge=1, le=1_000_000)] | None = None
+    """Cost of this link, whatever links.cost says."""
+    transport: Transport | None = None
+    """How frames reach this one, whatever links.transport says."""
+    imports: TopicFilters = Field(default=EVERYTHING, alias="import")
+    """Publications are taken from this neighbour when one of these matches,"""
+    exports: TopicFilters = Field(default=EVERYTHING, alias="export")
+    """and handed to it when one of these does,"""
+    deny: TopicFilters = ()
+    """and never, in either direction, when one of these does."""
 
     @model_validator(mode="after")
     def _no_rule_is_in_vain(self) -> Self:
         check_conflict(self, "neighbour", self.deny, by="its deny")
-        named = (("imports", "import"), ("exports", "export"), ("deny", "deny"))
-        for key, name in (*named, ("transport", "transport")):
+        for key in ("imports", "exports", "deny", "transport"):
             if key in self.model_fields_set and self.id is None:
-                raise wrong(
-                    name,
-                    f"neighbour.{name} without neighbour.id",
-                    "add its id, by which it is known also when it calls us",
-                )
+                name = type(self).model_fields[key].alias or key
+                what = f"neighbour.{name} without neighbour.id"
+                raise wrong(name, what, "add its id, by which it is known also when it calls us")
         return self
 
     def rules(self, denied: tuple[str, ...]) -> LinkRules:

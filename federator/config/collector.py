@@ -26,75 +26,58 @@ class CollectedBrokerSettings(BrokerAddress):
 class LoginSettings(Credentials):
     """Who we are to brokers that guides tell of, and to named ones without credentials."""
 
-    allow_plaintext: Switch = Field(
-        default=True,
-        description="Go to mqtt:// addresses of other hosts that guides tell of. A warning is "
-        "logged when credentials would travel in clear.",
-    )
+    allow_plaintext: Switch = True
+    """Go to mqtt:// addresses of other hosts that guides tell of. A warning is logged when
+    credentials would travel in clear."""
 
 
 class LandingSettings(Section):
     """When a landed file is finished, and how long it is kept."""
 
-    rotate_bytes: WholeNumber = Field(
-        default=8_388_608, ge=1_024, le=2**30, description="A file is landed when it has as many,"
-    )
-    rotate_ms: _Span = Field(
-        default=10_000,
-        description="or when it has been open for so long: the delay of the landing, and a file "
-        "per broker each time.",
-    )
-    sync: Switch = Field(
-        default=True,
-        description="fsync before a file counts as landed. Without, a power cut may lose what was "
-        "landed; a kill never does.",
-    )
-    keep_days: WholeNumber = Field(
-        default=0, ge=0, le=36_500, description="Remove files of older days; 0 keeps all."
-    )
-    keep_bytes: WholeNumber = Field(
-        default=0, ge=0, le=2**50, description="Remove the oldest files beyond it; 0 keeps all."
-    )
+    rotate_bytes: WholeNumber = Field(default=8_388_608, ge=1_024, le=2**30)
+    """A file is landed when it has as many,"""
+    rotate_ms: _Span = 10_000
+    """or when it has been open for so long: the delay of the landing, and a file per broker each
+    time."""
+    sync: Switch = True
+    """fsync before a file counts as landed. Without, a power cut may lose what was landed; a kill
+    never does."""
+    keep_days: WholeNumber = Field(default=0, ge=0, le=36_500)
+    """Remove files of older days; 0 keeps all."""
+    keep_bytes: WholeNumber = Field(default=0, ge=0, le=2**50)
+    """Remove the oldest files beyond it; 0 keeps all."""
 
 
 class CollectingSettings(Section):
     """How the spools of agents are read."""
 
-    window_max: WholeNumber = Field(
-        default=1_024, ge=1, le=1_000_000, description="Batches (seconds) asked for at once."
-    )
-    answer_ms: _Span = Field(
-        default=5_000, description="Silence after which a question is asked again."
-    )
-    memory_bytes_max: WholeNumber = Field(
-        default=268_435_456,
-        ge=33_554_432,
-        le=2**40,
-        description="Of lines not yet landed. From half of it on files are landed at once and "
-        "nothing is asked; beyond it answers are dropped, and asked for again.",
-    )
+    window_max: WholeNumber = Field(default=1_024, ge=1, le=1_000_000)
+    """Batches (seconds) asked for at once."""
+    answer_ms: _Span = 5_000
+    """Silence after which a question is asked again."""
+    memory_bytes_max: WholeNumber = Field(default=268_435_456, ge=33_554_432, le=2**40)
+    """Of lines not yet landed. From half of it on files are landed at once and nothing is asked;
+    beyond it answers are dropped, and asked for again."""
 
 
 class CollectorHttpSettings(HttpSettings):
     """The listener of /metrics, /healthz, /readyz and /status."""
 
-    port: WholeNumber = Field(
-        default=9885, ge=0, le=65_535, description="0 takes any free port, which the log tells."
-    )
+    port: WholeNumber = Field(default=9885, ge=0, le=65_535)
+    """0 takes any free port, which the log tells."""
 
 
 class CollectorSettings(Section):
     """Everything one collector needs to start."""
 
-    federation: Name = Field(default="fed", description="Name shared by all agents.")
-    landing: Path = Field(description="Folder of the landed files; one collector each. `--to`")
-    only: Switch = Field(
-        default=False, description="Keep to [[brokers]], and look for no others. `--only`"
-    )
-    brokers: tuple[CollectedBrokerSettings, ...] = Field(
-        max_length=COLLECTED_BROKERS_MAX,
-        description="Any one finds the others. `--broker URL` adds one.",
-    )
+    federation: Name = "fed"
+    """Name shared by all agents."""
+    landing: Path
+    """Folder of the landed files; one collector each. `--to`"""
+    only: Switch = False
+    """Keep to [[brokers]], and look for no others. `--only`"""
+    brokers: tuple[CollectedBrokerSettings, ...] = Field(max_length=COLLECTED_BROKERS_MAX)
+    """Any one finds the others. `--broker URL` adds one."""
     login: LoginSettings = LoginSettings()
     files: LandingSettings = LandingSettings()
     reading: CollectingSettings = CollectingSettings()

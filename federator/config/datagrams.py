@@ -41,53 +41,25 @@ _Endpoint = Annotated[str, readable_by(split_endpoint)]
 class UdpSettings(Section):
     """Links over datagrams, with links.transport = "udp-fec". See docs/udp-fec.md."""
 
-    listen: _Endpoint = Field(
-        default="0.0.0.0:18840",
-        description="Address and port on which datagrams of neighbours are taken; port 0 is any "
-        "free one.",
-    )
-    advertise: _Endpoint | None = Field(
-        default=None,
-        description="host:port that neighbours send to, when they cannot reach listen as it "
-        "stands; else the host of listen, or of broker.advertise and broker.url when listen is any "
-        "address.",
-    )
-    datagram_bytes: WholeNumber = Field(
-        default=1_200,
-        ge=576,
-        le=1_472,
-        description="Longest payload of a datagram. One that does not get through whole is never "
-        "used.",
-    )
-    bytes_per_s: WholeNumber = Field(
-        default=1_000_000,
-        ge=10_000,
-        le=1_000_000_000,
-        description="Pace to each neighbour, repair packets included. Nothing slows down by itself "
-        "when a link is too narrow: set what it can carry. Frames beyond it go by the broker.",
-    )
-    wait_ms: WholeNumber = Field(
-        default=8,
-        ge=1,
-        le=255,
-        description="Repair packets follow at most so long after what they protect; at once when "
-        "frames come more seldom than that. The longer, the fewer of them do; less than a quarter "
-        "of a round trip gains most.",
-    )
-    failing_ppm: WholeNumber = Field(
-        default=500,
-        ge=1,
-        le=500_000,
-        description="Of a million groups of datagrams, how many may lose more than repair packets "
-        "mend.",
-    )
-    late_ppm: WholeNumber = Field(
-        default=1_500,
-        ge=1,
-        le=1_000_000,
-        description="Of a million groups of datagrams, how many may wait for the repair packets of "
-        "the next group, on each link. 1000000 saves packets where frames come seldom.",
-    )
+    listen: _Endpoint = "0.0.0.0:18840"
+    """Address and port on which datagrams of neighbours are taken; port 0 is any free one."""
+    advertise: _Endpoint | None = None
+    """host:port that neighbours send to, when they cannot reach listen as it stands; else the host
+    of listen, or of broker.advertise and broker.url when listen is any address."""
+    datagram_bytes: WholeNumber = Field(default=1_200, ge=576, le=1_472)
+    """Longest payload of a datagram. One that does not get through whole is never used."""
+    bytes_per_s: WholeNumber = Field(default=1_000_000, ge=10_000, le=1_000_000_000)
+    """Pace to each neighbour, repair packets included. Nothing slows down by itself when a link is
+    too narrow: set what it can carry. Frames beyond it go by the broker."""
+    wait_ms: WholeNumber = Field(default=8, ge=1, le=255)
+    """Repair packets follow at most so long after what they protect; at once when frames come more
+    seldom than that. The longer, the fewer of them do; less than a quarter of a round trip gains
+    most."""
+    failing_ppm: WholeNumber = Field(default=500, ge=1, le=500_000)
+    """Of a million groups of datagrams, how many may lose more than repair packets mend."""
+    late_ppm: WholeNumber = Field(default=1_500, ge=1, le=1_000_000)
+    """Of a million groups of datagrams, how many may wait for the repair packets of the next group,
+    on each link. 1000000 saves packets where frames come seldom."""
 
     def limits(self) -> Limits:
         """How links over datagrams may be used."""

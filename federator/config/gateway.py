@@ -14,10 +14,9 @@ from pydantic import Field, Strict, model_validator
 from federator.config.brokers import BrokerAddress, Credentials, check_pair, in_clear
 from federator.config.certificates import server_context
 from federator.config.observability import HttpSettings, LogSettings
-from federator.config.section import Name, Section, WholeNumber, wrong
+from federator.config.section import BrokerNumber, Name, Section, WholeNumber, wrong
 from federator.protocol.effects import Notice
 from federator.protocol.filters import validate_filter
-from federator.protocol.types import BROKER_ID_MAX
 
 LISTENERS_MAX = 16
 BROKERS_MAX = 256
@@ -31,17 +30,16 @@ _Span = Annotated[int, Strict(), Field(ge=1, le=86_400_000)]
 class ListenerSettings(Section):
     """Where clients connect; plain, or TLS with ``cert_file`` and ``key_file``."""
 
-    host: str = Field(default="127.0.0.1", min_length=1, description="Address to listen on.")
-    port: WholeNumber = Field(default=1883, ge=1, le=65_535, description="TCP port.")
-    cert_file: Path | None = Field(
-        default=None, description="PEM certificate; with it the listener speaks TLS."
-    )
-    key_file: Path | None = Field(
-        default=None, description="PEM key of cert_file, not encrypted; closed to others."
-    )
-    client_ca_file: Path | None = Field(
-        default=None, description="Clients must present a certificate that one of these signed."
-    )
+    host: str = Field(default="127.0.0.1", min_length=1)
+    """Address to listen on."""
+    port: WholeNumber = Field(default=1883, ge=1, le=65_535)
+    """TCP port."""
+    cert_file: Path | None = None
+    """PEM certificate; with it the listener speaks TLS."""
+    key_file: Path | None = None
+    """PEM key of cert_file, not encrypted; closed to others."""
+    client_ca_file: Path | None = None
+    """Clients must present a certificate that one of these signed."""
 
     @model_validator(mode="after")
     def _tls_is_whole(self) -> Self:
@@ -73,9 +71,8 @@ class GatewayBrokerSettings(BrokerAddress):
     and for control; clients bring theirs.
     """
 
-    id: Annotated[int, Strict(), Field(ge=0, le=BROKER_ID_MAX)] = Field(
-        description="The broker's id in the federation."
-    )
+    id: BrokerNumber
+    """The broker's id in the federation."""
 
 
 class UpstreamSettings(Section):
@@ -84,15 +81,11 @@ class UpstreamSettings(Section):
     upstream with a filter that matches it.
     """
 
-    broker: Annotated[int, Strict(), Field(ge=0, le=BROKER_ID_MAX)] = Field(
-        description="Id of the broker; it is in [[brokers]]. While it is dead, its clients' topics "
-        "are another's."
-    )
-    filters: tuple[str, ...] = Field(
-        min_length=1,
-        max_length=UPSTREAM_FILTERS_MAX,
-        description="Topic filters, as `federator place delegate --write` writes them.",
-    )
+    broker: BrokerNumber
+    """Id of the broker; it is in [[brokers]]. While it is dead, its clients' topics are
+    another's."""
+    filters: tuple[str, ...] = Field(min_length=1, max_length=UPSTREAM_FILTERS_MAX)
+    """Topic filters, as `federator place delegate --write` writes them."""
 
     @model_validator(mode="after")
     def _filters_are_filters(self) -> Self:
@@ -110,18 +103,13 @@ class UpstreamSettings(Section):
 class AttachmentSettings(Section):
     """Which broker a client is attached to."""
 
-    policy: Literal["assigned", "nearest", "least-loaded"] = Field(
-        default="assigned",
-        description='"assigned" follows assign, and spreads all others by their client id, so that '
-        'every gateway chooses alike; "nearest" takes the broker that answers soonest; '
-        '"least-loaded" the one with the fewest clients.',
-    )
-    assign: tuple[str, ...] = Field(
-        default=(),
-        max_length=ASSIGNMENTS_MAX,
-        description="PATTERN=ID: client ids like PATTERN (* stands for anything) belong to that "
-        "broker while it serves. The first that fits holds.",
-    )
+    policy: Literal["assigned", "nearest", "least-loaded"] = "assigned"
+    """"assigned" follows assign, and spreads all others by their client id, so that every gateway
+    chooses alike; "nearest" takes the broker that answers soonest; "least-loaded" the one with the
+    fewest clients."""
+    assign: tuple[str, ...] = Field(default=(), max_length=ASSIGNMENTS_MAX)
+    """PATTERN=ID: client ids like PATTERN (* stands for anything) belong to that broker while it
+    serves. The first that fits holds."""
 
     @model_validator(mode="after")
     def _assignments_are_pairs(self) -> Self:
@@ -142,99 +130,67 @@ class AttachmentSettings(Section):
 class ClientSettings(Section):
     """What one client may take up."""
 
-    clients_max: WholeNumber = Field(
-        default=10_000, ge=1, le=1_000_000, description="Connections; more are refused."
-    )
-    packet_bytes_max: WholeNumber = Field(
-        default=1_048_576,
-        ge=1_024,
-        le=268_435_460,
-        description="Largest packet from a client or for one. A longer one ends its connection.",
-    )
-    buffer_bytes_max: WholeNumber = Field(
-        default=1_048_576,
-        ge=4_096,
-        le=2**32,
-        description="Per client and direction, what is kept while it has no broker or does not "
-        "read. Beyond it the client is disconnected, for the promise cannot be kept.",
-    )
-    connect_timeout_ms: _Span = Field(
-        default=5_000, description="From the TCP connection to a whole CONNECT."
-    )
-    filters_max: WholeNumber = Field(
-        default=10_000, ge=1, le=1_000_000, description="Subscriptions of one client."
-    )
+    clients_max: WholeNumber = Field(default=10_000, ge=1, le=1_000_000)
+    """Connections; more are refused."""
+    packet_bytes_max: WholeNumber = Field(default=1_048_576, ge=1_024, le=268_435_460)
+    """Largest packet from a client or for one. A longer one ends its connection."""
+    buffer_bytes_max: WholeNumber = Field(default=1_048_576, ge=4_096, le=2**32)
+    """Per client and direction, what is kept while it has no broker or does not read. Beyond it the
+    client is disconnected, for the promise cannot be kept."""
+    connect_timeout_ms: _Span = 5_000
+    """From the TCP connection to a whole CONNECT."""
+    filters_max: WholeNumber = Field(default=10_000, ge=1, le=1_000_000)
+    """Subscriptions of one client."""
 
 
 class FailoverSettings(Section):
     """When a broker dies, and how long clients are held meanwhile."""
 
-    hold_ms: _Span = Field(
-        default=30_000,
-        description="How long a client is kept without a broker before it is disconnected.",
-    )
-    attempt_ms: _Span = Field(
-        default=2_000, description="How long a broker may take to accept a client."
-    )
-    ping_ms: _Span = Field(
-        default=1_000,
-        description="Between pings to each broker; without an answer for three of them it counts "
-        "as dead.",
-    )
-    settle_ms: WholeNumber = Field(
-        default=500,
-        ge=0,
-        le=60_000,
-        description="How long a SUBACK may wait until the whole federation knows the subscription; "
-        "0 asks nobody.",
-    )
-    custody_mark_ms: _Span = Field(
-        default=20,
-        description="How often at most a broker's agent is asked how far it took custody of what "
-        "our clients published.",
-    )
-    recent_ms: _Span = Field(
-        default=10_000,
-        description="How long publications and deliveries at QoS 1 and 2 are remembered, so that a "
-        "client that moves gets what it missed.",
-    )
-    heal: Literal["seen", "all"] = Field(
-        default="seen",
-        description="Topics on which a client that moved is given what it missed: those on which a "
-        'broker gave it something before, or "all" that it subscribes to. Only where no broker '
-        'denies clients topics that they subscribe to, "all" tells nobody secrets.',
-    )
-    recent_bytes_max: WholeNumber = Field(
-        default=67_108_864,
-        ge=65_536,
-        le=2**40,
-        description="Bytes of them, of all clients, and as many again of deliveries; the oldest go "
-        "first.",
-    )
+    hold_ms: _Span = 30_000
+    """How long a client is kept without a broker before it is disconnected."""
+    attempt_ms: _Span = 2_000
+    """How long a broker may take to accept a client."""
+    ping_ms: _Span = 1_000
+    """Between pings to each broker; without an answer for three of them it counts as dead."""
+    settle_ms: WholeNumber = Field(default=500, ge=0, le=60_000)
+    """How long a SUBACK may wait until the whole federation knows the subscription; 0 asks
+    nobody."""
+    custody_mark_ms: _Span = 20
+    """How often at most a broker's agent is asked how far it took custody of what our clients
+    published."""
+    recent_ms: _Span = 10_000
+    """How long publications and deliveries at QoS 1 and 2 are remembered, so that a client that
+    moves gets what it missed."""
+    heal: Literal["seen", "all"] = "seen"
+    """Topics on which a client that moved is given what it missed: those on which a broker gave it
+    something before, or "all" that it subscribes to. Only where no broker denies clients topics
+    that they subscribe to, "all" tells nobody secrets."""
+    recent_bytes_max: WholeNumber = Field(default=67_108_864, ge=65_536, le=2**40)
+    """Bytes of them, of all clients, and as many again of deliveries; the oldest go first."""
 
 
 class GatewayHttpSettings(HttpSettings):
     """The listener of /metrics, /healthz, /readyz, /status and /routes."""
 
-    port: WholeNumber = Field(
-        default=9884, ge=0, le=65_535, description="0 takes any free port, which the log tells."
-    )
+    port: WholeNumber = Field(default=9884, ge=0, le=65_535)
+    """0 takes any free port, which the log tells."""
+
+
+_Listeners = Annotated[tuple[ListenerSettings, ...], Field(max_length=LISTENERS_MAX)]
 
 
 class GatewaySettings(Section):
     """Everything one gateway needs to start."""
 
-    federation: Name = Field(default="fed", description="Name shared by all agents.")
-    name: Name = Field(description="This gateway's, unique in the federation.")
-    listeners: tuple[ListenerSettings, ...] = Field(
-        default=(ListenerSettings(),), max_length=LISTENERS_MAX
-    )
-    brokers: tuple[GatewayBrokerSettings, ...] = Field(
-        max_length=BROKERS_MAX, description="Brokers clients may be attached to."
-    )
-    upstreams: tuple[UpstreamSettings, ...] = Field(
-        default=(), max_length=UPSTREAMS_MAX, description="Topics that belong to certain brokers."
-    )
+    federation: Name = "fed"
+    """Name shared by all agents."""
+    name: Name
+    """This gateway's, unique in the federation."""
+    listeners: _Listeners = (ListenerSettings(),)
+    brokers: tuple[GatewayBrokerSettings, ...] = Field(max_length=BROKERS_MAX)
+    """Brokers clients may be attached to."""
+    upstreams: tuple[UpstreamSettings, ...] = Field(default=(), max_length=UPSTREAMS_MAX)
+    """Topics that belong to certain brokers."""
     attachment: AttachmentSettings = AttachmentSettings()
     clients: ClientSettings = ClientSettings()
     failover: FailoverSettings = FailoverSettings()

@@ -113,50 +113,36 @@ def load_collector(
         brokers: ``--broker``, in addition to those of the file.
         only: ``--only``.
     """
-    name = "command line" if path is None else str(path)
-    said = _CommandLine(name, landing=landing, brokers=tuple(brokers), only=only)
-    settings, _ = _settings(CollectorSettings, path, environ, said)
-    return settings
 
-
-@dataclass(frozen=True, slots=True)
-class _CommandLine:
-    """What a collector is told on the command line."""
-
-    name: str
-    landing: Path | None
-    brokers: tuple[str, ...]
-    only: bool
-
-    def put_over(self, values: dict[str, Any], source: _Source) -> None:
-        """Let it win over the file and the environment."""
-        if self.landing is not None:
-            values["landing"] = str(self.landing)
+    def put_over(values: dict[str, Any], source: _Source) -> None:
+        if path is None:
+            source.name = "command line"
+        if landing is not None:
+            values["landing"] = str(landing)
             source.variables[("landing",)] = "--to"
-        if self.only:
+        if only:
             values["only"] = True
             source.variables[("only",)] = "--only"
-        if not self.brokers:
-            return
-        named = values.setdefault("brokers", [])
+        named = values.setdefault("brokers", []) if brokers else None
         if isinstance(named, list):
-            for url in self.brokers:
+            for url in brokers:
                 source.variables[("brokers", len(named))] = "--broker"
                 named.append({"url": url})
+
+    return _settings(CollectorSettings, path, environ, put_over)[0]
 
 
 def _settings(
     root: type[_Root],
     path: Path | None,
     environ: Mapping[str, str],
-    said: _CommandLine | None = None,
+    put_over: Callable[[dict[str, Any], _Source], None] = lambda values, source: None,
 ) -> tuple[_Root, _Source]:
+    """``put_over`` lets the command line win over the file and the environment."""
     source = _Source("environment" if path is None else str(path))
     values: dict[str, Any] = {} if path is None else _read(path, source)
     _overlay(root, values, environ, source)
-    if said is not None:
-        source.name = said.name
-        said.put_over(values, source)
+    put_over(values, source)
     try:
         settings = root.model_validate(values)
     except ValidationError as error:

@@ -1,5 +1,12 @@
-"""The configuration reference, written from the settings themselves so that it cannot be wrong."""
+"""The configuration reference, written from the settings themselves so that it cannot be wrong.
 
+What a key means stands below it as a string, and is read from there when a reference is wanted:
+gathering these whenever an agent starts would take longer than all else about its settings.
+"""
+
+import ast
+import inspect
+import itertools
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -65,7 +72,6 @@ would travel in clear the agent warns at start (`config.credentials_in_clear`). 
 This page is written by `federator check-config --reference > docs/configuration.md`.
 """
 
-_NOT_IN_TABLE = "|"
 _NAMES = {Path: "path", SecretStr: "text", bool: "true or false", int: "integer", str: "text"}
 
 
@@ -112,47 +118,49 @@ password_file = "/etc/federator/collector.password"
 def reference() -> str:
     """Markdown: every key of an agent, a gateway and a collector: its type, default, meaning."""
     blocks = [_HEAD, *_sections(Settings, {"neighbours": NeighbourSettings})]
-    tables: dict[str, type[BaseModel]]
-    tables = {
-        "listeners": ListenerSettings,
-        "brokers": GatewayBrokerSettings,
-        "upstreams": UpstreamSettings,
-    }
-    blocks += [_GATEWAY_HEAD, *_sections(GatewaySettings, tables)]
-    blocks += [_COLLECTOR_HEAD]
+    tables: dict[str, type[BaseModel]] = {"upstreams": UpstreamSettings}
+    tables |= {"listeners": ListenerSettings, "brokers": GatewayBrokerSettings}
+    blocks += [_GATEWAY_HEAD, *_sections(GatewaySettings, tables), _COLLECTOR_HEAD]
     blocks += _sections(CollectorSettings, {"brokers": CollectedBrokerSettings})
     return "\n".join(blocks)
 
 
+def meanings(section: type[BaseModel]) -> dict[str, str]:
+    """What stands below each key of ``section``, or of a section that it extends."""
+    found: dict[str, str] = {}
+    for base in reversed(section.__mro__[: section.__mro__.index(BaseModel)]):
+        (definition,) = ast.parse(inspect.getsource(base)).body
+        assert isinstance(definition, ast.ClassDef)
+        for key, below in itertools.pairwise(definition.body):
+            if isinstance(key, ast.AnnAssign) and isinstance(below, ast.Expr):
+                found[ast.unparse(key.target)] = " ".join(ast.literal_eval(below.value).split())
+    return found
+
+
 def _sections(root: type[BaseModel], tables: dict[str, type[BaseModel]]) -> list[str]:
     """The tables of ``root``, whose lists of tables are ``tables``."""
-    fields = root.model_fields
-    top = {name: info for name, info in fields.items() if _section(info) is None}
-    plain = {name: info for name, info in top.items() if name not in tables}
-    blocks = [_table("## Top level", "Before the first section.", plain)]
-    for name, info in fields.items():
-        if (section := _section(info)) is not None:
-            blocks.append(_table(f"## [{name}]", section.__doc__ or "", section.model_fields))
-        elif name in tables:
-            section = tables[name]
-            blocks.append(_table(f"## [[{name}]]", section.__doc__ or "", section.model_fields))
+    sections = {name: _section(info) for name, info in root.model_fields.items()}
+    plain = [name for name, section in sections.items() if not section and name not in tables]
+    blocks = [_table("## Top level", "Before the first section.", root, plain)]
+    for name, section in sections.items():
+        if listed := section or tables.get(name):
+            title = f"## [{name}]" if section else f"## [[{name}]]"
+            blocks.append(_table(title, listed.__doc__ or "", listed, list(listed.model_fields)))
     return blocks
 
 
 def _section(info: FieldInfo) -> type[BaseModel] | None:
-    annotation = info.annotation
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return None
+    kind = info.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
-def _table(title: str, about: str, fields: dict[str, FieldInfo]) -> str:
+def _table(title: str, about: str, section: type[BaseModel], keys: list[str]) -> str:
     lines = [title, "", " ".join(about.split()), "", "| key | type | default | meaning |"]
     lines.append("| --- | --- | --- | --- |")
-    for name, info in fields.items():
-        meaning = (info.description or "").replace(_NOT_IN_TABLE, "\\|")
-        name = info.alias or name
-        lines.append(f"| `{name}` | {_type(info)} | {_default(info)} | {meaning} |")
+    told = meanings(section)
+    for key in keys:
+        info, meaning = section.model_fields[key], told.get(key, "").replace("|", "\\|")
+        lines.append(f"| `{info.alias or key}` | {_type(info)} | {_default(info)} | {meaning} |")
     return "\n".join(lines) + "\n"
 
 
@@ -168,10 +176,8 @@ def _type(info: FieldInfo) -> str:
     name = _NAMES[kinds[0]]
     low = high = None
     for rule in _rules(info):
-        low = getattr(rule, "ge", low)
-        high = getattr(rule, "le", high)
-        below = getattr(rule, "lt", None)
-        high = high if below is None else below - 1
+        low, high = getattr(rule, "ge", low), getattr(rule, "le", high)
+        high = rule.lt - 1 if hasattr(rule, "lt") else high
     return name if low is None or high is None else f"{name}, {low} to {high}"
 
 

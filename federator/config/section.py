@@ -3,11 +3,16 @@
 from collections.abc import Callable
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Strict, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, StringConstraints
 from pydantic_core import PydanticCustomError
+
+from federator.protocol.types import BROKER_ID_MAX
 
 WholeNumber = Annotated[int, Strict()]
 """An integer and nothing that could be read as one."""
+
+BrokerNumber = Annotated[int, Strict(), Field(ge=0, le=BROKER_ID_MAX)]
+"""A broker's id in the federation."""
 
 Switch = Annotated[bool, Strict()]
 """``true`` or ``false`` and nothing that could be read as one."""
@@ -20,6 +25,11 @@ class Section(BaseModel):
     """One table of the configuration file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    def clash(self, key: str, relation: str, other: str, mend: str) -> PydanticCustomError:
+        """An error about ``key``, whose value does not go with that of ``other``."""
+        what = f"{key} = {getattr(self, key)} is {relation} {other} = {getattr(self, other)}"
+        return wrong(key, what, mend)
 
 
 def readable_by(parse: Callable[[str], object]) -> AfterValidator:

@@ -31,19 +31,13 @@ Security = Literal["signed", "sealed", "open"]
 class KeySettings(Section):
     """Files that ``federator keys`` made. They are read again when they change."""
 
-    agent_file: Path | None = Field(
-        default=None, description="This agent's key and certificate; closed to others."
-    )
-    federation_files: tuple[Path, ...] = Field(
-        default=(),
-        max_length=FEDERATION_KEYS_MAX,
-        description="Public federation keys to trust; several while keys are being changed.",
-    )
-    revocations_file: Path | None = Field(
-        default=None,
-        description="List of certificates that hold no more. One agent that has it is enough: "
-        "the others learn it from their neighbours.",
-    )
+    agent_file: Path | None = None
+    """This agent's key and certificate; closed to others."""
+    federation_files: tuple[Path, ...] = Field(default=(), max_length=FEDERATION_KEYS_MAX)
+    """Public federation keys to trust; several while keys are being changed."""
+    revocations_file: Path | None = None
+    """List of certificates that hold no more. One agent that has it is enough: the others learn it
+    from their neighbours."""
 
     @property
     def whole(self) -> bool:

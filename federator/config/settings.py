@@ -50,23 +50,17 @@ from federator.protocol.types import BrokerId, Millis
 class Settings(Section):
     """Everything one agent needs to start."""
 
-    federation: Name = Field(
-        default="fed", description="Name shared by all agents: 1 to 64 of A-Z a-z 0-9 _ . -"
-    )
-    state_dir: Path = Field(
-        default=Path("/var/lib/federator"),
-        description="Folder for the epoch, learned subscriptions and http.port; one agent each.",
-    )
-    security: Security = Field(
-        default="signed",
-        description='"signed": agents prove who they are, nothing can be forged or replayed, and '
-        'the brokers in between can read everything; "sealed": nor read what is forwarded; "open": '
-        "whoever may publish on a broker's control topics is believed. See [keys].",
-    )
+    federation: Name = "fed"
+    """Name shared by all agents: 1 to 64 of A-Z a-z 0-9 _ . -"""
+    state_dir: Path = Path("/var/lib/federator")
+    """Folder for the epoch, learned subscriptions and http.port; one agent each."""
+    security: Security = "signed"
+    """"signed": agents prove who they are, nothing can be forged or replayed, and the brokers in
+    between can read everything; "sealed": nor read what is forwarded; "open": whoever may publish
+    on a broker's control topics is believed. See [keys]."""
     broker: BrokerSettings
-    neighbours: tuple[NeighbourSettings, ...] = Field(
-        default=(), max_length=NEIGHBOURS_MAX, description="Brokers to talk to directly."
-    )
+    neighbours: tuple[NeighbourSettings, ...] = Field(default=(), max_length=NEIGHBOURS_MAX)
+    """Brokers to talk to directly."""
     topology: TopologySettings = TopologySettings()
     links: LinkSettings = LinkSettings()
     udp: UdpSettings = UdpSettings()
@@ -87,30 +81,20 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _neighbours_are_others(self) -> Self:
-        ids: dict[int, int] = {}
+        ids: set[int] = set()
         addresses = {self.broker.address: "broker.url"}
         for index, neighbour in enumerate(self.neighbours):
-            at = f"neighbours.{index}"
+            at, who = f"neighbours.{index}", f"neighbour id {neighbour.id}"
+            if neighbour.id == self.broker.id:
+                what = f"{who} is this broker's own id"
+                raise wrong(f"{at}.id", what, "give every broker its own id")
+            if neighbour.id in ids:
+                raise wrong(f"{at}.id", f"{who} appears twice", "remove one, or correct its id")
             if neighbour.id is not None:
-                if neighbour.id == self.broker.id:
-                    raise wrong(
-                        f"{at}.id",
-                        f"neighbour id {neighbour.id} is this broker's own id",
-                        "give every broker its own id",
-                    )
-                if neighbour.id in ids:
-                    raise wrong(
-                        f"{at}.id",
-                        f"neighbour id {neighbour.id} appears twice",
-                        "remove one, or correct its id",
-                    )
-                ids[neighbour.id] = index
+                ids.add(neighbour.id)
             if neighbour.address in addresses:
-                raise wrong(
-                    f"{at}.url",
-                    f"{neighbour.url} is already {addresses[neighbour.address]}",
-                    "name each broker once",
-                )
+                what = f"{neighbour.url} is already {addresses[neighbour.address]}"
+                raise wrong(f"{at}.url", what, "name each broker once")
             addresses[neighbour.address] = f"{at}.url"
         return self
 
@@ -118,13 +102,9 @@ class Settings(Section):
     def _seeds_are_no_neighbours(self) -> Self:
         named = {n.address: f"neighbours[{i}]" for i, n in enumerate(self.neighbours)}
         for index, seed in enumerate(self.topology.seeds):
-            known = named.get(Address.parse(seed))
-            if known is not None:
-                raise wrong(
-                    f"topology.seeds.{index}",
-                    f"{seed} is already {known}.url",
-                    "a neighbour that is kept is a seed, too: remove it from topology.seeds",
-                )
+            if (known := named.get(Address.parse(seed))) is not None:
+                mend = "a neighbour that is kept is a seed, too: remove it from topology.seeds"
+                raise wrong(f"topology.seeds.{index}", f"{seed} is already {known}.url", mend)
         return self
 
     @model_validator(mode="after")
@@ -132,12 +112,10 @@ class Settings(Section):
         topology = self.topology
         exposed = self.security == "open" and self.links.username is not None
         if topology.mode == "auto" and exposed and not topology.hosts:
-            raise wrong(
-                "topology.hosts",
-                "in an open federation any client can name an address, and links.username and its "
-                "password would be sent there",
-                "list the hosts of the federation in topology.hosts, or sign it",
-            )
+            what = "in an open federation any client can name an address, and links.username and "
+            what += "its password would be sent there"
+            mend = "list the hosts of the federation in topology.hosts, or sign it"
+            raise wrong("topology.hosts", what, mend)
         return self
 
     @model_validator(mode="after")
@@ -152,20 +130,12 @@ class Settings(Section):
     @model_validator(mode="after")
     def _plaintext_is_wanted(self) -> Self:
         if not self.links.allow_plaintext:
-            for at, connection in self.connections():
-                if connection.address.is_exposed:
-                    raise wrong(
-                        f"{at}.url",
-                        f"{connection.url} is plaintext off this host",
-                        "use mqtts://, or set links.allow_plaintext = true",
-                    )
-            for index, seed in enumerate(self.topology.seeds):
-                if Address.parse(seed).is_exposed:
-                    raise wrong(
-                        f"topology.seeds.{index}",
-                        f"{seed} is plaintext off this host",
-                        "use mqtts://, or set links.allow_plaintext = true",
-                    )
+            named = [(f"{at}.url", connection.url) for at, connection in self.connections()]
+            named += [(f"topology.seeds.{i}", url) for i, url in enumerate(self.topology.seeds)]
+            for key, url in named:
+                if Address.parse(url).is_exposed:
+                    mend = "use mqtts://, or set links.allow_plaintext = true"
+                    raise wrong(key, f"{url} is plaintext off this host", mend)
         return self
 
     @model_validator(mode="after")
@@ -175,11 +145,9 @@ class Settings(Section):
             asked += [(f"neighbours.{i}", n.transport) for i, n in enumerate(self.neighbours)]
             for at, transport in asked:
                 if transport == "udp-fec":
-                    raise wrong(
-                        f"{at}.transport",
-                        'datagrams are sealed, and agents have no keys with security = "open"',
-                        'use security = "signed", or transport = "tcp"',
-                    )
+                    what = 'datagrams are sealed, and agents have no keys with security = "open"'
+                    mend = 'use security = "signed", or transport = "tcp"'
+                    raise wrong(f"{at}.transport", what, mend)
         return self
 
     @property
@@ -357,9 +325,5 @@ class Settings(Section):
     def notices(self) -> tuple[Notice, ...]:
         """What an operator should hear at start: credentials that travel in clear."""
         neighbours = enumerate(map(self.neighbour_connection, self.neighbours))
-        return in_clear(
-            [
-                ("broker", self.broker),
-                *((f"neighbours.{index}", each) for index, each in neighbours),
-            ]
-        )
+        named = ((f"neighbours.{index}", each) for index, each in neighbours)
+        return in_clear([("broker", self.broker), *named])

@@ -24,13 +24,16 @@ def _check_topic_filter(text: str) -> None:
 
 
 TopicFilter = Annotated[str, readable_by(_check_topic_filter)]
+TopicFilters = Annotated[tuple[TopicFilter, ...], Field(max_length=CONFIGURED_FILTERS_MAX)]
 
 
 class RenameSettings(Section):
     """Topics that have another name in the federation. Both prefixes end with /."""
 
-    local: str = Field(description="Beginning of topics on this broker, such as plant7/.")
-    federation: str = Field(description="What it is replaced by elsewhere, such as eu/plant7/.")
+    local: str
+    """Beginning of topics on this broker, such as plant7/."""
+    federation: str
+    """What it is replaced by elsewhere, such as eu/plant7/."""
 
 
 class RulesSettings(Section):
@@ -38,35 +41,18 @@ class RulesSettings(Section):
     ``federator place delegate``.
     """
 
-    imports: tuple[TopicFilter, ...] = Field(
-        default=EVERYTHING,
-        alias="import",
-        max_length=CONFIGURED_FILTERS_MAX,
-        description="What clients subscribe to is announced when one of these contains it.",
-    )
-    exports: tuple[TopicFilter, ...] = Field(
-        default=EVERYTHING,
-        alias="export",
-        max_length=CONFIGURED_FILTERS_MAX,
-        description="What clients publish may leave when one of these matches its topic,",
-    )
-    keep: tuple[TopicFilter, ...] = Field(
-        default=(),
-        max_length=CONFIGURED_FILTERS_MAX,
-        description="and none of these does: topics this broker owns and nobody outside wants.",
-    )
-    deny: tuple[TopicFilter, ...] = Field(
-        default=(),
-        max_length=CONFIGURED_FILTERS_MAX,
-        description="Topics that neither leave this broker nor arrive nor pass, by their names in "
-        "the federation. Give all agents the same.",
-    )
-    rename: tuple[RenameSettings, ...] = Field(
-        default=(),
-        max_length=RENAMES_MAX,
-        description='Prefixes that are others in the federation: `[{local = "plant7/", federation '
-        '= "eu/plant7/"}]`. A rule here but deny speaks of local names.',
-    )
+    imports: TopicFilters = Field(default=EVERYTHING, alias="import")
+    """What clients subscribe to is announced when one of these contains it."""
+    exports: TopicFilters = Field(default=EVERYTHING, alias="export")
+    """What clients publish may leave when one of these matches its topic,"""
+    keep: TopicFilters = ()
+    """and none of these does: topics this broker owns and nobody outside wants."""
+    deny: TopicFilters = ()
+    """Topics that neither leave this broker nor arrive nor pass, by their names in the federation.
+    Give all agents the same."""
+    rename: tuple[RenameSettings, ...] = Field(default=(), max_length=RENAMES_MAX)
+    """Prefixes that are others in the federation: `[{local = "plant7/", federation =
+    "eu/plant7/"}]`. A rule here but deny speaks of local names."""
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
@@ -78,8 +64,8 @@ class RulesSettings(Section):
         if (mistake := check_pairs(self.pairs)) is not None:
             at, half, text = mistake
             what, _, mend = text.rpartition(": ")
-            key = f"rename.{at}.{('local', 'federation')[half]}"
-            raise wrong(key, f"rules.rename[{at}].{('local', 'federation')[half]} = {what}", mend)
+            key = ("local", "federation")[half]
+            raise wrong(f"rename.{at}.{key}", f"rules.rename[{at}].{key} = {what}", mend)
         return self
 
     @model_validator(mode="after")
@@ -93,35 +79,18 @@ class RulesSettings(Section):
 class LoopSettings(Section):
     """Publications that come back through a bridge beside the federation, and go round for ever."""
 
-    watch: Literal["auto", "always", "never"] = Field(
-        default="auto",
-        description='"auto" looks for loops while the broker says that a bridge is connected, '
-        '"always" also for bridges that do not say so.',
-    )
-    turnaround_ms_max: WholeNumber = Field(
-        default=250,
-        ge=5,
-        le=2_000,
-        description="Longest way round that is looked for. A topic under suspicion is delayed by "
-        "up to 8 times as much, a few times.",
-    )
-    repeats_min: WholeNumber = Field(
-        default=8,
-        ge=2,
-        le=1_000,
-        description="How often the same publication must come before it is suspected.",
-    )
-    window_ms: WholeNumber = Field(
-        default=2_000,
-        ge=100,
-        le=60_000,
-        description="How long a publication is expected back once a loop is established.",
-    )
-    trust: tuple[TopicFilter, ...] = Field(
-        default=(),
-        max_length=CONFIGURED_FILTERS_MAX,
-        description="Topics that are never suspected, by their names on this broker.",
-    )
+    watch: Literal["auto", "always", "never"] = "auto"
+    """"auto" looks for loops while the broker says that a bridge is connected, "always" also for
+    bridges that do not say so."""
+    turnaround_ms_max: WholeNumber = Field(default=250, ge=5, le=2_000)
+    """Longest way round that is looked for. A topic under suspicion is delayed by up to 8 times as
+    much, a few times."""
+    repeats_min: WholeNumber = Field(default=8, ge=2, le=1_000)
+    """How often the same publication must come before it is suspected."""
+    window_ms: WholeNumber = Field(default=2_000, ge=100, le=60_000)
+    """How long a publication is expected back once a loop is established."""
+    trust: TopicFilters = ()
+    """Topics that are never suspected, by their names on this broker."""
 
 
 class Directions(Protocol):
@@ -160,8 +129,5 @@ def check_conflict(
     if found is not None:
         side, index, other = found
         rule = (imports if side == "import" else rules.exports)[index]
-        raise wrong(
-            f"{at}.{side}.{index}".removeprefix("."),
-            f"{key}.{side}[{index}] = {rule!r} lets nothing cross, for {by} has {other!r}",
-            "remove one of the two",
-        )
+        what = f"{key}.{side}[{index}] = {rule!r} lets nothing cross, for {by} has {other!r}"
+        raise wrong(f"{at}.{side}.{index}".removeprefix("."), what, "remove one of the two")

@@ -39,58 +39,35 @@ HostPattern = Annotated[str, readable_by(_check_host_pattern), AfterValidator(st
 class TopologySettings(Section):
     """Links that agents make and end by themselves, see topology.md."""
 
-    mode: Literal["static", "auto"] = Field(
-        default="static",
-        description='"static": the links are the [[neighbours]] and whoever names us; "auto": '
-        "agents join by any seed, learn of all others, and keep a few links near and far, so that "
-        "no single death parts the federation. [[neighbours]] then are kept besides.",
-    )
-    seeds: tuple[Url, ...] = Field(
-        default=(),
-        max_length=SEEDS_MAX,
-        description='With mode = "auto": brokers to join by, any one is enough; may name this one.',
-    )
-    neighbours: WholeNumber = Field(
-        default=6,
-        ge=NEIGHBOURS_MIN,
-        le=64,
-        description="Links this broker wants; it has one more or less at times. About a third go "
-        "to brokers nearby, the others hold the federation together.",
-    )
-    hosts: tuple[HostPattern, ...] = Field(
-        default=(),
-        max_length=HOSTS_MAX,
-        description='Hosts to which links may be made by themselves: names, "*.example.org", '
-        'networks like "10.1.0.0/16" for addresses. Empty: any, which with links.username needs a '
-        "signed federation.",
-    )
-    settle_ms: _Span = Field(
-        default=10_000, description="Least time between two links given up without haste."
-    )
-    patience_ms: _Span = Field(
-        default=5_000, description="How long a broker is missed before others close the gap."
-    )
-    measure_ms: _Span = Field(
-        default=10_000,
-        description="Between two looks at how far a broker is to which there is no link: a TCP "
-        "connection, opened and closed.",
-    )
-    exchange_ms: _Span = Field(
-        default=180_000,
-        description="Between two neighbours exchanged for ones at most half as far.",
-    )
-    forget_s: WholeNumber = Field(
-        default=86_400, ge=60, le=2**31, description="How long a broker that is gone is looked for."
-    )
+    mode: Literal["static", "auto"] = "static"
+    """"static": the links are the [[neighbours]] and whoever names us; "auto": agents join by any
+    seed, learn of all others, and keep a few links near and far, so that no single death parts the
+    federation. [[neighbours]] then are kept besides."""
+    seeds: tuple[Url, ...] = Field(default=(), max_length=SEEDS_MAX)
+    """With mode = "auto": brokers to join by, any one is enough; may name this one."""
+    neighbours: WholeNumber = Field(default=6, ge=NEIGHBOURS_MIN, le=64)
+    """Links this broker wants; it has one more or less at times. About a third go to brokers
+    nearby, the others hold the federation together."""
+    hosts: tuple[HostPattern, ...] = Field(default=(), max_length=HOSTS_MAX)
+    """Hosts to which links may be made by themselves: names, "*.example.org", networks like
+    "10.1.0.0/16" for addresses. Empty: any, which with links.username needs a signed federation."""
+    settle_ms: _Span = 10_000
+    """Least time between two links given up without haste."""
+    patience_ms: _Span = 5_000
+    """How long a broker is missed before others close the gap."""
+    measure_ms: _Span = 10_000
+    """Between two looks at how far a broker is to which there is no link: a TCP connection, opened
+    and closed."""
+    exchange_ms: _Span = 180_000
+    """Between two neighbours exchanged for ones at most half as far."""
+    forget_s: WholeNumber = Field(default=86_400, ge=60, le=2**31)
+    """How long a broker that is gone is looked for."""
 
     @model_validator(mode="after")
     def _seeds_have_a_use(self) -> Self:
         if self.mode == "static" and self.seeds:
-            raise wrong(
-                "seeds",
-                'topology.seeds with topology.mode = "static"',
-                'set topology.mode = "auto", or name them as [[neighbours]]',
-            )
+            what = 'topology.seeds with topology.mode = "static"'
+            raise wrong("seeds", what, 'set topology.mode = "auto", or name them as [[neighbours]]')
         return self
 
     def allows(self, address: Address) -> bool:

@@ -4,6 +4,7 @@ import pytest
 from pydantic import BaseModel
 
 from federator.config import Settings, load
+from federator.config.reference import meanings
 from federator.protocol.parameters import Parameters
 from tests.config.conftest import GOOD
 
@@ -162,7 +163,7 @@ def test_every_key_says_what_it_means():
             inner = info.annotation
             if isinstance(inner, type) and issubclass(inner, BaseModel):
                 found += silent(inner, f"{prefix}{name}.")
-            elif not info.description:
+            elif not meanings(model).get(name):
                 found.append(prefix + name)
         return found
 
