@@ -16,11 +16,8 @@ ANSWER_BYTES_MAX = 67_108_864
 NO_INPUT = 66
 
 
-def url_option(function: Any) -> Any:  # noqa: ANN401 - a decorator of whatever click decorates
-    """``--url URL``: the agent's listener, when the configuration does not tell."""
-    return click.option("--url", help="The agent's HTTP listener, e.g. http://127.0.0.1:9883.")(
-        function
-    )
+url_option = click.option("--url", help="The agent's HTTP listener, e.g. http://127.0.0.1:9883.")
+"""For when the configuration does not tell."""
 
 
 def agent_url(config: Path | None, url: str | None) -> str:

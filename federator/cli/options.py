@@ -1,9 +1,9 @@
 """What several verbs share: which configuration, and how rows are aligned."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
@@ -11,17 +11,22 @@ from federator.config import Settings, load
 
 DEFAULT_CONFIG = Path("/etc/federator/federator.toml")
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+PLACE = click.Path(path_type=Path)
+FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
 
+option = partial(click.option, show_default=True)
+"""An option whose help ends with its default, if it has one."""
 
-def config_option(function: _Function) -> _Function:
-    """``-c FILE``; without it $FEDERATOR_CONFIG, the usual file, or the environment alone."""
-    return click.option(
-        "-c",
-        "--config",
-        type=click.Path(path_type=Path),
-        help=f"Configuration file. [$FEDERATOR_CONFIG or {DEFAULT_CONFIG}]",
-    )(function)
+config_option = click.option(
+    "-c",
+    "--config",
+    type=PLACE,
+    help=f"Configuration file. [$FEDERATOR_CONFIG or {DEFAULT_CONFIG}]",
+)
+"""Without it $FEDERATOR_CONFIG, the usual file, or the environment alone."""
+
+answer_option = click.option("--json", "as_json", is_flag=True, help="The agent's answer as it is.")
 
 
 def settings_from(path: Path | None) -> Settings:

@@ -15,6 +15,7 @@ import uvloop
 from rich.console import Console
 from rich.status import Status
 
+from federator.cli.options import FILE, FOLDER, option
 from federator.protocol.parameters import Strategy
 from lab.chaos.run import ChaosRun, Outcome, Plan
 from lab.chaos.schedule import KINDS, MIXED
@@ -40,46 +41,34 @@ def _classes(context: click.Context, option: click.Parameter, text: str | None) 
 
 
 @click.command(name="chaos")
-@click.option("--minutes", type=click.FloatRange(0.1, 1_440), default=3.0, show_default=True)
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
-@click.option("--rows", type=click.IntRange(1, 20), default=3, show_default=True)
-@click.option("--columns", type=click.IntRange(1, 20), default=3, show_default=True)
-@click.option("--redundancy", type=click.IntRange(1, 8), default=2, show_default=True)
-@click.option(
-    "--strategy",
-    type=click.Choice([each.value for each in Strategy]),
-    default=Strategy.MESH.value,
-    show_default=True,
+@option("--minutes", type=click.FloatRange(0.1, 1_440), default=3.0)
+@option("--seed", type=click.IntRange(0), default=1)
+@option("--rows", type=click.IntRange(1, 20), default=3)
+@option("--columns", type=click.IntRange(1, 20), default=3)
+@option("--redundancy", type=click.IntRange(1, 8), default=2)
+@option(
+    "--strategy", type=click.Choice([each.value for each in Strategy]), default=Strategy.MESH.value
 )
-@click.option("--link-delay-ms", type=click.FloatRange(0, 10_000), default=5.0, show_default=True)
-@click.option(
-    "--rate",
-    type=click.FloatRange(1, 10_000),
-    default=500.0,
-    show_default=True,
-    help="msg/s in all.",
-)
-@click.option("--qos", type=click.IntRange(0, 2), default=1, show_default=True)
-@click.option("--payload-bytes", type=click.IntRange(20, 200_000), default=64, show_default=True)
-@click.option(
+@option("--link-delay-ms", type=click.FloatRange(0, 10_000), default=5.0)
+@option("--rate", type=click.FloatRange(1, 10_000), default=500.0, help="msg/s in all.")
+@option("--qos", type=click.IntRange(0, 2), default=1)
+@option("--payload-bytes", type=click.IntRange(20, 200_000), default=64)
+@option(
     "--broker-queue",
     type=click.IntRange(100, 1_000_000),
     default=5_000,
-    show_default=True,
     help="max_queued_messages of the brokers; must hold what comes while an agent is away.",
 )
-@click.option(
+@option(
     "--sys-interval-s",
     type=click.IntRange(1, 3_600),
     default=10,
-    show_default=True,
     help="Of the brokers: how often they count their subscriptions.",
 )
-@click.option(
+@option(
     "--recovery-timeout-s",
     type=click.FloatRange(1, 3_600),
     default=30.0,
-    show_default=True,
     help="After healing; longer is a violation.",
 )
 @click.option("--keep-s", type=click.IntRange(1, 604_800), help="The agents' custody.keep_s.")
@@ -90,15 +79,10 @@ def _classes(context: click.Context, option: click.Parameter, text: str | None) 
 )
 @click.option("--list", "listing", is_flag=True, help="Name the fault classes and end.")
 @click.option("--fail-fast", is_flag=True, help="End at the first violation.")
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write counts, schedule and violations here.",
-)
+@click.option("--json", "json_file", type=FILE, help="Write counts, schedule and violations here.")
 @click.option(
     "--keep",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="Keep configurations, state and logs in this folder. Kept anyway after a violation.",
 )
 def command(

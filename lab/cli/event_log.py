@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from analytics.errors import UsageError
+from federator.cli.options import FOLDER, option
 from lab.event_log import landing
 from lab.event_log.layout import BROKERS_MAX, BROKERS_MIN
 from lab.event_log.writing import Order, write
@@ -21,31 +22,15 @@ PROCESSES_MAX = 64
 
 
 @click.command("event-log")
-@click.option(
-    "--brokers", type=click.IntRange(BROKERS_MIN, BROKERS_MAX), default=25, show_default=True
-)
-@click.option(
-    "--records", type=click.IntRange(1), default=1_000_000, show_default=True, help="About so many."
-)
-@click.option(
-    "--seed", type=click.IntRange(0), default=1, show_default=True, help="Decides everything."
-)
-@click.option(
-    "--out",
-    required=True,
-    type=click.Path(file_okay=False, path_type=Path),
-    help="New or empty folder.",
-)
+@option("--brokers", type=click.IntRange(BROKERS_MIN, BROKERS_MAX), default=25)
+@option("--records", type=click.IntRange(1), default=1_000_000, help="About so many.")
+@option("--seed", type=click.IntRange(0), default=1, help="Decides everything.")
+@click.option("--out", required=True, type=FOLDER, help="New or empty folder.")
 @click.option(
     "--corrupt", type=click.FloatRange(0, 1), default=0.0, help="Share of damaged lines to add."
 )
 @click.option("--gzip", "compress", is_flag=True, help="Write .jsonl.gz.")
-@click.option(
-    "--processes",
-    type=click.IntRange(1, PROCESSES_MAX),
-    default=min(4, os.cpu_count() or 1),
-    show_default=True,
-)
+@option("--processes", type=click.IntRange(1, PROCESSES_MAX), default=min(4, os.cpu_count() or 1))
 @click.option("--json", "as_json", is_flag=True, help="Say what was written as JSON.")
 def command(
     brokers: int,

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import click
 
-from federator.cli.options import columns
+from federator.cli.options import columns, option
 from federator.errors import DecodeError
 from federator.protocol.parameters import Strategy
 from lab.cli.common import Bars
@@ -108,14 +108,11 @@ def _run(seed: int, drawn: _Drawn, messages: bool) -> SeedResult:
     type=click.IntRange(2, NODES_MAX),
     help="[25; with --messages 2 to 9, --failover 2 to 12, --joining 3 to 40, by the seed]",
 )
-@click.option("--seeds", type=click.IntRange(1), default=200, show_default=True, help="How many.")
+@option("--seeds", type=click.IntRange(1), default=200, help="How many.")
 @click.option("--nightly", is_flag=True, help=f"{NIGHTLY_SEEDS} seeds.")
 @click.option("--seed", "first", type=click.IntRange(0), default=0, help="The first. [0]")
-@click.option(
-    "--topology",
-    type=click.Choice([topologies.ANY, *topologies.NAMES]),
-    default=topologies.ANY,
-    show_default=True,
+@option(
+    "--topology", type=click.Choice([topologies.ANY, *topologies.NAMES]), default=topologies.ANY
 )
 @click.option(
     "--messages", is_flag=True, help="With clients and custody: who must get what, how often."
@@ -136,11 +133,10 @@ def _run(seed: int, drawn: _Drawn, messages: bool) -> SeedResult:
     help="Tell the story in this file instead.",
 )
 @click.option("--faults/--no-faults", "faulty", default=True, help="Let things go wrong. [yes]")
-@click.option(
+@option(
     "--strategy",
     type=click.Choice(strategies.NAMES),
     default=Strategy.MESH.value,
-    show_default=True,
     help="How publications are routed; mixed: each broker in its own way.",
 )
 @click.option("--workers", type=click.IntRange(1), help="Processes. [one per core]")

@@ -11,7 +11,7 @@ import click
 from federator.cli.agent_pages import get
 from federator.cli.daemons import logs
 from federator.cli.observe.status import shown, table
-from federator.cli.options import columns
+from federator.cli.options import PLACE, columns
 from federator.collector import app
 from federator.config import load_collector
 
@@ -19,7 +19,7 @@ DEFAULT_CONFIG = Path("/etc/federator/collector.toml")
 
 
 @click.command(name="collect")
-@click.option("--to", "landing", type=click.Path(path_type=Path), help="Folder to land files in.")
+@click.option("--to", "landing", type=PLACE, help="Folder to land files in.")
 @click.option(
     "--broker",
     "brokers",
@@ -31,7 +31,7 @@ DEFAULT_CONFIG = Path("/etc/federator/collector.toml")
 @click.option(
     "-c",
     "--config",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help=f"Configuration file. [$FEDERATOR_COLLECTOR_CONFIG or {DEFAULT_CONFIG}, if it exists]",
 )
 @click.option("--only", is_flag=True, help="Keep to the brokers given; look for no others.")

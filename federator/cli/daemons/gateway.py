@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from federator.cli.daemons import logs
+from federator.cli.options import PLACE
 from federator.config import load_gateway
 from federator.gateway import app
 
@@ -16,7 +17,7 @@ DEFAULT_CONFIG = Path("/etc/federator/gateway.toml")
 @click.option(
     "-c",
     "--config",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help=f"Configuration file. [$FEDERATOR_GATEWAY_CONFIG or {DEFAULT_CONFIG}]",
 )
 @click.option("--check", is_flag=True, help="Read the configuration and stop there.")

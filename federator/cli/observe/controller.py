@@ -9,7 +9,7 @@ import click
 
 from federator.cli.agent_pages import agent_url, get, url_option
 from federator.cli.observe.status import table
-from federator.cli.options import config_option
+from federator.cli.options import answer_option, config_option
 
 ROWS_SHOWN = 40
 
@@ -22,7 +22,7 @@ def command() -> None:
 @command.command(name="status")
 @config_option
 @url_option
-@click.option("--json", "as_json", is_flag=True, help="The agent's answer as it is.")
+@answer_option
 @click.option("--all", "every_row", is_flag=True, help="Every row of the session flow table.")
 def status(config: Path | None, url: str | None, as_json: bool, every_row: bool) -> int:
     """Show the controller, the brokers, who would replace whom and why, and the table.

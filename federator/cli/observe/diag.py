@@ -22,7 +22,7 @@ import click
 from pydantic import BaseModel, SecretStr
 
 from federator.cli.agent_pages import agent_url, get, get_text, url_option
-from federator.cli.options import config_option, settings_from
+from federator.cli.options import FILE, config_option, option, settings_from
 from federator.config import Settings
 from federator.errors import ConfigError, LinkError
 
@@ -51,19 +51,10 @@ missing.txt      what could not be had, and why
 @click.command(name="diag")
 @config_option
 @url_option
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="The archive. [federator-diag-TIME.tar.gz]",
-)
+@click.option("-o", "--output", type=FILE, help="The archive. [federator-diag-TIME.tar.gz]")
 @click.option("--topic", "topics", multiple=True, help="A topic to explain; several times.")
-@click.option(
-    "--log",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Where the agent's log goes. [the journal of --unit]",
-)
-@click.option("--unit", default="federator", show_default=True, help="Of systemd.")
+@click.option("--log", type=FILE, help="Where the agent's log goes. [the journal of --unit]")
+@option("--unit", default="federator", help="Of systemd.")
 def command(
     config: Path | None,
     url: str | None,

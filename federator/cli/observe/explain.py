@@ -9,14 +9,14 @@ import click
 
 from federator.cli.agent_pages import agent_url, get, url_option
 from federator.cli.observe.status import shown
-from federator.cli.options import config_option
+from federator.cli.options import answer_option, config_option
 
 
 @click.command(name="explain")
 @click.argument("topic")
 @config_option
 @url_option
-@click.option("--json", "as_json", is_flag=True, help="The agent's answer as it is.")
+@answer_option
 def command(topic: str, config: Path | None, url: str | None, as_json: bool) -> None:
     """Say where a publication on TOPIC goes from this broker, and why."""
     answer = get(agent_url(config, url), "/explain", topic=topic)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from federator.cli.agent_pages import agent_url, get, url_option
-from federator.cli.options import columns, config_option
+from federator.cli.options import answer_option, columns, config_option
 
 MESHES_SHOWN = 20
 LOOPS_SHOWN = 3
@@ -19,7 +19,7 @@ RULES_TOLD = ("import", "export", "deny", "rename")
 @click.command(name="status")
 @config_option
 @url_option
-@click.option("--json", "as_json", is_flag=True, help="The agent's answer as it is.")
+@answer_option
 @click.option(
     "--routes", is_flag=True, help="The routing table instead: path, weight and backup per filter."
 )

@@ -13,7 +13,7 @@ from rich.live import Live
 from federator.cli.agent_pages import agent_url, agents_of_grid, get, get_text
 from federator.cli.observe.top_drawing import picture
 from federator.cli.observe.top_samples import Snapshot, Watched, parse
-from federator.cli.options import config_option
+from federator.cli.options import PLACE, config_option
 from federator.errors import LinkError
 
 AT_ONCE_MAX = 16
@@ -26,7 +26,7 @@ AT_ONCE_MAX = 16
 )
 @click.option(
     "--state",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help="State file of `federator-lab grid --stay`: watch every agent in it.",
 )
 @click.option("--every", type=click.FloatRange(0.2, 3_600), default=1.0, help="Seconds. [1]")

@@ -8,7 +8,7 @@ import click
 from federator.cli.agent_pages import agent_url, agents_of_grid, get, url_option
 from federator.cli.observe.drawing import DRAWINGS, add_told, merge
 from federator.cli.observe.what_if import Loss, as_document, as_lines, judge
-from federator.cli.options import config_option
+from federator.cli.options import PLACE, config_option, option
 
 BREAKS = 1
 
@@ -17,13 +17,9 @@ BREAKS = 1
 @config_option
 @url_option
 @click.option(
-    "--state",
-    type=click.Path(path_type=Path),
-    help="State file of `federator-lab grid --stay`: ask every agent in it.",
+    "--state", type=PLACE, help="State file of `federator-lab grid --stay`: ask every agent in it."
 )
-@click.option(
-    "--format", "form", type=click.Choice(sorted(DRAWINGS)), default="text", show_default=True
-)
+@option("--format", "form", type=click.Choice(sorted(DRAWINGS)), default="text")
 @click.option("--filter", "topic_filter", help="Draw the mesh of this filter only.")
 @click.option(
     "--what-if",

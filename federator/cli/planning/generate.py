@@ -4,18 +4,17 @@ from pathlib import Path
 
 import click
 
+from federator.cli.options import FILE
 from federator.cli.planning.files import read_bytes, write
 from federator.planner.flow import federation_file
 from federator.planner.flow.instance_file import encode
 
-_file = click.Path(path_type=Path, dir_okay=False)
-
 
 @click.command()
 @click.argument("kind", type=click.Choice(("federation",)))
-@click.option("-o", "--output", type=_file, help="Where to. [standard output]")
-@click.option("--traffic", type=_file, required=True, help="The traffic matrix.")
-@click.option("--links", type=_file, required=True, help="The link table.")
+@click.option("-o", "--output", type=FILE, help="Where to. [standard output]")
+@click.option("--traffic", type=FILE, required=True, help="The traffic matrix.")
+@click.option("--links", type=FILE, required=True, help="The link table.")
 def generate(kind: str, output: Path | None, traffic: Path, links: Path) -> None:
     """Write an instance of KIND (`federator-lab paper generate` makes some to practise on)."""
     made = federation_file.decode(read_bytes(traffic), read_bytes(links), name=traffic.stem)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from federator.cli.options import columns
+from federator.cli.options import FOLDER, PLACE, columns, option
 from federator.cli.planning.files import read_text
 from federator.errors import ConfigError
 from federator.planner.delegation.traffic_file import BAD_DATA, parse
@@ -21,22 +21,17 @@ from federator.runtime.storage.durable import SHARED_FILE, write_whole
 
 
 @click.command(name="cores")
-@click.option(
-    "--from", "traffic", type=click.Path(path_type=Path), required=True, help="Traffic, as JSON."
-)
-@click.option(
-    "--links", type=click.Path(path_type=Path), required=True, help="Pairs of brokers, as JSON."
-)
+@click.option("--from", "traffic", type=PLACE, required=True, help="Traffic, as JSON.")
+@click.option("--links", type=PLACE, required=True, help="Pairs of brokers, as JSON.")
 @click.option(
     "--write",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help=f"Write ID/{FILE_NAME} into this folder, one per broker, for the agents' state folders.",
 )
-@click.option(
+@option(
     "--valid-s",
     type=click.IntRange(1, VALID_MS_MAX // 1000),
     default=3_600,
-    show_default=True,
     help="How long agents shall believe it.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from federator.cli.options import columns
+from federator.cli.options import FOLDER, PLACE, columns, option
 from federator.cli.planning.files import read_text
 from federator.config.gateway import UPSTREAM_FILTERS_MAX
 from federator.config.topics import CONFIGURED_FILTERS_MAX
@@ -20,13 +20,11 @@ _LIVE = [policy.value for policy in Policy if policy is not Policy.SF and policy
 
 
 @click.command(name="delegate")
-@click.option(
-    "--from", "traffic", type=click.Path(path_type=Path), required=True, help="Traffic, as JSON."
-)
-@click.option("--policy", type=click.Choice(_LIVE), default="ns", show_default=True)
+@click.option("--from", "traffic", type=PLACE, required=True, help="Traffic, as JSON.")
+@option("--policy", type=click.Choice(_LIVE), default="ns")
 @click.option(
     "--write",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="Write into this folder, per edge broker, rules-ID.toml for its agent's configuration and "
     "upstreams-ID.toml for a gateway's.",
 )

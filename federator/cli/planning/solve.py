@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from federator.cli.options import columns
+from federator.cli.options import FILE, columns, option
 from federator.cli.planning.files import read, write
 from federator.cli.planning.watching import interruption, watch
 from federator.planner.flow import exact
@@ -23,35 +23,26 @@ from federator.planner.methods import solve as solve_by
 
 TIME_LIMIT_S = 600.0
 
-_file = click.Path(path_type=Path, dir_okay=False)
-
 
 @click.command()
-@click.argument("instance", type=_file)
-@click.option(
-    "--method",
-    type=click.Choice([m.value for m in Method]),
-    default="lagrangian",
-    show_default=True,
-)
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
-@click.option(
+@click.argument("instance", type=FILE)
+@option("--method", type=click.Choice([m.value for m in Method]), default="lagrangian")
+@option("--seed", type=click.IntRange(0, 2**31 - 1), default=0)
+@option(
     "--time-limit",
     "time_limit_s",
     type=click.FloatRange(0.01),
     default=TIME_LIMIT_S,
-    show_default=True,
     help="Seconds.",
 )
-@click.option(
+@option(
     "--steps",
     type=click.Choice([r.value for r in Rule]),
     default="polyak",
-    show_default=True,
     help="How prices move (lagrangian).",
 )
 @click.option("--duplications-max", type=click.IntRange(1), help="Copies one broker may send (f2).")
-@click.option("--draw", "picture", type=_file, help="Write the answer as SVG too.")
+@click.option("--draw", "picture", type=FILE, help="Write the answer as SVG too.")
 @click.option("--json", "as_json", is_flag=True, help="The whole answer as JSON.")
 def solve(
     instance: Path,
@@ -81,21 +72,15 @@ def solve(
 
 
 @click.command()
-@click.argument("instance", type=_file)
-@click.option("-o", "--output", type=_file, help="SVG file. [standard output]")
-@click.option(
-    "--method",
-    type=click.Choice([m.value for m in Method]),
-    default="lagrangian",
-    show_default=True,
-)
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
-@click.option(
+@click.argument("instance", type=FILE)
+@click.option("-o", "--output", type=FILE, help="SVG file. [standard output]")
+@option("--method", type=click.Choice([m.value for m in Method]), default="lagrangian")
+@option("--seed", type=click.IntRange(0, 2**31 - 1), default=0)
+@option(
     "--time-limit",
     "time_limit_s",
     type=click.FloatRange(0.01),
     default=TIME_LIMIT_S,
-    show_default=True,
     help="Seconds.",
 )
 def draw(instance: Path, output: Path | None, method: str, seed: int, time_limit_s: float) -> None:

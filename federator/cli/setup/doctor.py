@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from federator.cli.options import columns, config_option, settings_from
+from federator.cli.options import columns, config_option, option, settings_from
 from federator.config import Settings
 from federator.errors import ConfigError
 from federator.runtime.doctor.access_list import AGENT, access_list
@@ -34,12 +34,11 @@ def _user_names(context: object, parameter: object, names: tuple[str, ...]) -> t
 @click.command(name="doctor")
 @config_option
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
-@click.option(
+@option(
     "--wait",
     "system_seconds",
     type=click.FloatRange(0, 600),
     default=SYSTEM_SECONDS_MAX,
-    show_default=True,
     help="Seconds to wait for $SYS topics; more than the broker's sys_interval.",
 )
 @click.option(

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from federator.cli.options import columns
+from federator.cli.options import FILE, FOLDER, PLACE, columns, option
 from federator.errors import ConfigError, DecodeError
 from federator.protocol.trust.certificates import (
     REVOKED_MAX,
@@ -46,7 +46,7 @@ _P = TypeVar("_P", FederationKey, RevocationFile)
 _folder = click.option(
     "--dir",
     "folder",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     default=Path(),
     help="Folder of the federation key. [.]",
 )
@@ -58,8 +58,8 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--federation", default="fed", show_default=True, help="The federation's name.")
+@click.argument("folder", type=FOLDER)
+@option("--federation", default="fed", help="The federation's name.")
 def init(folder: Path, federation: str) -> None:
     """Make a federation key in FOLDER: federation.key is the secret, federation.pub for agents."""
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", federation):
@@ -74,10 +74,8 @@ def init(folder: Path, federation: str) -> None:
 
 @command.command()
 @click.option("--broker", type=click.IntRange(0, BROKER_ID_MAX), required=True, help="Its id.")
-@click.option("--days", type=click.IntRange(1, DAYS_MAX), default=DAYS, show_default=True)
-@click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), help="File. [agent-ID.key beside it]"
-)
+@option("--days", type=click.IntRange(1, DAYS_MAX), default=DAYS)
+@click.option("--out", type=FILE, help="File. [agent-ID.key beside it]")
 @_folder
 def issue(broker: int, days: int, out: Path | None, folder: Path) -> None:
     """Make the key and the certificate of one agent."""
@@ -120,7 +118,7 @@ def revoke(serials: tuple[str, ...], broker: int | None, folder: Path) -> None:
 
 
 @command.command()
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=PLACE)
 def show(path: Path) -> None:
     """Say what a key file, or a folder of them, holds. Secrets are not shown."""
     if not path.is_dir():

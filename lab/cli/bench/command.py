@@ -18,6 +18,7 @@ import structlog
 from rich.console import Console
 from rich.table import Table
 
+from federator.cli.options import FILE, FOLDER
 from federator.errors import LinkError
 from lab.cli.bench.lossy import command as lossy_command
 from lab.cli.bench.lossy_study import command as lossy_study_command
@@ -73,13 +74,11 @@ def _names(
 @click.option(
     "--json",
     "json_file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     help="Also write one record per system, hops, QoS and metric here, as a JSON list.",
 )
 @click.option(
-    "--keep-logs",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Keep configurations, state and logs in this folder.",
+    "--keep-logs", type=FOLDER, help="Keep configurations, state and logs in this folder."
 )
 @click.pass_context
 def command(
@@ -135,10 +134,7 @@ def _write(file: Path, records: list[str]) -> None:
 @command.command(name="filters")
 @click.option("--count", type=click.IntRange(1_000, 200_000), help="Filters in the agent. [100000]")
 @click.option(
-    "--json",
-    "json_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Also write one record per figure here, as a JSON list.",
+    "--json", "json_file", type=FILE, help="Also write one record per figure here, as a JSON list."
 )
 def filters_command(count: int | None, json_file: Path | None) -> int:
     """Measure lookups, memory and a lost link of one agent with very many filters."""

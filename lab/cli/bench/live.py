@@ -6,26 +6,24 @@ from pathlib import Path
 
 import click
 
+from federator.cli.options import option
 from lab.bench.live_lag import WARM_S, measure, warm_records
 from lab.event_log.writing import Order, write
 
 
 @click.command("bench-live")
-@click.option(
-    "--rate", type=click.IntRange(1), default=50_000, show_default=True, help="Records/s."
-)
-@click.option("--seconds", type=click.IntRange(1), default=60, show_default=True)
-@click.option(
+@option("--rate", type=click.IntRange(1), default=50_000, help="Records/s.")
+@option("--seconds", type=click.IntRange(1), default=60)
+@option(
     "--warm-s",
     type=click.IntRange(0),
     default=WARM_S,
-    show_default=True,
     help="Seconds at a tenth of the rate before, which are not measured.",
 )
-@click.option("--brokers", type=click.IntRange(3), default=50, show_default=True)
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@option("--brokers", type=click.IntRange(3), default=50)
+@option("--seed", type=click.IntRange(0), default=1)
 @click.option("--processes", type=click.IntRange(1), default=4, help="To write the log with.")
-@click.option("--master", default="local[*]", show_default=True, help="Spark's.")
+@option("--master", default="local[*]", help="Spark's.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     rate: int,

@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 from rich.table import Table
 
+from federator.cli.options import FILE, FOLDER, option
 from lab.bench.lossy.bar import Verdict, judged
 from lab.bench.lossy.measure import ALL_ROUNDS, Plan, Row, measure
 from lab.cli.common import folder_for, report_console, until_stopped
@@ -21,20 +22,20 @@ COLUMNS = 140
 
 
 @click.command(name="lossy")
-@click.option("--hops", type=click.IntRange(1, 9), default=3, show_default=True)
-@click.option("--delay-ms", type=click.FloatRange(0, 1_000), default=50.0, show_default=True)
-@click.option("--plr", type=click.FloatRange(0, 0.3), default=0.02, show_default=True)
-@click.option("--abl", type=click.FloatRange(1, 16), default=2.0, show_default=True)
-@click.option("--rate", type=click.FloatRange(1, 5_000), default=100.0, show_default=True)
-@click.option("--rounds", type=click.IntRange(1, 100), default=3, show_default=True)
-@click.option("--count", type=click.IntRange(100, 1_000_000), default=1_200, show_default=True)
-@click.option("--learning", type=click.IntRange(1, 1_000_000), default=1_000, show_default=True)
-@click.option("--forgetting", type=click.IntRange(1, 1_000_000), default=2_500, show_default=True)
-@click.option("--qos", type=click.Choice(["0", "1", "0,1"]), default="0,1", show_default=True)
+@option("--hops", type=click.IntRange(1, 9), default=3)
+@option("--delay-ms", type=click.FloatRange(0, 1_000), default=50.0)
+@option("--plr", type=click.FloatRange(0, 0.3), default=0.02)
+@option("--abl", type=click.FloatRange(1, 16), default=2.0)
+@option("--rate", type=click.FloatRange(1, 5_000), default=100.0)
+@option("--rounds", type=click.IntRange(1, 100), default=3)
+@option("--count", type=click.IntRange(100, 1_000_000), default=1_200)
+@option("--learning", type=click.IntRange(1, 1_000_000), default=1_000)
+@option("--forgetting", type=click.IntRange(1, 1_000_000), default=2_500)
+@option("--qos", type=click.Choice(["0", "1", "0,1"]), default="0,1")
 @click.option("--wait-ms", type=click.IntRange(1, 255), help="udp.wait_ms of the agents.")
-@click.option("--seed", type=int, default=1, show_default=True)
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--keep-logs", type=click.Path(file_okay=False, path_type=Path))
+@option("--seed", type=int, default=1)
+@click.option("--json", "json_file", type=FILE)
+@click.option("--keep-logs", type=FOLDER)
 def command(
     hops: int,
     delay_ms: float,

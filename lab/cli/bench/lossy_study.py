@@ -9,6 +9,7 @@ from dataclasses import replace
 import click
 from rich.table import Table
 
+from federator.cli.options import option
 from federator.config.datagrams import UdpSettings, require_codec
 from lab.cli.common import numbers, report_console
 
@@ -17,21 +18,20 @@ RATE_MAX = 5_000
 
 
 @click.command(name="lossy-study")
-@click.option("--hops", type=click.IntRange(1, 9), default=3, show_default=True)
-@click.option("--delay-ms", type=click.IntRange(0, 1_000), default=50, show_default=True)
-@click.option("--plr", type=click.FloatRange(0, 0.3), default=0.02, show_default=True)
-@click.option("--abl", type=click.FloatRange(1, 16), default=2.0, show_default=True)
-@click.option(
+@option("--hops", type=click.IntRange(1, 9), default=3)
+@option("--delay-ms", type=click.IntRange(0, 1_000), default=50)
+@option("--plr", type=click.FloatRange(0, 0.3), default=0.02)
+@option("--abl", type=click.FloatRange(1, 16), default=2.0)
+@option(
     "--rates",
     callback=numbers,
     default="20,50,100,200,1000",
-    show_default=True,
     metavar="N[,N]",
     help="Frames/s, evenly.",
 )
-@click.option("--count", type=click.IntRange(100, 1_000_000), default=2_000, show_default=True)
-@click.option("--learning-s", type=click.FloatRange(0, 3_600), default=10.0, show_default=True)
-@click.option("--seeds", type=click.IntRange(1, 1_000), default=8, show_default=True)
+@option("--count", type=click.IntRange(100, 1_000_000), default=2_000)
+@option("--learning-s", type=click.FloatRange(0, 3_600), default=10.0)
+@option("--seeds", type=click.IntRange(1, 1_000), default=8)
 @click.option("--wait-ms", type=click.IntRange(1, 255), help="udp.wait_ms")
 @click.option("--failing-ppm", type=click.IntRange(1, 500_000), help="udp.failing_ppm")
 @click.option("--late-ppm", type=click.IntRange(1, 1_000_000), help="udp.late_ppm")

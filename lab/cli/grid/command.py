@@ -16,6 +16,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from federator.cli.options import FILE, FOLDER
 from federator.protocol.parameters import Strategy
 from lab.cli.common import Bars, folder_for, numbers, until_stopped
 from lab.cli.grid import strategies as strategies
@@ -48,9 +49,7 @@ REAP_S = 0.5
     "--all-pairs", is_flag=True, help="With --strategy: every broker subscribes and publishes."
 )
 @click.option(
-    "--plot",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="With --preset chen2020: draw the completion times here, as SVG.",
+    "--plot", type=FILE, help="With --preset chen2020: draw the completion times here, as SVG."
 )
 @click.option(
     "--auto",
@@ -83,12 +82,12 @@ REAP_S = 0.5
 )
 @click.option(
     "--state",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     help="Once the grid is ready, write its ports, pids and links here, as JSON.",
 )
 @click.option(
     "--metrics",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="Have agents and clients write what they measure into this folder.",
 )
 @click.option(
@@ -100,9 +99,7 @@ REAP_S = 0.5
 )
 @click.option("--json", "json_output", is_flag=True, help="Print the figures as one JSON object.")
 @click.option(
-    "--keep-logs",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Keep configurations, state and logs in this folder.",
+    "--keep-logs", type=FOLDER, help="Keep configurations, state and logs in this folder."
 )
 def command(
     preset: str | None,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from federator.cli.options import columns
+from federator.cli.options import FOLDER, columns, option
 from lab.cli.line_chart import line_chart
 from lab.cli.paper.figures import markdown, write_figures
 from lab.papers.codecs.claims import CLAIMS, Claim, Values, Verdict, by_series, estimate
@@ -34,16 +34,13 @@ Table = list[tuple[str, ...]]
 
 @click.command(name="codecs")
 @click.argument("figure", required=False, type=click.Choice([str(f) for f in FIGURES]))
-@click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), help="For plots and tables."
-)
-@click.option("--seeds", type=click.IntRange(2), default=_USUAL.seeds, show_default=True)
-@click.option("--messages", type=click.IntRange(100), default=_USUAL.messages, show_default=True)
-@click.option(
+@click.option("--out", type=FOLDER, help="For plots and tables.")
+@option("--seeds", type=click.IntRange(2), default=_USUAL.seeds)
+@option("--messages", type=click.IntRange(100), default=_USUAL.messages)
+@option(
     "--nodes-max",
     type=click.IntRange(10),
     default=max(_USUAL.sizes),
-    show_default=True,
     help="Largest tree in Figures 7 to 9.",
 )
 def command(

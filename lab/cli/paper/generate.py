@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from federator.cli.options import FILE, option
 from federator.cli.planning.files import write
 from federator.planner.flow.instance_file import NODES_MAX, REQUESTS_MAX, encode
 from lab.papers.flow import generators
@@ -11,26 +12,18 @@ from lab.papers.flow import generators
 SIZES = {size.name: size for size in generators.TABLE_1}
 KINDS = ("table1", "grid", "geometric", "topology")
 
-_file = click.Path(path_type=Path, dir_okay=False)
-
 
 @click.command("generate")
 @click.argument("kind", type=click.Choice(KINDS))
-@click.option("-o", "--output", type=_file, help="Where to. [standard output]")
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+@click.option("-o", "--output", type=FILE, help="Where to. [standard output]")
+@option("--seed", type=click.IntRange(0, 2**31 - 1), default=0)
 @click.option("--size", type=click.Choice(list(SIZES)), default="case3", help="Of table1. [case3]")
 @click.option("--rows", type=click.IntRange(2, 1_000), default=5, help="Of grid. [5]")
 @click.option("--cols", type=click.IntRange(2, 1_000), default=5, help="Of grid. [5]")
 @click.option("--nodes", type=click.IntRange(2, NODES_MAX), default=50, help="Of geometric. [50]")
 @click.option("--name", default="sndlib/germany50", help="Of topology. [sndlib/germany50]")
-@click.option("--topics", type=click.IntRange(1, REQUESTS_MAX), default=40, show_default=True)
-@click.option(
-    "--fan-out",
-    type=click.IntRange(1),
-    default=4,
-    show_default=True,
-    help="Most subscribers of a topic.",
-)
+@option("--topics", type=click.IntRange(1, REQUESTS_MAX), default=40)
+@option("--fan-out", type=click.IntRange(1), default=4, help="Most subscribers of a topic.")
 @click.option(
     "--tightness",
     type=click.FloatRange(0.05, 10),

@@ -5,28 +5,27 @@ from dataclasses import replace
 
 import click
 
-from federator.cli.options import columns
+from federator.cli.options import columns, option
 from federator.planner.placement.instance import PlacementError
 from lab.cli.paper.place_solve import METHODS, PROVING, SEED_MAX, solve
 from lab.papers.placement.instances import Setting, draw
 
 
 @click.command(name="place-compare")
-@click.option("--devices", type=click.IntRange(1, 2_000), default=6, show_default=True)
-@click.option("--topics", type=click.IntRange(1, 10_000), default=10, show_default=True)
-@click.option("--services", type=click.IntRange(0, 10_000), default=6, show_default=True)
-@click.option("--utilisation", type=click.FloatRange(0, 1), default=0.2, show_default=True)
-@click.option("--load", type=click.FloatRange(0.01, 1), default=0.7, show_default=True)
-@click.option(
+@option("--devices", type=click.IntRange(1, 2_000), default=6)
+@option("--topics", type=click.IntRange(1, 10_000), default=10)
+@option("--services", type=click.IntRange(0, 10_000), default=6)
+@option("--utilisation", type=click.FloatRange(0, 1), default=0.2)
+@option("--load", type=click.FloatRange(0.01, 1), default=0.7)
+@option(
     "--network-scale",
     type=click.FloatRange(0),
     default=Setting().network_scale,
-    show_default=True,
     help="Factor on the paper's power per traffic and hop.",
 )
-@click.option("--seed", type=click.IntRange(0, SEED_MAX), default=0, show_default=True)
+@option("--seed", type=click.IntRange(0, SEED_MAX), default=0)
 @click.option("--method", "methods", type=click.Choice(METHODS), multiple=True, help="[all]")
-@click.option("--time-limit-s", type=click.FloatRange(0.1), default=60.0, show_default=True)
+@option("--time-limit-s", type=click.FloatRange(0.1), default=60.0)
 def command(
     devices: int,
     topics: int,

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from federator.cli.options import columns
+from federator.cli.options import FOLDER, PLACE, columns, option
 from federator.errors import ConfigError
 from lab.cli.line_chart import line_chart
 from lab.cli.paper.figures import markdown, write_figures
@@ -50,16 +50,14 @@ AXES = {
 
 
 @click.command(name="place")
-@click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="For plots."
-)
+@click.option("--out", type=FOLDER, required=True, help="For plots.")
 @click.option(
     "--table",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     help="Draw this table, the file or folder that the Spark job wrote, instead of computing.",
 )
-@click.option("--delegation-seeds", type=click.IntRange(1), default=20, show_default=True)
-@click.option("--placement-seeds", type=click.IntRange(1), default=100, show_default=True)
+@option("--delegation-seeds", type=click.IntRange(1), default=20)
+@option("--placement-seeds", type=click.IntRange(1), default=100)
 def command(out: Path, table: Path | None, delegation_seeds: int, placement_seeds: int) -> None:
     """Remake Figures 8 to 22 of the placement paper, ours beside its claims."""
     computed = (delegation_seeds, placement_seeds)

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from federator.cli.options import columns
+from federator.cli.options import PLACE, columns, option
 from federator.cli.planning.files import read_text
 from federator.planner.placement.instance import Instance, Placement, PlacementError
 from lab.papers.placement.exact import solve_exactly
@@ -21,12 +21,10 @@ SEED_MAX = 2**31 - 1
 
 
 @click.command(name="place-solve")
-@click.argument("problem", type=click.Path(path_type=Path))
-@click.option("--method", type=click.Choice(METHODS), default="search", show_default=True)
-@click.option("--seed", type=click.IntRange(0, SEED_MAX), default=0, show_default=True)
-@click.option(
-    "--time-limit-s", type=click.FloatRange(0.1), default=60.0, show_default=True, help="For exact."
-)
+@click.argument("problem", type=PLACE)
+@option("--method", type=click.Choice(METHODS), default="search")
+@option("--seed", type=click.IntRange(0, SEED_MAX), default=0)
+@option("--time-limit-s", type=click.FloatRange(0.1), default=60.0, help="For exact.")
 @click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
 def command(problem: Path, method: str, seed: int, time_limit_s: float, as_json: bool) -> None:
     """Place the containers of PROBLEM (JSON) for least power."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from federator.cli.options import columns
+from federator.cli.options import FILE, columns, option
 from federator.cli.planning.files import read
 from federator.cli.planning.watching import Interruption, interruption, watch
 from federator.planner.flow.instance import Instance
@@ -19,11 +19,9 @@ from lab.papers.flow.comparison import METHODS, TABLE_2, Run, Summary, run_of, s
 
 PAPER_METHODS = ("exact", "lagrangian", "annealing", "greedy", "split")
 
-_file = click.Path(path_type=Path, dir_okay=False)
-
 
 @click.command("compare")
-@click.argument("instances", nargs=-1, type=_file)
+@click.argument("instances", nargs=-1, type=FILE)
 @click.option("--paper", is_flag=True, help="The six sizes of the paper's Table 1.")
 @click.option("--seeds", type=click.IntRange(1), default=10, help="Per size, with --paper. [10]")
 @click.option(
@@ -41,12 +39,11 @@ _file = click.Path(path_type=Path, dir_okay=False)
     help="Only this method; more than once for more. [exact, lagrangian, annealing, greedy, split]",
 )
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, help="Of methods. [0]")
-@click.option(
+@option(
     "--time-limit",
     "time_limit_s",
     type=click.FloatRange(0.01),
     default=600.0,
-    show_default=True,
     help="Seconds for one method on one instance.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per run, and a summary.")

@@ -7,7 +7,7 @@ from statistics import median
 
 import click
 
-from federator.cli.options import columns
+from federator.cli.options import columns, option
 from federator.cli.planning.watching import interruption, watch
 from federator.planner.flow.outcome import Outcome
 from federator.planner.flow.watch import Watch
@@ -26,10 +26,10 @@ def command() -> None:
 
 
 @command.command()
-@click.option("--first-seed", type=click.IntRange(0), default=0, show_default=True)
-@click.option("--seeds", type=click.IntRange(1, 1_000), default=20, show_default=True)
-@click.option("--noise", type=click.FloatRange(0, 0.5), default=0.0, show_default=True)
-@click.option("--rounds", type=click.IntRange(20, 1_000), default=100, show_default=True)
+@option("--first-seed", type=click.IntRange(0), default=0)
+@option("--seeds", type=click.IntRange(1, 1_000), default=20)
+@option("--noise", type=click.FloatRange(0, 0.5), default=0.0)
+@option("--rounds", type=click.IntRange(20, 1_000), default=100)
 def distributed(first_seed: int, seeds: int, noise: float, rounds: int) -> int:
     """How far brokers that price their own links end above the centralised answer."""
     runs: list[studies.Settled] = []
@@ -63,9 +63,9 @@ def _row(run: studies.Settled) -> list[object]:
 
 
 @command.command()
-@click.option("--tightness", type=click.FloatRange(0.05, 10), default=0.95, show_default=True)
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=1, show_default=True)
-@click.option("--sizes", type=click.IntRange(2, len(SIZES)), default=len(SIZES), show_default=True)
+@option("--tightness", type=click.FloatRange(0.05, 10), default=0.95)
+@option("--seed", type=click.IntRange(0, 2**31 - 1), default=1)
+@option("--sizes", type=click.IntRange(2, len(SIZES)), default=len(SIZES))
 def growth(tightness: float, seed: int, sizes: int) -> int:
     """Processor time of the Lagrangian method, without limit, and its power of n log n x topics."""
     head = ["nodes", "topics", "CPU s", "per work", "gap %", "unmet", "peak MiB"]
