@@ -17,17 +17,14 @@ VERBS = {
     "topology": ("observe.topology", "Draw the federation as the agent sees it."),
     "explain": ("observe.explain", "Say where a publication on TOPIC goes, and why."),
     "trace": ("observe.trace", "Send a probe the way of TOPIC, and print hop by hop times."),
-    "controller": (
-        "observe.controller",
-        "Show who steps in for whom when a broker dies, and why.",
-    ),
+    "controller": ("observe.controller", "Show who steps in for whom when a broker dies, and why."),
     "keys": ("setup.keys", "Make, show and take back the keys of a signed federation."),
     "drain": ("maintain.drain:drain", "Move the clients of BROKER away before maintenance."),
     "undrain": ("maintain.drain:undrain", "Let the clients of BROKER come back."),
     "tap": ("observe.tap", "Show the control traffic of this broker, decoded, live."),
     "diag": ("observe.diag", "Gather what a bug report needs in one archive, without secrets."),
-    "plan": ("planning.plan", "Plan routes under limited bandwidth."),
-    "place": ("planning.place", "Decide which topics live at the edge, and where cores run."),
+    "plan": ("planning:plan", "Plan routes under limited bandwidth."),
+    "place": ("planning:place", "Decide which topics live at the edge, and where cores run."),
 }
 """Verb to a module of this package, whose command is ``command`` or the name behind the colon, and
 one line of help."""

@@ -13,10 +13,11 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -53,6 +54,11 @@ class _Drawn:
     failover: bool = False
     joining: bool = False
 
+    def draws(self) -> dict[str, Any]:
+        """What most kinds of stories are drawn from, besides a seed."""
+        names = ("nodes", "topology", "faulty", "strategy")
+        return {name: getattr(self, name) for name in names}
+
     def options(self) -> str:
         """What draws the same again, besides nodes, topology and seed."""
         strategy = "" if self.strategy == Strategy.MESH else f" --strategy {self.strategy}"
@@ -61,42 +67,18 @@ class _Drawn:
         return failover + strategy + ("" if self.faulty else " --no-faults")
 
 
-def _draw(seed: int, drawn: _Drawn) -> stories.MessageStory:
-    return stories.draw(
-        seed,
-        nodes=drawn.nodes,
-        topology=drawn.topology,
-        faulty=drawn.faulty,
-        strategy=drawn.strategy,
-    )
-
-
 def _run(seed: int, drawn: _Drawn, messages: bool) -> SeedResult:
     """One seed, in a worker. Its garbage is collected once, at its end."""
     gc.disable()
     try:
         if messages:
-            return run_story(_draw(seed, drawn))
+            return run_story(stories.draw(seed, **drawn.draws()))
         if drawn.failover:
-            return run_failover(
-                failover_story.draw(
-                    seed,
-                    nodes=drawn.nodes,
-                    topology=drawn.topology,
-                    faulty=drawn.faulty,
-                    strategy=drawn.strategy,
-                )
-            )
+            return run_failover(failover_story.draw(seed, **drawn.draws()))
         if drawn.joining:
             return run_joining(joining_story.draw(seed, nodes=drawn.nodes, faulty=drawn.faulty))
-        story = scenario.draw(
-            seed,
-            nodes=drawn.nodes or NODES,
-            topology=drawn.topology,
-            faulty=drawn.faulty,
-            strategy=drawn.strategy,
-        )
-        return run_scenario(story)
+        many = replace(drawn, nodes=drawn.nodes or NODES)
+        return run_scenario(scenario.draw(seed, **many.draws()))
     finally:
         gc.enable()
         gc.collect()
@@ -256,7 +238,7 @@ def _print_violation(result: SeedResult, drawn: _Drawn) -> None:
 
 def _print_shortest(result: SeedResult, drawn: _Drawn) -> None:
     """The shortest story that fails as the one of this seed does, and where it is kept."""
-    whole = _draw(result.seed, drawn)
+    whole = stories.draw(result.seed, **drawn.draws())
     shrinker = Shrinker(run_story, parts=stories.PARTS, simpler=stories.simpler)
     shortest = shrinker.shrink(whole, result)
     path = Path(tempfile.gettempdir()) / f"federator-sim-{result.seed}.json"

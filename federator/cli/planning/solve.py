@@ -23,18 +23,19 @@ from federator.planner.methods import solve as solve_by
 
 TIME_LIMIT_S = 600.0
 
+_method = option("--method", type=click.Choice([m.value for m in Method]), default="lagrangian")
+_seed = option("--seed", type=click.IntRange(0, 2**31 - 1), default=0)
+_seconds = click.FloatRange(0.01)
+_time_limit = option(
+    "--time-limit", "time_limit_s", type=_seconds, default=TIME_LIMIT_S, help="Seconds."
+)
+
 
 @click.command()
 @click.argument("instance", type=FILE)
-@option("--method", type=click.Choice([m.value for m in Method]), default="lagrangian")
-@option("--seed", type=click.IntRange(0, 2**31 - 1), default=0)
-@option(
-    "--time-limit",
-    "time_limit_s",
-    type=click.FloatRange(0.01),
-    default=TIME_LIMIT_S,
-    help="Seconds.",
-)
+@_method
+@_seed
+@_time_limit
 @option(
     "--steps",
     type=click.Choice([r.value for r in Rule]),
@@ -74,15 +75,9 @@ def solve(
 @click.command()
 @click.argument("instance", type=FILE)
 @click.option("-o", "--output", type=FILE, help="SVG file. [standard output]")
-@option("--method", type=click.Choice([m.value for m in Method]), default="lagrangian")
-@option("--seed", type=click.IntRange(0, 2**31 - 1), default=0)
-@option(
-    "--time-limit",
-    "time_limit_s",
-    type=click.FloatRange(0.01),
-    default=TIME_LIMIT_S,
-    help="Seconds.",
-)
+@_method
+@_seed
+@_time_limit
 def draw(instance: Path, output: Path | None, method: str, seed: int, time_limit_s: float) -> None:
     """Solve INSTANCE and draw the answer: loads, copies, idle brokers, unmet requests."""
     problem = read(instance)

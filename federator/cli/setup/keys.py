@@ -44,11 +44,7 @@ DAYS, DAYS_MAX = 825, 36_500
 _P = TypeVar("_P", FederationKey, RevocationFile)
 
 _folder = click.option(
-    "--dir",
-    "folder",
-    type=FOLDER,
-    default=Path(),
-    help="Folder of the federation key. [.]",
+    "--dir", "folder", type=FOLDER, default=Path(), help="Folder of the federation key. [.]"
 )
 
 

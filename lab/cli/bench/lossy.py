@@ -9,6 +9,7 @@ import json
 import signal
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.table import Table
@@ -26,7 +27,7 @@ COLUMNS = 140
 @option("--delay-ms", type=click.FloatRange(0, 1_000), default=50.0)
 @option("--plr", type=click.FloatRange(0, 0.3), default=0.02)
 @option("--abl", type=click.FloatRange(1, 16), default=2.0)
-@option("--rate", type=click.FloatRange(1, 5_000), default=100.0)
+@option("--rate", "rate_hz", type=click.FloatRange(1, 5_000), default=100.0)
 @option("--rounds", type=click.IntRange(1, 100), default=3)
 @option("--count", type=click.IntRange(100, 1_000_000), default=1_200)
 @option("--learning", type=click.IntRange(1, 1_000_000), default=1_000)
@@ -37,36 +38,15 @@ COLUMNS = 140
 @click.option("--json", "json_file", type=FILE)
 @click.option("--keep-logs", type=FOLDER)
 def command(
-    hops: int,
-    delay_ms: float,
-    plr: float,
-    abl: float,
-    rate: float,
-    rounds: int,
-    count: int,
-    learning: int,
-    forgetting: int,
     qos: str,
     wait_ms: int | None,
-    seed: int,
     json_file: Path | None,
     keep_logs: Path | None,
+    **options: Any,  # noqa: ANN401  # fields of Plan by name
 ) -> int:
     """Measure delays over links that lose packets: by TCP, and in datagrams with repair packets."""
-    plan = Plan(
-        hops=hops,
-        delay_ms=delay_ms,
-        plr=plr,
-        abl=abl,
-        rate_hz=rate,
-        rounds=rounds,
-        count=count,
-        learning=learning,
-        forgetting=forgetting,
-        qos=tuple(int(each) for each in qos.split(",")),
-        seed=seed,
-        udp={"wait_ms": wait_ms} if wait_ms is not None else {},
-    )
+    udp = {"wait_ms": wait_ms} if wait_ms is not None else {}
+    plan = Plan(qos=tuple(int(each) for each in qos.split(",")), udp=udp, **options)
     with folder_for(keep_logs, verb="lossy") as folder:
         # Namespaces would stay behind.
         rows = asyncio.run(until_stopped(measure(plan, folder, progress=_tell), name="lossy"))
@@ -89,23 +69,10 @@ def _tell(what: str) -> None:
 def _table(rows: list[Row], plan: Plan) -> Table:
     title = f"{plan.hops} hops, {plan.delay_ms:g} ms each, {plan.rate_hz:g} publications/s of 64 B"
     table = Table(title=title, title_justify="left")
-    for name in (
-        "transport",
-        "QoS",
-        "round",
-        "lost",
-        "delivered",
-        "twice",
-        "p50 ms",
-        "p95",
-        "p99",
-        "worst",
-        "B/publication",
-        "repairs/part",
-        "model",
-        "by broker",
-    ):
-        table.add_column(name, justify="left" if name == "transport" else "right")
+    table.add_column("transport")
+    names = ("QoS", "round", "lost", "delivered", "twice", "p50 ms", "p95", "p99", "worst")
+    for name in (*names, "B/publication", "repairs/part", "model", "by broker"):
+        table.add_column(name, justify="right")
     for row in sorted(rows, key=lambda row: (-row.plr, row.qos, row.transport, row.turn)):
         if row.turn != ALL_ROUNDS and (plan.rounds == 1 or not row.plr):
             continue  # the same as all rounds

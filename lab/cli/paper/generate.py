@@ -39,24 +39,18 @@ def command(
     cols: int,
     nodes: int,
     name: str,
-    topics: int,
-    fan_out: int,
     tightness: float | None,
+    **demand: int,
 ) -> None:
     """Write an instance of KIND: the same seed gives the same instance."""
     tight = tightness or (0.75 if kind == "table1" else 0.9)
-    if kind == "table1":
-        made = generators.table1(SIZES[size], seed=seed, tightness=tight)
-    elif kind == "grid":
-        made = generators.grid(
-            rows, cols, topics=topics, fan_out=fan_out, seed=seed, tightness=tight
-        )
-    elif kind == "geometric":
-        made = generators.geometric(
-            nodes, topics=topics, fan_out=fan_out, seed=seed, tightness=tight
-        )
-    else:
-        made = generators.real_network(
-            name, topics=topics, fan_out=fan_out, seed=seed, tightness=tight
-        )
+    match kind:
+        case "table1":
+            made = generators.table1(SIZES[size], seed=seed, tightness=tight)
+        case "grid":
+            made = generators.grid(rows, cols, seed=seed, tightness=tight, **demand)
+        case "geometric":
+            made = generators.geometric(nodes, seed=seed, tightness=tight, **demand)
+        case _:
+            made = generators.real_network(name, seed=seed, tightness=tight, **demand)
     write(output, encode(made).decode())

@@ -1,7 +1,7 @@
 """``federator-lab paper place-compare``: methods side by side on random instances of any size."""
 
 import time
-from dataclasses import replace
+from typing import Any
 
 import click
 
@@ -27,29 +27,16 @@ from lab.papers.placement.instances import Setting, draw
 @click.option("--method", "methods", type=click.Choice(METHODS), multiple=True, help="[all]")
 @option("--time-limit-s", type=click.FloatRange(0.1), default=60.0)
 def command(
-    devices: int,
-    topics: int,
-    services: int,
-    utilisation: float,
-    load: float,
-    network_scale: float,
     seed: int,
     methods: tuple[str, ...],
     time_limit_s: float,
+    **options: Any,  # noqa: ANN401  # fields of Setting by name
 ) -> None:
     """Compare placement methods on a random instance."""
-    setting = replace(
-        Setting(),
-        devices=devices,
-        topics=topics,
-        services=services,
-        utilisation=utilisation,
-        load=load,
-        network_scale=network_scale,
-    )
+    setting = Setting(**options)
     instance = draw(setting, seed=seed)
-    pairs = len(instance.pairs)
-    click.echo(f"{devices} devices, {topics + services} containers, {pairs} pairs, seed {seed}")
+    containers, pairs = setting.topics + setting.services, len(instance.pairs)
+    click.echo(f"{setting.devices} devices, {containers} containers, {pairs} pairs, seed {seed}")
     rows = [("method", "power mW", "at least", "gap %", "seconds")]
     for method in methods or METHODS:
         started_s = time.perf_counter()
