@@ -10,13 +10,13 @@ not count: the window goes down a step and the run is repeated.
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from federator.errors import LinkError
 from lab.bench import records as r
-from lab.bench.generator import Generator
+from lab.bench.generator import Ends, Generator
 from lab.bench.idle import idle_clients
 from lab.bench.layout import Layout, topics
 from lab.bench.load import Outcome
@@ -95,7 +95,6 @@ class _Subject:
     key: Key
     generator: Generator
     window: int = 0
-    faults: list[str] = field(default_factory=list)
 
 
 class Experiment(Started):
@@ -130,7 +129,7 @@ class Experiment(Started):
             self._progress("starting", done, len(self._systems))
             ends = await system.start()
             if isinstance(system, GatewayFront):
-                await self._measure_idle(system)
+                await self._measure_idle(system, ends)
             for qos in self._plan.qos:
                 if system.name == "echo" and qos:
                     continue
@@ -138,8 +137,7 @@ class Experiment(Started):
                 layout = Layout(f"bench/qos{qos}", qos, self._plan.payload_bytes)
                 name = f"bench-{system.name}-{system.hops}-{qos}"
                 pairs = self._plan.clients // 2
-                generator = Generator(self._folder, name, pairs=pairs)
-                subject = _Subject(system, key, generator)
+                subject = _Subject(system, key, Generator(self._folder, name, pairs=pairs))
                 self._subjects.append(subject)
                 await subject.generator.start(ends, layout)
                 for topic in topics(layout.topic, pairs):
@@ -147,12 +145,12 @@ class Experiment(Started):
                 await self._probe(subject)
         self._progress("starting", len(self._systems), len(self._systems))
 
-    async def _measure_idle(self, gateway: GatewayFront) -> None:
+    async def _measure_idle(self, gateway: GatewayFront, ends: Ends) -> None:
         """Memory of a gateway before it has carried anything, with many clients and without."""
         key = Key(gateway.name, gateway.hops, 0)
-        (pid,) = gateway.agent_pids()
+        (pid,) = (agent.pid for agent in gateway.agents)
         self.results.add(key, r.RESIDENT, resident_mb(pid))
-        async with idle_clients(*gateway.place, count=r.IDLE_CLIENTS):
+        async with idle_clients(*ends.publish_at, count=r.IDLE_CLIENTS):
             self.results.add(key, r.RESIDENT_IDLE, resident_mb(pid))
 
     async def _probe(self, subject: _Subject) -> None:
@@ -264,7 +262,8 @@ class Experiment(Started):
 
 
 def _processor(system: System) -> tuple[float, float]:
-    return processor_s(system.broker_pids()), processor_s(system.agent_pids())
+    brokers, agents = system.brokers, system.agents
+    return processor_s(each.pid for each in brokers), processor_s(each.pid for each in agents)
 
 
 def _since(before: tuple[float, float], after: tuple[float, float]) -> tuple[float, float]:

@@ -9,15 +9,16 @@ log topics that our agents need, and a Unix socket each for the agent beside it.
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from federator.errors import LinkError
 from federator.protocol.types import BrokerId
 from lab.bench.generator import Ends
 from lab.grid.processes.agent import AgentConfig, AgentProcess, KeyFolder
 from lab.grid.processes.broker import BrokerProcess
-from lab.grid.processes.children import Helper, python
+from lab.grid.processes.children import Child, Helper, python
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from lab.grid.processes.relay_process import RelayProcess
 
@@ -39,36 +40,6 @@ BRIDGE_LINES: Final = (
     "cleansession true",
 )
 """All of a bridge's configuration; protocol, queues and socket options are the defaults."""
-
-
-class System(Protocol):
-    """Something that carries publications from one end to the other."""
-
-    name: str
-    hops: int
-
-    async def start(self) -> Ends:
-        """Start all processes; returns when each answers.
-
-        Raises:
-            LinkError: One does not.
-        """
-
-    async def stands(self, filter: str) -> None:
-        """Wait until the subscription of ``filter`` at the far end is known at the near end.
-
-        Raises:
-            LinkError: It is not in time.
-        """
-
-    def broker_pids(self) -> list[int]:
-        """Processes of the brokers."""
-
-    def agent_pids(self) -> list[int]:
-        """Processes of our agents."""
-
-    async def stop(self) -> None:
-        """End everything that was started."""
 
 
 class Links:
@@ -102,99 +73,96 @@ class Links:
             await self._relays.stop()
 
 
-class BrokerLine:
-    """Brokers in a row, each with a bridge to the next: none at all when there is one broker."""
-
-    def __init__(self, folder: Path, *, hops: int, link_delay_ms: float = 0) -> None:
-        self.name = "bridge" if hops else "broker"
-        self.hops = hops
-        self._folder = folder
-        self._links = Links(folder, delay_ms=link_delay_ms)
-        self._brokers: list[BrokerProcess] = []
-
-    async def start(self) -> Ends:
-        """Start all processes, the far end first."""
-        for number in range(self.hops, -1, -1):  # from the far end: a bridge wants a port
-            bridge: tuple[str, ...] = ()
-            if self._brokers:
-                onward = self._brokers[0]
-                port = await self._links.to(onward, name=f"{number}>{number + 1}")
-                values = {"host": onward.host, "port": port}
-                bridge = tuple(line.format(**values) for line in BRIDGE_LINES)
-            broker = BrokerProcess(
-                self._folder / f"broker-{number}", extra_config=bridge, log_topics=False
-            )
-            self._brokers.insert(0, broker)
-            await broker.start()
-        return _ends(self._brokers)
-
-    async def stands(self, filter: str) -> None:
-        """Bridges are static: probes tell when the last one is connected."""
-
-    def broker_pids(self) -> list[int]:
-        """Processes of the brokers."""
-        return [broker.pid for broker in self._brokers]
-
-    def agent_pids(self) -> list[int]:
-        """Processes of our agents."""
-        return []
-
-    async def stop(self) -> None:
-        """End everything that was started."""
-        await asyncio.gather(*(broker.stop() for broker in self._brokers))
-        await self._links.stop()
-
-
-class GatewayFront:
-    """A gateway before one broker."""
-
-    name = "gateway"
-    hops = 0
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._broker = BrokerProcess(folder / "broker", log_topics=False)
-        self._gateway: GatewayProcess | None = None
-
-    async def start(self) -> Ends:
-        """Start all processes, the far end first."""
-        await self._broker.start()
-        config = GatewayConfig("bench", {BrokerId(1): self._broker.url}, federation="bench")
-        self._gateway = GatewayProcess(self._folder / "gateway", config)
-        await self._gateway.start()
-        return Ends(self.place, self.place)
-
-    @property
-    def place(self) -> tuple[str, int]:
-        """Where clients connect, since ``start`` returned."""
-        assert self._gateway is not None
-        return self._gateway.host, self._gateway.port
-
-    async def stands(self, filter: str) -> None:
-        """Whether the system is up: SUBACK said so."""
-
-    def broker_pids(self) -> list[int]:
-        """Processes of the brokers."""
-        return [self._broker.pid]
-
-    def agent_pids(self) -> list[int]:
-        """The gateway: what is ours here."""
-        return [self._gateway.pid] if self._gateway is not None else []
-
-    async def stop(self) -> None:
-        """End everything that was started."""
-        if self._gateway is not None:
-            await self._gateway.stop()
-        await self._broker.stop()
-
-
-class AgentLine:
-    """Brokers in a row, each with an agent that knows its neighbours.
+class System(ABC):
+    """Something that carries publications from one end to the other.
 
     Args:
         folder: For configurations, state and logs.
         hops: Links from end to end.
         link_delay_ms: Of each, each way.
+
+    Attributes:
+        brokers: Processes that are no agents, as far as they were started.
+        agents: Processes of ours, likewise.
+    """
+
+    name: str
+
+    def __init__(self, folder: Path, *, hops: int = 0, link_delay_ms: float = 0) -> None:
+        self.hops = hops
+        self.brokers: list[Child | Helper] = []
+        self.agents: list[Child] = []
+        self._folder = folder
+        self._links = Links(folder, delay_ms=link_delay_ms)
+
+    @abstractmethod
+    async def start(self) -> Ends:
+        """Start all processes, the far end first; returns when each answers.
+
+        Raises:
+            LinkError: One does not.
+        """
+
+    async def stands(self, filter: str) -> None:  # noqa: B027 - probes or SUBACK tell of most
+        """Wait until the subscription of ``filter`` at the far end is known at the near end.
+
+        Raises:
+            LinkError: It is not in time.
+        """
+
+    async def stop(self) -> None:
+        """End everything that was started."""
+        await asyncio.gather(*(agent.stop() for agent in self.agents))
+        await asyncio.gather(*(broker.stop() for broker in self.brokers))
+        await self._links.stop()
+
+
+class BrokerLine(System):
+    """Brokers in a row, each with a bridge to the next: none at all when there is one broker."""
+
+    def __init__(self, folder: Path, *, hops: int, link_delay_ms: float = 0) -> None:
+        super().__init__(folder, hops=hops, link_delay_ms=link_delay_ms)
+        self.name = "bridge" if hops else "broker"
+
+    async def start(self) -> Ends:
+        """Start the brokers one after the other: a bridge wants a port."""
+        line: list[BrokerProcess] = []
+        for number in range(self.hops, -1, -1):
+            bridge: tuple[str, ...] = ()
+            if line:
+                port = await self._links.to(line[0], name=f"{number}>{number + 1}")
+                values = {"host": line[0].host, "port": port}
+                bridge = tuple(text.format(**values) for text in BRIDGE_LINES)
+            place = self._folder / f"broker-{number}"
+            line.insert(0, BrokerProcess(place, extra_config=bridge, log_topics=False))
+            self.brokers.append(line[0])
+            await line[0].start()
+        return _ends(line)
+
+
+class GatewayFront(System):
+    """A gateway before one broker."""
+
+    name = "gateway"
+
+    async def start(self) -> Ends:
+        """Start the broker, then the gateway."""
+        broker = BrokerProcess(self._folder / "broker", log_topics=False)
+        self.brokers.append(broker)
+        await broker.start()
+        config = GatewayConfig("bench", {BrokerId(1): broker.url}, federation="bench")
+        gateway = GatewayProcess(self._folder / "gateway", config)
+        self.agents.append(gateway)
+        await gateway.start()
+        place = (gateway.host, gateway.port)
+        return Ends(place, place)
+
+
+class AgentLine(System):
+    """Brokers in a row, each with an agent that knows its neighbours.
+
+    Args:
+        folder, hops, link_delay_ms: As of any system.
         name: ``federator``; ``polling``: polls while data flows; ``metrics``: with the whole
             metrics stream on; ``signed``, ``sealed``: with such security.
     """
@@ -202,27 +170,26 @@ class AgentLine:
     def __init__(
         self, folder: Path, *, hops: int, link_delay_ms: float = 0, name: str = "federator"
     ) -> None:
+        super().__init__(folder, hops=hops, link_delay_ms=link_delay_ms)
         self.name = name
-        self.hops = hops
         self._keys = KeyFolder(folder / "keys", FEDERATION) if name in SECURED else None
-        self._folder = folder
-        self._links = Links(folder, delay_ms=link_delay_ms)
         ids = [BrokerId(number) for number in range(1, hops + 2)]
         self._sockets = {i: str(folder.resolve() / f"{i}.sock") for i in ids}
-        self._brokers = {
+        self._line = {
             i: BrokerProcess(folder / f"broker-{i}", extra_config=(f"listener 0 {socket}",))
             for i, socket in self._sockets.items()
         }
         self._agents: dict[BrokerId, AgentProcess] = {}
 
     async def start(self) -> Ends:
-        """Start all processes, the far end first."""
-        await asyncio.gather(*(broker.start() for broker in self._brokers.values()))
-        for here, broker in self._brokers.items():
+        """Start all brokers, then all agents."""
+        self.brokers += self._line.values()
+        await asyncio.gather(*(broker.start() for broker in self._line.values()))
+        for here, broker in self._line.items():
             urls = {}
             for there in (BrokerId(here - 1), BrokerId(here + 1)):
-                if there in self._brokers:
-                    port = await self._links.to(self._brokers[there], name=f"{here}>{there}")
+                if there in self._line:
+                    port = await self._links.to(self._line[there], name=f"{here}>{there}")
                     urls[there] = f"mqtt://127.0.0.1:{port}"
             more: dict[str, dict[str, Any]] = {"broker": {"socket": self._sockets[here]}}
             if self.name == "polling":
@@ -240,8 +207,9 @@ class AgentLine:
                 security="open" if self._keys is None else self.name,
             )
             self._agents[here] = AgentProcess(self._folder / f"agent-{here}", config)
+        self.agents += self._agents.values()
         await asyncio.gather(*(agent.start() for agent in self._agents.values()))
-        return _ends(list(self._brokers.values()))
+        return _ends(list(self._line.values()))
 
     async def stands(self, filter: str) -> None:
         """Wait until every agent leads publications on by a route made for ``filter``."""
@@ -265,50 +233,19 @@ class AgentLine:
                 return f"agent {here} has no route for {filter}"
         return None
 
-    def broker_pids(self) -> list[int]:
-        """Processes of the brokers."""
-        return [broker.pid for broker in self._brokers.values()]
 
-    def agent_pids(self) -> list[int]:
-        """Processes of our agents."""
-        return [agent.pid for agent in self._agents.values()]
-
-    async def stop(self) -> None:
-        """End everything that was started."""
-        await asyncio.gather(*(agent.stop() for agent in self._agents.values()))
-        await asyncio.gather(*(broker.stop() for broker in self._brokers.values()))
-        await self._links.stop()
-
-
-class Echo:
+class Echo(System):
     """No broker at all: the load generator's own limit."""
 
     name = "echo"
-    hops = 0
-
-    def __init__(self, folder: Path) -> None:
-        self._helper = Helper(python("lab.bench.echo"), log=folder / "echo.log")
 
     async def start(self) -> Ends:
-        """Start all processes, the far end first."""
-        await self._helper.start()
-        place = ("127.0.0.1", int((await self._helper.hear())["port"]))
+        """Start the one process."""
+        echo = Helper(python("lab.bench.echo"), log=self._folder / "echo.log")
+        self.brokers.append(echo)
+        await echo.start()
+        place = ("127.0.0.1", int((await echo.hear())["port"]))
         return Ends(place, place)
-
-    async def stands(self, filter: str) -> None:
-        """Whether the system is up: this one always is."""
-
-    def broker_pids(self) -> list[int]:
-        """Processes of the brokers."""
-        return [self._helper.pid]
-
-    def agent_pids(self) -> list[int]:
-        """Processes of our agents."""
-        return []
-
-    async def stop(self) -> None:
-        """End everything that was started."""
-        await self._helper.stop()
 
 
 def _ends(line: list[BrokerProcess]) -> Ends:
