@@ -25,7 +25,10 @@ def reference(root: click.Group, head: str = HEAD) -> str:
     """Markdown: every verb of ``root``, its arguments, options and their defaults."""
     context = click.Context(root, info_name=root.name)
     verbs = list(_verbs(context))
-    rows = [f"| [`{_path(each)}`](#{_anchor(each)}) | {_about(each)} |" for each in verbs]
+    rows = []
+    for each in verbs:
+        path, about = _path(each), _cell(each.command.get_short_help_str(limit=200))
+        rows.append(f"| [`{path}`](#{path.replace(' ', '-')}) | {about} |")
     index = "\n".join(["| verb | does |", "| --- | --- |", *rows, ""])
     options = _options(context)
     everywhere = f"Before any verb:\n\n{options}" if options else ""
@@ -83,7 +86,10 @@ def _options(context: click.Context) -> str:
     ]
     if not records:
         return ""
-    rows = [f"| `{_cell(_kind(names))}` | {_cell(about)} |" for names, about in records]
+    # The range at the end of ``--seed INTEGER RANGE`` makes that word needless.
+    rows = [
+        f"| `{_cell(names.removesuffix(' RANGE'))}` | {_cell(told)} |" for names, told in records
+    ]
     return "\n".join(["| option | meaning |", "| --- | --- |", *rows, ""])
 
 
@@ -91,18 +97,5 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def _kind(names: str) -> str:
-    """``--seed INTEGER RANGE`` without a word that the range at the end makes needless."""
-    return names.removesuffix(" RANGE")
-
-
 def _path(context: click.Context) -> str:
     return context.command_path.replace("  ", " ")
-
-
-def _anchor(context: click.Context) -> str:
-    return _path(context).replace(" ", "-")
-
-
-def _about(context: click.Context) -> str:
-    return _cell(context.command.get_short_help_str(limit=200))

@@ -4,8 +4,9 @@ Each section is a table of the TOML file. Here are the rules between sections, a
 the agent asks: the protocol's parameters, and how to reach a neighbour.
 """
 
+from dataclasses import fields
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
@@ -45,6 +46,14 @@ from federator.protocol.policy.rules import LinkRules
 from federator.protocol.sharing import LedgerParameters
 from federator.protocol.topology.parameters import TopologyParameters
 from federator.protocol.types import BrokerId, Millis
+
+_Parameters = Parameters | TopologyParameters | FailoverParameters | PresenceParameters
+
+
+def _same(kind: type[_Parameters | LedgerParameters], section: Section) -> dict[str, Any]:
+    """What ``section`` says under the names that fields of ``kind`` have, too."""
+    names = type(section).model_fields.keys() & {field.name for field in fields(kind)}
+    return {name: getattr(section, name) for name in names}
 
 
 class Settings(Section):
@@ -237,24 +246,12 @@ class Settings(Section):
 
     def parameters(self) -> Parameters:
         """The timers and bounds of the protocol core."""
-        mesh, links = self.mesh, self.links
-        static = self.topology.mode == "static"  # otherwise more is asked than a name
+        named = _same(Parameters, self.mesh) | _same(Parameters, self.links)
+        if self.topology.mode == "auto":  # more is asked than a name
+            named["dial_back"] = False
         return Parameters(
-            redundancy=mesh.redundancy,
-            hello_interval_ms=Millis(links.hello_interval_ms),
-            hello_timeout_ms=Millis(links.hello_timeout_ms),
-            core_ann_interval_ms=Millis(mesh.core_ann_interval_ms),
-            core_ann_gap_ms=Millis(mesh.core_ann_gap_ms),
-            core_lifetime_intervals=mesh.core_lifetime_intervals,
-            solicit_timeout_ms=Millis(mesh.solicit_timeout_ms),
-            improvement_hold_ms=Millis(mesh.improvement_hold_ms),
-            parent_settle_ms=Millis(mesh.parent_settle_ms),
-            handover_ms=Millis(mesh.handover_ms),
-            list_request_gap_ms=Millis(mesh.list_request_gap_ms),
-            filters_max=mesh.filters_max,
-            cores_max=mesh.cores_max,
-            dial_back=links.dial_back and static,
-            link_cost=LinkCost(links.cost),
+            **named,
+            link_cost=LinkCost(self.links.cost),
             strategy=Strategy(self.routing.strategy),
             strategies=self.routing.strategies,
         )
@@ -271,38 +268,23 @@ class Settings(Section):
         if topology.mode == "static":
             return None
         return TopologyParameters(
-            neighbours=topology.neighbours,
-            seeds=topology.seeds,
+            **_same(TopologyParameters, topology),
             kept=frozenset(neighbour.url for neighbour in self.neighbours),
             known=known,
-            settle_ms=Millis(topology.settle_ms),
-            patience_ms=Millis(topology.patience_ms),
-            measure_ms=Millis(topology.measure_ms),
-            exchange_ms=Millis(topology.exchange_ms),
             forget_ms=Millis(1_000 * topology.forget_s),
         )
 
     def failover_parameters(self) -> FailoverParameters:
         """The timers and bounds by which the controller watches brokers and decides."""
-        failover = self.failover
         return FailoverParameters(
+            **_same(FailoverParameters, self.failover),
             federation=self.federation,
-            presence=PresenceParameters(
-                gone_after_ms=Millis(failover.gone_after_ms),
-                orphan_after_ms=Millis(failover.orphan_after_ms),
-            ),
-            office_ms=Millis(failover.office_ms),
-            rows_max=failover.rows_max,
+            presence=PresenceParameters(**_same(PresenceParameters, self.failover)),
         )
 
     def ledger(self) -> LedgerParameters:
         """The bounds of what is owed to shared groups elsewhere."""
-        share = self.share
-        return LedgerParameters(
-            bytes_max=share.bytes_max,
-            keep_ms=Millis(share.keep_ms),
-            linger_ms=Millis(share.linger_ms),
-        )
+        return LedgerParameters(**_same(LedgerParameters, self.share))
 
     @property
     def broker_id(self) -> BrokerId:

@@ -49,17 +49,8 @@ class Generator:
             LinkError: It could not.
         """
         await self._helper.start()
-        await self._ask(
-            {
-                "name": self._name,
-                "publish_at": ends.publish_at,
-                "subscribe_at": ends.subscribe_at,
-                "topic": layout.topic,
-                "qos": layout.qos,
-                "payload_bytes": layout.payload_bytes,
-                "pairs": self._pairs,
-            }
-        )
+        shape = {"topic": layout.topic, "qos": layout.qos, "payload_bytes": layout.payload_bytes}
+        await self._ask({"name": self._name, "pairs": self._pairs, **asdict(ends), **shape})
 
     async def saturate(self, *, window: int, seconds: float, warm_up_s: float) -> Outcome:
         """Have the helper saturate; see ``load.saturate``."""

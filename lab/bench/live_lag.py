@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -74,10 +74,6 @@ class Lag:
     updates: int
     start_s: float = 0.0
     warm_records: int = 0
-
-    def as_dict(self) -> dict[str, float]:
-        """The figures, ready for JSON."""
-        return asdict(self)
 
 
 def segments_of(log: Path) -> list[Segment]:

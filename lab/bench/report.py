@@ -67,7 +67,7 @@ def render(plan: Plan, results: Results, faults: Iterable[str]) -> RenderableTyp
         parts += [_delays(plan, results, qos), Text()]
     parts += [_bars(results), Text()]
     if "gateway" in plan.systems:
-        parts += [gateway_bars(plan, results), Text()]
+        parts += [_gateway_bars(plan, results), Text()]
     parts.append(_notes(plan))
     parts += [Text(f"fault: {fault}", style="bold red") for fault in faults]
     return Group(*parts)
@@ -78,12 +78,9 @@ def _links(plan: Plan) -> str:
 
 
 def _throughput(plan: Plan, results: Results, qos: int) -> Table:
-    table = _empty(
-        f"Throughput, QoS {qos}, {plan.clients} clients, {plan.payload_bytes} B, nothing lost"
-        f"{_links(plan)}; "
-        f"medians of {plan.repetitions}",
-        ("msg/s", "window", "CPU s, brokers", "agents", "per million: brokers", "agents"),
-    )
+    what = f"Throughput, QoS {qos}, {plan.clients} clients, {plan.payload_bytes} B, nothing lost"
+    columns = ("msg/s", "window", "CPU s, brokers", "agents", "per million: brokers", "agents")
+    table = _empty(f"{what}{_links(plan)}; medians of {plan.repetitions}", columns)
     table.add_column("generator", justify="right", no_wrap=True)
     for key in results.subjects():
         if key.qos == qos:
@@ -121,8 +118,12 @@ def _delays(plan: Plan, results: Results, qos: int) -> Table:
     return table
 
 
+def _titled(title: str) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold")
+
+
 def _empty(title: str, columns: Iterable[str]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = _titled(title)
     table.add_column("system", no_wrap=True)
     for name in ("hops", *columns):
         table.add_column(name, justify="right", no_wrap=True)
@@ -140,30 +141,38 @@ def _figure(results: Results, key: Key, metric: str, pattern: str) -> str:
     return f"{text} [dim]x{median(ratios):.2f}[/]" if ratios else text
 
 
+class _Bars:
+    """A table of what is wanted and what was got; what was not measured has no row."""
+
+    def __init__(self, title: str) -> None:
+        self.table = _titled(title)
+        for name in ("", "wanted", "got", "each", ""):
+            self.table.add_column(name, justify="left" if not name else "right")
+
+    def add(
+        self, what: str, values: list[float], limit: float, pattern: str, *, at_least: bool
+    ) -> None:
+        """One bar; the median of ``values`` is held against it."""
+        if values:
+            got = median(values)
+            met = got >= limit if at_least else got <= limit
+            self.table.add_row(
+                what,
+                f"{'>=' if at_least else '<='} {limit:g}",
+                format(got, pattern),
+                " ".join(format(value, pattern) for value in values),
+                "[green]met[/]" if met else "[bold red]not met[/]",
+            )
+
+
 def _bars(results: Results) -> RenderableType:
-    table = Table(
-        title="Our agents beside the bridge: median of the ratios within each repetition",
-        title_justify="left",
-        title_style="bold",
-    )
-    for name in ("", "wanted", "got", "each", ""):
-        table.add_column(name, justify="left" if not name else "right")
+    bars = _Bars("Our agents beside the bridge: median of the ratios within each repetition")
     for bar in BARS:
         ours = Key(bar.system, bar.hops, bar.qos)
-        beside = ours._replace(system=r.BESIDE[bar.system])
-        ratios = results.ratios(bar.metric, ours, beside)
-        if not ratios:
-            continue
-        got = median(ratios)
-        met = got >= bar.wanted if bar.at_least else got <= bar.wanted
-        table.add_row(
-            bar.what,
-            f"{'>=' if bar.at_least else '<='} {bar.wanted:g}",
-            f"{got:.2f}",
-            " ".join(f"{ratio:.2f}" for ratio in ratios),
-            "[green]met[/]" if met else "[bold red]not met[/]",
-        )
-    return table if table.row_count else Text("No bridge measured beside our agents: no ratios.")
+        ratios = results.ratios(bar.metric, ours, ours._replace(system=r.BESIDE[bar.system]))
+        bars.add(bar.what, ratios, bar.wanted, ".2f", at_least=bar.at_least)
+    none = Text("No bridge measured beside our agents: no ratios.")
+    return bars.table if bars.table.row_count else none
 
 
 def _notes(plan: Plan) -> Text:
@@ -189,40 +198,20 @@ ADDED_US_MAX: Final = 300.0
 RESIDENT_IDLE_MB_MAX: Final = 150.0
 
 
-def gateway_bars(plan: Plan, results: Results) -> RenderableType:
+def _gateway_bars(plan: Plan, results: Results) -> Table:
     """The bars, as far as they were measured."""
-    table = Table(
-        title=f"The gateway before a broker, {plan.clients} clients",
-        title_justify="left",
-        title_style="bold",
-    )
-    for name in ("", "wanted", "got", "each", ""):
-        table.add_column(name, justify="left" if not name else "right")
-
-    def row(what: str, wanted: float, values: list[float], *, pattern: str, least: bool) -> None:
-        if values:
-            got = median(values)
-            met = got >= wanted if least else got <= wanted
-            table.add_row(
-                what,
-                f"{'>=' if least else '<='} {wanted:g}",
-                format(got, pattern),
-                " ".join(format(value, pattern) for value in values),
-                "[green]met[/]" if met else "[bold red]not met[/]",
-            )
-
+    bars = _Bars(f"The gateway before a broker, {plan.clients} clients")
     for qos in plan.qos:
         ours, alone = Key("gateway", 0, qos), Key("broker", 0, qos)
         ratios = results.ratios(r.THROUGHPUT, ours, alone)
         what = f"throughput, QoS {qos}, over the broker alone"
-        row(what, THROUGHPUT_AT_LEAST[qos], ratios, pattern=".2f", least=True)
+        bars.add(what, ratios, THROUGHPUT_AT_LEAST[qos], ".2f", at_least=True)
         for rate in plan.rates:
             metric = f"delay_p50_at_{rate}"
             pairs = zip(results.values(ours, metric), results.values(alone, metric), strict=False)
-            added = [a - b for a, b in pairs]
             what = f"added p50 at {rate:,}/s, QoS {qos}, us"
-            row(what, ADDED_US_MAX, added, pattern=".0f", least=False)
+            bars.add(what, [a - b for a, b in pairs], ADDED_US_MAX, ".0f", at_least=False)
     idle = results.values(Key("gateway", 0, 0), r.RESIDENT_IDLE)
     what = f"resident memory with {r.IDLE_CLIENTS:,} idle clients, MB"
-    row(what, RESIDENT_IDLE_MB_MAX, idle, pattern=".0f", least=False)
-    return table
+    bars.add(what, idle, RESIDENT_IDLE_MB_MAX, ".0f", at_least=False)
+    return bars.table

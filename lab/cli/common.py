@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import tempfile
 from collections.abc import Coroutine, Iterator
@@ -104,6 +105,13 @@ class Bars:
 
     def __exit__(self, *error: object) -> None:
         self.progress.stop()
+
+
+def write_atomically(file: Path, text: str) -> None:
+    """Nobody who looks sees half of it."""
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(file)
 
 
 def report_console(columns: int) -> Console:

@@ -64,16 +64,9 @@ def command(
 
 
 def _as_json(written: landing.Written) -> str:
-    return json.dumps(
-        {
-            "records": written.records,
-            "copies": written.copies,
-            "files": written.files,
-            "bytes": written.bytes,
-            "damaged": dict(sorted(written.damaged.items())),
-            "tables": dict(sorted(written.tables.items())),
-        }
-    )
+    names = ("records", "copies", "files", "bytes")
+    counted = {name: dict(sorted(getattr(written, name).items())) for name in ("damaged", "tables")}
+    return json.dumps({name: getattr(written, name) for name in names} | counted)
 
 
 def _as_text(written: landing.Written) -> str:

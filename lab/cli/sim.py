@@ -51,8 +51,8 @@ class _Drawn:
     topology: str
     faulty: bool
     strategy: str
-    failover: bool = False
-    joining: bool = False
+    failover: bool
+    joining: bool
 
     def draws(self) -> dict[str, Any]:
         """What most kinds of stories are drawn from, besides a seed."""
@@ -124,38 +124,32 @@ def _run(seed: int, drawn: _Drawn, messages: bool) -> SeedResult:
 @click.option("--workers", type=click.IntRange(1), help="Processes. [one per core]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per seed, and a summary.")
 def command(
-    nodes: int | None,
     seeds: int,
     nightly: bool,
     first: int,
-    topology: str,
     messages: bool,
-    failover: bool,
-    joining: bool,
     replay: Path | None,
-    faulty: bool,
-    strategy: str,
     workers: int | None,
     as_json: bool,
+    **options: Any,  # noqa: ANN401  # fields of _Drawn by name
 ) -> None:
     """Run the protocol in a simulated world, checking every invariant after every event."""
     if replay is not None:
         _replay(replay)
         return
-    if messages + failover + joining > 1:
+    drawn = _Drawn(**options)
+    if messages + drawn.failover + drawn.joining > 1:
         raise click.UsageError("--messages, --failover and --joining are stories of their own")
     seeds = NIGHTLY_SEEDS if nightly else seeds
     if not as_json:
-        few = messages or failover or joining
-        size = f"{nodes or NODES} nodes" if nodes or not few else "few nodes"
-        what = ", with clients" if messages else ", failover" if failover else ""
-        what = ", joining" if joining else what
-        click.echo(
-            f"seed {first} and the {seeds - 1} after it, {size}, {topology}, {strategy}{what}"
-        )
+        few = messages or drawn.failover or drawn.joining
+        size = f"{drawn.nodes or NODES} nodes" if drawn.nodes or not few else "few nodes"
+        what = ", with clients" if messages else ", failover" if drawn.failover else ""
+        what = ", joining" if drawn.joining else what
+        where = f"{size}, {drawn.topology}, {drawn.strategy}{what}"
+        click.echo(f"seed {first} and the {seeds - 1} after it, {where}")
     sys.stdout.flush()
     results: list[SeedResult] = []
-    drawn = _Drawn(nodes, topology, faulty, strategy, failover, joining)
     for result in _results(range(first, first + seeds), (drawn, messages), workers):
         if as_json:
             click.echo(json.dumps(asdict(result)))
@@ -192,9 +186,7 @@ def _results(
 
 def _summary(results: Sequence[SeedResult]) -> dict[str, object]:
     converged = sorted(r.converged_ms for r in results if r.converged_ms is not None)
-    fired: Counter[str] = Counter()
-    for result in results:
-        fired.update(result.fired.keys())
+    fired = Counter(name for result in results for name in result.fired)
     return {
         "seeds": len(results),
         "violations": [
@@ -229,11 +221,9 @@ def _print_table(results: Sequence[SeedResult]) -> None:
 
 
 def _print_violation(result: SeedResult, drawn: _Drawn) -> None:
-    again = (
-        f"federator-lab sim --nodes {result.nodes} --topology {drawn.topology} --seed {result.seed}"
-    )
     _print_what_happened(result)
-    click.echo(f"  again: {again} --seeds 1 --workers 1{drawn.options()}")
+    again = f"--nodes {result.nodes} --topology {drawn.topology} --seed {result.seed}"
+    click.echo(f"  again: federator-lab sim {again} --seeds 1 --workers 1{drawn.options()}")
 
 
 def _print_shortest(result: SeedResult, drawn: _Drawn) -> None:

@@ -22,24 +22,18 @@ FULL, HALF = 0.9, 0.5
 """Of a queue: red from here, yellow from there."""
 
 WIDE: Final = 130
-BROKER_COLUMNS: Final = {
-    "broker": False,
-    "state": False,
-    "clients": False,
-    "filters": True,
-    "published/s": False,
-    "delivered/s": False,
-    "relayed/s": True,
-    "lost/s": False,
-    "half within": False,
-    "99%": False,
-    "queued": False,
-    "missing": True,
-    "custody": True,
-    "cpu": False,
-    "memory": True,
-}
-"""Columns, and whether they are left out of terminals that are not ``WIDE``."""
+BROKER_COLUMNS: Final = (
+    *("broker", "state", "clients", "filters", "published/s", "delivered/s", "relayed/s", "lost/s"),
+    *("half within", "99%", "queued", "missing", "custody", "cpu", "memory"),
+)
+ONLY_WIDE: Final = ("filters", "relayed/s", "missing", "custody", "memory")
+"""Columns that are left out of terminals that are not ``WIDE``."""
+
+LINK_COLUMNS: Final = (
+    *(("link", "<"), ("state", "<"), ("round trip", ">"), ("cost", ">"), ("out/s", ">")),
+    *(("queued", ">"), ("", "<"), ("refused/s", ">"), ("", "<")),
+)
+MESH_COLUMNS: Final = (("mesh of", "<"), ("core", ">"), ("clients at", "<"), ("carried by", "<"))
 
 LOST: Final = (
     "federator_publications_dropped_total",
@@ -63,9 +57,9 @@ def picture(watched: Sequence[Watched], at: datetime, *, height: int, width: int
         "",
         _brokers_table(agents, wide=width >= WIDE),
         "",
-        _cut(_links_table(), links, links_shown),
+        _cut(_table(*LINK_COLUMNS), links, links_shown),
         "",
-        _cut(_meshes_table(), meshes, meshes_shown),
+        _cut(_table(*MESH_COLUMNS), meshes, meshes_shown),
     )
 
 
@@ -127,7 +121,7 @@ def _table(*columns: tuple[str, str]) -> Table:
 
 
 def _brokers_table(agents: Sequence[Watched], *, wide: bool) -> Table:
-    names = [name for name, of_wide in BROKER_COLUMNS.items() if wide or not of_wide]
+    names = [name for name in BROKER_COLUMNS if wide or name not in ONLY_WIDE]
     table = _table(*((name, "<" if name in ("broker", "state") else ">") for name in names))
     for each in agents:
         if each.now is None:
@@ -172,12 +166,6 @@ def _state(status: Mapping[str, Any]) -> Text:
 Row = tuple[RenderableType, ...]
 
 
-def _links_table() -> Table:
-    columns = (("link", "<"), ("state", "<"), ("round trip", ">"), ("cost", ">"))
-    rates = (("out/s", ">"), ("queued", ">"), ("", "<"), ("refused/s", ">"), ("", "<"))
-    return _table(*columns, *rates)
-
-
 def _links(agents: Sequence[Watched]) -> list[Row]:
     """Links that are down first, then by what goes over them."""
     rows: list[tuple[tuple[bool, float], Row]] = []
@@ -203,10 +191,6 @@ def _links(agents: Sequence[Watched]) -> list[Row]:
             )
             rows.append(((up, -(bytes_out or 0.0)), row))
     return [row for _, row in sorted(rows, key=lambda pair: pair[0])]
-
-
-def _meshes_table() -> Table:
-    return _table(("mesh of", "<"), ("core", ">"), ("clients at", "<"), ("carried by", "<"))
 
 
 def _meshes(agents: Sequence[Watched]) -> list[Row]:

@@ -1,6 +1,6 @@
 """What would break if brokers or links were gone: ``federator topology --what-if remove=5``."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,18 +81,15 @@ def judge(page: Mapping[str, Any], loss: Loss) -> WhatIf:
 def as_lines(what: WhatIf) -> list[str]:
     """The lines for people: the verdict first."""
     now, then = what.now, what.then
-    rows = [("", "now", "then")]
-    rows += [
-        (name, str(before), str(after))
-        for name, before, after in (
-            ("brokers", now.brokers, then.brokers),
-            ("links", now.links, then.links),
-            ("parts", len(now.parts), len(then.parts)),
-            ("diameter", _diameter(now), _diameter(then)),
-            ("links of a broker", _degrees(now), _degrees(then)),
-            ("brokers that it cannot lose", _ids(now.weak.brokers), _ids(then.weak.brokers)),
-            ("links that it cannot lose", _pairs(now.weak.links), _pairs(then.weak.links)),
-        )
+    rows: list[tuple[str, object, object]] = [
+        ("", "now", "then"),
+        ("brokers", now.brokers, then.brokers),
+        ("links", now.links, then.links),
+        ("parts", len(now.parts), len(then.parts)),
+        ("diameter", _diameter(now), _diameter(then)),
+        ("links of a broker", _degrees(now), _degrees(then)),
+        ("brokers that it cannot lose", _ids(now.weak.brokers), _ids(then.weak.brokers)),
+        ("links that it cannot lose", _pairs(now.weak.links), _pairs(then.weak.links)),
     ]
     lines = [verdict(what), "", *columns(rows)]
     if len(then.parts) > 1:
@@ -145,12 +142,13 @@ def _degrees(strength: Strength) -> str:
 
 
 def _ids(ids: Iterable[BrokerId]) -> str:
-    known = list(ids)
-    more = f" and {len(known) - NAMED_MAX} more" if len(known) > NAMED_MAX else ""
-    return (", ".join(map(str, known[:NAMED_MAX])) or "none") + more
+    return _listed([str(id) for id in ids])
 
 
 def _pairs(pairs: Iterable[Pair]) -> str:
-    known = [f"{a}-{b}" for a, b in pairs]
+    return _listed([f"{a}-{b}" for a, b in pairs])
+
+
+def _listed(known: Sequence[str]) -> str:
     more = f" and {len(known) - NAMED_MAX} more" if len(known) > NAMED_MAX else ""
     return (", ".join(known[:NAMED_MAX]) or "none") + more

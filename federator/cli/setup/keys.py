@@ -118,25 +118,21 @@ def revoke(serials: tuple[str, ...], broker: int | None, folder: Path) -> None:
 def show(path: Path) -> None:
     """Say what a key file, or a folder of them, holds. Secrets are not shown."""
     if not path.is_dir():
-        click.echo("\n".join(_describe(path)))
+        click.echo(_describe(path))
         return
     for name in (KEY, PUBLIC, REVOKED):
         if (path / name).exists():
-            click.echo("\n".join(_describe(path / name)))
+            click.echo(_describe(path / name))
     revoked = _revoked(path)
-    rows = [
-        (
-            row["serial"],
-            f"broker {row['broker']}",
-            "revoked" if row["serial"] in revoked else _until(row["expires"]),
-        )
-        for row in _issued(path)
-    ]
+    rows = []
+    for row in _issued(path):
+        state = "revoked" if row["serial"] in revoked else _until(row["expires"])
+        rows.append((row["serial"], f"broker {row['broker']}", state))
     if rows:
         click.echo("\n".join(columns(rows)))
 
 
-def _describe(path: Path) -> list[str]:
+def _describe(path: Path) -> str:
     found = _read_file(path)
     try:
         paper = read_any_key_file(found)
@@ -157,7 +153,7 @@ def _describe(path: Path) -> list[str]:
                 text = f"list {listed.number} of {len(listed.serials)} revoked certificates"
     except DecodeError as error:
         raise _wrong(f"{path}: {error}: name a file that federator keys made", DATA) from error
-    return [f"{path}: {text}"]
+    return f"{path}: {text}"
 
 
 def _key_maker(folder: Path) -> KeyMaker:

@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -186,26 +186,25 @@ def _row(kind: _Kind, sample: _Sample, plan: Plan) -> Row:
     ordered, passed, spent = sorted(sample.delays_us), sample.passed, sample.spent
     if not ordered:
         raise LinkError(f"{transport}: nothing arrived")
-    row: dict[str, Any] = {
-        "transport": transport,
-        "qos": qos,
-        "plr": plr,
-        "turn": turn,
-        "offered": sample.offered,
-        "delivered": len(ordered),
-        "twice": sample.twice,
-        "p50": _quantile(ordered, 0.5),
-        "p95": _quantile(ordered, 0.95),
-        "p99": _quantile(ordered, 0.99),
-        "worst": ordered[-1] / 1_000,
-        "bytes_per_publication": passed["bytes"] / sample.offered,
-        "lost_packets": passed["lost"] / max(1, passed["packets"]),
-    }
-    if spent:
-        row["repairs_per_part"] = spent["repairs"] / max(1, spent["parts"])
-        row["model"] = _model(spent, plr, plan)
-        row["by_broker"] = spent["given_back"]
-    return Row(**row)
+    row = Row(
+        transport,
+        qos,
+        plr,
+        offered=sample.offered,
+        delivered=len(ordered),
+        twice=sample.twice,
+        p50=_quantile(ordered, 0.5),
+        p95=_quantile(ordered, 0.95),
+        p99=_quantile(ordered, 0.99),
+        worst=ordered[-1] / 1_000,
+        bytes_per_publication=passed["bytes"] / sample.offered,
+        lost_packets=passed["lost"] / max(1, passed["packets"]),
+        turn=turn,
+    )
+    if not spent:
+        return row
+    cost, model = spent["repairs"] / max(1, spent["parts"]), _model(spent, plr, plan)
+    return replace(row, repairs_per_part=cost, model=model, by_broker=spent["given_back"])
 
 
 def _model(spent: Mapping[str, int], plr: float, plan: Plan) -> float:

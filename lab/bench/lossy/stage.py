@@ -10,13 +10,14 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from federator.errors import LinkError
 from federator.protocol.types import BrokerId
 from lab.grid.processes.agent import KeyFolder
 from lab.grid.processes.broker import LOG_TOPIC_LINES, find_mosquitto
 from lab.grid.processes.children import Helper, end, python, spawn
+from lab.grid.processes.started import Started
 
 MQTT_PORT: Final = 1883
 UDP_PORT: Final = 18_840
@@ -31,17 +32,21 @@ def address_of(broker: int) -> str:
     return f"10.77.0.{broker}"
 
 
-class Stage:
-    """A line of brokers; an async context manager.
+class Stage(Started):
+    """A line of brokers.
 
     Args:
         folder: For configurations, state and logs; exists.
         hops: Roads between the first broker and the last.
         delay_ms: Of every road, each way.
         seed: Of what the roads lose.
+
+    Raises:
+        LinkError: There can be none on this machine.
     """
 
     def __init__(self, folder: Path, *, hops: int, delay_ms: float, seed: int) -> None:
+        _check_means()
         self.brokers = list(range(1, hops + 2))
         self._folder = folder
         self._names = {i: f"fed-{os.getpid()}-{i}" for i in self.brokers}
@@ -53,19 +58,8 @@ class Stage:
         self._brokers: list[subprocess.Popen[bytes]] = []
         self._agents: dict[int, subprocess.Popen[bytes]] = {}
 
-    async def __aenter__(self) -> Self:
-        _check_means()
-        try:
-            await self._build()
-        except BaseException:
-            await self._take_down()
-            raise
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._take_down()
-
-    async def _build(self) -> None:
+    async def start(self) -> None:
+        """Make the namespaces, and start roads and brokers."""
         for name in self._names.values():
             _ip("netns", "add", name)
         await self._roads.start()
@@ -161,7 +155,8 @@ class Stage:
                     raise LinkError(f"agent {i} ended: see {self._folder}")
                 await asyncio.sleep(POLL_S)
 
-    async def _take_down(self) -> None:
+    async def stop(self) -> None:
+        """Take all of it down."""
         await self.stop_agents()
         for broker in self._brokers:
             await end(broker)

@@ -9,6 +9,7 @@ import json
 import logging
 import signal
 from dataclasses import asdict, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ REPORT_COLUMNS = 140
 WINDOW_MAX = 60_000  # below the number of packet identifiers
 RATE_MAX = 100_000
 CLIENTS_MAX = 400
+HOPS_MAX = 20
 _AGENTS = ("federator", "polling", "metrics", "signed", "sealed")
 SYSTEMS = ("echo", "broker", "gateway", "bridge", *_AGENTS)
 _FILTER_ROWS = (
@@ -99,12 +101,9 @@ def command(
         raise click.UsageError("--clients: an even number wanted, for they come in pairs")
     if not set(changes.get("qos", ())) <= {0, 1}:
         raise click.UsageError("--qos: 0, 1 or both wanted")
-    if not all(1 <= window <= WINDOW_MAX for window in changes.get("windows", ())):
-        raise click.UsageError(f"--windows: 1 to {WINDOW_MAX} wanted")
-    if not all(1 <= rate <= RATE_MAX for rate in changes.get("rates", ())):
-        raise click.UsageError(f"--rates: 1 to {RATE_MAX} wanted")
-    if not all(1 <= hops <= 20 for hops in changes.get("hops", ())):
-        raise click.UsageError("--hops: 1 to 20 wanted")
+    for name, most in (("windows", WINDOW_MAX), ("rates", RATE_MAX), ("hops", HOPS_MAX)):
+        if not all(1 <= each <= most for each in changes.get(name, ())):
+            raise click.UsageError(f"--{name}: 1 to {most} wanted")
     with folder_for(keep_logs, verb="bench") as folder:
         work = _measure(folder, {**(_QUICK if quick else {}), **changes}, json_file)
         ended = asyncio.run(until_stopped(work, name="bench"))
@@ -138,20 +137,14 @@ def _write(file: Path, records: list[str]) -> None:
 )
 def filters_command(count: int | None, json_file: Path | None) -> int:
     """Measure lookups, memory and a lost link of one agent with very many filters."""
-    from lab.bench.filters import FilterCosts, measure_filters  # noqa: PLC0415
+    from lab.bench.filters import measure_filters  # noqa: PLC0415
 
     count = 100_000 if count is None else count
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
-    async def measure() -> FilterCosts:
-        with Bars() as bars, folder_for(None, verb="bench") as folder:
-            return await measure_filters(
-                folder,
-                filters=count,
-                progress=lambda known: bars("subscribing", known, count),
-            )
-
-    costs = asyncio.run(measure())
+    with Bars() as bars, folder_for(None, verb="bench") as folder:
+        progress = partial(bars, "subscribing", total=count)
+        costs = asyncio.run(measure_filters(folder, filters=count, progress=progress))
     table = Table(title=f"One agent, {count:,} filters", title_justify="left")
     for name in ("", "measured", "at most"):
         table.add_column(name, justify="right" if name else "left")

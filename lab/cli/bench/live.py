@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -44,7 +45,7 @@ def command(
         options = ("--master", master)
         lag = measure(log, Path(folder), rate=rate, warm_s=warm_s, options=options)
     if as_json:
-        click.echo(json.dumps(lag.as_dict()))
+        click.echo(json.dumps(asdict(lag)))
         return
     click.echo(
         f"started: the first records were in the tables {lag.start_s:.1f} s after the command; "

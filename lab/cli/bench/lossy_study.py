@@ -44,9 +44,7 @@ def command(
     count: int,
     learning_s: float,
     seeds: int,
-    wait_ms: int | None,
-    failing_ppm: int | None,
-    late_ppm: int | None,
+    **told: int | None,
 ) -> None:
     """Study delays and cost of repair packets in simulated time, over many seeds; needs no root."""
     if not all(1 <= rate <= RATE_MAX for rate in rates):
@@ -54,7 +52,6 @@ def command(
     require_codec("federator-lab bench lossy-study")
     from lab.bench.lossy import simulated  # noqa: PLC0415 - raptorq is optional
 
-    told = {"wait_ms": wait_ms, "failing_ppm": failing_ppm, "late_ppm": late_ppm}
     udp = UdpSettings.model_validate({k: v for k, v in told.items() if v is not None})
     line = simulated.Line(hops, delay_ms, plr, abl, 0.0, count, learning_s, udp.limits())
     rows = []

@@ -12,7 +12,7 @@ import click
 from federator.cli.options import columns
 from federator.protocol.topology.graph import Strength
 from federator.protocol.types import BrokerId
-from lab.cli.common import until_stopped
+from lab.cli.common import until_stopped, write_atomically
 from lab.grid.joined import JoinedGrid
 
 SEED = BrokerId(0)
@@ -38,7 +38,7 @@ async def _carry_out(
     async with JoinedGrid(count, folder) as grid:
         told = {"joined": _told(await grid.settled(), time.monotonic() - started_s)}
         if state is not None:
-            _write(state, json.dumps(grid.state(), indent=1) + "\n")
+            write_atomically(state, json.dumps(grid.state(), indent=1) + "\n")
         if stay:
             click.echo("\n".join(_lines(f"{count} brokers joined by one", told["joined"])))
             click.echo("\n".join(_invitation(grid)))
@@ -53,20 +53,9 @@ async def _carry_out(
     click.echo("\n".join(["", *_lines("the seed was killed, and the rest mended", told["mended"])]))
 
 
-def _write(file: Path, text: str) -> None:
-    file.write_text(text, encoding="utf-8")
-
-
 def _told(strength: Strength, took_s: float) -> dict[str, Any]:
-    return {
-        "took_s": round(took_s, 1),
-        "brokers": strength.brokers,
-        "links": strength.links,
-        "degree_min": strength.degree_min,
-        "degree_max": strength.degree_max,
-        "diameter": strength.diameter,
-        "survives_any_death": strength.survives_any_death,
-    }
+    counts = ("brokers", "links", "degree_min", "degree_max", "diameter", "survives_any_death")
+    return {"took_s": round(took_s, 1), **{name: getattr(strength, name) for name in counts}}
 
 
 def _lines(title: str, told: dict[str, Any]) -> list[str]:

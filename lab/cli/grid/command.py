@@ -8,7 +8,6 @@ does not say what clients measured; 69 when the grid did not start or no report 
 import asyncio
 import contextlib
 import json
-import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from rich.console import Console
 
 from federator.cli.options import FILE, FOLDER
 from federator.protocol.parameters import Strategy
-from lab.cli.common import Bars, folder_for, numbers, until_stopped
+from lab.cli.common import Bars, folder_for, numbers, until_stopped, write_atomically
 from lab.cli.grid import strategies as strategies
 from lab.cli.grid.auto import run_auto
 from lab.cli.grid.plan import CHEN2020_NAME, Plan, Trial, scenario_of, span, trial_of
@@ -189,7 +188,7 @@ async def _carry_out(plan: Plan, folder: Path) -> int:
                     await measurement.subscribe()
                     bar.advance(settling)
                 if plan.state is not None:
-                    _write_atomically(plan.state, json.dumps(running.state(), indent=1) + "\n")
+                    write_atomically(plan.state, json.dumps(running.state(), indent=1) + "\n")
                 if plan.measure:
                     outcome = await measurement.run()
                     code = FAULTY if outcome.faults else 0
@@ -215,9 +214,8 @@ async def _carry_out(plan: Plan, folder: Path) -> int:
 async def _carry_out_trial(trial: Trial, folder: Path, console: Console, *, as_json: bool) -> int:
     with Bars() as bars:
         if trial.settings:
-            outcomes = await strategies.compare(
-                trial.arrangement, trial.settings, folder, progress=bars
-            )
+            each = trial.settings
+            outcomes = await strategies.compare(trial.arrangement, each, folder, progress=bars)
             faults, told = strategies.faults(outcomes), strategies.as_json(outcomes)
             shown = strategies.render(outcomes)
         else:
@@ -226,7 +224,7 @@ async def _carry_out_trial(trial: Trial, folder: Path, console: Console, *, as_j
             told = strategies.completion_json(outcomes)
             shown = strategies.render_completion(outcomes)
     if trial.plot is not None:
-        _write_atomically(trial.plot, strategies.completion_chart(outcomes))
+        write_atomically(trial.plot, strategies.completion_chart(outcomes))
     if as_json:
         click.echo(json.dumps(told))
     else:
@@ -267,9 +265,3 @@ def _invitation(running: RunningGrid) -> str:
         "Ctrl-C ends them all.",
     ]
     return "\n".join(lines)
-
-
-def _write_atomically(file: Path, text: str) -> None:
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(file)

@@ -44,6 +44,12 @@ _MEASURES: Final[tuple[tuple[str, Callable[[TrialOutcome], str]], ...]] = (
     ("  destinations", lambda o: f"{o.state.destinations:.1f}"),
 )
 
+_FIGURES: Final = (
+    *("delay_ms", "floor_ms", "added_ms_per_hop", "worst_p99_ms", "publications"),
+    *("data_per_publication", "control_messages", "seconds", "settling_messages"),
+)
+"""What is told as JSON as it is."""
+
 
 def settings(strategy: str, redundancy: int) -> tuple[Setting, ...]:
     """What ``--strategy`` means. Meshes are shown with one parent, too: these send the least."""
@@ -72,15 +78,12 @@ async def complete(
     arrangement: Arrangement, folder: Path, *, progress: Progress
 ) -> list[TrialOutcome]:
     """``chen2020``: the long path, then the short one, with a subscriber at each broker on it."""
-    return [
-        await run_trial(
-            replace(arrangement, subscribers=path_of(setting)),
-            setting,
-            _within(folder, number),
-            progress=progress,
-        )
-        for number, setting in enumerate(BOTH)
-    ]
+    found = []
+    for number, setting in enumerate(BOTH):
+        on_path = replace(arrangement, subscribers=path_of(setting))
+        inside = _within(folder, number)
+        found.append(await run_trial(on_path, setting, inside, progress=progress))
+    return found
 
 
 def _within(folder: Path, number: int) -> Path:
@@ -116,14 +119,7 @@ def faults(outcomes: Sequence[TrialOutcome]) -> list[str]:
 def render(outcomes: Sequence[TrialOutcome]) -> RenderableType:
     """The comparison, for people."""
     first = outcomes[0]
-    table = Table(
-        title=f"{len(first.pairs)} pairs, {first.publications} publications",
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1),
-    )
+    table = _table(f"{len(first.pairs)} pairs, {first.publications} publications")
     table.add_column("")
     for outcome in outcomes:
         table.add_column(outcome.setting.name, justify="right")
@@ -136,6 +132,11 @@ def render(outcomes: Sequence[TrialOutcome]) -> RenderableType:
     return Group(table, Text("\n".join([*lines, end]), "green" if good else "bold red"))
 
 
+def _table(title: str) -> Table:
+    how: dict[str, Any] = {"title_justify": "left", "title_style": "bold"}
+    return Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), **how)
+
+
 def as_json(outcomes: Sequence[TrialOutcome]) -> dict[str, Any]:
     """The comparison as JSON-ready values."""
     return {
@@ -144,15 +145,7 @@ def as_json(outcomes: Sequence[TrialOutcome]) -> dict[str, Any]:
                 "name": o.setting.name,
                 "strategy": o.setting.strategy.value,
                 "redundancy": o.setting.redundancy,
-                "delay_ms": o.delay_ms,
-                "floor_ms": o.floor_ms,
-                "added_ms_per_hop": o.added_ms_per_hop,
-                "worst_p99_ms": o.worst_p99_ms,
-                "publications": o.publications,
-                "data_per_publication": o.data_per_publication,
-                "control_messages": o.control_messages,
-                "seconds": o.seconds,
-                "settling_messages": o.settling_messages,
+                **{name: getattr(o, name) for name in _FIGURES},
                 "state": {**asdict(o.state), "total": o.state.total},
                 "pairs": [asdict(pair) for pair in o.pairs],
             }
@@ -181,14 +174,7 @@ def completion_faults(outcomes: Sequence[TrialOutcome]) -> list[str]:
 def render_completion(outcomes: Sequence[TrialOutcome]) -> RenderableType:
     """Completion times as a table, a row per size."""
     long, short = completions(outcomes)
-    table = Table(
-        title="Completion time, s: on the long path, and on the shortest",
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1),
-    )
+    table = _table("Completion time, s: on the long path, and on the shortest")
     table.add_column("items", justify="right")
     for place in ("consumer", "edge router", "average"):
         table.add_column(f"{place}, long", justify="right")
@@ -201,19 +187,14 @@ def render_completion(outcomes: Sequence[TrialOutcome]) -> RenderableType:
         )
         table.add_row(f"{size:,}", *(f"{each[size] / 1000:.2f}" for pair in cells for each in pair))
     lines = []
-    for outcome in outcomes:
-        path = "-".join(map(str, (SOURCE, *path_of(outcome.setting))))
-        lines.append(
-            f"{outcome.setting.name}: {path}, "
-            f"{outcome.data_per_publication:.2f} data messages per item"
-        )
+    for o in outcomes:
+        path = "-".join(map(str, (SOURCE, *path_of(o.setting))))
+        each = f"{o.data_per_publication:.2f} data messages per item"
+        lines.append(f"{o.setting.name}: {path}, {each}")
     found = completion_faults(outcomes)
     verdict = [f"fault: {each}" for each in found] or ["The shortest path is faster at every size"]
-    return Group(
-        table,
-        Text("\n".join(lines)),
-        Text("\n".join(verdict), "bold red" if found else "green"),
-    )
+    colour = "bold red" if found else "green"
+    return Group(table, Text("\n".join(lines)), Text("\n".join(verdict), colour))
 
 
 def completion_chart(outcomes: Sequence[TrialOutcome]) -> str:

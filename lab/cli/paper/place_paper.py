@@ -21,16 +21,13 @@ from lab.papers.placement.sweeps import FIGURES, Row, points, rows
 DIFFERS = 1
 NO_INPUT, BAD_DATA = 66, 65
 
+_DELEGATION = (
+    ("Messages between external networks", "per second"),
+    ("In/egress messages per distributed broker", "per second"),
+    ("Subscription table", "bytes"),
+)
 TITLES = {
-    8: ("Messages between external networks", "per second"),
-    9: ("In/egress messages per distributed broker", "per second"),
-    10: ("Subscription table", "bytes"),
-    11: ("Messages between external networks", "per second"),
-    12: ("In/egress messages per distributed broker", "per second"),
-    13: ("Subscription table", "bytes"),
-    14: ("Messages between external networks", "per second"),
-    15: ("In/egress messages per distributed broker", "per second"),
-    16: ("Subscription table", "bytes"),
+    **dict(enumerate(_DELEGATION * 3, 8)),
     17: ("Power", "mW"),
     18: ("Network usage", "Mbps x hops"),
     19: ("Power reduction against random", "share"),
@@ -97,16 +94,9 @@ def read_table(path: Path) -> list[Row]:
     for part in parts:
         try:
             with part.open(newline="", encoding="utf-8") as file:
-                found += [
-                    Row(
-                        int(r["figure"]),
-                        r["series"],
-                        float(r["x"]),
-                        int(r["seed"]),
-                        float(r["value"]),
-                    )
-                    for r in csv.DictReader(file)
-                ]
+                for r in csv.DictReader(file):
+                    place = int(r["figure"]), r["series"], float(r["x"]), int(r["seed"])
+                    found.append(Row(*place, float(r["value"])))
         except OSError as error:
             text = f"{part}: {error.strerror}: name the table that the sweep wrote"
             raise ConfigError(text, exit_code=NO_INPUT) from None
@@ -125,9 +115,8 @@ def read_table(path: Path) -> list[Row]:
 def _computed(delegation_seeds: int, placement_seeds: int) -> list[Row]:
     chosen = list(points(delegation_seeds=delegation_seeds, placement_seeds=placement_seeds))
     console = Console(stderr=True)
-    shown = track(
-        chosen, "computing", console=console, transient=True, disable=not console.is_terminal
-    )
+    quiet = not console.is_terminal
+    shown = track(chosen, "computing", console=console, transient=True, disable=quiet)
     return [row for point in shown for row in rows(point)]
 
 
