@@ -107,8 +107,7 @@ def load_collector(
     """Read, merge and check everything a collector is told; as ``load``.
 
     Args:
-        path: The TOML file, if there is one.
-        environ: Usually ``os.environ``.
+        path, environ: As of ``load``; no file is needed.
         landing: ``--to``, which wins over the file and the environment.
         brokers: ``--broker``, in addition to those of the file.
         only: ``--only``.

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from federator.errors import LinkError
 from lab.bench import records as r
@@ -71,19 +71,17 @@ class Plan:
         """The systems, those to be compared next to each other."""
         made: list[System] = []
         if "echo" in self.systems and self.clients == 2:  # it has room for no more
-            made.append(Echo(_made(folder / "echo")))
+            made.append(Echo(folder / "echo"))
         if "broker" in self.systems:
-            made.append(BrokerLine(_made(folder / "broker"), hops=0))
+            made.append(BrokerLine(folder / "broker", hops=0))
         if "gateway" in self.systems:
-            made.append(GatewayFront(_made(folder / "gateway")))
+            made.append(GatewayFront(folder / "gateway"))
         for hops in self.hops:
+            line: dict[str, Any] = {"hops": hops, "link_delay_ms": self.link_delay_ms}
             if "bridge" in self.systems:
-                place = _made(folder / f"bridge-{hops}")
-                made.append(BrokerLine(place, hops=hops, link_delay_ms=self.link_delay_ms))
-            for name in AGENTS:
-                if name in self.systems:
-                    place, delay_ms = _made(folder / f"{name}-{hops}"), self.link_delay_ms
-                    made.append(AgentLine(place, hops=hops, link_delay_ms=delay_ms, name=name))
+                made.append(BrokerLine(folder / f"bridge-{hops}", **line))
+            agents = [name for name in AGENTS if name in self.systems]
+            made += [AgentLine(folder / f"{name}-{hops}", name=name, **line) for name in agents]
         return made
 
 
@@ -98,12 +96,7 @@ class _Subject:
 
 
 class Experiment(Started):
-    """One bench; an async context manager that starts and stops everything.
-
-    Args:
-        plan: What is measured.
-        folder: For configurations, state and logs.
-        progress: Told how far it is.
+    """One bench, whose configurations, state and logs are in ``folder``.
 
     Attributes:
         results: The figures so far.
@@ -268,8 +261,3 @@ def _processor(system: System) -> tuple[float, float]:
 
 def _since(before: tuple[float, float], after: tuple[float, float]) -> tuple[float, float]:
     return after[0] - before[0], after[1] - before[1]
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder

@@ -14,10 +14,8 @@ PUBLICATIONS_MAX = 1 << 27
 class Ledger:
     """Counts the arrivals of one run.
 
-    Args:
-        run: Its number; publications of other runs are foreign.
-
     Attributes:
+        run: Its number.
         received: Publications that arrived, each counted once.
         duplicates: Copies beyond the first.
         disordered: First copies that came after a later publication.
@@ -26,10 +24,7 @@ class Ledger:
 
     def __init__(self, run: int) -> None:
         self.run = run
-        self.received = 0
-        self.duplicates = 0
-        self.disordered = 0
-        self.foreign = 0
+        self.received = self.duplicates = self.disordered = self.foreign = 0
         self._expected = 0
         self._seen = np.zeros(1 << 16, np.bool_)
 

@@ -69,18 +69,13 @@ class Outcome:
 def saturate(
     wires: list[Wire], *, run: int, window: int, seconds: float, warm_up_s: float
 ) -> Outcome:
-    """Publish as fast as credit allows; count arrivals between ``warm_up_s`` and the end.
+    """Publish as fast as credit allows; count arrivals for ``seconds`` after ``warm_up_s``.
 
-    Args:
-        wires: Each has its part of the window.
-        run: Number of the run.
-        window: Publications on their way at most.
-        seconds: That count.
-        warm_up_s: Before them.
+    Of ``window``, publications on their way at most, each wire has its part.
     """
     for wire in wires:
         wire.begin(run)
-    stopwatch = _Stopwatch()
+    our_share = _stopwatch()
     start = time.monotonic()
     counted_from, end = start + warm_up_s, start + warm_up_s + seconds
     counted: tuple[float, int] | None = None
@@ -101,7 +96,7 @@ def saturate(
             wire.receive()
     assert counted is not None, "the warm-up outlasted the run"
     rate = (_received(wires) - counted[1]) / (now - counted[0])
-    cpu_share = stopwatch.share()
+    cpu_share = our_share()
     _drain(wires)
     return _outcome(wires, rate, cpu_share)
 
@@ -110,7 +105,7 @@ def pace(wires: list[Wire], *, run: int, rate: float, seconds: float) -> Outcome
     """Publish ``rate`` a second in all, evenly spaced, in turn; measure every delay."""
     for wire in wires:
         wire.begin(run)
-    stopwatch = _Stopwatch()
+    our_share = _stopwatch()
     total = int(rate * seconds)
     delays = [np.zeros(0)]
     sent = late = 0
@@ -134,7 +129,7 @@ def pace(wires: list[Wire], *, run: int, rate: float, seconds: float) -> Outcome
         for wire in _ready(wires, max(0.0, wait_s)):
             note(wire)
     elapsed = time.monotonic() - start
-    cpu_share = stopwatch.share()
+    cpu_share = our_share()
     _drain(wires, note)
     us = np.concatenate(delays) / 1_000
     p50, p99 = np.percentile(us, (50, 99)) if len(us) else (0.0, 0.0)
@@ -183,12 +178,7 @@ def _outcome(wires: list[Wire], rate: float, cpu_share: float) -> Outcome:
     )
 
 
-class _Stopwatch:
-    """Our processor time beside wall time."""
-
-    def __init__(self) -> None:
-        self._wall, self._cpu = time.monotonic(), time.process_time()
-
-    def share(self) -> float:
-        """Processor time per second since this was made."""
-        return (time.process_time() - self._cpu) / (time.monotonic() - self._wall)
+def _stopwatch() -> Callable[[], float]:
+    """Our processor time per second from now until it is asked."""
+    wall, cpu = time.monotonic(), time.process_time()
+    return lambda: (time.process_time() - cpu) / (time.monotonic() - wall)

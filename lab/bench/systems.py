@@ -43,12 +43,7 @@ BRIDGE_LINES: Final = (
 
 
 class Links:
-    """The links of a line: loopback as it is, or through relays that delay.
-
-    Args:
-        folder: For the relays' log.
-        delay_ms: Each way; 0 for no relay.
-    """
+    """The links of a line: loopback as it is, or through relays that delay, each way."""
 
     def __init__(self, folder: Path, *, delay_ms: float) -> None:
         self._folder = folder
@@ -77,7 +72,7 @@ class System(ABC):
     """Something that carries publications from one end to the other.
 
     Args:
-        folder: For configurations, state and logs.
+        folder: For configurations, state and logs; made when missing.
         hops: Links from end to end.
         link_delay_ms: Of each, each way.
 
@@ -89,6 +84,7 @@ class System(ABC):
     name: str
 
     def __init__(self, folder: Path, *, hops: int = 0, link_delay_ms: float = 0) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self.hops = hops
         self.brokers: list[Child | Helper] = []
         self.agents: list[Child] = []
@@ -161,10 +157,8 @@ class GatewayFront(System):
 class AgentLine(System):
     """Brokers in a row, each with an agent that knows its neighbours.
 
-    Args:
-        folder, hops, link_delay_ms: As of any system.
-        name: ``federator``; ``polling``: polls while data flows; ``metrics``: with the whole
-            metrics stream on; ``signed``, ``sealed``: with such security.
+    By its name: ``federator``; ``polling``: polls while data flows; ``metrics``: with the whole
+    metrics stream on; ``signed``, ``sealed``: with such security.
     """
 
     def __init__(

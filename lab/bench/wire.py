@@ -56,10 +56,7 @@ def open_connection(
 class Wire:
     """One publisher and one subscriber of the same topic, and one run at a time between them.
 
-    Args:
-        layout: Of every packet.
-        publisher: Connected, non-blocking.
-        subscriber: Connected and subscribed, non-blocking.
+    Both sockets are connected and do not block.
 
     Attributes:
         sent: Publications of this run handed to the kernel, wholly or in part.

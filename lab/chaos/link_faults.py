@@ -28,6 +28,10 @@ _OfLink = Callable[[Link], Awaitable[None]]
 _OfDirection = Callable[[BrokerId, BrokerId], Awaitable[None]]
 
 
+async def _nothing() -> None:
+    """Do nothing: the fault heals itself."""
+
+
 def _injury(
     stage: Stage,
     kind: str,
@@ -35,9 +39,9 @@ def _injury(
     detail: str,
     hold_s: float,
     *,
-    hurt: Act,
-    heal: Act,
     trace: str,
+    hurt: Act,
+    heal: Act = _nothing,
 ) -> Injury:
     """An injury of ``links`` whose relays' counter ``trace`` grows while it is felt."""
     before = 0
@@ -81,7 +85,7 @@ def _cut(stage: Stage, kind: str, links: Sequence[Link], detail: str, hold_s: fl
         for link in links:
             await stage.grid.heal(link)
 
-    return _injury(stage, kind, links, detail, hold_s, hurt=hurt, heal=heal, trace="broken")
+    return _injury(stage, kind, links, detail, hold_s, trace="broken", hurt=hurt, heal=heal)
 
 
 def _draw_reset(stage: Stage, rng: random.Random) -> Injury:
@@ -93,41 +97,30 @@ def _draw_reset(stage: Stage, rng: random.Random) -> Injury:
             await asyncio.sleep(RESET_GAP_S)
 
     detail = f"{RESETS} times, "
-    return _injury(
-        stage, "link-reset", [link], detail, 0.0, hurt=hurt, heal=_nothing, trace="broken"
-    )
-
-
-async def _nothing() -> None:
-    """Do nothing: the fault heals itself."""
+    return _injury(stage, "link-reset", [link], detail, 0.0, trace="broken", hurt=hurt)
 
 
 def _draw_silence(stage: Stage, rng: random.Random) -> Injury:
-    link, hold_s = rng.choice(stage.grid.grid.links), stage.span_s(rng, HURT_S)
+    grid = stage.grid
+    link, hold_s = rng.choice(grid.grid.links), stage.span_s(rng, HURT_S)
     way = rng.choice(_WAYS)
-
-    async def hurt() -> None:
-        await _one_way_or_both(link, way, stage.grid.silence, stage.grid.silence_towards)
-
-    async def heal() -> None:
-        await stage.grid.heal(link)
-
-    return _injury(
-        stage, "link-silence", [link], f"{way}, ", hold_s, hurt=hurt, heal=heal, trace="stuck"
-    )
+    acts: dict[str, Act] = {
+        "hurt": lambda: _one_way_or_both(link, way, grid.silence, grid.silence_towards),
+        "heal": lambda: grid.heal(link),
+    }
+    return _injury(stage, "link-silence", [link], f"{way}, ", hold_s, trace="stuck", **acts)
 
 
 def _draw_half_open(stage: Stage, rng: random.Random) -> Injury:
-    link, hold_s = rng.choice(stage.grid.grid.links), stage.span_s(rng, HURT_S)
+    grid = stage.grid
+    link, hold_s = rng.choice(grid.grid.links), stage.span_s(rng, HURT_S)
     way = rng.choice(_WAYS)
 
-    async def hurt() -> None:
-        await _one_way_or_both(link, way, stage.grid.swallow, stage.grid.swallow_towards)
+    def hurt() -> Awaitable[None]:
+        return _one_way_or_both(link, way, grid.swallow, grid.swallow_towards)
 
     detail = f"{way}, for good, watched for "
-    return _injury(
-        stage, "half-open", [link], detail, hold_s, hurt=hurt, heal=_nothing, trace="swallowed"
-    )
+    return _injury(stage, "half-open", [link], detail, hold_s, trace="swallowed", hurt=hurt)
 
 
 async def _one_way_or_both(link: Link, way: str, both: _OfLink, towards: _OfDirection) -> None:
@@ -140,34 +133,28 @@ async def _one_way_or_both(link: Link, way: str, both: _OfLink, towards: _OfDire
 
 
 def _draw_delay(stage: Stage, rng: random.Random) -> Injury:
-    link, hold_s = rng.choice(stage.grid.grid.links), stage.span_s(rng, HURT_S)
-    extra_ms, usual_ms = rng.choice(EXTRA_DELAY_MS), stage.grid.link_delay_ms
-
-    async def hurt() -> None:
-        await stage.grid.set_delay_ms(link, usual_ms + extra_ms)
-
-    async def heal() -> None:
-        await stage.grid.set_delay_ms(link, usual_ms)
-
+    grid = stage.grid
+    link, hold_s = rng.choice(grid.grid.links), stage.span_s(rng, HURT_S)
+    extra_ms, usual_ms = rng.choice(EXTRA_DELAY_MS), grid.link_delay_ms
+    acts: dict[str, Act] = {
+        "hurt": lambda: grid.set_delay_ms(link, usual_ms + extra_ms),
+        "heal": lambda: grid.set_delay_ms(link, usual_ms),
+    }
     detail = f"{extra_ms:g} ms more, "
-    return _injury(
-        stage, "link-delay", [link], detail, hold_s, hurt=hurt, heal=heal, trace="chunks"
-    )
+    return _injury(stage, "link-delay", [link], detail, hold_s, trace="chunks", **acts)
 
 
 def _kind(name: str, what: str, draw: Draw) -> Kind:
     return Kind(name, what, draw, lambda stage: "" if stage.grid.grid.links else "no links")
 
 
+_HALF_OPEN: Final = "a link's connections swallow all bytes, one way or both, until given up"
+
 LINK_FAULTS: Final = (
     _kind("link-cut", "a link's connections reset, new ones refused", _draw_cut),
     _kind("partition", "every link between two halves cut", _draw_partition),
     _kind("link-reset", f"a link's connections reset {RESETS} times", _draw_reset),
     _kind("link-silence", "a link carries nothing, one way or both", _draw_silence),
-    _kind(
-        "half-open",
-        "a link's connections swallow all bytes, one way or both, until given up",
-        _draw_half_open,
-    ),
+    _kind("half-open", _HALF_OPEN, _draw_half_open),
     _kind("link-delay", "a link takes 100 to 300 ms more", _draw_delay),
 )

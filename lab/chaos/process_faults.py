@@ -6,6 +6,7 @@ What a fault may cost depends on whom it hits, so kills are classes by the broke
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -44,9 +45,7 @@ def _restart_broker(kind: str, *, persistent: bool) -> Draw:
     def draw(stage: Stage, rng: random.Random) -> Injury:
         here = rng.choice(_restartable(stage, persistent=persistent))
 
-        async def stop() -> None:
-            await stage.stop_broker(here)
-
+        stop = partial(stage.stop_broker, here)
         return _broker_down(stage, kind, here, rng, stop, "SIGTERM", (RESTART_S,))
 
     return draw
@@ -67,14 +66,12 @@ def _broker_down(
 ) -> Injury:
     hold_s = stage.span_s(rng, spans_s)
 
-    async def heal() -> None:
-        await stage.start_broker(here)
-
     async def felt() -> bool:
         return not stage.grid.brokers[here].running
 
     detail = f"{how}, back after {hold_s:g} s"
-    return Injury(kind, frozenset({f"broker {here}"}), detail, hold_s, inflict, heal, felt)
+    victims, heal = frozenset({f"broker {here}"}), partial(stage.start_broker, here)
+    return Injury(kind, victims, detail, hold_s, inflict, heal, felt)
 
 
 def _kill_agent(role: str) -> Draw:
@@ -120,13 +117,7 @@ def _draw_broker_pause(stage: Stage, rng: random.Random) -> Injury:
     return replace(injury, inflict=inflict, heal=heal)
 
 
-def _pause(
-    stage: Stage,
-    kind: str,
-    victim: str,
-    process: Child,
-    rng: random.Random,
-) -> Injury:
+def _pause(stage: Stage, kind: str, victim: str, process: Child, rng: random.Random) -> Injury:
     hold_s = stage.span_s(rng, PAUSED_S)
 
     async def inflict() -> None:

@@ -22,9 +22,7 @@ def line_chart(
     """The chart. Curves that lie on one another are drawn thinner on top of thicker.
 
     Args:
-        title: Above the chart.
-        x_label: Below it.
-        y_label: Beside it.
+        title, x_label, y_label: Above, below and beside it.
         curves: By name: y by x; at least one point in all.
         halves: Half the width of what is known of y, drawn as bars: likewise.
         log_x: Equal factors are equally wide; every x above 0.

@@ -57,11 +57,7 @@ class WhatIf:
 
 
 def judge(page: Mapping[str, Any], loss: Loss) -> WhatIf:
-    """Hold ``loss`` against what an agent knows.
-
-    Args:
-        page: Its ``/topology``.
-        loss: What is imagined gone.
+    """Hold ``loss`` against what an agent knows, which is its ``/topology``.
 
     Raises:
         click.UsageError: It knows no such broker or link.

@@ -15,7 +15,6 @@ from federator.planner.flow import exact
 from federator.planner.flow.drawing import copies, idle, svg
 from federator.planner.flow.instance import Instance
 from federator.planner.flow.outcome import Outcome
-from federator.planner.flow.watch import Watch
 from federator.planner.lagrangian import heuristic as lagrangian
 from federator.planner.lagrangian.steps import Rule
 from federator.planner.methods import Method
@@ -61,7 +60,14 @@ def solve(
         interruption() as noted,
         watch(method, time_limit_s=time_limit_s, noted=noted, quiet=as_json) as watching,
     ):
-        outcome = _solve(problem, Method(method), seed, Rule(steps), duplications_max, watching)
+        how: dict[str, Any] = {"seed": seed, "watch": watching}
+        match Method(method):
+            case Method.LAGRANGIAN:
+                outcome = lagrangian.solve(problem, rule=Rule(steps), **how)
+            case Method.F2:
+                outcome = exact.solve_f2(problem, duplications_max=duplications_max, **how)
+            case other:
+                outcome = solve_by(other, problem, **how)
         seconds = time.monotonic() - watching.started_s
     if picture is not None:
         write(picture, svg(problem, outcome))
@@ -89,24 +95,10 @@ def draw(instance: Path, output: Path | None, method: str, seed: int, time_limit
     write(output, svg(problem, outcome))
 
 
-def _solve(
-    problem: Instance,
-    method: Method,
-    seed: int,
-    rule: Rule,
-    duplications_max: int | None,
-    watching: Watch,
-) -> Outcome:
-    if method is Method.LAGRANGIAN:
-        return lagrangian.solve(problem, rule=rule, seed=seed, watch=watching)
-    if method is Method.F2:
-        return exact.solve_f2(problem, duplications_max=duplications_max, seed=seed, watch=watching)
-    return solve_by(method, problem, seed=seed, watch=watching)
-
-
 def as_dict(problem: Instance, outcome: Outcome, seconds: float) -> dict[str, Any]:
     """The answer by names, for machines. A bound that is not there is null."""
     bound = outcome.lower_bound
+    names, topics, at = problem.names, problem.topic_names, problem.request_node
     unmet = [int(request) for request in (~outcome.account.met).nonzero()[0]]
     return {
         "instance": problem.name,
@@ -120,17 +112,12 @@ def as_dict(problem: Instance, outcome: Outcome, seconds: float) -> dict[str, An
         "stopped": outcome.stopped,
         "seconds": round(seconds, 3),
         "unmet": [
-            {
-                "topic": problem.topic_names[problem.request_topic[request]],
-                "subscriber": problem.names[problem.request_node[request]],
-            }
-            for request in unmet
+            {"topic": topics[problem.request_topic[each]], "subscriber": names[at[each]]}
+            for each in unmet
         ],
-        "idle": [problem.names[node] for node in idle(problem, outcome)],
+        "idle": [names[node] for node in idle(problem, outcome)],
         "routes": {
-            problem.topic_names[topic]: [
-                [problem.names[problem.tail[arc]], problem.names[problem.head[arc]]] for arc in arcs
-            ]
+            topics[topic]: [[names[problem.tail[a]], names[problem.head[a]]] for a in arcs]
             for topic, arcs in enumerate(outcome.routing.arcs)
         },
     }

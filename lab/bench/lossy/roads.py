@@ -60,14 +60,7 @@ def _enter(libc: ctypes.CDLL, namespace: int) -> None:
 
 
 class Way:
-    """One direction of a road.
-
-    Args:
-        source: Device that packets are read from.
-        target: Device that they are written to.
-        delay_s: How long a packet takes.
-        rng: Source of chance.
-    """
+    """One direction of a road: from the device ``source`` to ``target``."""
 
     def __init__(self, source: int, target: int, *, delay_s: float, rng: random.Random) -> None:
         self.losses = Losses(rng)

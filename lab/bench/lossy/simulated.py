@@ -75,12 +75,7 @@ def together(worlds: Iterable[Passed]) -> Passed:
 
 
 class World:
-    """One line at work.
-
-    Args:
-        line: What it is.
-        seed: Of what the roads lose.
-    """
+    """One line at work, whose roads lose what ``seed`` says."""
 
     def __init__(self, line: Line, seed: int) -> None:
         self._line = line

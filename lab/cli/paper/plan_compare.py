@@ -12,7 +12,7 @@ import click
 
 from federator.cli.options import FILE, columns, option
 from federator.cli.planning.files import read
-from federator.cli.planning.watching import Interruption, interruption, watch
+from federator.cli.planning.watching import interruption, watch
 from federator.planner.flow.instance import Instance
 from lab.papers.flow import generators
 from lab.papers.flow.comparison import METHODS, TABLE_2, Run, Summary, run_of, solve, summarise
@@ -70,9 +70,11 @@ def command(
                 if noted.happened:
                     break
                 what = f"{done + 1}/{total} {problem.name or group} {method}"
-                runs.append(
-                    _run(group, problem, method, what, seed, time_limit_s, noted, quiet=as_json)
-                )
+                with watch(what, time_limit_s=time_limit_s, noted=noted, quiet=as_json) as watching:
+                    began = time.perf_counter()
+                    outcome = solve(method, problem, seed=seed, watch=watching)
+                    seconds = time.perf_counter() - began
+                runs.append(run_of(group, problem.name or group, method, seconds, outcome))
                 if as_json:
                     click.echo(json.dumps(_finite(asdict(runs[-1]))))
     summaries = summarise(runs)
@@ -96,24 +98,6 @@ def _paper(seeds: int, sizes: Sequence[str]) -> Iterator[tuple[str, Instance]]:
         if not sizes or size.name in sizes:
             for seed in range(seeds):
                 yield size.name, generators.table1(size, seed=seed)
-
-
-def _run(
-    group: str,
-    problem: Instance,
-    method: str,
-    what: str,
-    seed: int,
-    time_limit_s: float,
-    noted: Interruption,
-    *,
-    quiet: bool,
-) -> Run:
-    with watch(what, time_limit_s=time_limit_s, noted=noted, quiet=quiet) as watching:
-        began = time.perf_counter()
-        outcome = solve(method, problem, seed=seed, watch=watching)
-        seconds = time.perf_counter() - began
-    return run_of(group, problem.name or group, method, seconds, outcome)
 
 
 def _table(summaries: Sequence[Summary], *, paper: bool) -> list[str]:

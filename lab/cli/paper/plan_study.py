@@ -9,8 +9,6 @@ import click
 
 from federator.cli.options import columns, option
 from federator.cli.planning.watching import interruption, watch
-from federator.planner.flow.outcome import Outcome
-from federator.planner.flow.watch import Watch
 from federator.planner.lagrangian import heuristic as lagrangian
 from lab.papers.flow import generators, studies
 from lab.papers.pricing.world import Conditions
@@ -76,7 +74,12 @@ def growth(tightness: float, seed: int, sizes: int) -> int:
         for nodes, topics in SIZES[:sizes]:
             what = f"{nodes} nodes, {topics} topics"
             with watch(what, time_limit_s=math.inf, noted=noted, quiet=False) as watching:
-                spent, outcome = _timed(nodes, topics, seed, tightness, watching)
+                problem = generators.geometric(
+                    nodes, topics=topics, fan_out=5, seed=seed, tightness=tightness
+                )
+                began = time.process_time()
+                outcome = lagrangian.solve(problem, effort=lagrangian.LARGE, watch=watching)
+                spent = time.process_time() - began
             if noted.happened:
                 break
             amounts.append(studies.work(nodes, topics))
@@ -90,13 +93,3 @@ def growth(tightness: float, seed: int, sizes: int) -> int:
         power = studies.exponent(amounts, seconds)
         click.echo(f"time grows as (n log n x topics) to the power {power:.2f}")
     return noted.exit_code
-
-
-def _timed(
-    nodes: int, topics: int, seed: int, tightness: float, watching: Watch
-) -> tuple[float, Outcome]:
-    """Processor seconds, and what came out."""
-    problem = generators.geometric(nodes, topics=topics, fan_out=5, seed=seed, tightness=tightness)
-    began = time.process_time()
-    outcome = lagrangian.solve(problem, effort=lagrangian.LARGE, watch=watching)
-    return time.process_time() - began, outcome
