@@ -2,9 +2,11 @@
 
 import http.client
 import json
+import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import click
 
@@ -13,7 +15,6 @@ from federator.errors import ConfigError, LinkError
 
 SECONDS_MAX = 5.0
 ANSWER_BYTES_MAX = 67_108_864
-NO_INPUT = 66
 
 
 url_option = click.option("--url", help="The agent's HTTP listener, e.g. http://127.0.0.1:9883.")
@@ -30,7 +31,9 @@ def agent_url(config: Path | None, url: str | None) -> str:
         return url.rstrip("/")
     settings = settings_from(config)
     if not settings.http.enabled:
-        raise ConfigError("http.enabled = false: the agent cannot be asked: set true", exit_code=78)
+        raise ConfigError(
+            "http.enabled = false: the agent cannot be asked: set true", exit_code=os.EX_CONFIG
+        )
     port: int | str = settings.http.port
     if port == 0:
         port_file = settings.state_dir / "http.port"
@@ -54,10 +57,10 @@ def agents_of_grid(state: Path) -> list[str]:
     except OSError as error:
         reason = (error.strerror or "").lower()
         text = f"{state}: {reason}: name the file given to `federator-lab grid --state`"
-        raise ConfigError(text, exit_code=NO_INPUT) from None
+        raise ConfigError(text, exit_code=os.EX_NOINPUT) from None
     except (ValueError, KeyError, TypeError):
         text = f"{state}: not a state file of a grid: write it with `federator-lab grid --state`"
-        raise ConfigError(text, exit_code=78) from None
+        raise ConfigError(text, exit_code=os.EX_CONFIG) from None
 
 
 def _as_url(place: str | int) -> str:
@@ -84,20 +87,16 @@ def get_text(url: str, page: str, **query: str) -> str:
     Raises:
         LinkError: As ``get``.
     """
-    path = page + (
-        "?" + "&".join(f"{k}={quote(v, safe='')}" for k, v in query.items()) if query else ""
-    )
+    path = f"{page}?{urlencode(query, safe='', quote_via=quote)}" if query else page
     try:
         parts = urlsplit(url)
         if not parts.hostname:
             raise ValueError("not a URL")
-        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=SECONDS_MAX)
-        try:
+        caller = http.client.HTTPConnection(parts.hostname, parts.port, timeout=SECONDS_MAX)
+        with closing(caller) as connection:
             connection.request("GET", path)
             response = connection.getresponse()
             body = response.read(ANSWER_BYTES_MAX).decode("utf-8", errors="replace")
-        finally:
-            connection.close()
         if response.status != http.client.OK:
             raise LinkError(f"{url}{page}: {response.status} {body[:200].strip()}")
         return body

@@ -11,7 +11,6 @@ inside an inline table is reported at the line of the key that holds it.
 import difflib
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -35,18 +34,10 @@ _WANTED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Complaint:
-    """A mistake at ``location``; its ``text`` is ``what: how to mend``."""
-
-    location: Location
-    text: str
-
-
 def first_complaint(
     error: ValidationError, root: type[BaseModel], line_of: Callable[[Location], int | None]
-) -> Complaint:
-    """The mistake to mend first, with the number of those that remain."""
+) -> tuple[Location, str]:
+    """Where to mend first, and ``what: how to mend``, with the number of mistakes that remain."""
     details = error.errors(include_url=False)
 
     def order(detail: ErrorDetails) -> tuple[bool, int]:
@@ -57,7 +48,7 @@ def first_complaint(
     text = _text(detail, location, root)
     if len(details) > 1:
         text += f" (and {len(details) - 1} more)"
-    return Complaint(location, text)
+    return location, text
 
 
 def _location(detail: ErrorDetails) -> Location:

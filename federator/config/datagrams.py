@@ -4,12 +4,12 @@ Source: docs/udp-fec.md.
 """
 
 import importlib.util
+import os
 from typing import Annotated
 
 from pydantic import Field
 
 from federator.config.section import Section, WholeNumber, readable_by
-from federator.config.security import CONFIG
 from federator.errors import ConfigError
 from federator.protocol.datagrams.sender import Limits
 from federator.protocol.trust.guard import SEAL_BYTES
@@ -82,5 +82,5 @@ def require_codec(name: str) -> None:
         raise ConfigError(
             f'{name}: transport = "udp-fec" needs the library raptorq: '
             'install federator[fec], or use "tcp"',
-            exit_code=CONFIG,
+            exit_code=os.EX_CONFIG,
         )

@@ -222,17 +222,12 @@ class GatewaySettings(Section):
         return self
 
     @model_validator(mode="after")
-    def _assignments_are_known(self) -> Self:
+    def _named_brokers_are_known(self) -> Self:
         ids = {broker.id for broker in self.brokers}
         for index, (_, broker) in enumerate(self.attachment.assignments):
             if broker not in ids:
                 what = f"broker {broker} is not in [[brokers]]"
                 raise wrong(f"attachment.assign.{index}", what, "add it, or correct the id")
-        return self
-
-    @model_validator(mode="after")
-    def _upstreams_are_known(self) -> Self:
-        ids = {broker.id for broker in self.brokers}
         named: set[int] = set()
         for index, upstream in enumerate(self.upstreams):
             if upstream.broker not in ids:

@@ -9,6 +9,7 @@ Source: sd_notify(3), sd_watchdog_enabled(3).
 
 import functools
 import json
+import os
 import re
 import stat
 import tomllib
@@ -27,9 +28,6 @@ from federator.config.complaints import Location, first_complaint, line_of
 from federator.config.gateway import GatewaySettings
 from federator.config.settings import Settings
 from federator.errors import ConfigError
-
-NO_INPUT, NO_PERMISSION, CONFIG = 66, 77, 78
-"""Exit codes of sysexits.h."""
 
 CONFIG_BYTES_MAX = 4_194_304
 LINE_CHARACTERS_MAX = 900
@@ -52,7 +50,9 @@ class _Source:
     text: str = ""
     variables: dict[Location, str] = field(default_factory=dict)
 
-    def error(self, location: Location, complaint: str, exit_code: int = CONFIG) -> ConfigError:
+    def error(
+        self, location: Location, complaint: str, exit_code: int = os.EX_CONFIG
+    ) -> ConfigError:
         """``complaint`` about the value at ``location``."""
         for length in range(len(location), 0, -1):
             if variable := self.variables.get(location[:length]):
@@ -145,8 +145,8 @@ def _settings(
     try:
         settings = root.model_validate(values)
     except ValidationError as error:
-        complaint = first_complaint(error, root, lambda at: line_of(source.text, at))
-        raise source.error(complaint.location, complaint.text) from None
+        found = first_complaint(error, root, lambda at: line_of(source.text, at))
+        raise source.error(*found) from None
     _check_secrets(path, settings.credential_holders(), source)
     _check_certificates(settings.credential_holders(), source)
     return settings, source
@@ -158,17 +158,17 @@ def _read(path: Path, source: _Source) -> dict[str, Any]:
             data = file.read(CONFIG_BYTES_MAX + 1)
     except (FileNotFoundError, NotADirectoryError):
         text = f"{path}: no such file: name the configuration with -c FILE"
-        raise _refusal(text, NO_INPUT) from None
+        raise _refusal(text, os.EX_NOINPUT) from None
     except PermissionError:
         text = f"{path}: not readable by this user: change its owner or mode"
-        raise _refusal(text, NO_PERMISSION) from None
+        raise _refusal(text, os.EX_NOPERM) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         text = f"{path}: {reason.lower()}: name a readable TOML file"
-        raise _refusal(text, NO_INPUT) from None
+        raise _refusal(text, os.EX_NOINPUT) from None
     if len(data) > CONFIG_BYTES_MAX:
         text = f"{path}: larger than {CONFIG_BYTES_MAX} bytes: name a configuration file"
-        raise _refusal(text, CONFIG)
+        raise _refusal(text, os.EX_CONFIG)
     try:
         source.text = data.decode("utf-8").replace("\r\n", "\n")
         return tomllib.loads(source.text)
@@ -179,7 +179,7 @@ def _read(path: Path, source: _Source) -> dict[str, Any]:
         text = f"{path}: nested too deeply: no key here needs nesting"
     except ValueError as error:  # includes TOMLDecodeError
         text = f"{path}:{_syntax_complaint(str(error), source.text)}"
-    raise _refusal(text, CONFIG)
+    raise _refusal(text, os.EX_CONFIG)
 
 
 def _syntax_complaint(message: str, text: str) -> str:
@@ -230,7 +230,7 @@ def _check_underscores(root: type[BaseModel], variable: str, value: str) -> None
     if key in keys and not value.startswith(("tcp://", "udp://")):
         wanted = f"{ENVIRONMENT_PREFIX}{section.upper()}__{key.upper()}"
         text = f"${variable}: one underscore between section and key: write {wanted}"
-        raise _refusal(text, CONFIG)
+        raise _refusal(text, os.EX_CONFIG)
 
 
 def _from_text(model: type[BaseModel], name: str, text: str) -> object:
@@ -261,7 +261,7 @@ def _check_secrets(
             if inline and path.stat().st_mode & stat.S_IRWXO:
                 what = f"{path} holds a password and is open to others"
                 raise source.error(
-                    (*location, "password"), f"{what}: chmod o= {path}", NO_PERMISSION
+                    (*location, "password"), f"{what}: chmod o= {path}", os.EX_NOPERM
                 )
         for key in ("password_file", "key_file"):
             file: Path | None = getattr(holder, key)
@@ -281,13 +281,13 @@ def _check_secret_file(file: Path, location: Location, source: _Source) -> None:
             opened.read(1)
     except PermissionError:
         what = f"{file} is not readable by this user: change its owner or mode"
-        raise source.error(location, what, NO_PERMISSION) from None
+        raise source.error(location, what, os.EX_NOPERM) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise source.error(location, f"{file}: {reason.lower()}: correct the path") from None
     if mode & stat.S_IRWXO:
         what = f"{file} is open to others: chmod o= {file}"
-        raise source.error(location, what, NO_PERMISSION)
+        raise source.error(location, what, os.EX_NOPERM)
 
 
 def _check_certificates(holders: Iterable[tuple[str, Credentials]], source: _Source) -> None:
@@ -309,7 +309,7 @@ def _check_context(
         text = f"{error.filename}: no such file: correct the path"
     except PermissionError as error:
         text = f"{error.filename} is not readable by this user: change its owner or mode"
-        raise source.error((*at, _key_of(files, text)), text, NO_PERMISSION) from None
+        raise source.error((*at, _key_of(files, text)), text, os.EX_NOPERM) from None
     except (OSError, ValueError) as error:
         text = str(error)
     else:

@@ -3,6 +3,7 @@
 Source: docs/security.md, "Files".
 """
 
+import os
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -18,7 +19,6 @@ from federator.protocol.trust.key_files import (
     read_key_file,
 )
 
-CONFIG = 78
 FEDERATION_KEYS_MAX = 16
 REVOCATIONS_KEPT = "revocations"
 """The file in the state directory where an agent writes the lists it has heard of."""
@@ -66,7 +66,7 @@ class KeySettings(Section):
             if public.federation != federation:
                 what = f"{path} is the key of federation {public.federation!r}"
                 raise ConfigError(
-                    f"{at}: {what}, ours is {federation!r}: name ours", exit_code=CONFIG
+                    f"{at}: {what}, ours is {federation!r}: name ours", exit_code=os.EX_CONFIG
                 )
             keys.append(public.key)
         return keys
@@ -88,7 +88,7 @@ def _read(path: Path, kind: type[_P], at: str) -> _P:
             return read_key_file(file.read(KEY_FILE_BYTES_MAX + 1), kind)
     except OSError as error:
         text = f"{at}: {path}: {(error.strerror or str(error)).lower()}: correct the path"
-        raise ConfigError(text, exit_code=CONFIG) from error
+        raise ConfigError(text, exit_code=os.EX_CONFIG) from error
     except DecodeError as error:
         text = f"{at}: {path}: {error}: make it with federator keys"
-        raise ConfigError(text, exit_code=CONFIG) from error
+        raise ConfigError(text, exit_code=os.EX_CONFIG) from error

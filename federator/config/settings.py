@@ -4,6 +4,7 @@ Each section is a table of the TOML file. Here are the rules between sections, a
 the agent asks: the protocol's parameters, and how to reach a neighbour.
 """
 
+import os
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self
@@ -33,7 +34,7 @@ from federator.config.sections import (
     RoutingSettings,
     ShareSettings,
 )
-from federator.config.security import CONFIG, REVOCATIONS_KEPT, KeySettings, Security
+from federator.config.security import REVOCATIONS_KEPT, KeySettings, Security
 from federator.config.topics import LoopSettings, RulesSettings, check_conflict
 from federator.config.topology import TopologySettings
 from federator.errors import ConfigError
@@ -192,7 +193,7 @@ class Settings(Section):
                 f"{name}: security is {self.security!r}, and [keys] lacks agent_file or "
                 'federation_files: make them with federator keys, or write security = "open" '
                 "to believe whoever may publish on the brokers",
-                exit_code=CONFIG,
+                exit_code=os.EX_CONFIG,
             )
         own = self.keys.agent_keys()
         if (own.federation, own.id) != (self.federation, self.broker.id):
@@ -201,7 +202,7 @@ class Settings(Section):
             raise ConfigError(
                 f"{name}: keys.agent_file: {self.keys.agent_file} is of broker {theirs}, "
                 f"this is broker {ours}: name its own",
-                exit_code=CONFIG,
+                exit_code=os.EX_CONFIG,
             )
         self.keys.federation_keys(self.federation)
         named, kept = self.keys.revocations_file, self.state_dir / REVOCATIONS_KEPT
@@ -209,7 +210,7 @@ class Settings(Section):
             raise ConfigError(
                 f"{name}: keys.revocations_file: {named} is where the agent writes what it has "
                 "heard: name another file",
-                exit_code=CONFIG,
+                exit_code=os.EX_CONFIG,
             )
         self.keys.revocations()
 

@@ -80,7 +80,15 @@ class Generator:
 
 def _serve() -> None:
     order = json.loads(sys.stdin.readline())
-    wires = _connect(order)
+    wires = [
+        Wire.connect(
+            Layout(topic, order["qos"], order["payload_bytes"]),
+            publish_at=tuple(order["publish_at"]),
+            subscribe_at=tuple(order["subscribe_at"]),
+            name=f"{order['name']}-{number}",
+        )
+        for number, topic in enumerate(topics(order["topic"], order["pairs"]))
+    ]
     answer({})
     for line in sys.stdin:
         order = json.loads(line)
@@ -94,18 +102,6 @@ def _serve() -> None:
         answer(asdict(outcome))
     for wire in wires:
         wire.close()
-
-
-def _connect(order: dict[str, Any]) -> list[Wire]:
-    return [
-        Wire.connect(
-            Layout(topic, order["qos"], order["payload_bytes"]),
-            publish_at=tuple(order["publish_at"]),
-            subscribe_at=tuple(order["subscribe_at"]),
-            name=f"{order['name']}-{number}",
-        )
-        for number, topic in enumerate(topics(order["topic"], order["pairs"]))
-    ]
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ import itertools
 import struct
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import mqtt5
@@ -25,12 +26,12 @@ _STAMP: Final = struct.Struct(">QIQ")  # run, topic's place, number
 PAYLOAD_BYTES_MIN: Final = _STAMP.size
 
 
+@dataclass(frozen=True, slots=True)
 class _Ears:
     """Puts what one client sees into the ledger."""
 
-    def __init__(self, traffic: "Traffic", name: str) -> None:
-        self._traffic = traffic
-        self._name = name
+    _traffic: "Traffic"
+    _name: str
 
     def on_message(self, packet: mqtt5.PublishPacket) -> None:
         traffic = self._traffic

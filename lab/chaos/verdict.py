@@ -10,7 +10,6 @@ from rich.text import Text
 
 from lab.chaos.ledger import Violation
 from lab.chaos.run import Outcome
-from lab.chaos.vitals import Vital
 
 VIOLATIONS_SHOWN = 12
 
@@ -117,13 +116,9 @@ def _agents(outcome: Outcome) -> Table:
             f"{vital.files_second_quarter:.0f}",
             f"{vital.files_last_quarter:.0f}",
             f"{vital.log_lines_per_s:.2f}",
-            Text(_worst(vital), "red"),
+            Text(vital.faults[0] if vital.faults else "", "red"),
         )
     return table
-
-
-def _worst(vital: Vital) -> str:
-    return vital.faults[0] if vital.faults else ""
 
 
 def _violations(outcome: Outcome) -> Text:

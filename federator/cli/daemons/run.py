@@ -1,6 +1,7 @@
 """``federator run``: the daemon, in the foreground, until SIGTERM or SIGINT."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import click
@@ -13,9 +14,6 @@ from federator.runtime.agent import app
 from federator.runtime.doctor.diagnosis import judge
 from federator.runtime.doctor.doctor import examine
 from federator.runtime.mqtt.probe import RefusedError
-
-UNAVAILABLE, CONFIG = 69, 78
-"""Exit codes of ``sysexits.h``."""
 
 
 @click.command(name="run")
@@ -55,9 +53,11 @@ async def _check_broker(settings: Settings) -> None:
         ) from error
     except LinkError as error:
         key = "broker.socket" if settings.broker.socket else "broker.url"
-        raise ConfigError(f"{error}: start it, or correct {key}", exit_code=UNAVAILABLE) from error
+        raise ConfigError(
+            f"{error}: start it, or correct {key}", exit_code=os.EX_UNAVAILABLE
+        ) from error
     report = judge(facts, settings)
     if failed := [finding for finding in report.findings if finding.outcome == "fail"]:
         lines = "; ".join((*report.config_lines, *report.acl_lines))
         what = f"{place}: {failed[0].name}: {failed[0].found}"
-        raise ConfigError(f"{what}: add to mosquitto.conf: {lines}", exit_code=CONFIG)
+        raise ConfigError(f"{what}: add to mosquitto.conf: {lines}", exit_code=os.EX_CONFIG)

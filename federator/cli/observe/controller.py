@@ -30,10 +30,8 @@ def status(config: Path | None, url: str | None, as_json: bool, every_row: bool)
     Any agent can be asked. Exits 1 when failover is disabled there.
     """
     page = get(agent_url(config, url), "/controller")
-    if as_json:
-        click.echo(json.dumps(page, indent=2))
-    else:
-        click.echo("\n".join(as_text(page, every_row=every_row)))
+    text = "\n".join(as_text(page, every_row=every_row))
+    click.echo(json.dumps(page, indent=2) if as_json else text)
     return 0 if page.get("enabled") else 1
 
 

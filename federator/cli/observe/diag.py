@@ -30,7 +30,6 @@ LOG_BYTES_MAX: Final = 4_194_304
 JOURNAL_LINES: Final = 20_000
 JOURNAL_SECONDS_MAX: Final = 20.0
 STATE_FILES_MAX: Final = 2_000
-CANNOT_CREATE: Final = 73
 
 _NAME: Final = re.compile(r"^[A-Za-z0-9._-]+")
 
@@ -220,7 +219,7 @@ def _write(output: Path, files: Mapping[str, bytes], now: datetime) -> None:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         text = f"{output}: {reason}: name another file with -o"
-        raise ConfigError(text, exit_code=CANNOT_CREATE) from error
+        raise ConfigError(text, exit_code=os.EX_CANTCREAT) from error
 
 
 def _page(url: str, page: str, **query: str) -> str:

@@ -54,15 +54,12 @@ def as_text(status: Mapping[str, Any]) -> list[str]:
     if status.get("datagrams"):
         lines += ["", "links over datagrams:", *table([row for row in datagrams if row])]
     lines += ["", "cores:", *table(status.get("cores", []))]
-    meshes = status.get("meshes", [])
-    total = status.get("meshes_total", len(meshes))
-    more = f", the first {MESHES_SHOWN}" if total > MESHES_SHOWN else ""
-    lines += ["", f"meshes: {total}{more}", *table(meshes[:MESHES_SHOWN])]
-    straight = status.get("destinations", [])
-    if straight:
-        total = status.get("destinations_total", len(straight))
-        more = f", the first {MESHES_SHOWN}" if total > MESHES_SHOWN else ""
-        lines += ["", f"destinations: {total}{more}", *table(straight[:MESHES_SHOWN])]
+    for title in ("meshes", "destinations"):
+        routes = status.get(title, [])
+        if routes or title == "meshes":
+            total = status.get(f"{title}_total", len(routes))
+            more = f", the first {MESHES_SHOWN}" if total > MESHES_SHOWN else ""
+            lines += ["", f"{title}: {total}{more}", *table(routes[:MESHES_SHOWN])]
     rules = status.get("rules", {})
     told = [f"{key} {shown(rules[key])}" for key in RULES_TOLD if rules.get(key)]
     kept, held = rules.get("keep_total", 0), rules.get("not_imported", 0)
@@ -101,11 +98,9 @@ def _security(security: Mapping[str, Any]) -> list[str]:
             return ["security: OPEN: whoever may publish on the brokers is believed"]
         case mode:
             day = datetime.fromtimestamp(security.get("expires_s", 0), UTC).date().isoformat()
-            line = f"security: {mode}, certificate until {day}"
             refused = security.get("refused", 0)
-            return [
-                line + (f", {refused} refused: see trust.refused in the log" if refused else "")
-            ]
+            more = f", {refused} refused: see trust.refused in the log" if refused else ""
+            return [f"security: {mode}, certificate until {day}{more}"]
 
 
 def _loops(loops: Mapping[str, Any]) -> list[str]:

@@ -152,15 +152,9 @@ def _branches(
             rows.append((name, "", "", "", "NO ANSWER"))
             continue
         times = next_told.times_us
-        rows.append(
-            (
-                name,
-                f"+{_ms(times[-1] - times[0])}",
-                _ms(times[-1] - times[-2]),
-                _ms(next_told.back_us - times[0]),
-                f"{_what(next_told)}{_queues(next_told)}",
-            )
-        )
+        spans = (f"+{_ms(times[-1] - times[0])}", _ms(times[-1] - times[-2]))
+        back, what = _ms(next_told.back_us - times[0]), f"{_what(next_told)}{_queues(next_told)}"
+        rows.append((name, *spans, back, what))
         if hop not in above:
             deeper = f"{indent}{'   ' if last else '│  '}"
             rows += _branches(journey, next_told, deeper, above | {hop})

@@ -1,5 +1,6 @@
 """Reading and writing the planner's files; the one place that names the file in an error."""
 
+import os
 from pathlib import Path
 
 import click
@@ -7,9 +8,6 @@ import click
 from federator.errors import ConfigError, InstanceError
 from federator.planner.flow import instance_file
 from federator.planner.flow.instance import Instance
-
-NO_INPUT, CANNOT_CREATE, NO_PERMISSION = 66, 73, 77
-"""Exit codes of ``sysexits.h``."""
 
 
 def read(path: Path) -> Instance:
@@ -38,9 +36,9 @@ def read_bytes(path: Path) -> bytes:
         with path.open("rb") as file:
             data = file.read(most + 1)
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file", exit_code=NO_INPUT) from None
+        raise ConfigError(f"{path}: no such file", exit_code=os.EX_NOINPUT) from None
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}", exit_code=NO_PERMISSION) from None
+        raise ConfigError(f"{path}: {error.strerror}", exit_code=os.EX_NOPERM) from None
     if len(data) > most:
         raise InstanceError(f"{path}: more than {most} bytes: at most that wanted")
     return data
@@ -57,7 +55,7 @@ def read_text(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         text = f"{path}: {reason.lower()}: name a readable file"
-        raise ConfigError(text, exit_code=NO_INPUT) from None
+        raise ConfigError(text, exit_code=os.EX_NOINPUT) from None
 
 
 def write(path: Path | None, text: str) -> None:
@@ -72,4 +70,4 @@ def write(path: Path | None, text: str) -> None:
     try:
         path.write_text(text)
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}", exit_code=CANNOT_CREATE) from None
+        raise ConfigError(f"{path}: {error.strerror}", exit_code=os.EX_CANTCREAT) from None

@@ -94,4 +94,4 @@ def _write(plan: CorePlan, folder: Path, valid_s: int) -> None:
             write_whole(folder / str(id) / FILE_NAME, content.encode(), mode=SHARED_FILE)
         except OSError as error:
             text = f"{folder}: {error.strerror}: name a folder this user may write"
-            raise ConfigError(text, exit_code=73) from None
+            raise ConfigError(text, exit_code=os.EX_CANTCREAT) from None

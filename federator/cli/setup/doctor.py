@@ -18,17 +18,13 @@ from federator.runtime.mqtt.probe import RefusedError
 _MARKS = {"ok": "ok", "warn": "WARN", "fail": "FAIL"}
 
 
-def _user_name(context: object, parameter: object, name: str | None) -> str | None:
-    """A user of the broker, as one line of an acl_file can name it."""
-    if name is not None and not (name.isprintable() and name == name.strip() != ""):
-        raise click.BadParameter(f"{name!r}: printable characters wanted, no spaces at the ends")
-    return name
-
-
-def _user_names(context: object, parameter: object, names: tuple[str, ...]) -> tuple[str, ...]:
-    for name in names:
-        _user_name(context, parameter, name)
-    return names
+def _users(context: object, parameter: object, given: str | tuple[str, ...] | None) -> object:
+    """Users of the broker, each as one line of an acl_file can name it."""
+    for name in (given,) if isinstance(given, str) else given or ():
+        if not (name.isprintable() and name == name.strip() != ""):
+            text = f"{name!r}: printable characters wanted, no spaces at the ends"
+            raise click.BadParameter(text)
+    return given
 
 
 @click.command(name="doctor")
@@ -45,27 +41,27 @@ def _user_names(context: object, parameter: object, names: tuple[str, ...]) -> t
     "--acl", "as_acl", is_flag=True, help="Print an acl_file for the broker instead: least rights."
 )
 @click.option(
-    "--user", callback=_user_name, help=f"With --acl: the agent. [broker.username or {AGENT}]"
+    "--user", callback=_users, help=f"With --acl: the agent. [broker.username or {AGENT}]"
 )
 @click.option(
     "--peer",
     "peers",
     multiple=True,
-    callback=_user_names,
+    callback=_users,
     help=f"With --acl: a user of other agents. [links.username or {AGENT}-peer]",
 )
 @click.option(
     "--gateway",
     "gateways",
     multiple=True,
-    callback=_user_names,
+    callback=_users,
     help=f"With --acl: a user of gateways. [{AGENT}-gateway]",
 )
 @click.option(
     "--collector",
     "collectors",
     multiple=True,
-    callback=_user_names,
+    callback=_users,
     help=f"With --acl: a user of collectors. [{AGENT}-collector]",
 )
 def command(

@@ -35,9 +35,6 @@ from federator.protocol.types import BROKER_ID_MAX, BrokerId
 from federator.runtime.storage.durable import SHARED_FILE, write_whole
 from federator.runtime.trust.key_maker import KeyMaker
 
-DATA, NO_INPUT, CANNOT_CREATE = 65, 66, 73
-"""Exit codes of ``sysexits.h``."""
-
 KEY, PUBLIC, REVOKED, ISSUED = "federation.key", "federation.pub", "revocations", "issued.jsonl"
 DAYS, DAYS_MAX = 825, 36_500
 
@@ -96,17 +93,16 @@ def revoke(serials: tuple[str, ...], broker: int | None, folder: Path) -> None:
     if broker is not None:
         of_broker = {row["serial"] for row in _issued(folder) if row["broker"] == broker}
         if not of_broker:
-            raise _wrong(f"--broker {broker}: {folder / ISSUED} knows no certificate of it", DATA)
+            raise _wrong(
+                f"--broker {broker}: {folder / ISSUED} knows no certificate of it", os.EX_DATAERR
+            )
         taken_back |= {_serial(text) for text in of_broker}
     if not taken_back:
         raise click.UsageError("name serials, or --broker ID")
-    path, number, before = folder / REVOKED, 0, frozenset[bytes]()
-    if path.exists():
-        old = decode_revocations(decode_signed(_paper(path, RevocationFile).revocations).text)
-        number, before = old.number, old.serials
+    path, (number, before) = folder / REVOKED, _revoked(folder)
     if len(before | taken_back) > REVOKED_MAX:
         text = f"{len(before | taken_back)} revoked certificates, at most {REVOKED_MAX}: "
-        raise _wrong(text + "make a new federation key", DATA)
+        raise _wrong(text + "make a new federation key", os.EX_DATAERR)
     listed = maker.revoke(before | taken_back, number=number + 1)
     revocations = RevocationFile(federation=maker.key.federation, revocations=listed)
     write_whole(path, write_key_file(revocations), mode=SHARED_FILE)  # it is for every agent
@@ -123,7 +119,7 @@ def show(path: Path) -> None:
     for name in (KEY, PUBLIC, REVOKED):
         if (path / name).exists():
             click.echo(_describe(path / name))
-    revoked = _revoked(path)
+    revoked = {serial.hex() for serial in _revoked(path)[1]}
     rows = []
     for row in _issued(path):
         state = "revoked" if row["serial"] in revoked else _until(row["expires"])
@@ -152,7 +148,9 @@ def _describe(path: Path) -> str:
                 listed = decode_revocations(decode_signed(paper.revocations).text)
                 text = f"list {listed.number} of {len(listed.serials)} revoked certificates"
     except DecodeError as error:
-        raise _wrong(f"{path}: {error}: name a file that federator keys made", DATA) from error
+        raise _wrong(
+            f"{path}: {error}: name a file that federator keys made", os.EX_DATAERR
+        ) from error
     return f"{path}: {text}"
 
 
@@ -164,7 +162,7 @@ def _paper(path: Path, kind: type[_P]) -> _P:
     try:
         return read_key_file(_read_file(path), kind)
     except DecodeError as error:
-        raise _wrong(f"{path}: {error}: make it with federator keys", DATA) from error
+        raise _wrong(f"{path}: {error}: make it with federator keys", os.EX_DATAERR) from error
 
 
 def _read_file(path: Path) -> bytes:
@@ -173,7 +171,9 @@ def _read_file(path: Path) -> bytes:
             return file.read(KEY_FILE_BYTES_MAX + 1)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise _wrong(f"{path}: {reason}: make it with federator keys init", NO_INPUT) from error
+        raise _wrong(
+            f"{path}: {reason}: make it with federator keys init", os.EX_NOINPUT
+        ) from error
 
 
 def _issued(folder: Path) -> list[dict[str, Any]]:
@@ -181,11 +181,13 @@ def _issued(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def _revoked(folder: Path) -> set[str]:
+def _revoked(folder: Path) -> tuple[int, frozenset[bytes]]:
+    """Number and serials of the newest list."""
     if not (folder / REVOKED).exists():
-        return set()
+        return 0, frozenset()
     paper = _paper(folder / REVOKED, RevocationFile)
-    return {s.hex() for s in decode_revocations(decode_signed(paper.revocations).text).serials}
+    listed = decode_revocations(decode_signed(paper.revocations).text)
+    return listed.number, listed.serials
 
 
 def _serial(text: str) -> bytes:
@@ -200,10 +202,10 @@ def _create(path: Path, paper: KeyFile, *, mode: int = 0o600) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError as error:
         text = f"{path}: is there already: remove it first, if you are sure"
-        raise _wrong(text, CANNOT_CREATE) from error
+        raise _wrong(text, os.EX_CANTCREAT) from error
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise _wrong(f"{path}: {reason}: name another place", CANNOT_CREATE) from error
+        raise _wrong(f"{path}: {reason}: name another place", os.EX_CANTCREAT) from error
     with os.fdopen(descriptor, "wb") as file:
         file.write(write_key_file(paper))
         file.flush()

@@ -113,17 +113,15 @@ async def measure(plan: Plan, folder: Path, *, progress: Callable[[str], None]) 
     return [_row(kind, sample, plan) for kind, sample in samples.items()]
 
 
+@dataclass(frozen=True, slots=True)
 class _Flows:
     """The flows through agents of one start."""
 
-    def __init__(
-        self, plan: Plan, stage: Stage, transport: str, turn: int, samples: _Samples
-    ) -> None:
-        self._plan = plan
-        self._stage = stage
-        self._transport = transport
-        self._turn = turn
-        self._samples = samples
+    _plan: Plan
+    _stage: Stage
+    _transport: str
+    _turn: int
+    _samples: _Samples
 
     async def run(self, folder: Path) -> None:
         """Measure over roads that lose; in the last round, then over the same that do not."""

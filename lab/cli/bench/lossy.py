@@ -8,6 +8,7 @@ import asyncio
 import json
 import signal
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,8 @@ def command(
     plan = Plan(qos=tuple(int(each) for each in qos.split(",")), udp=udp, **options)
     with folder_for(keep_logs, verb="lossy") as folder:
         # Namespaces would stay behind.
-        rows = asyncio.run(until_stopped(measure(plan, folder, progress=_tell), name="lossy"))
+        work = measure(plan, folder, progress=partial(click.echo, err=True))
+        rows = asyncio.run(until_stopped(work, name="lossy"))
     if isinstance(rows, signal.Signals):
         return 128 + rows
     verdicts = judged(rows)
@@ -60,10 +62,6 @@ def command(
     console.print(_table(rows, plan))
     console.print(_bar(verdicts))
     return 0 if all(verdict.met for verdict in verdicts) else 1
-
-
-def _tell(what: str) -> None:
-    click.echo(what, err=True)
 
 
 def _table(rows: list[Row], plan: Plan) -> Table:

@@ -1,5 +1,6 @@
 """What one call of ``federator-lab grid`` is to do, as its options say together."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -72,9 +73,7 @@ def trial_of(
         return Trial(arrangement, settings(strategy or "both", scenario.redundancy), None)
     names = ("link_delay_ms", "payload_bytes", "qos", "gap_ms")
     changes = {name: options[name] for name in names if options[name] is not None}
-    for name in ("rows", "cols", "first_id", "subscribers", "publisher"):
-        if options[name] is not None:
-            raise click.UsageError(f"--preset chen2020 has its own --{name.replace('_', '-')}")
+    _refuse(preset, ("rows", "cols", "first_id", "subscribers", "publisher"), options)
     items = (options["publications"] or (ITEMS,))[0]
     ids = TESTBED.ids
     changes |= {"subscribers": ids, "publishers": ids} if all_pairs else {}
@@ -86,6 +85,13 @@ def trial_of(
     return Trial(arrangement, (), plot)
 
 
+def _refuse(preset: str, names: Iterable[str], options: dict[str, Any]) -> None:
+    """Refuse options that ``preset`` says itself."""
+    for name in names:
+        if options[name] is not None:
+            raise click.UsageError(f"--preset {preset} has its own --{name.replace('_', '-')}")
+
+
 def scenario_of(preset: str | None, options: dict[str, Any]) -> Scenario:
     """The preset or the default, with what the options change.
 
@@ -93,21 +99,16 @@ def scenario_of(preset: str | None, options: dict[str, Any]) -> Scenario:
         click.UsageError: The options do not go together.
     """
     try:
+        shape = ("rows", "cols", "first_id")
+        given = {name: value for name, value in options.items() if value is not None}
         if preset is None:
-            base = default_scenario(
-                Grid(options["rows"] or 3, options["cols"] or 3, options["first_id"] or 0)
-            )
+            rows, cols, first_id = (given.pop(name, None) for name in shape)
+            base = default_scenario(Grid(rows or 3, cols or 3, first_id or 0))
         else:
             base = PRESETS[preset]
-            for name in ("rows", "cols", "first_id"):
-                if options[name] is not None:
-                    raise ValueError(f"--preset {preset} has its own --{name.replace('_', '-')}")
-        runs = options["publications"]
-        same = ("link_delay_ms", "redundancy", "subscribers", "publisher", "gap_ms", "qos")
-        changes = {
-            name: options[name] for name in (*same, "payload_bytes") if options[name] is not None
-        }
-        changed = replace(base, **changes, **({} if runs is None else {"runs": runs}))
+            _refuse(preset, shape, options)
+        changes = {"runs" if k == "publications" else k: value for k, value in given.items()}
+        changed = replace(base, **changes)
         if {"redundancy", "subscribers"} & set(changes):
             changed = replace(changed, parents={})  # the source's mesh is another one
     except ValueError as error:

@@ -1,13 +1,11 @@
 """The files of a paper's remade figures: one table of all values, a plot of each, and pages."""
 
 import csv
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from federator.errors import ConfigError
-
-CANNOT_CREATE = 73
-"""Exit code of ``sysexits.h``."""
 
 
 def write_figures(
@@ -35,7 +33,7 @@ def write_figures(
             (out / name).write_text(text, encoding="utf-8")
     except OSError as error:
         text = f"{out}: {error.strerror}: name a folder this user may write"
-        raise ConfigError(text, exit_code=CANNOT_CREATE) from None
+        raise ConfigError(text, exit_code=os.EX_CANTCREAT) from None
 
 
 def markdown(table: Sequence[Sequence[str]]) -> str:

@@ -4,6 +4,7 @@ Exit code 1 when a claim does not hold in our figures that is not known to diffe
 """
 
 import csv
+import os
 import sys
 from pathlib import Path
 
@@ -19,7 +20,6 @@ from lab.papers.placement.claims import CLAIMS, Claim, Means, means
 from lab.papers.placement.sweeps import FIGURES, Row, points, rows
 
 DIFFERS = 1
-NO_INPUT, BAD_DATA = 66, 65
 
 _DELEGATION = (
     ("Messages between external networks", "per second"),
@@ -99,16 +99,16 @@ def read_table(path: Path) -> list[Row]:
                     found.append(Row(*place, float(r["value"])))
         except OSError as error:
             text = f"{part}: {error.strerror}: name the table that the sweep wrote"
-            raise ConfigError(text, exit_code=NO_INPUT) from None
+            raise ConfigError(text, exit_code=os.EX_NOINPUT) from None
         except (KeyError, ValueError, TypeError) as error:
             text = f"{part}: {error} : name the table that the sweep wrote"
-            raise ConfigError(text, exit_code=BAD_DATA) from None
+            raise ConfigError(text, exit_code=os.EX_DATAERR) from None
     missing = sorted(
         {f for figures in FIGURES.values() for f in figures} - {r.figure for r in found}
     )
     if missing:
         text = f"{path}: no rows for figures {missing}: name the table that the sweep wrote"
-        raise ConfigError(text, exit_code=BAD_DATA)
+        raise ConfigError(text, exit_code=os.EX_DATAERR)
     return found
 
 
