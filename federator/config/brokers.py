@@ -86,9 +86,6 @@ def _check_socket(path: str) -> None:
     """Refuse what cannot be the path of a broker's Unix socket.
 
     Brokers name it in their logs, where white space ends it.
-
-    Raises:
-        ValueError: With ``what: how to mend``.
     """
     shown = repr(path[:60])
     if not Path(path).is_absolute() or not path.isprintable() or " " in path:
@@ -150,8 +147,7 @@ class Credentials(Section):
         """A context that verifies whom we call and presents our certificate.
 
         Raises:
-            ValueError: A certificate or key is not usable; the text says how to mend it.
-            OSError: A file cannot be read.
+            ValueError, OSError: As ``client_context``.
         """
         return client_context(
             ca_file=self.ca_file, cert_file=self.cert_file, key_file=self.key_file, now=now
@@ -175,11 +171,7 @@ class BrokerAddress(Credentials):
         return self.url
 
     def tls_context(self, now: datetime) -> ssl.SSLContext | None:
-        """A verifying context for ``mqtts://``, ``None`` for ``mqtt://``.
-
-        Raises:
-            ValueError, OSError: As ``verifying_context`` does.
-        """
+        """As ``verifying_context`` for ``mqtts://``, ``None`` for ``mqtt://``."""
         return self.verifying_context(now) if self.address.tls else None
 
     def with_credentials_of(self, login: Credentials) -> Self:

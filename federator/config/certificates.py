@@ -61,8 +61,7 @@ def expiries_s(paths: Iterable[Path | None]) -> dict[str, int]:
     """When the certificate in each file ends, in seconds since 1970, by the file's name.
 
     Raises:
-        ValueError: As ``client_context`` does.
-        OSError: A file cannot be read.
+        ValueError, OSError: As ``client_context``.
     """
     return {str(path): int(_validity_of(path)[1].timestamp()) for path in paths if path}
 
@@ -93,7 +92,7 @@ def client_context(
     """A context that verifies the broker and its host name, and presents ``cert_file``.
 
     Raises:
-        ValueError: With ``what: how to mend``.
+        ValueError: A file is not usable; with ``what: how to mend``.
         OSError: A file cannot be read.
     """
     _check_files(ca_file, cert_file, key_file)
@@ -112,8 +111,7 @@ def server_context(
     """A context that presents ``cert_file``, and asks clients for one that the CA file signed.
 
     Raises:
-        ValueError: With ``what: how to mend``.
-        OSError: A file cannot be read.
+        ValueError, OSError: As ``client_context``.
     """
     _check_files(cert_file, key_file, client_ca_file)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -53,8 +53,7 @@ class ListenerSettings(Section):
         """The TLS context; ``None`` for a plain listener.
 
         Raises:
-            ValueError: With ``what: how to mend``.
-            OSError: A file cannot be read.
+            ValueError, OSError: As ``server_context``.
         """
         if self.cert_file is None or self.key_file is None:
             return None

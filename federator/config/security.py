@@ -1,5 +1,7 @@
 """Keys as the configuration names them, read and judged before an agent starts.
 
+A file that is named and cannot be used raises a ``ConfigError`` when it is read.
+
 Source: docs/security.md, "Files".
 """
 
@@ -45,20 +47,12 @@ class KeySettings(Section):
         return self.agent_file is not None and len(self.federation_files) > 0
 
     def agent_keys(self) -> AgentKeys:
-        """This agent's key and certificate, as ``agent_file`` holds them.
-
-        Raises:
-            ConfigError: It cannot be used.
-        """
+        """This agent's key and certificate, as ``agent_file`` holds them."""
         assert self.agent_file is not None, "settings in signed mode name it"
         return _read(self.agent_file, AgentKeys, "keys.agent_file")
 
     def federation_keys(self, federation: str) -> list[bytes]:
-        """The public keys that ``federation_files`` hold.
-
-        Raises:
-            ConfigError: One of them cannot be used.
-        """
+        """The public keys that ``federation_files`` hold."""
         keys = []
         for index, path in enumerate(self.federation_files):
             at = f"keys.federation_files[{index}]"
@@ -72,11 +66,7 @@ class KeySettings(Section):
         return keys
 
     def revocations(self) -> bytes | None:
-        """The revocations that ``revocations_file`` holds, if one is named and there.
-
-        Raises:
-            ConfigError: It cannot be used.
-        """
+        """The revocations that ``revocations_file`` holds, if one is named and there."""
         if self.revocations_file is None or not self.revocations_file.exists():
             return None
         return _read(self.revocations_file, RevocationFile, "keys.revocations_file").revocations

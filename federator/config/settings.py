@@ -260,11 +260,7 @@ class Settings(Section):
     def topology_parameters(
         self, known: tuple[tuple[BrokerId, str], ...]
     ) -> TopologyParameters | None:
-        """How links are arranged; ``None`` leaves that to the operator.
-
-        Args:
-            known: Brokers that we knew when we ran before.
-        """
+        """How links are arranged, by what was ``known`` before; ``None``: by the operator."""
         topology = self.topology
         if topology.mode == "static":
             return None

@@ -125,11 +125,7 @@ class _Pair(Started):
         self._clients: dict[BrokerId, asyncio.Task[None]] = {}
 
     async def start(self) -> None:
-        """Start both; returns when they are linked.
-
-        Raises:
-            LinkError: They are not.
-        """
+        """Start both; returns when they are linked."""
         await asyncio.gather(*(broker.start() for broker in self.brokers.values()))
         for here, there in ((HERE, THERE), (THERE, HERE)):
             config = AgentConfig(

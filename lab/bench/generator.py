@@ -28,12 +28,9 @@ class Ends:
 
 
 class Generator:
-    """The bench's side of one load generator.
+    """The bench's side of one load generator, with ``pairs`` of a publisher and a subscriber.
 
-    Args:
-        folder: For its log.
-        name: Distinguishes client ids and logs.
-        pairs: Of clients, a publisher and a subscriber each.
+    Its ``name`` distinguishes client ids and logs.
     """
 
     def __init__(self, folder: Path, name: str, *, pairs: int = 1) -> None:

@@ -57,9 +57,7 @@ class _Pending:
 class Client(asyncio.Protocol):
     """One client id at one broker; ``run`` connects, and connects again for ever.
 
-    Args:
-        filter: What it subscribes to, if anything.
-        qos: Of its publications and its subscription.
+    ``qos`` is of its publications and of its subscription to ``filter``, if it has one.
     """
 
     def __init__(

@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -36,11 +37,11 @@ def available() -> bool:
     return True
 
 
+@dataclass(frozen=True, slots=True)
 class SmallDisk:
     """A ``tmpfs`` on ``folder``."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    folder: Path
 
     def mount(self) -> None:
         """Put it there, empty.

@@ -7,6 +7,7 @@ import json
 import shutil
 import signal
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -144,14 +145,14 @@ def _run(plan: Plan, folder: Path) -> Outcome | None:
     return None if isinstance(ended, signal.Signals) else ended
 
 
+@dataclass(slots=True)
 class _Progress:
     """One line on a terminal; elsewhere a line when something new begins."""
 
-    def __init__(self, console: Console, status: Status, minutes: float) -> None:
-        self._console = console
-        self._status = status
-        self._minutes = minutes
-        self._latest = ""
+    _console: Console
+    _status: Status
+    _minutes: float
+    _latest: str = ""
 
     def __call__(self, what: str, at_s: float) -> None:
         if self._console.is_terminal:

@@ -25,11 +25,7 @@ NAMES_MAX = 256
 
 
 class RateLimit:
-    """A processor that drops what exceeds the bounds above.
-
-    Args:
-        clock: Monotonic seconds.
-    """
+    """A processor that drops what exceeds the bounds above; ``clock`` is monotonic, in seconds."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -62,7 +58,7 @@ def configure(settings: LogSettings) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.StackInfoRenderer(),
-            *(_json() if settings.format == "json" else _console()),
+            *_rendering(settings.format),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
@@ -72,18 +68,14 @@ def configure(settings: LogSettings) -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[_Forward()], force=True)
 
 
-def _json() -> list[Processor]:
-    # Without local variables, here and below: they may hold secrets.
+def _rendering(form: str) -> list[Processor]:
+    # Without local variables in either form: they may hold secrets.
+    if form == "console":
+        plain = structlog.dev.plain_traceback
+        colours = sys.stderr.isatty()
+        return [structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=plain)]
     traceback = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
     return [structlog.processors.ExceptionRenderer(traceback), structlog.processors.JSONRenderer()]
-
-
-def _console() -> list[Processor]:
-    return [
-        structlog.dev.ConsoleRenderer(
-            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
-        )
-    ]
 
 
 class _Forward(logging.Handler):

@@ -39,11 +39,7 @@ def command(config: Path | None, fail_fast: bool) -> None:
 
 
 async def _check_broker(settings: Settings) -> None:
-    """What ``--fail-fast`` asks for, before anything is started.
-
-    Raises:
-        ConfigError: 69, 77 or 78, with what to mend.
-    """
+    """What ``--fail-fast`` asks for, before anything is started; a refusal says what to mend."""
     place = settings.broker.reached_at
     try:
         facts = await examine(settings, system_seconds_max=0)

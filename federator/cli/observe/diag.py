@@ -176,11 +176,7 @@ def _state(folder: Path) -> Iterator[str]:
 
 
 def _log(path: Path | None, unit: str) -> str:
-    """The end of the log.
-
-    Raises:
-        LinkError: It was not found.
-    """
+    """The end of the log; a ``LinkError`` when it was not found."""
     if path is not None:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - LOG_BYTES_MAX))
@@ -202,11 +198,7 @@ def _log(path: Path | None, unit: str) -> str:
 
 
 def _write(output: Path, files: Mapping[str, bytes], now: datetime) -> None:
-    """Write ``files`` into one archive that only its owner may read.
-
-    Raises:
-        ConfigError: The file exists, or cannot be made.
-    """
+    """Write ``files`` into one new archive that only its owner may read."""
     folder = output.name.removesuffix(".gz").removesuffix(".tar").removesuffix(".tgz")
     try:
         # Closed to others: names of topics and clients are nobody's business.

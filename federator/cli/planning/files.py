@@ -1,4 +1,7 @@
-"""Reading and writing the planner's files; the one place that names the file in an error."""
+"""Reading and writing the planner's files; the one place that names the file in an error.
+
+What cannot be read or written, or is too large to be meant, raises a ``ConfigError``.
+"""
 
 import os
 from pathlib import Path
@@ -11,11 +14,7 @@ from federator.planner.flow.instance import Instance
 
 
 def read(path: Path) -> Instance:
-    """The instance in ``path``.
-
-    Raises:
-        ConfigError: What to mend.
-    """
+    """The instance in ``path``."""
     try:
         return instance_file.decode(read_bytes(path))
     except InstanceError as error:
@@ -23,11 +22,7 @@ def read(path: Path) -> Instance:
 
 
 def read_bytes(path: Path) -> bytes:
-    """What ``path`` holds, unless that is too much to be meant.
-
-    Raises:
-        ConfigError: It is too large, or cannot be read.
-    """
+    """What ``path`` holds, unless that is too much to be meant."""
     most = instance_file.FILE_BYTES_MAX
     try:
         size = path.stat().st_size
@@ -45,11 +40,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """The file's text.
-
-    Raises:
-        ConfigError: It cannot be read.
-    """
+    """The file's text."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -59,11 +50,7 @@ def read_text(path: Path) -> str:
 
 
 def write(path: Path | None, text: str) -> None:
-    """Write ``text`` to ``path``, or to standard output.
-
-    Raises:
-        ConfigError: It cannot be written.
-    """
+    """Write ``text`` to ``path``, or to standard output."""
     if path is None:
         click.echo(text, nl=False)
         return

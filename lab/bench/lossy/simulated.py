@@ -11,7 +11,7 @@ import heapq
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -56,12 +56,6 @@ class Passed:
     def quantile_ms(self, share: float) -> int:
         """The delay that ``share`` of what arrived did not exceed."""
         return self.delays_ms[min(len(self.delays_ms) - 1, int(len(self.delays_ms) * share))]
-
-
-def study(line: Line, seeds: range) -> Iterator[Passed]:
-    """One world after the other."""
-    for seed in seeds:
-        yield World(line, seed).run()
 
 
 def together(worlds: Iterable[Passed]) -> Passed:

@@ -3,7 +3,6 @@
 Exit codes: 0; 78 when the library of the code is not installed.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import click
@@ -54,34 +53,25 @@ def command(
 
     udp = UdpSettings.model_validate({k: v for k, v in told.items() if v is not None})
     line = simulated.Line(hops, delay_ms, plr, abl, 0.0, count, learning_s, udp.limits())
-    rows = []
+    title = f"{hops} hops, {delay_ms} ms each, PLR {plr:g}, ABL {abl:g}, wait {udp.wait_ms} ms"
+    table = Table(title=title, title_justify="left")
+    names = ("frames/s", "delivered", "p50 ms", "p95", "p99", "p99.9", "p99 by seed", "worst")
+    for name in (*names, "repairs/part", "B/frame, link", "by broker"):
+        table.add_column(name, justify="right")
     for rate in rates:
-        worlds = list(simulated.study(replace(line, rate_hz=rate), range(1, seeds + 1)))
+        at_rate = replace(line, rate_hz=rate)
+        worlds = [simulated.World(at_rate, seed).run() for seed in range(1, seeds + 1)]
         found = simulated.together(worlds)
         p99s = [world.quantile_ms(0.99) for world in worlds]
         spent, parts = found.spent, max(1, found.spent["parts"])
-        rows.append(
-            [
-                str(rate),
-                f"{len(found.delays_ms)}/{count * seeds}",
-                *(str(found.quantile_ms(share)) for share in (0.5, 0.95, 0.99, 0.999)),
-                f"{min(p99s)}-{max(p99s)}",
-                str(found.delays_ms[-1]),
-                f"{spent['repairs'] / parts:.2f}",
-                f"{(spent['part_bytes'] + spent['repair_bytes']) / parts:.0f}",
-                str(spent["given_back"]),
-            ]
+        table.add_row(
+            str(rate),
+            f"{len(found.delays_ms)}/{count * seeds}",
+            *(str(found.quantile_ms(share)) for share in (0.5, 0.95, 0.99, 0.999)),
+            f"{min(p99s)}-{max(p99s)}",
+            str(found.delays_ms[-1]),
+            f"{spent['repairs'] / parts:.2f}",
+            f"{(spent['part_bytes'] + spent['repair_bytes']) / parts:.0f}",
+            str(spent["given_back"]),
         )
-    console = report_console(COLUMNS)
-    title = f"{hops} hops, {delay_ms} ms each, PLR {plr:g}, ABL {abl:g}, wait {udp.wait_ms} ms"
-    console.print(_table(title, rows))
-
-
-def _table(title: str, rows: Sequence[Sequence[str]]) -> Table:
-    names = ("frames/s", "delivered", "p50 ms", "p95", "p99", "p99.9", "p99 by seed", "worst")
-    table = Table(title=title, title_justify="left")
-    for name in (*names, "repairs/part", "B/frame, link", "by broker"):
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(*row)
-    return table
+    report_console(COLUMNS).print(table)

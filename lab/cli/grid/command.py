@@ -23,6 +23,7 @@ from lab.cli.grid.auto import run_auto
 from lab.cli.grid.plan import CHEN2020_NAME, Plan, Trial, scenario_of, span, trial_of
 from lab.cli.grid.report import AGENT_OPTIONS, Records
 from lab.grid.measure import Measurement
+from lab.grid.processes.children import Child
 from lab.grid.report import as_json, render
 from lab.grid.reporting import Copies
 from lab.grid.running import RunningGrid
@@ -238,9 +239,8 @@ async def _stay(running: RunningGrid, plan: Plan) -> None:
     Ends by cancellation only.
     """
     click.echo(_invitation(running), err=plan.as_json)
-    alive = {f"broker {i}": broker for i, broker in running.brokers.items()} | {
-        f"agent {i}": agent for i, agent in running.agents.items()
-    }
+    alive: dict[str, Child] = {f"broker {i}": each for i, each in running.brokers.items()}
+    alive |= {f"agent {i}": each for i, each in running.agents.items()}
     while True:
         for name in [name for name, process in alive.items() if not process.running]:
             click.echo(f"{name} (pid {alive.pop(name).pid}) has ended", err=True)
@@ -252,10 +252,8 @@ def _invitation(running: RunningGrid) -> str:
     near, far = running.brokers[ids[0]], running.brokers[ids[-1]]
     lines = [f"{len(ids)} brokers are up on {near.host}:"]
     for here, broker in running.brokers.items():
-        lines.append(
-            f"  broker {here:<3} port {broker.port}  pid {broker.pid}  "
-            f"agent {running.agents[here].http}/status"
-        )
+        agent = f"agent {running.agents[here].http}/status"
+        lines.append(f"  broker {here:<3} port {broker.port}  pid {broker.pid}  {agent}")
     lines += [
         "",
         "Subscribe on one, publish on another:",

@@ -60,27 +60,22 @@ def command(out: Path, table: Path | None, delegation_seeds: int, placement_seed
     computed = (delegation_seeds, placement_seeds)
     found = _computed(*computed) if table is None else read_table(table)
     curves = means(found)
-    held = [claim.check(curves) for claim in CLAIMS]
-    verdicts = [_verdict(claim, each) for claim, each in zip(CLAIMS, held, strict=True)]
+    verdicts = [_verdict(claim, curves) for claim in CLAIMS]
     lines = [("figure", "holds", "the paper says", "ours")]
-    lines += [
-        (str(claim.figure), verdict, claim.text, claim.told(curves) + _why(claim))
-        for claim, verdict in zip(CLAIMS, verdicts, strict=True)
-    ]
+    for claim, verdict in zip(CLAIMS, verdicts, strict=True):
+        why = f" ({claim.differs})" if claim.differs else ""
+        lines.append((str(claim.figure), verdict, claim.text, claim.told(curves) + why))
     pages = {"claims.md": markdown(lines)}
     write_figures(out, Row._fields, found, plots=_plots(curves), pages=pages)
     click.echo("\n".join(columns([(f, h, text) for f, h, text, _ in lines])))
-    click.echo(f"{sum(held)} of {len(held)} claims hold; plots and tables are in {out}")
+    held = verdicts.count("yes")
+    click.echo(f"{held} of {len(verdicts)} claims hold; plots and tables are in {out}")
     if "NO" in verdicts:
         sys.exit(DIFFERS)
 
 
-def _verdict(claim: Claim, held: bool) -> str:
-    return "yes" if held else "differs" if claim.differs else "NO"
-
-
-def _why(claim: Claim) -> str:
-    return f" ({claim.differs})" if claim.differs else ""
+def _verdict(claim: Claim, curves: Means) -> str:
+    return "yes" if claim.check(curves) else "differs" if claim.differs else "NO"
 
 
 def read_table(path: Path) -> list[Row]:
