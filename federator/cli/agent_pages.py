@@ -2,8 +2,8 @@
 
 import http.client
 import json
-import os
 from contextlib import closing
+from os import EX_CONFIG, EX_NOINPUT
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -32,7 +32,7 @@ def agent_url(config: Path | None, url: str | None) -> str:
     settings = settings_from(config)
     if not settings.http.enabled:
         raise ConfigError(
-            "http.enabled = false: the agent cannot be asked: set true", exit_code=os.EX_CONFIG
+            "http.enabled = false: the agent cannot be asked: set true", exit_code=EX_CONFIG
         )
     port: int | str = settings.http.port
     if port == 0:
@@ -57,10 +57,10 @@ def agents_of_grid(state: Path) -> list[str]:
     except OSError as error:
         reason = (error.strerror or "").lower()
         text = f"{state}: {reason}: name the file given to `federator-lab grid --state`"
-        raise ConfigError(text, exit_code=os.EX_NOINPUT) from None
+        raise ConfigError(text, exit_code=EX_NOINPUT) from None
     except (ValueError, KeyError, TypeError):
         text = f"{state}: not a state file of a grid: write it with `federator-lab grid --state`"
-        raise ConfigError(text, exit_code=os.EX_CONFIG) from None
+        raise ConfigError(text, exit_code=EX_CONFIG) from None
 
 
 def _as_url(place: str | int) -> str:

@@ -1,7 +1,7 @@
 """``federator run``: the daemon, in the foreground, until SIGTERM or SIGINT."""
 
 import asyncio
-import os
+from os import EX_CONFIG, EX_UNAVAILABLE
 from pathlib import Path
 
 import click
@@ -50,10 +50,10 @@ async def _check_broker(settings: Settings) -> None:
     except LinkError as error:
         key = "broker.socket" if settings.broker.socket else "broker.url"
         raise ConfigError(
-            f"{error}: start it, or correct {key}", exit_code=os.EX_UNAVAILABLE
+            f"{error}: start it, or correct {key}", exit_code=EX_UNAVAILABLE
         ) from error
     report = judge(facts, settings)
     if failed := [finding for finding in report.findings if finding.outcome == "fail"]:
         lines = "; ".join((*report.config_lines, *report.acl_lines))
         what = f"{place}: {failed[0].name}: {failed[0].found}"
-        raise ConfigError(f"{what}: add to mosquitto.conf: {lines}", exit_code=os.EX_CONFIG)
+        raise ConfigError(f"{what}: add to mosquitto.conf: {lines}", exit_code=EX_CONFIG)

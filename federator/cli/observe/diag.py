@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError, requires, version
+from os import EX_CANTCREAT
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -211,7 +212,7 @@ def _write(output: Path, files: Mapping[str, bytes], now: datetime) -> None:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         text = f"{output}: {reason}: name another file with -o"
-        raise ConfigError(text, exit_code=os.EX_CANTCREAT) from error
+        raise ConfigError(text, exit_code=EX_CANTCREAT) from error
 
 
 def _page(url: str, page: str, **query: str) -> str:

@@ -3,7 +3,7 @@
 What cannot be read or written, or is too large to be meant, raises a ``ConfigError``.
 """
 
-import os
+from os import EX_CANTCREAT, EX_NOINPUT, EX_NOPERM
 from pathlib import Path
 
 import click
@@ -31,9 +31,9 @@ def read_bytes(path: Path) -> bytes:
         with path.open("rb") as file:
             data = file.read(most + 1)
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file", exit_code=os.EX_NOINPUT) from None
+        raise ConfigError(f"{path}: no such file", exit_code=EX_NOINPUT) from None
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}", exit_code=os.EX_NOPERM) from None
+        raise ConfigError(f"{path}: {error.strerror}", exit_code=EX_NOPERM) from None
     if len(data) > most:
         raise InstanceError(f"{path}: more than {most} bytes: at most that wanted")
     return data
@@ -46,7 +46,7 @@ def read_text(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         text = f"{path}: {reason.lower()}: name a readable file"
-        raise ConfigError(text, exit_code=os.EX_NOINPUT) from None
+        raise ConfigError(text, exit_code=EX_NOINPUT) from None
 
 
 def write(path: Path | None, text: str) -> None:
@@ -57,4 +57,4 @@ def write(path: Path | None, text: str) -> None:
     try:
         path.write_text(text)
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}", exit_code=os.EX_CANTCREAT) from None
+        raise ConfigError(f"{path}: {error.strerror}", exit_code=EX_CANTCREAT) from None

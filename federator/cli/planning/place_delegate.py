@@ -1,8 +1,8 @@
 """``federator place delegate``: filters that each edge broker owns, and its agent's rules."""
 
 import json
-import os
 from collections.abc import Sequence
+from os import EX_CANTCREAT, EX_DATAERR
 from pathlib import Path
 
 import click
@@ -34,7 +34,7 @@ def command(traffic: Path, policy: str, write: Path | None, as_json: bool) -> No
     try:
         edges = plan(parse(read_text(traffic), name=str(traffic)), Policy(policy))
     except ValueError as error:
-        raise ConfigError(f"{traffic}: {error}: mend the file", exit_code=os.EX_DATAERR) from None
+        raise ConfigError(f"{traffic}: {error}: mend the file", exit_code=EX_DATAERR) from None
     if write is not None:
         for edge in edges:
             _write(write / f"rules-{edge.id}.toml", rules(edge))
@@ -78,7 +78,7 @@ def upstreams(edge: Edge) -> str:
 def _listed(edge: Edge, topics: Sequence[str], verb: str, most: int) -> str:
     if len(topics) > most:
         text = f"broker {edge.id}: {len(topics)} topics to {verb}, at most {most}"
-        raise ConfigError(f"{text}: name them by wildcards by hand", exit_code=os.EX_DATAERR)
+        raise ConfigError(f"{text}: name them by wildcards by hand", exit_code=EX_DATAERR)
     lines = "".join(f"    {json.dumps(topic, ensure_ascii=False)},\n" for topic in topics)
     return f"[\n{lines}]"
 
@@ -89,4 +89,4 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         what = f"{path.parent}: {error.strerror}: name a folder this user may write"
-        raise ConfigError(what, exit_code=os.EX_CANTCREAT) from None
+        raise ConfigError(what, exit_code=EX_CANTCREAT) from None

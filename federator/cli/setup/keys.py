@@ -5,6 +5,7 @@ import os
 import re
 import time
 from datetime import UTC, datetime
+from os import EX_CANTCREAT, EX_DATAERR, EX_NOINPUT
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -94,7 +95,7 @@ def revoke(serials: tuple[str, ...], broker: int | None, folder: Path) -> None:
         of_broker = {row["serial"] for row in _issued(folder) if row["broker"] == broker}
         if not of_broker:
             raise _wrong(
-                f"--broker {broker}: {folder / ISSUED} knows no certificate of it", os.EX_DATAERR
+                f"--broker {broker}: {folder / ISSUED} knows no certificate of it", EX_DATAERR
             )
         taken_back |= {_serial(text) for text in of_broker}
     if not taken_back:
@@ -102,7 +103,7 @@ def revoke(serials: tuple[str, ...], broker: int | None, folder: Path) -> None:
     path, (number, before) = folder / REVOKED, _revoked(folder)
     if len(before | taken_back) > REVOKED_MAX:
         text = f"{len(before | taken_back)} revoked certificates, at most {REVOKED_MAX}: "
-        raise _wrong(text + "make a new federation key", os.EX_DATAERR)
+        raise _wrong(text + "make a new federation key", EX_DATAERR)
     listed = maker.revoke(before | taken_back, number=number + 1)
     revocations = RevocationFile(federation=maker.key.federation, revocations=listed)
     write_whole(path, write_key_file(revocations), mode=SHARED_FILE)  # it is for every agent
@@ -149,7 +150,7 @@ def _describe(path: Path) -> str:
                 text = f"list {listed.number} of {len(listed.serials)} revoked certificates"
     except DecodeError as error:
         raise _wrong(
-            f"{path}: {error}: name a file that federator keys made", os.EX_DATAERR
+            f"{path}: {error}: name a file that federator keys made", EX_DATAERR
         ) from error
     return f"{path}: {text}"
 
@@ -162,7 +163,7 @@ def _paper(path: Path, kind: type[_P]) -> _P:
     try:
         return read_key_file(_read_file(path), kind)
     except DecodeError as error:
-        raise _wrong(f"{path}: {error}: make it with federator keys", os.EX_DATAERR) from error
+        raise _wrong(f"{path}: {error}: make it with federator keys", EX_DATAERR) from error
 
 
 def _read_file(path: Path) -> bytes:
@@ -171,9 +172,7 @@ def _read_file(path: Path) -> bytes:
             return file.read(KEY_FILE_BYTES_MAX + 1)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise _wrong(
-            f"{path}: {reason}: make it with federator keys init", os.EX_NOINPUT
-        ) from error
+        raise _wrong(f"{path}: {reason}: make it with federator keys init", EX_NOINPUT) from error
 
 
 def _issued(folder: Path) -> list[dict[str, Any]]:
@@ -202,10 +201,10 @@ def _create(path: Path, paper: KeyFile, *, mode: int = 0o600) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError as error:
         text = f"{path}: is there already: remove it first, if you are sure"
-        raise _wrong(text, os.EX_CANTCREAT) from error
+        raise _wrong(text, EX_CANTCREAT) from error
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise _wrong(f"{path}: {reason}: name another place", os.EX_CANTCREAT) from error
+        raise _wrong(f"{path}: {reason}: name another place", EX_CANTCREAT) from error
     with os.fdopen(descriptor, "wb") as file:
         file.write(write_key_file(paper))
         file.flush()
