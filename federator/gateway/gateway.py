@@ -14,6 +14,7 @@ from typing import Final
 import structlog
 
 from federator.config import GatewaySettings
+from federator.gateway import wire
 from federator.gateway.brokers.connections import PROBE_POLL_S, PROBE_POLLS, Broker
 from federator.gateway.brokers.session_cleanup import SessionCleanup
 from federator.gateway.clients.listener import ConnectingClient, Listener
@@ -32,14 +33,7 @@ from federator.gateway.session.recent_deliveries import Allowance, RecentDeliver
 from federator.gateway.session.reports import Reports
 from federator.gateway.session.session import ClientSession
 from federator.gateway.split.session import SUFFIX
-from federator.gateway.wire import (
-    Connect,
-    MalformedError,
-    Property,
-    Reason,
-    Splitter,
-    text_in,
-)
+from federator.gateway.wire.kinds import MalformedError, Reason
 from federator.protocol.messages.gateways import Claim, Recall, Recalled
 from federator.protocol.messages.guide import Guide
 from federator.protocol.types import BrokerId, Millis
@@ -189,7 +183,7 @@ class Gateway:
 
     # -- clients come and go ----------------------------------------------------------------------
 
-    def admit(self, connect: Connect, port: Port, splitter: Splitter) -> ConnectingClient:
+    def admit(self, connect: wire.Connect, port: Port, splitter: wire.Splitter) -> ConnectingClient:
         """Let in a client that said ``connect``.
 
         Raises:
@@ -198,7 +192,7 @@ class Gateway:
         room = self.settings.clients.clients_max * self._upstreams.legs
         if self._draining or len(self.clients) >= room:
             raise _refusal(connect, Reason.SERVER_BUSY, "no room for another client")
-        if text_in(connect.properties, Property.AUTHENTICATION_METHOD) is not None:
+        if wire.text_in(connect.properties, wire.Property.AUTHENTICATION_METHOD) is not None:
             text = "enhanced authentication, which cannot be repeated elsewhere"
             raise _refusal(connect, Reason.BAD_AUTHENTICATION_METHOD, text)
         if connect.client_id.startswith(OUR_NAMES) or SUFFIX in connect.client_id:
@@ -215,7 +209,7 @@ class Gateway:
         return client
 
     def proxy(
-        self, connect: Connect, end: End, splitter: Splitter, *, assigned: bool
+        self, connect: wire.Connect, end: End, splitter: wire.Splitter, *, assigned: bool
     ) -> ProxiedClient:
         """Make the proxied client of a client, or of one of its legs; who had its id has to go."""
         self.evict(connect.client_id)
@@ -404,7 +398,7 @@ class Gateway:
         return client is not None and client.session.state in (State.AWAY, State.JOINING)
 
 
-def _refusal(connect: Connect, reason: Reason, text: str) -> MalformedError:
+def _refusal(connect: wire.Connect, reason: Reason, text: str) -> MalformedError:
     """The error that refuses ``connect``, in the client's own version."""
     return MalformedError(reason, text, version=connect.version)
 

@@ -10,19 +10,10 @@ Source: docs/gateway.md, "Planned moves".
 from collections.abc import Callable
 from typing import Final
 
+from federator.gateway import wire
 from federator.gateway.brokers.connections import Broker
 from federator.gateway.clients.ports import Port
-from federator.gateway.wire import (
-    QOS,
-    Kind,
-    MalformedError,
-    Splitter,
-    Version,
-    publish_id,
-    read_ack,
-    write_ack,
-    write_disconnect,
-)
+from federator.gateway.wire.kinds import Kind, MalformedError, Version
 from federator.protocol.types import Millis
 
 DRAINED_BYTES_MAX: Final = 16_777_216
@@ -45,7 +36,7 @@ class DrainingConnection:
     def __init__(
         self,
         port: Port,
-        splitter: Splitter,
+        splitter: wire.Splitter,
         version: Version,
         broker: Broker,
         now_ms: Callable[[], Millis],
@@ -73,14 +64,14 @@ class DrainingConnection:
             block, packets = self._splitter.feed(data)
             for packet in packets:
                 kind = packet[0] & 0xF0
-                if kind == Kind.PUBLISH and packet[0] & QOS:
-                    packet_id, _ = publish_id(block, packet)
+                if kind == Kind.PUBLISH and packet[0] & wire.QOS:
+                    packet_id, _ = wire.publish_id(block, packet)
                     self._keep(block[packet[1] : packet[3]])
                     answer = Kind.PUBREC if packet[0] & _QOS_2 else Kind.PUBACK
-                    answers.append(write_ack(answer, packet_id, self._version))
+                    answers.append(wire.write_ack(answer, packet_id, self._version))
                 elif kind == Kind.PUBREL:
-                    packet_id, _ = read_ack(block, packet, self._version)
-                    answers.append(write_ack(Kind.PUBCOMP, packet_id, self._version))
+                    packet_id, _ = wire.read_ack(block, packet, self._version)
+                    answers.append(wire.write_ack(Kind.PUBCOMP, packet_id, self._version))
         except MalformedError:
             port.abort()
             return
@@ -96,7 +87,7 @@ class DrainingConnection:
     def close(self) -> None:
         """Leave the broker, without the will."""
         if self._port.open:
-            self._port.write([write_disconnect(0, self._version)])
+            self._port.write([wire.write_disconnect(0, self._version)])
         self._port.close()
 
     def _keep(self, packet: bytes) -> None:

@@ -11,18 +11,10 @@ import structlog
 
 from federator.config import ListenerSettings
 from federator.errors import ConfigError
+from federator.gateway import wire
 from federator.gateway.clients.ports import Port, PortOwner
 from federator.gateway.metrics import GatewayCounters
-from federator.gateway.wire import (
-    FROM_CLIENT,
-    Connect,
-    MalformedError,
-    Packet,
-    Splitter,
-    Version,
-    read_connect,
-    refusal,
-)
+from federator.gateway.wire.kinds import MalformedError, Packet, Version
 from federator.protocol.types import Millis
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 
@@ -49,7 +41,7 @@ class ListenerContext(Protocol):
     packet_bytes_max: int
     connect_timeout_ms: int
 
-    def admit(self, connect: Connect, port: Port, splitter: Splitter) -> ConnectingClient:
+    def admit(self, connect: wire.Connect, port: Port, splitter: wire.Splitter) -> ConnectingClient:
         """Let in a client that said ``connect``.
 
         Raises:
@@ -118,7 +110,7 @@ class _PendingConnection:
         self.port = Port(self)
         self._context = context
         self._pending = pending
-        self._splitter = Splitter(limit=context.packet_bytes_max, firsts=FROM_CLIENT)
+        self._splitter = wire.Splitter(limit=context.packet_bytes_max, firsts=wire.FROM_CLIENT)
         self._timer = DeadlineTimer(self._give_up)
 
     def wait(self) -> None:
@@ -135,7 +127,7 @@ class _PendingConnection:
                 if self._splitter.fault is not None:
                     raise self._splitter.fault
                 return
-            connect = read_connect(block, packets[0])
+            connect = wire.read_connect(block, packets[0])
             version = connect.version
             self._splitter.speak(version)
             client = self._context.admit(connect, port, self._splitter)
@@ -158,7 +150,7 @@ class _PendingConnection:
         self._context.counters.refused += 1
         _log.info("gateway.refused", reason=error.reason, text=str(error)[:200])
         self._leave()
-        answer = refusal(error, version)
+        answer = wire.refusal(error, version)
         if answer:
             self.port.write([answer])
         self.port.close()

@@ -12,22 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 from federator.config import UpstreamSettings
+from federator.gateway import wire
 from federator.gateway.brokers.connections import Broker
 from federator.gateway.clients.ports import End, Port
 from federator.gateway.clients.proxied_client import ProxiedClient
 from federator.gateway.split.delivery_ids import Delivery
 from federator.gateway.split.session import SUFFIX, SplitSession
 from federator.gateway.split.topic_owners import TopicOwners
-from federator.gateway.wire import (
-    FROM_CLIENT,
-    FROM_SERVER,
-    Connect,
-    MalformedError,
-    Packet,
-    Splitter,
-    Version,
-    write_disconnect,
-)
+from federator.gateway.wire.kinds import MalformedError, Packet, Version
 from federator.protocol.types import BrokerId, Millis
 
 DEPARTED_MAX: Final = 4_096
@@ -94,7 +86,7 @@ class MultiBrokerClient:
     def __init__(
         self,
         port: Port,
-        splitter: Splitter,
+        splitter: wire.Splitter,
         split: SplitSession,
         *,
         version: Version,
@@ -116,7 +108,9 @@ class MultiBrokerClient:
         self._due: asyncio.Handle | None = None
         self._proxied: Sequence[ProxiedClient] = ()
         self.legs = [UpstreamLeg(self, index) for index in range(len(split.to_legs))]
-        self._from_legs = [Splitter(limit=_NO_LIMIT, firsts=FROM_SERVER) for _ in self.legs]
+        self._from_legs = [
+            wire.Splitter(limit=_NO_LIMIT, firsts=wire.FROM_SERVER) for _ in self.legs
+        ]
 
     @property
     def open(self) -> bool:
@@ -245,7 +239,7 @@ class MultiBrokerClient:
 
     def _leave_quietly(self) -> None:
         """Say goodbye on all legs: the client was never let in, so nothing of it is left behind."""
-        goodbye = write_disconnect(0, self._version)
+        goodbye = wire.write_disconnect(0, self._version)
         for proxied, leg in self._pairs(still_open=True):
             proxied.on_data(leg, goodbye)
 
@@ -295,7 +289,7 @@ class MultiBrokerContext(Protocol):
         """Dismiss whoever has this client id, for it came again."""
 
     def proxy(
-        self, connect: Connect, end: End, splitter: Splitter, *, assigned: bool
+        self, connect: wire.Connect, end: End, splitter: wire.Splitter, *, assigned: bool
     ) -> ProxiedClient:
         """Make the proxied client of one leg."""
 
@@ -327,7 +321,7 @@ class Upstreams:
         return [(f"*{SUFFIX}{leg}", id) for leg, id in enumerate(self._brokers, start=1)]
 
     def admit(
-        self, connect: Connect, port: Port, splitter: Splitter, *, assigned: bool
+        self, connect: wire.Connect, port: Port, splitter: wire.Splitter, *, assigned: bool
     ) -> MultiBrokerClient:
         """Let in a client that said ``connect``."""
         context = self._context
@@ -346,7 +340,7 @@ class Upstreams:
         )
         proxied = []
         for index, each in enumerate(split.connects()):
-            from_leg = Splitter(limit=context.packet_bytes_max, firsts=FROM_CLIENT)
+            from_leg = wire.Splitter(limit=context.packet_bytes_max, firsts=wire.FROM_CLIENT)
             from_leg.speak(connect.version)
             proxied.append(
                 context.proxy(each, client.legs[index], from_leg, assigned=assigned and not index)
@@ -359,7 +353,7 @@ class Upstreams:
             if each.broker is not None:
                 self._context.on_left(each, each.broker)
 
-    def _remember(self, connect: Connect, split: SplitSession) -> None:
+    def _remember(self, connect: wire.Connect, split: SplitSession) -> None:
         unreleased = split.unreleased
         if unreleased and connect.session_expiry_s > 0:
             self._unreleased[connect.client_id] = unreleased

@@ -14,19 +14,9 @@ Source: OASIS MQTT 5.0, 4.3, 4.4 and 4.9; docs/gateway.md.
 from collections.abc import Iterable
 from typing import Final
 
+from federator.gateway import wire
 from federator.gateway.session.upstream import PACKET_ID_MAX, PASS, SWALLOW
-from federator.gateway.wire import (
-    QOS,
-    RETAIN,
-    V311,
-    Kind,
-    Reason,
-    Version,
-    again,
-    only,
-    publish_id,
-    write_ack,
-)
+from federator.gateway.wire.kinds import V311, Kind, Reason, Version
 
 OURS: Final = 0
 """Stands for the broker's packet id where no broker waits for an answer."""
@@ -125,7 +115,7 @@ class Downstream:
         for packet_id in self._ids:
             self._ids[packet_id] = OURS
         for packet_id in sorted(self._received):  # nobody else will tell the client to go on
-            self._to_client.append(write_ack(Kind.PUBREL, packet_id, self._version))
+            self._to_client.append(wire.write_ack(Kind.PUBREL, packet_id, self._version))
         self._foreign = len(self._ids)
         self._names.clear()
         self._muted.clear()
@@ -137,13 +127,15 @@ class Downstream:
 
     def deliver(self, packet: bytes) -> None:
         """Take a delivery of the broker that cannot simply pass."""
-        if self._mutes and packet[0] & RETAIN:
+        if self._mutes and packet[0] & wire.RETAIN:
             self._mute(packet)
         elif self._held is not None:
             self._held.append(packet)
             self.held_bytes += len(packet)
         else:
-            packet_id = publish_id(packet, only(packet))[0] if packet[0] & QOS else OURS
+            packet_id = (
+                wire.publish_id(packet, wire.only(packet))[0] if packet[0] & wire.QOS else OURS
+            )
             self._offer(packet_id, packet)
 
     def heal(self, missed: Iterable[bytes]) -> None:
@@ -177,7 +169,7 @@ class Downstream:
         if kind == Kind.PUBREC and reason < Reason.UNSPECIFIED:
             self._received.add(packet_id)
             if broker_id == OURS:
-                self._to_client.append(write_ack(Kind.PUBREL, packet_id, self._version))
+                self._to_client.append(wire.write_ack(Kind.PUBREL, packet_id, self._version))
         else:
             del self._ids[packet_id]
             self._received.discard(packet_id)
@@ -189,34 +181,36 @@ class Downstream:
                 self._settle()
         if broker_id == packet_id:
             return PASS
-        return write_ack(Kind(kind), broker_id, self._version, reason) if broker_id else SWALLOW
+        return (
+            wire.write_ack(Kind(kind), broker_id, self._version, reason) if broker_id else SWALLOW
+        )
 
     def on_pubrel(self, broker_id: int, reason: int) -> bytes:
         """Take the broker's PUBREL; return what the client hears of it."""
         if broker_id in self._muted:
             self._muted.discard(broker_id)
-            self._to_broker.append(write_ack(Kind.PUBCOMP, broker_id, self._version))
+            self._to_broker.append(wire.write_ack(Kind.PUBCOMP, broker_id, self._version))
             return SWALLOW
         packet_id = self._names.get(broker_id)
         if packet_id is not None:
-            return write_ack(Kind.PUBREL, packet_id, self._version, reason)
+            return wire.write_ack(Kind.PUBREL, packet_id, self._version, reason)
         if self._ids.get(broker_id) != broker_id:
             if broker_id in self._ids:  # the client means something else by it
-                self._to_broker.append(write_ack(Kind.PUBCOMP, broker_id, self._version))
+                self._to_broker.append(wire.write_ack(Kind.PUBCOMP, broker_id, self._version))
                 return SWALLOW
             self._ids[broker_id] = broker_id  # begun on an earlier connection of the client
             self._received.add(broker_id)
         return PASS
 
     def _mute(self, packet: bytes) -> None:
-        if not packet[0] & QOS:
+        if not packet[0] & wire.QOS:
             return
-        packet_id, _ = publish_id(packet, only(packet))
+        packet_id, _ = wire.publish_id(packet, wire.only(packet))
         two = packet[0] & _QOS_2
         if two:
             self._muted.add(packet_id)
         kind = Kind.PUBREC if two else Kind.PUBACK
-        self._to_broker.append(write_ack(kind, packet_id, self._version))
+        self._to_broker.append(wire.write_ack(kind, packet_id, self._version))
 
     def _offer(self, broker_id: int, packet: bytes) -> None:
         """Send ``packet`` when its turn comes and the client has room."""
@@ -226,7 +220,7 @@ class Downstream:
     def _flush(self) -> None:
         sent = 0
         for broker_id, packet in self._waiting:
-            if packet[0] & QOS:
+            if packet[0] & wire.QOS:
                 if len(self._ids) >= min(self._receive_max, PACKET_ID_MAX - 1):
                     break
                 packet = self._addressed(broker_id, packet)
@@ -250,8 +244,8 @@ class Downstream:
             self._foreign += 1
             if broker_id != OURS:
                 self._names[broker_id] = packet_id
-        _, id_at = publish_id(packet, only(packet))
-        return again(packet, id_at, packet_id, duplicate=False)
+        _, id_at = wire.publish_id(packet, wire.only(packet))
+        return wire.again(packet, id_at, packet_id, duplicate=False)
 
     def _settle(self) -> None:
         """Let deliveries pass as they came again, as soon as all ids are the broker's own."""

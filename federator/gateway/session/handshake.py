@@ -9,20 +9,8 @@ Source: OASIS MQTT 5.0, 3.1, 3.2 and 3.14.
 from dataclasses import replace
 from typing import Final
 
-from federator.gateway.wire import (
-    V5,
-    Connack,
-    Connect,
-    Property,
-    Reason,
-    Version,
-    number_in,
-    with_value,
-    without,
-    write_connack,
-    write_connect,
-    write_disconnect,
-)
+from federator.gateway import wire
+from federator.gateway.wire.kinds import V5, Reason, Version
 
 ELSEWHERE: Final = frozenset(
     {
@@ -36,7 +24,7 @@ ELSEWHERE: Final = frozenset(
 """What a broker says that cannot have the client, when another one may."""
 
 
-def connect_for_broker(connect: Connect, *, again: bool) -> bytes:
+def connect_for_broker(connect: wire.Connect, *, again: bool) -> bytes:
     """The CONNECT that introduces a client to a broker.
 
     Args:
@@ -48,13 +36,13 @@ def connect_for_broker(connect: Connect, *, again: bool) -> bytes:
         connect = replace(connect, clean=False)
     if connect.version == V5:
         # Aliases are agreed on with one broker; the next one would not know them.
-        properties = without(connect.properties, Property.TOPIC_ALIAS_MAXIMUM)
+        properties = wire.without(connect.properties, wire.Property.TOPIC_ALIAS_MAXIMUM)
         connect = replace(connect, properties=properties)
-    return write_connect(connect)
+    return wire.write_connect(connect)
 
 
 def connack_for_client(
-    connack: Connack, connect: Connect, *, assigned: bool, packet_bytes_max: int
+    connack: wire.Connack, connect: wire.Connect, *, assigned: bool, packet_bytes_max: int
 ) -> bytes:
     """The first broker's CONNACK, as far as it holds for the gateway.
 
@@ -64,18 +52,20 @@ def connack_for_client(
         assigned: Whether we chose that client id.
         packet_bytes_max: The largest packet that we take from the client.
     """
-    properties = without(connack.properties, Property.TOPIC_ALIAS_MAXIMUM)
+    properties = wire.without(connack.properties, wire.Property.TOPIC_ALIAS_MAXIMUM)
     if connect.version == V5:
-        limit = number_in(properties, Property.MAXIMUM_PACKET_SIZE, packet_bytes_max)
+        limit = wire.number_in(properties, wire.Property.MAXIMUM_PACKET_SIZE, packet_bytes_max)
         limit = min(limit, packet_bytes_max)
-        properties = with_value(properties, Property.MAXIMUM_PACKET_SIZE, limit)
+        properties = wire.with_value(properties, wire.Property.MAXIMUM_PACKET_SIZE, limit)
         if assigned:
-            properties = with_value(properties, Property.ASSIGNED_CLIENT_ID, connect.client_id)
-    return write_connack(replace(connack, properties=properties), connect.version)
+            properties = wire.with_value(
+                properties, wire.Property.ASSIGNED_CLIENT_ID, connect.client_id
+            )
+    return wire.write_connack(replace(connack, properties=properties), connect.version)
 
 
 def dismissal(reason: Reason, version: Version, *, accepted: bool) -> bytes:
     """What a client hears whose connection is ended; nothing where 3.1.1 has no words for it."""
     if not accepted:
-        return write_connack(Connack(session_present=False, reason=reason), version)
-    return write_disconnect(reason, version) if version == V5 else b""
+        return wire.write_connack(wire.Connack(session_present=False, reason=reason), version)
+    return wire.write_disconnect(reason, version) if version == V5 else b""

@@ -19,24 +19,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+from federator.gateway import wire
 from federator.gateway.session.journal import Publication
 from federator.gateway.session.session import ClientSession
 from federator.gateway.session.subscriptions import Subscription
-from federator.gateway.wire import (
-    FROM_SERVER,
-    NO_LOCAL,
-    QOS,
-    RETAIN,
-    RETAIN_AS_PUBLISHED,
-    V5,
-    Kind,
-    Property,
-    Splitter,
-    Version,
-    read_payload,
-    without,
-    write_publish,
-)
+from federator.gateway.wire.kinds import V5, Kind, Version
 from federator.protocol.filters import FilterTrie
 from federator.protocol.types import Millis
 
@@ -75,7 +62,7 @@ def missed(
     missing: list[bytes] = []
     left = got.copy()  # what was drained is in the journal, too
     for late in drained:
-        topic, payload, _ = read_payload(late, session.version)
+        topic, payload, _ = wire.read_payload(late, session.version)
         if not _take(left, (topic, payload)):
             missing.append(late)
             got[topic, payload] += 1
@@ -114,11 +101,11 @@ def contents(blocks: Iterable[bytes], version: Version) -> Counter[_Content]:
     """How often each topic and payload came at QoS 1 and 2."""
     got: Counter[_Content] = Counter()
     for block in blocks:
-        splitter = Splitter(limit=_NO_LIMIT, firsts=FROM_SERVER)
+        splitter = wire.Splitter(limit=_NO_LIMIT, firsts=wire.FROM_SERVER)
         whole, packets = splitter.feed(block)
         for first, start, _, end in packets:
-            if first & 0xF0 == Kind.PUBLISH and first & QOS:
-                topic, payload, _ = read_payload(whole[start:end], version)
+            if first & 0xF0 == Kind.PUBLISH and first & wire.QOS:
+                topic, payload, _ = wire.read_payload(whole[start:end], version)
                 got[topic, payload] += 1
     return got
 
@@ -156,21 +143,23 @@ def _for(
 ) -> bytes | None:
     """The packet the client gets; ``None`` when it published that itself and wants none of it."""
     if publication.client == session.connect.client_id:
-        matching = tuple(each for each in matching if not each.options & NO_LOCAL)
+        matching = tuple(each for each in matching if not each.options & wire.NO_LOCAL)
         if not matching:
             return None
     qos = min(publication.qos, max(each.granted for each in matching))
-    as_published = any(each.options & RETAIN_AS_PUBLISHED for each in matching)
-    properties = without(publication.properties, Property.TOPIC_ALIAS, Property.SUBSCRIPTION_ID)
+    as_published = any(each.options & wire.RETAIN_AS_PUBLISHED for each in matching)
+    properties = wire.without(
+        publication.properties, wire.Property.TOPIC_ALIAS, wire.Property.SUBSCRIPTION_ID
+    )
     if session.version == V5:
         names = [each.identifier for each in matching if each.identifier]
-        properties += tuple((Property.SUBSCRIPTION_ID, name) for name in names)
-    return write_publish(
+        properties += tuple((wire.Property.SUBSCRIPTION_ID, name) for name in names)
+    return wire.write_publish(
         publication.topic.decode(),
         publication.payload,
         version=session.version,
         qos=qos,
-        retain=bool(publication.packet[0] & RETAIN and as_published),
+        retain=bool(publication.packet[0] & wire.RETAIN and as_published),
         packet_id=_NO_ID,
         properties=properties,
     )

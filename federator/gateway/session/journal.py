@@ -20,17 +20,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from federator.gateway.wire import (
-    QOS,
-    RETAIN,
-    V5,
-    Properties,
-    Property,
-    Version,
-    read_payload,
-    without,
-    write_publish,
-)
+from federator.gateway import wire
+from federator.gateway.wire.kinds import V5, Version
 from federator.protocol.types import BrokerId, Millis
 
 OVERHEAD_BYTES: Final = 200
@@ -53,23 +44,23 @@ class Publication:
     acked_ms: Millis
     topic: bytes
     payload: bytes
-    properties: Properties
+    properties: wire.Properties
 
     @property
     def qos(self) -> int:
         """The QoS, 1 or 2."""
-        return (self.packet[0] & QOS) >> 1
+        return (self.packet[0] & wire.QOS) >> 1
 
     def as_v5(self) -> bytes:
         """The same publication as a packet of version 5, with a packet id of no meaning."""
-        return write_publish(
+        return wire.write_publish(
             self.topic.decode(),
             self.payload,
             version=V5,
             qos=self.qos,
-            retain=bool(self.packet[0] & RETAIN),
+            retain=bool(self.packet[0] & wire.RETAIN),
             packet_id=1,
-            properties=without(self.properties, Property.TOPIC_ALIAS),
+            properties=wire.without(self.properties, wire.Property.TOPIC_ALIAS),
         )
 
 
@@ -98,7 +89,7 @@ class _Batch:
                     packet,
                     self.version,
                     self.acked_ms,
-                    *read_payload(packet, self.version),
+                    *wire.read_payload(packet, self.version),
                 )
                 for packet in self.packets
             )

@@ -20,6 +20,7 @@ Source: docs/gateway.md; OASIS MQTT 5.0 and 3.1.1.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from federator.gateway import wire
 from federator.gateway.session.downstream import Downstream
 from federator.gateway.session.handshake import (
     ELSEWHERE,
@@ -39,28 +40,7 @@ from federator.gateway.session.orders import (
 from federator.gateway.session.recent_deliveries import RecentDeliveries
 from federator.gateway.session.subscriptions import HeldSubacks, Subscriptions, receive_max
 from federator.gateway.session.upstream import PASS, SWALLOW, Backlog, Upstream
-from federator.gateway.wire import (
-    PINGRESP,
-    QOS,
-    Connack,
-    Connect,
-    Kind,
-    MalformedError,
-    Packet,
-    Reason,
-    check_ping,
-    only,
-    publish_id,
-    read_ack,
-    read_answer,
-    read_connack,
-    read_disconnect,
-    read_publish,
-    read_subscribe,
-    read_unsubscribe,
-    write_connack,
-    write_disconnect,
-)
+from federator.gateway.wire.kinds import Kind, MalformedError, Packet, Reason
 from federator.protocol.types import Millis
 
 _PUBLISH: Final = int(Kind.PUBLISH)  # looked at for every packet: a member costs 50 ns
@@ -91,7 +71,7 @@ class ClientSession:
 
     def __init__(
         self,
-        connect: Connect,
+        connect: wire.Connect,
         *,
         assigned: bool = False,
         packet_bytes_max: int = 1_048_576,
@@ -162,7 +142,7 @@ class ClientSession:
         for packet in packets:
             first = packet[0]
             if first & 0xF0 == _PUBLISH:
-                topic, packet_id, _, alias = read_publish(block, packet, version)
+                topic, packet_id, _, alias = wire.read_publish(block, packet, version)
                 if alias:
                     raise MalformedError(Reason.TOPIC_ALIAS_INVALID, "a topic alias: 0 are allowed")
                 if topic not in topics:
@@ -189,8 +169,8 @@ class ClientSession:
         """Take a packet of a client that has no broker just now, or not all that it sent before."""
         kind = packet[0] & 0xF0
         if kind == Kind.PINGREQ and self.accepted:
-            check_ping(packet)
-            self.to_client.append(PINGRESP)
+            wire.check_ping(packet)
+            self.to_client.append(wire.PINGRESP)
         elif self.backlog.lets_pass(block, packet, self.version, self.up):
             answer = self._on_client_packet(block, packet)
             self.to_broker.append(block[packet[1] : packet[3]] if answer is PASS else answer)
@@ -202,18 +182,18 @@ class ClientSession:
         kind, version = packet[0] & 0xF0, self.version
         match kind:
             case Kind.PUBACK | Kind.PUBREC | Kind.PUBCOMP:
-                return self.down.on_ack(kind, *read_ack(block, packet, version))
+                return self.down.on_ack(kind, *wire.read_ack(block, packet, version))
             case Kind.PUBREL:
-                return self.up.release(read_ack(block, packet, version)[0])
+                return self.up.release(wire.read_ack(block, packet, version)[0])
             case Kind.SUBSCRIBE:
-                request = read_subscribe(block, packet, version)
+                request = wire.read_subscribe(block, packet, version)
                 self.subscriptions.ask(block[packet[1] : packet[3]], request)
                 self.down.unmute()
             case Kind.UNSUBSCRIBE:
-                wish = read_unsubscribe(block, packet, version)
+                wish = wire.read_unsubscribe(block, packet, version)
                 self.subscriptions.ask(block[packet[1] : packet[3]], wish)
             case Kind.PINGREQ:
-                check_ping(packet)
+                wire.check_ping(packet)
                 self._pings += 1
             case Kind.DISCONNECT:
                 return self._on_disconnect(block, packet)
@@ -223,7 +203,7 @@ class ClientSession:
         return PASS
 
     def _on_disconnect(self, block: bytes, packet: Packet) -> bytes:
-        disconnect = read_disconnect(block, packet, self.version)
+        disconnect = wire.read_disconnect(block, packet, self.version)
         with_will = disconnect.reason == Reason.DISCONNECT_WITH_WILL
         if not self.attached:
             self._end_away(with_will=with_will)
@@ -239,7 +219,7 @@ class ClientSession:
         if self.attached:
             self.state = State.GONE
             if self.backlog.leaving:
-                self.to_broker.append(write_disconnect(0, self.version))
+                self.to_broker.append(wire.write_disconnect(0, self.version))
             self.orders.append(LeaveBroker(with_will=not self.backlog.leaving))
         else:
             self._end_away(with_will=not self.backlog.leaving)
@@ -292,8 +272,8 @@ class ClientSession:
             first = packet[0]
             is_publish = first & 0xF0 == _PUBLISH
             if is_publish and down.plain and self.state is State.LIVE:
-                if first & QOS:
-                    packet_id, id_at = publish_id(block, packet)
+                if first & wire.QOS:
+                    packet_id, id_at = wire.publish_id(block, packet)
                     down.note(packet_id)
                     self.recent.see(block[packet[2] + 2 : id_at])
                     acknowledged = True
@@ -308,9 +288,9 @@ class ClientSession:
             if is_publish:
                 if self.state in (State.GREETING, State.JOINING, State.AWAY):
                     raise MalformedError(Reason.PROTOCOL_ERROR, "PUBLISH before CONNACK")
-                if first & QOS:
+                if first & wire.QOS:
                     acknowledged = True
-                    self.recent.see(block[packet[2] + 2 : publish_id(block, packet)[1]])
+                    self.recent.see(block[packet[2] + 2 : wire.publish_id(block, packet)[1]])
                 down.deliver(block[packet[1] : packet[3]])
                 continue
             answer = self._on_broker_packet(block, packet, now_ms)
@@ -330,18 +310,18 @@ class ClientSession:
             return self._on_connack(block, packet, now_ms)
         match kind:
             case Kind.PUBACK:
-                answer = up.on_puback(*read_ack(block, packet, version), self.to_broker)
+                answer = up.on_puback(*wire.read_ack(block, packet, version), self.to_broker)
             case Kind.PUBREC:
-                answer = up.on_pubrec(*read_ack(block, packet, version), self.to_broker)
+                answer = up.on_pubrec(*wire.read_ack(block, packet, version), self.to_broker)
             case Kind.PUBCOMP:
-                packet_id, _ = read_ack(block, packet, version)
+                packet_id, _ = wire.read_ack(block, packet, version)
                 answer = up.on_pubcomp(packet_id, self.to_broker)
             case Kind.PUBREL:
-                answer = self.down.on_pubrel(*read_ack(block, packet, version))
+                answer = self.down.on_pubrel(*wire.read_ack(block, packet, version))
             case Kind.SUBACK:
                 answer = self._on_suback(block, packet, now_ms)
             case Kind.UNSUBACK:
-                self.subscriptions.on_unsuback(read_answer(block, packet, version))
+                self.subscriptions.on_unsuback(wire.read_answer(block, packet, version))
                 answer = PASS
             case Kind.PINGRESP:
                 answer = PASS if self._pings else SWALLOW
@@ -357,7 +337,7 @@ class ClientSession:
     def _on_connack(self, block: bytes, packet: Packet, now_ms: Millis) -> bytes:
         if packet[0] & 0xF0 != Kind.CONNACK:
             raise MalformedError(Reason.PROTOCOL_ERROR, "no CONNACK")
-        connack = read_connack(block, packet, self.version)
+        connack = wire.read_connack(block, packet, self.version)
         if connack.reason:
             return self._on_refusal(connack)
         if self.will_only:
@@ -393,19 +373,19 @@ class ClientSession:
             self._catch_up(now_ms)
         return SWALLOW
 
-    def _on_refusal(self, connack: Connack) -> bytes:
+    def _on_refusal(self, connack: wire.Connack) -> bytes:
         if self.accepted or connack.reason in ELSEWHERE:
             self.state = State.AWAY if self.accepted else State.GREETING
             self.orders.append(FindBroker(refused=True))
             return SWALLOW
-        self.to_client.append(write_connack(connack, self.version))
+        self.to_client.append(wire.write_connack(connack, self.version))
         self.state = State.GONE
         refused = Dismiss(Reason.NOT_AUTHORIZED, "its broker refused it")
         self.orders += refused, LeaveBroker(with_will=False)
         return SWALLOW
 
     def _on_suback(self, block: bytes, packet: Packet, now_ms: Millis) -> bytes:
-        answer = read_answer(block, packet, self.version)
+        answer = wire.read_answer(block, packet, self.version)
         try:
             filters = self.subscriptions.on_suback(answer, now_ms)
         except MalformedError as error:
@@ -455,12 +435,12 @@ class ClientSession:
             self.recent.add(b"".join(given), now_ms)
 
     def _on_broker_disconnect(self, block: bytes, packet: Packet) -> bytes:
-        disconnect = read_disconnect(block, packet, self.version, from_client=False)
+        disconnect = wire.read_disconnect(block, packet, self.version, from_client=False)
         if disconnect.reason in ELSEWHERE:
             self.on_broker_lost()
             return SWALLOW
         reason = Reason(disconnect.reason)
-        self.to_client.append(write_disconnect(reason, self.version, disconnect.properties))
+        self.to_client.append(wire.write_disconnect(reason, self.version, disconnect.properties))
         self.state = State.GONE
         self.orders += Dismiss(reason, "its broker disconnected it"), LeaveBroker(with_will=False)
         return SWALLOW
@@ -473,7 +453,7 @@ class ClientSession:
         if not self.accepted:
             self.state = State.GREETING
         elif self.state is not State.AWAY:
-            self.to_client.extend([PINGRESP] * self._pings)
+            self.to_client.extend([wire.PINGRESP] * self._pings)
             self._pings = 0
             if self.state is not State.JOINING:
                 self.up.lose()
@@ -487,7 +467,7 @@ class ClientSession:
         packets = self.backlog.take()
         for at, packet in enumerate(packets):
             try:
-                self.from_client(packet, [only(packet)], now_ms)
+                self.from_client(packet, [wire.only(packet)], now_ms)
             except MalformedError as error:
                 self.refuse(error)
             if self.state is State.GONE:

@@ -8,21 +8,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
+from federator.gateway import wire
 from federator.gateway.session.orders import AskSettled
-from federator.gateway.wire import (
-    RETAIN_HANDLING,
-    V5,
-    Answer,
-    MalformedError,
-    Properties,
-    Property,
-    Reason,
-    Subscribe,
-    Unsubscribe,
-    Version,
-    number_in,
-    write_subscribe,
-)
+from federator.gateway.wire.kinds import V5, MalformedError, Reason, Version
 from federator.protocol.filters import without_share
 from federator.protocol.types import Millis
 
@@ -82,7 +70,7 @@ class Subscriptions:
         self._characters = 0
         self._version = version
         self._filters_max = filters_max
-        self._requests: dict[int, tuple[bytes, Subscribe | Unsubscribe]] = {}
+        self._requests: dict[int, tuple[bytes, wire.Subscribe | wire.Unsubscribe]] = {}
         self._again: dict[int, tuple[str, ...]] = {}  # our own requests after a move
 
     @property
@@ -103,15 +91,15 @@ class Subscriptions:
     @property
     def asks(self) -> bool:
         """Whether a SUBSCRIBE of the client is among them."""
-        return any(isinstance(request, Subscribe) for _, request in self._requests.values())
+        return any(isinstance(request, wire.Subscribe) for _, request in self._requests.values())
 
-    def ask(self, packet: bytes, request: Subscribe | Unsubscribe) -> None:
+    def ask(self, packet: bytes, request: wire.Subscribe | wire.Unsubscribe) -> None:
         """Note what the client asks its broker for.
 
         Raises:
             MalformedError: The client has too many filters already.
         """
-        if isinstance(request, Subscribe):
+        if isinstance(request, wire.Subscribe):
             waiting = sum(len(each.filters) for _, each in self._requests.values())
             if len(self.granted) + waiting + len(request.filters) > self._filters_max:
                 new = sum(filter not in self.granted for filter, _ in request.filters)
@@ -123,7 +111,7 @@ class Subscriptions:
                 raise MalformedError(Reason.QUOTA_EXCEEDED, text)
         self._requests[request.packet_id] = (packet, request)
 
-    def on_suback(self, answer: Answer, now_ms: Millis) -> tuple[str, ...] | None:
+    def on_suback(self, answer: wire.Answer, now_ms: Millis) -> tuple[str, ...] | None:
         """Take the broker's answer; return the client's filters that hold now.
 
         ``None`` says that we had asked, not the client.
@@ -135,9 +123,9 @@ class Subscriptions:
             self._on_again(answer)
             return None
         _, request = self._requests.pop(answer.packet_id, (b"", None))
-        if not isinstance(request, Subscribe):
+        if not isinstance(request, wire.Subscribe):
             return ()
-        identifier = number_in(request.properties, Property.SUBSCRIPTION_ID, 0)
+        identifier = wire.number_in(request.properties, wire.Property.SUBSCRIPTION_ID, 0)
         taken: list[str] = []
         for (filter, options), code in zip(request.filters, answer.codes, strict=False):
             if code < _REFUSED:
@@ -149,10 +137,10 @@ class Subscriptions:
         self.changes += bool(taken)
         return tuple(taken)
 
-    def on_unsuback(self, answer: Answer) -> None:
+    def on_unsuback(self, answer: wire.Answer) -> None:
         """Take the broker's answer: what the client gave up is gone."""
         _, request = self._requests.pop(answer.packet_id, (b"", None))
-        if isinstance(request, Unsubscribe):
+        if isinstance(request, wire.Unsubscribe):
             for filter in request.filters:
                 if self.granted.pop(filter, None) is not None:
                     self.changes += 1
@@ -175,18 +163,18 @@ class Subscriptions:
                     packet_id += 1
                 part = wanted[at : at + FILTERS_PER_PACKET]
                 self._again[packet_id] = tuple(filter for filter, _ in part)
-                filters = tuple((f, s.options & ~RETAIN_HANDLING | _NEVER) for f, s in part)
-                properties: Properties = ()
+                filters = tuple((f, s.options & ~wire.RETAIN_HANDLING | _NEVER) for f, s in part)
+                properties: wire.Properties = ()
                 if identifier:
-                    properties = ((Property.SUBSCRIPTION_ID, identifier),)
-                request = Subscribe(packet_id, filters, properties)
-                yield write_subscribe(request, self._version)
+                    properties = ((wire.Property.SUBSCRIPTION_ID, identifier),)
+                request = wire.Subscribe(packet_id, filters, properties)
+                yield wire.write_subscribe(request, self._version)
 
     def lose(self) -> None:
         """Expect no more answers to our own requests: the broker is gone."""
         self._again.clear()
 
-    def _on_again(self, answer: Answer) -> None:
+    def _on_again(self, answer: wire.Answer) -> None:
         filters = self._again.pop(answer.packet_id)
         for filter, code in zip(filters, answer.codes, strict=False):
             former = self.granted.get(filter)
@@ -237,8 +225,8 @@ def _plain(filters: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(without_share(filter) for filter in filters))
 
 
-def receive_max(properties: Properties, version: Version) -> int:
+def receive_max(properties: wire.Properties, version: Version) -> int:
     """Receive Maximum as a CONNECT or CONNACK states it."""
     if version != V5:
         return RECEIVE_MAX
-    return number_in(properties, Property.RECEIVE_MAXIMUM, RECEIVE_MAX)
+    return wire.number_in(properties, wire.Property.RECEIVE_MAXIMUM, RECEIVE_MAX)

@@ -13,17 +13,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from federator.gateway.wire import (
-    Kind,
-    Packet,
-    Reason,
-    Version,
-    again,
-    only,
-    publish_id,
-    read_ack,
-    write_ack,
-)
+from federator.gateway import wire
+from federator.gateway.wire.kinds import Kind, Packet, Reason, Version
 
 RESEND_WINDOW: Final = 20
 """Publications sent again that may wait for an answer: Mosquitto's own bound on QoS 2."""
@@ -70,7 +61,7 @@ class Backlog:
             case Kind.PUBACK | Kind.PUBREC | Kind.PUBCOMP:
                 return True  # of deliveries, whose order is their own
             case Kind.PUBREL:
-                return up.has(read_ack(block, packet, version)[0])
+                return up.has(wire.read_ack(block, packet, version)[0])
             case Kind.DISCONNECT:
                 return not self.packets
             case _:
@@ -196,12 +187,12 @@ class Upstream:
                 free -= 1
             if free < 1:  # 65,535 in flight: nothing sensible is left to do
                 break
-            _, id_at = publish_id(packet, only(packet))
-            queue.append((free, again(packet, id_at, free, duplicate=False)))
+            _, id_at = wire.publish_id(packet, wire.only(packet))
+            queue.append((free, wire.again(packet, id_at, free, duplicate=False)))
             free -= 1
         for packet_id, packet in self._in_flight.items():
-            _, id_at = publish_id(packet, only(packet))
-            queue.append((packet_id, again(packet, id_at, packet_id, duplicate=False)))
+            _, id_at = wire.publish_id(packet, wire.only(packet))
+            queue.append((packet_id, wire.again(packet, id_at, packet_id, duplicate=False)))
         self._resend = queue
         self._pump(out)
 
@@ -235,7 +226,7 @@ class Upstream:
             return SWALLOW
         self._received.add(packet_id)
         if packet_id in self._own or packet_id in self._released:
-            out.append(write_ack(Kind.PUBREL, packet_id, self._version))
+            out.append(wire.write_ack(Kind.PUBREL, packet_id, self._version))
             return SWALLOW
         if packet_id in self._told:
             return SWALLOW

@@ -14,27 +14,8 @@ Source: OASIS MQTT 5.0, 3.2 and 3.8 to 3.11.
 from dataclasses import dataclass, field
 from typing import Final
 
-from federator.gateway.wire import (
-    V5,
-    Answer,
-    Connack,
-    Kind,
-    MalformedError,
-    Packet,
-    Properties,
-    Property,
-    Reason,
-    Subscribe,
-    Unsubscribe,
-    Version,
-    number_in,
-    read_connack,
-    with_value,
-    write_answer,
-    write_connack,
-    write_subscribe,
-    write_unsubscribe,
-)
+from federator.gateway import wire
+from federator.gateway.wire.kinds import V5, Kind, MalformedError, Packet, Reason, Version
 
 OPEN_MAX: Final = 1_024
 """Requests of one client that no broker answered yet."""
@@ -45,15 +26,15 @@ Ask = tuple[int, bytes]
 """A leg, and a packet for the broker there."""
 
 _LEAST: Final = (
-    Property.SESSION_EXPIRY,
-    Property.SERVER_KEEP_ALIVE,
-    Property.RECEIVE_MAXIMUM,
-    Property.MAXIMUM_QOS,
-    Property.RETAIN_AVAILABLE,
-    Property.MAXIMUM_PACKET_SIZE,
-    Property.WILDCARD_SUBSCRIPTION_AVAILABLE,
-    Property.SUBSCRIPTION_ID_AVAILABLE,
-    Property.SHARED_SUBSCRIPTION_AVAILABLE,
+    wire.Property.SESSION_EXPIRY,
+    wire.Property.SERVER_KEEP_ALIVE,
+    wire.Property.RECEIVE_MAXIMUM,
+    wire.Property.MAXIMUM_QOS,
+    wire.Property.RETAIN_AVAILABLE,
+    wire.Property.MAXIMUM_PACKET_SIZE,
+    wire.Property.WILDCARD_SUBSCRIPTION_AVAILABLE,
+    wire.Property.SUBSCRIPTION_ID_AVAILABLE,
+    wire.Property.SHARED_SUBSCRIPTION_AVAILABLE,
 )
 """Limits, of which the narrowest holds; a broker without one sets none."""
 
@@ -74,7 +55,7 @@ class ConnackMerger:
     def __init__(self, version: Version, legs: int) -> None:
         self._version = version
         self._legs = legs
-        self._connacks: dict[int, Connack] = {}
+        self._connacks: dict[int, wire.Connack] = {}
         self.refused = False
 
     @property
@@ -102,28 +83,28 @@ class ConnackMerger:
         Raises:
             MalformedError: It is no CONNACK.
         """
-        connack = read_connack(block, packet, self._version)
+        connack = wire.read_connack(block, packet, self._version)
         self._connacks[leg] = connack
         if connack.reason:
             first, self.refused = not self.refused, True
-            return write_connack(connack, self._version) if first else b""
+            return wire.write_connack(connack, self._version) if first else b""
         if not self.complete:
             return b""
         if self.torn:
-            no = Connack(session_present=False, reason=Reason.SERVER_UNAVAILABLE)
-            return write_connack(no, self._version)
+            no = wire.Connack(session_present=False, reason=Reason.SERVER_UNAVAILABLE)
+            return wire.write_connack(no, self._version)
         present = bool(self.with_session)
-        return write_connack(Connack(present, 0, self._properties()), self._version)
+        return wire.write_connack(wire.Connack(present, 0, self._properties()), self._version)
 
-    def _properties(self) -> Properties:
+    def _properties(self) -> wire.Properties:
         every = [self._connacks[leg].properties for leg in sorted(self._connacks)]
         merged = every[0]
         if self._version == V5:
             for name in _LEAST:
-                said = [number_in(each, name, -1) for each in every]
+                said = [wire.number_in(each, name, -1) for each in every]
                 limits = [value for value in said if value >= 0]
                 if limits:
-                    merged = with_value(merged, name, min(limits))
+                    merged = wire.with_value(merged, name, min(limits))
         return merged
 
 
@@ -146,7 +127,7 @@ class _Request:
     legs: tuple[tuple[int, ...], ...]
     codes: list[dict[int, int]]
     awaited: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    properties: Properties = ()
+    properties: wire.Properties = ()
     undoing: bool = False
 
 
@@ -164,7 +145,7 @@ class RequestMerger:
         self._open: list[_Request] = []
 
     def request(
-        self, request: Subscribe | Unsubscribe, legs: tuple[tuple[int, ...], ...]
+        self, request: wire.Subscribe | wire.Unsubscribe, legs: tuple[tuple[int, ...], ...]
     ) -> tuple[list[Ask], bytes]:
         """Tell what to ask of whom, and the answer if nobody is to be asked.
 
@@ -175,7 +156,7 @@ class RequestMerger:
         Raises:
             MalformedError: Too many wait for their answer.
         """
-        if isinstance(request, Subscribe):
+        if isinstance(request, wire.Subscribe):
             kind, refused = Kind.SUBACK, Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
             names = tuple(filter for filter, _ in request.filters)
         else:
@@ -192,16 +173,16 @@ class RequestMerger:
             return asks, b""
         return [], self._answer(opened)
 
-    def _part(self, request: Subscribe | Unsubscribe, places: tuple[int, ...]) -> bytes:
+    def _part(self, request: wire.Subscribe | wire.Unsubscribe, places: tuple[int, ...]) -> bytes:
         """The part of ``request`` that one broker is asked for."""
         id, properties = request.packet_id, request.properties
-        if isinstance(request, Subscribe):
+        if isinstance(request, wire.Subscribe):
             wishes = tuple(request.filters[place] for place in places)
-            return write_subscribe(Subscribe(id, wishes, properties), self._version)
+            return wire.write_subscribe(wire.Subscribe(id, wishes, properties), self._version)
         filters = tuple(request.filters[place] for place in places)
-        return write_unsubscribe(Unsubscribe(id, filters, properties), self._version)
+        return wire.write_unsubscribe(wire.Unsubscribe(id, filters, properties), self._version)
 
-    def on_answer(self, leg: int, kind: Kind, answer: Answer) -> tuple[list[Ask], bytes]:
+    def on_answer(self, leg: int, kind: Kind, answer: wire.Answer) -> tuple[list[Ask], bytes]:
         """Take a leg's answer; tell what to ask now, and the client's answer when it is whole."""
         request = self._found(leg, kind, answer.packet_id)
         if request is None:
@@ -242,14 +223,14 @@ class RequestMerger:
         asks: list[Ask] = []
         for leg, places in back.items():
             names = tuple(request.filters[place] for place in places)
-            wish = Unsubscribe(request.packet_id, names)
-            asks.append((leg, write_unsubscribe(wish, self._version)))
+            wish = wire.Unsubscribe(request.packet_id, names)
+            asks.append((leg, wire.write_unsubscribe(wish, self._version)))
         return asks
 
     def _answer(self, request: _Request) -> bytes:
         merged = bytes(_merged([*codes.values()]) for codes in request.codes)
-        answer = Answer(request.packet_id, merged, request.properties)
-        return write_answer(request.kind, answer, self._version)
+        answer = wire.Answer(request.packet_id, merged, request.properties)
+        return wire.write_answer(request.kind, answer, self._version)
 
 
 def _by_leg(legs: tuple[tuple[int, ...], ...]) -> dict[int, tuple[int, ...]]:

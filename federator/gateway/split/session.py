@@ -27,28 +27,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from federator.gateway import wire
 from federator.gateway.session.subscriptions import receive_max
 from federator.gateway.split.answers import OPEN_MAX, Ask, ConnackMerger, RequestMerger
 from federator.gateway.split.delivery_ids import Delivery, DeliveryIds
 from federator.gateway.split.topic_owners import REST, TopicOwners
-from federator.gateway.wire import (
-    PINGREQ,
-    PINGRESP,
-    QOS,
-    Connect,
-    Kind,
-    MalformedError,
-    Packet,
-    Reason,
-    publish_id,
-    read_ack,
-    read_answer,
-    read_publish,
-    read_subscribe,
-    read_unsubscribe,
-    write_ack,
-)
-from federator.gateway.wire.kinds import malformed
+from federator.gateway.wire.kinds import Kind, MalformedError, Packet, Reason, malformed
 from federator.protocol.types import Millis
 
 SUFFIX: Final = "~federator-"
@@ -100,7 +84,7 @@ class SplitSession:
 
     def __init__(
         self,
-        connect: Connect,
+        connect: wire.Connect,
         owners: TopicOwners,
         *,
         unreleased: Mapping[Delivery, int] | None = None,
@@ -144,7 +128,7 @@ class SplitSession:
         """QoS 2 deliveries that are not finished, for the client's next connection."""
         return self._ids.unreleased
 
-    def connects(self) -> list[Connect]:
+    def connects(self) -> list[wire.Connect]:
         """The client's CONNECT for each leg."""
         connect = self._connect
         will = self._owners.of(connect.will.topic) if connect.will is not None else REST
@@ -171,7 +155,7 @@ class SplitSession:
             if first & 0xF0 != _PUBLISH:
                 self._on_client_packet(block, packet)
                 continue
-            _, packet_id, id_at, alias = read_publish(block, packet, version)
+            _, packet_id, id_at, alias = wire.read_publish(block, packet, version)
             if alias:
                 raise MalformedError(Reason.TOPIC_ALIAS_INVALID, "a topic alias: 0 are allowed")
             leg = of(block[body + 2 : id_at])
@@ -187,13 +171,13 @@ class SplitSession:
             case Kind.PUBACK | Kind.PUBREC | Kind.PUBCOMP:
                 self._on_answer(kind, block, packet)
             case Kind.PUBREL:
-                self._on_release(read_ack(block, packet, self._version)[0], whole)
+                self._on_release(wire.read_ack(block, packet, self._version)[0], whole)
             case Kind.SUBSCRIBE:
-                subscribe = read_subscribe(block, packet, self._version)
+                subscribe = wire.read_subscribe(block, packet, self._version)
                 legs = tuple(self._legs_of(filter) for filter, _ in subscribe.filters)
                 self._ask(*self._requests.request(subscribe, legs))
             case Kind.UNSUBSCRIBE:
-                unsubscribe = read_unsubscribe(block, packet, self._version)
+                unsubscribe = wire.read_unsubscribe(block, packet, self._version)
                 legs = tuple(self._legs_of(filter) for filter in unsubscribe.filters)
                 self._ask(*self._requests.request(unsubscribe, legs))
             case Kind.PINGREQ | Kind.DISCONNECT:
@@ -222,7 +206,7 @@ class SplitSession:
 
     def _on_answer(self, kind: int, block: bytes, packet: Packet) -> None:
         """Pass the client's answer to a delivery on to the leg that it came by."""
-        packet_id, reason = read_ack(block, packet, self._version)
+        packet_id, reason = wire.read_ack(block, packet, self._version)
         delivery = self._ids.of(packet_id)
         if delivery is None:
             if not self._ids.is_used((REST, packet_id)):  # of nothing we know: as a broker hears it
@@ -256,7 +240,7 @@ class SplitSession:
             elif self._heard_ms[leg] < before_ms:
                 self._heard_ms[leg] = now_ms
                 self._pings[leg].append(False)
-                out.append(PINGREQ)
+                out.append(wire.PINGREQ)
 
     # -- the legs ---------------------------------------------------------------------------------
 
@@ -299,11 +283,11 @@ class SplitSession:
                 raise malformed("PUBLISH ends inside its topic")
             after = body + 2 + (block[body] << 8 | block[body + 1])
             wanted = of(block[body + 2 : after]) == leg
-            if not first & QOS:
+            if not first & wire.QOS:
                 if wanted:
                     out.append(block[start:end])
                 continue
-            packet_id, _ = publish_id(block, packet)
+            packet_id, _ = wire.publish_id(block, packet)
             if wanted:
                 self._ids.deliver((leg, packet_id), block[start:end], out)
             else:
@@ -314,7 +298,7 @@ class SplitSession:
         kind = Kind.PUBREC if exactly_once else Kind.PUBACK
         if exactly_once:
             self._unwanted.add((leg, packet_id))
-        self.to_legs[leg].append(write_ack(kind, packet_id, self._version))
+        self.to_legs[leg].append(wire.write_ack(kind, packet_id, self._version))
 
     def _on_leg_packet(self, leg: int, block: bytes, packet: Packet) -> None:
         """Take any packet of a leg but PUBLISH."""
@@ -323,14 +307,14 @@ class SplitSession:
             case Kind.PUBREL:
                 self._on_leg_releases(leg, block, packet)
             case Kind.SUBACK | Kind.UNSUBACK:
-                answer = read_answer(block, packet, self._version)
+                answer = wire.read_answer(block, packet, self._version)
                 self._ask(*self._requests.on_answer(leg, Kind(kind), answer))
             case Kind.PINGRESP:
                 self._on_pong(leg)
             case Kind.PUBCOMP:
-                self._on_complete(leg, read_ack(block, packet, self._version)[0], whole)
+                self._on_complete(leg, wire.read_ack(block, packet, self._version)[0], whole)
             case Kind.PUBREC:
-                packet_id, reason = read_ack(block, packet, self._version)
+                packet_id, reason = wire.read_ack(block, packet, self._version)
                 if reason >= Reason.UNSPECIFIED:
                     self._sent.pop(packet_id, None)
                 self.to_client.append(whole)
@@ -338,12 +322,12 @@ class SplitSession:
                 self.to_client.append(whole)
 
     def _on_leg_releases(self, leg: int, block: bytes, packet: Packet) -> None:
-        packet_id, _ = read_ack(block, packet, self._version)
+        packet_id, _ = wire.read_ack(block, packet, self._version)
         delivery = leg, packet_id
         number = None if delivery in self._unwanted else self._ids.at_client(delivery)
         if number is None:
             self._unwanted.discard(delivery)
-            self.to_legs[leg].append(write_ack(Kind.PUBCOMP, packet_id, self._version))
+            self.to_legs[leg].append(wire.write_ack(Kind.PUBCOMP, packet_id, self._version))
         else:
             self.to_client.append(_renumbered(block, packet, number))
 
@@ -367,7 +351,7 @@ class SplitSession:
             self._pongs[leg] += 1
             if all(self._pongs):
                 self._pongs = [count - 1 for count in self._pongs]
-                self.to_client.append(PINGRESP)
+                self.to_client.append(wire.PINGRESP)
 
 
 def _renumbered(block: bytes, packet: Packet, packet_id: int) -> bytes:
