@@ -40,12 +40,7 @@ class Land:
 
 @dataclass(slots=True)
 class CollectionCounters:
-    """Counters beside those of the positions.
-
-    Attributes:
-        stray: Answers about spools that were not asked.
-        no_room: Answers dropped because the memory was full.
-    """
+    """Counters beside those of the positions; ``view`` says what each is."""
 
     stray: int = 0
     no_room: int = 0
@@ -148,12 +143,7 @@ class Collection:
     # -- what to do ------------------------------------------------------------------------------
 
     def due(self, *, now_ms: Millis, all_: bool = False) -> list[Question | Land]:
-        """What to ask and to land now.
-
-        Args:
-            now_ms: The time.
-            all_: We stop: land what is in memory, and ask nothing.
-        """
+        """What to ask and to land now; with ``all_`` we stop: land everything, and ask nothing."""
         orders: list[Question | Land] = []
         crowded = 2 * self.bytes_held > self._bytes_max
         for position in self.positions():

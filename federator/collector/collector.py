@@ -14,21 +14,25 @@ from datetime import UTC, datetime
 from typing import Final
 
 import structlog
+from mqtt5 import QoS, TopicFilter
 
 from federator.collector.collection import Collection, Land, Question
 from federator.collector.directory import Dial, Directory, HangUp
 from federator.collector.landing import Landing
 from federator.collector.position import Piece, ReadingParameters
-from federator.collector.source import Source
 from federator.config import BrokerAddress, CollectorSettings
 from federator.errors import DecodeError
 from federator.protocol.effects import Notice
+from federator.protocol.messages import topics
 from federator.protocol.messages.guide import Guide
 from federator.protocol.messages.json_codec import decode
 from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.telemetry.reader import Pace
-from federator.protocol.telemetry.replay import decode_head
+from federator.protocol.telemetry.records import encode
+from federator.protocol.telemetry.replay import Ask, decode_head
 from federator.protocol.types import BrokerId, Millis
+from federator.runtime.mqtt.endpoint import endpoint_of
+from federator.runtime.mqtt.link import Inbound, MqttLink
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 from federator.runtime.process.notices import log_notice
 
@@ -39,20 +43,101 @@ PRUNE_S: Final = 60.0
 COMPLAINT_GAP_MS: Final = Millis(60_000)
 NAME_BYTES, TOKEN_BYTES = 4, 16
 
+SEND_QUEUE_BYTES_MAX: Final = 65_536
+"""Questions are all we send."""
+
+FAILED_ATTEMPTS: Final = 3
+"""Failed attempts after which another address is tried when a guide tells one."""
+
 _log = structlog.get_logger()
+
+
+class Source:
+    """One connection to a broker, which says itself who it is, in its guide or its head.
+
+    The directory tells whether to believe it. Until then, and when it is not believed, it is only
+    listened to.
+
+    Args:
+        name: Ours, unique among connections: two addresses may lead to one broker.
+        token: A secret: who does not know it cannot answer in the agent's place. Brokers tell
+            client ids on their log topics, so it is not in the name.
+
+    Attributes:
+        url: Where.
+        broker: Who it is, once that is known and believed.
+    """
+
+    def __init__(
+        self,
+        connection: BrokerAddress,
+        *,
+        federation: str,
+        name: str,
+        token: str,
+        listener: "Collector",
+    ) -> None:
+        self.url = connection.url
+        self.broker: BrokerId | None = None
+        self._attempts_at_last = 0
+        self._listener = listener
+        self._token = token
+        self._guide = topics.guide_topic(federation)
+        self._head = topics.metrics_head_topic(federation)
+        self._ask = topics.metrics_ask_topic(federation)
+        self._again = topics.metrics_again_topic(federation, token)
+        self.link = MqttLink(
+            endpoint_of(connection),
+            self,
+            client_id=f"federator-collector-{name}",
+            send_queue_bytes_max=SEND_QUEUE_BYTES_MAX,
+        )
+        heard = (self._guide, self._head, self._again)
+        self.link.subscribe([TopicFilter(topic, max_qos=QoS.AT_LEAST_ONCE) for topic in heard])
+
+    @property
+    def failing(self) -> bool:
+        """Whether it was tried for a while in vain."""
+        tried = self.link.counters.attempts - self._attempts_at_last
+        return not self.link.connected and tried >= FAILED_ATTEMPTS
+
+    def ask(self, question: Question) -> bool:
+        """Ask; ``False`` when there is no connection."""
+        first, last = question.first, question.last
+        ask = Ask(spool=question.spool, first=first, last=last, to=self._token)
+        return self.link.publish(self._ask, encode(ask), urgent=True)
+
+    # -- what the link tells ---------------------------------------------------------------------
+
+    def on_up(self, link: MqttLink, session_present: bool) -> None:
+        """The broker accepted us."""
+        self._attempts_at_last = link.counters.attempts
+
+    def on_subscribed(self, link: MqttLink) -> None:
+        """Answers can come."""
+        self._listener.on_readable(self)
+
+    def on_down(self, link: MqttLink, reason: str) -> None:
+        """The connection ended."""
+        self._listener.on_gone(self)
+
+    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        """The agent speaks, or somebody who pretends to be."""
+        for packet, _, _ in publishes:
+            topic, payload = packet.topic, bytes(packet.payload)
+            if topic == self._again:
+                self._listener.on_answer(self, payload)
+            elif topic == self._head and payload:
+                self._listener.on_head(self, payload)
+            elif topic == self._guide and payload:
+                self._listener.on_guide(self, payload)
 
 
 class Collector:
     """Reads a federation and lands it.
 
-    Args:
-        settings: What it was told.
-        landing: The folder, entered.
-        tasks: In which everything runs.
-
     Attributes:
-        settings: As given.
-        landing: As given.
+        landing: The folder, entered.
         collection: How far every spool is.
         directory: Which brokers there are.
         sources: Connections by URL.
@@ -187,14 +272,13 @@ class Collector:
         """An agent, or somebody who pretends to be one, answers on our own topic."""
         if source.broker is None or self._leaving:
             return
+        now_ms, wall_us = monotonic_ms(), wall_clock_us()
         try:
-            notices = self.collection.on_answer(
-                source.broker, payload, now_ms=monotonic_ms(), wall_us=wall_clock_us()
+            self._tell(
+                self.collection.on_answer(source.broker, payload, now_ms=now_ms, wall_us=wall_us)
             )
         except DecodeError as error:
             self._on_malformed(source, error)
-        else:
-            self._tell(notices)
         self._do_what_is_due()
 
     def _believe(self, source: Source, broker: BrokerId) -> bool:

@@ -88,11 +88,9 @@ class Directory:
         return True, [] if at is None else [HangUp(at)]
 
     def on_guide(self, guide: Guide, *, failing: Container[str] = ()) -> list[Dial | HangUp]:
-        """Learn of brokers.
+        """Learn of brokers, by the guide of one that is believed to be who it says.
 
-        Args:
-            guide: Of a broker that is believed to be who it says.
-            failing: URLs that were dialled in vain: another address is tried when one is told.
+        URLs that are ``failing`` were dialled in vain: another address is tried when one is told.
         """
         orders: list[Dial | HangUp] = []
         for each in guide.brokers if not self._only else ():

@@ -10,14 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from federator.protocol.telemetry.reader import (
-    SKIPPED,
-    Batch,
-    Missing,
-    Pace,
-    Reason,
-    SpoolReader,
-)
+from federator.protocol.telemetry.reader import SKIPPED, Batch, Missing, Pace, Reason, SpoolReader
 from federator.protocol.telemetry.records import Events, encode
 from federator.protocol.telemetry.replay import Again, Head
 from federator.protocol.types import BrokerId, Millis
@@ -108,17 +101,7 @@ class _OpenPiece:
 
 @dataclass(slots=True)
 class PositionCounters:
-    """What happened to one spool.
-
-    Attributes:
-        asked: Questions.
-        unanswered: Questions that were not answered to their end in time.
-        stray: Answers that nobody asked for, or that came twice.
-        landed_bytes: Of landed files,
-        landed_files: and their number.
-        lost: Batches landed as gaps.
-        skipped: Numbers of no batch.
-    """
+    """What happened to one spool; ``view`` says what each is."""
 
     asked: int = 0
     unanswered: int = 0
@@ -132,14 +115,9 @@ class PositionCounters:
 class Position:
     """One spool: its reader, and the pieces that wait to be landed.
 
-    Args:
+    Attributes:
         key: Whose.
         landed: The last batch whose file is landed; 0 when none is.
-        parameters: How to read.
-
-    Attributes:
-        key: As the argument.
-        landed: As the argument, now.
         reader: Asks and takes.
         bytes: In memory.
     """
@@ -256,14 +234,11 @@ class Position:
     def to_land(self, *, now_ms: Millis, all_: bool = False) -> Piece | None:
         """The next piece to land, if one is due; then ``on_landed`` or ``on_land_failed`` follows.
 
-        Args:
-            now_ms: The time.
-            all_: Due is everything in memory.
+        With ``all_``, everything in memory is due.
         """
-        if self._open is not None:
-            old = now_ms - self._open.opened_ms >= self._parameters.rotate_ms
-            if all_ or old:
-                self._close()
+        opened_ms = self._open.opened_ms if self._open is not None else now_ms
+        if all_ or now_ms - opened_ms >= self._parameters.rotate_ms:
+            self._close()
         if not self._closed or self._landing or now_ms < self._land_at_ms:
             return None
         self._landing = True

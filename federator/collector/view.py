@@ -57,11 +57,7 @@ COLLECTOR: Final[tuple[Definition, ...]] = (
     ),
     *table(
         "gauge",
-        (
-            "lag",
-            "lag_batches",
-            "Batches (seconds) that the spool has and that are not landed.",
-        ),
+        ("lag", "lag_batches", "Batches (seconds) that the spool has and that are not landed."),
         prefix=_PREFIX,
         labels=("broker", "spool"),
     ),
@@ -83,9 +79,6 @@ Answer = dict[str, object]
 class CollectorView:
     """Answers for one collector.
 
-    Args:
-        collector: Whom to look at.
-
     Attributes:
         http_refused: How many HTTP connections were refused; set by whoever listens.
     """
@@ -106,11 +99,10 @@ class CollectorView:
         """What happened since the start, of all spools together."""
         collector = self._collector
         counters = {row.attribute: 0 for row in COUNTERS}
-        for position in collector.collection.positions():
-            for name, value in asdict(position.counters).items():
+        spools = [asdict(position.counters) for position in collector.collection.positions()]
+        for counted in (*spools, asdict(collector.collection.counters)):
+            for name, value in counted.items():
                 counters[name] += value
-        for name, value in asdict(collector.collection.counters).items():
-            counters[name] += value
         counters["malformed"] = collector.malformed
         counters["misled"] = collector.misled
         counters["land_failures"] = collector.land_failures

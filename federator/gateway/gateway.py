@@ -53,9 +53,7 @@ _log = structlog.get_logger()
 class Gateway:
     """One gateway: its listeners, its clients, its connections to brokers, and what it remembers.
 
-    Args:
-        settings: What the operator said.
-        tasks: Runs everything that lasts.
+    Everything that lasts runs in ``tasks``.
     """
 
     def __init__(self, settings: GatewaySettings, tasks: asyncio.TaskGroup) -> None:
@@ -253,10 +251,7 @@ class Gateway:
         if client.session.persistent:
             self._cleanup.cancel(client.client_id, client.broker.id)
         claim = self._claims.of(
-            client.client_id,
-            client.broker.id,
-            came=not moved,
-            lasts=client.session.persistent,
+            client.client_id, client.broker.id, came=not moved, lasts=client.session.persistent
         )
         for broker in self.brokers.values():
             if broker.up:
@@ -285,8 +280,7 @@ class Gateway:
         Those that seem to live come first; when there are none, the others are tried: our own
         connection may be the one that is broken.
         """
-        avoided = set(avoid)
-        client_id = client.client_id
+        avoided, client_id = set(avoid), client.client_id
         home = self._claims.home(client_id)
         if home is None and client.broker is not None:
             home = client.broker.id
@@ -307,7 +301,7 @@ class Gateway:
     def _candidate(self, broker: Broker) -> Candidate:
         clients = 0
         if self.attachment.by_load:  # counting takes long when thousands move at once
-            ours = sum(1 for each in self.clients.values() if each.broker is broker)
+            ours = sum(each.broker is broker for each in self.clients.values())
             clients = max(ours, self.guides.clients(broker.id))
         return Candidate(broker.id, clients, broker.round_trip_s)
 

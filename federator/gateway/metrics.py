@@ -10,20 +10,7 @@ _PREFIX: Final = "federator_gateway_"
 
 @dataclass(slots=True)
 class GatewayCounters:
-    """What a gateway counted since its start.
-
-    Attributes:
-        admitted: Clients let in.
-        refused: Connections sent away before that.
-        dismissed: Clients that we disconnected.
-        takeovers: Clients whose id came again.
-        moved: Clients attached to another broker.
-        healed: Publications given to clients that missed them.
-        republished: Publications given to another broker, their own having died.
-        settled: Subscriptions known everywhere before the client heard of them.
-        unsettled: Those for which nobody said so in time.
-        malformed: Control messages that do not decode.
-    """
+    """What a gateway counted since its start; ``GATEWAY`` says what each is."""
 
     admitted: int = 0
     refused: int = 0
@@ -60,11 +47,7 @@ GATEWAY: Final[tuple[Definition, ...]] = (
             "subscriptions_settled",
             "Subscriptions known everywhere before the client heard of them.",
         ),
-        (
-            "unsettled",
-            "subscriptions_unsettled",
-            "Subscriptions for which nobody said so in time.",
-        ),
+        ("unsettled", "subscriptions_unsettled", "Subscriptions for which nobody said so in time."),
         ("malformed", "words_malformed", "Words of agents that do not decode."),
         ("http_refused", "http_connections_refused", "HTTP connections beyond the limit."),
         prefix=_PREFIX,

@@ -22,9 +22,6 @@ Answer = dict[str, object]
 class GatewayView:
     """The HTTP answers of one gateway.
 
-    Args:
-        gateway: The gateway.
-
     Attributes:
         http_refused: Tells how many HTTP connections were refused; set by whoever listens.
     """
@@ -71,10 +68,7 @@ class GatewayView:
                 }
                 for broker in gateway.brokers.values()
             ],
-            "journal": {
-                "publications": len(gateway.journal),
-                "bytes": gateway.journal.bytes,
-            },
+            "journal": {"publications": len(gateway.journal), "bytes": gateway.journal.bytes},
             "counters": asdict(gateway.counters),
         }
 

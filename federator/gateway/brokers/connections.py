@@ -15,6 +15,7 @@ from mqtt5 import TopicFilter
 from federator.config import GatewayBrokerSettings, GatewaySettings
 from federator.errors import DecodeError
 from federator.gateway.metrics import GatewayCounters
+from federator.protocol.messages import topics
 from federator.protocol.messages.gateways import (
     Claim,
     Mark,
@@ -27,18 +28,6 @@ from federator.protocol.messages.gateways import (
 )
 from federator.protocol.messages.guide import Guide
 from federator.protocol.messages.json_codec import decode, encode
-from federator.protocol.messages.topics import (
-    alive_topic,
-    claims_topic,
-    guide_topic,
-    mark_topic,
-    recall_topic,
-    recalled_topic,
-    sessions_topic,
-    settle_topic,
-    settled_topic,
-    taken_topic,
-)
 from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.link import Inbound, MqttLink
@@ -122,12 +111,12 @@ class Broker:
             keep_alive_s=max(1, gateway.failover.ping_ms * 3 // 1000),
             reconnect_max_ms=1_000,
         )
-        answers = (settled_topic, taken_topic, recalled_topic)
+        answers = (topics.settled_topic, topics.taken_topic, topics.recalled_topic)
         self.link.subscribe(
             [
-                TopicFilter(guide_topic(self._federation)),
-                TopicFilter(claims_topic(self._federation), no_local=True),
-                TopicFilter(recall_topic(self._federation), no_local=True),
+                TopicFilter(topics.guide_topic(self._federation)),
+                TopicFilter(topics.claims_topic(self._federation), no_local=True),
+                TopicFilter(topics.recall_topic(self._federation), no_local=True),
                 *(TopicFilter(topic(self._federation, self._gateway)) for topic in answers),
             ]
         )
@@ -163,19 +152,19 @@ class Broker:
                 _log.warning("gateway.malformed", broker=self.id, reason=str(error)[:200])
 
     def _read(self, topic: str, payload: bytes) -> None:
-        if topic == guide_topic(self._federation):
+        if topic == topics.guide_topic(self._federation):
             if payload:
                 self._observer.on_guide(decode(Guide, payload))
-        elif topic == claims_topic(self._federation):
+        elif topic == topics.claims_topic(self._federation):
             self._observer.on_claim(decode(Claim, payload))
-        elif topic == recall_topic(self._federation):
+        elif topic == topics.recall_topic(self._federation):
             self._observer.on_recall(decode(Recall, payload), self)
-        elif topic == recalled_topic(self._federation, self._gateway):
+        elif topic == topics.recalled_topic(self._federation, self._gateway):
             self._observer.on_recalled(decode(Recalled, payload))
-        elif topic == taken_topic(self._federation, self._gateway):
+        elif topic == topics.taken_topic(self._federation, self._gateway):
             self.has_agent = True
             self._observer.on_taken(self.id, decode(Taken, payload).number)
-        elif topic == settled_topic(self._federation, self._gateway):
+        elif topic == topics.settled_topic(self._federation, self._gateway):
             self._unanswered = 0
             settled = decode(Settled, payload)
             self._observer.on_settled(settled.token, settled.known)
@@ -188,30 +177,32 @@ class Broker:
         A broker without an agent would make every subscriber wait for nothing.
         """
         settle = Settle(self._gateway, token, filters)
-        asked = self.link.publish(settle_topic(self._federation), encode(settle), urgent=True)
+        asked = self.link.publish(
+            topics.settle_topic(self._federation), encode(settle), urgent=True
+        )
         self._unanswered += 1
         return asked and self._unanswered <= UNANSWERED_MAX
 
     def send_mark(self, number: int) -> None:
         """Ask the agent how far it took custody."""
         mark = Mark(self._gateway, number)
-        self.link.publish(mark_topic(self._federation), encode(mark), qos=1)
+        self.link.publish(topics.mark_topic(self._federation), encode(mark), qos=1)
 
     def claim(self, claim: Claim) -> None:
         """Tell other gateways whom we have."""
-        self.link.publish(claims_topic(self._federation), encode(claim))
+        self.link.publish(topics.claims_topic(self._federation), encode(claim))
 
     def ask_others(self, recall: Recall) -> None:
         """Ask other gateways what their clients published."""
-        self.link.publish(recall_topic(self._federation), encode(recall))
+        self.link.publish(topics.recall_topic(self._federation), encode(recall))
 
     def answer(self, gateway: str, answer: Recalled) -> None:
         """Answer another gateway's question."""
-        self.link.publish(recalled_topic(self._federation, gateway), encode(answer))
+        self.link.publish(topics.recalled_topic(self._federation, gateway), encode(answer))
 
     def report(self, page: SessionReport) -> bool:
         """Tell the agent who is here."""
-        return self.link.publish(sessions_topic(self._federation), encode(page), urgent=True)
+        return self.link.publish(topics.sessions_topic(self._federation), encode(page), urgent=True)
 
     async def lives(self, generation: int) -> bool:
         """Whether the broker that we were connected to as ``generation`` still lives."""
@@ -230,7 +221,7 @@ class Broker:
         if not link.connected:
             return False
         start_s = loop.time()
-        link.publish(alive_topic(self._federation, self._gateway), b"", qos=1)
+        link.publish(topics.alive_topic(self._federation, self._gateway), b"", qos=1)
         position = link.offered
         for _ in range(PROBE_POLLS):  # counted: while we stood still, we did not listen
             if generation != self.generation:

@@ -28,11 +28,7 @@ _log = structlog.get_logger()
 
 
 class SessionCleanup:
-    """The sessions that are to be ended, and where.
-
-    Args:
-        tasks: Runs what is to be done at brokers.
-    """
+    """The sessions that are to be ended, and where."""
 
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks

@@ -79,9 +79,8 @@ class BrokerSearch:
     def start(self, *, lost: Broker | None, generation: int = 0) -> None:
         """Search, unless a search is under way.
 
-        Args:
-            lost: The broker whose connection ended, and which may have died.
-            generation: Which of our connections to it stood when the client was attached.
+        The connection to ``lost`` ended, which may have died; ``generation`` tells which of our own
+        connections to it stood when the client was attached.
         """
         running = self._task is not None and not self._task.done()
         if running and self._task is not asyncio.current_task():

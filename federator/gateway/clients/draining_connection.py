@@ -23,15 +23,7 @@ _QOS_2: Final = 0x04
 
 
 class DrainingConnection:
-    """A client's connection to the broker that is being left.
-
-    Args:
-        port: The connection.
-        splitter: Of what comes by it.
-        version: Of the protocol.
-        broker: The broker.
-        now_ms: Monotonic time.
-    """
+    """A client's connection to the broker that is being left."""
 
     def __init__(
         self,

@@ -50,13 +50,7 @@ class ListenerContext(Protocol):
 
 
 class Listener:
-    """One address and port on which clients connect.
-
-    Args:
-        context: Who lets clients in.
-        settings: Where to listen.
-        tls: The context of a TLS listener.
-    """
+    """One address and port on which clients connect."""
 
     def __init__(
         self, context: ListenerContext, settings: ListenerSettings, tls: ssl.SSLContext | None

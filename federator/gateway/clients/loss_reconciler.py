@@ -14,8 +14,8 @@ from typing import Final, Protocol
 
 from federator.config.gateway import BROKERS_MAX
 from federator.gateway.brokers.connections import Broker
-from federator.gateway.clients.proxied_client import ProxiedClient
-from federator.gateway.session.journal import Journal, Publication
+from federator.gateway.clients.proxied_client import GatewayContext, ProxiedClient
+from federator.gateway.session.journal import Publication
 from federator.gateway.wire import V5, read_payload
 from federator.protocol.filters import FilterTrie
 from federator.protocol.messages.gateways import RECALL_FILTERS_MAX, Recall, Recalled
@@ -45,37 +45,26 @@ PAGE_BYTES_MAX: Final = 262_144
 HEARD_MAX: Final = 1_024
 
 
-class ReconcilerContext(Protocol):
+class ReconcilerContext(GatewayContext, Protocol):
     """What the reconciler needs of the gateway."""
 
-    journal: Journal
     brokers: dict[BrokerId, Broker]
 
     @property
     def every(self) -> list[ProxiedClient]:
         """All clients of this gateway."""
 
-    def now_ms(self) -> Millis:
-        """Monotonic time."""
-
 
 class LossReconciler:
-    """The checks after the deaths of brokers.
+    """The checks after the deaths of brokers, of the gateway ``name``.
 
     Args:
-        context: The gateway.
-        name: What the gateway is called.
         first: Greater than the number of every earlier question.
         start: Runs a coroutine under a name.
     """
 
     def __init__(
-        self,
-        context: ReconcilerContext,
-        *,
-        name: str,
-        first: int,
-        start: Callable[..., object],
+        self, context: ReconcilerContext, *, name: str, first: int, start: Callable[..., object]
     ) -> None:
         self._context = context
         self._name = name
@@ -119,8 +108,7 @@ class LossReconciler:
             await self._check(qos, Millis(death_ms + from_ms), Millis(death_ms + to_ms))
 
     async def _check(self, qos: int, from_ms: Millis, to_ms: Millis) -> None:
-        others = await self._ask(from_ms, to_ms)
-        others = [each for each in others if each.qos == qos]
+        others = [each for each in await self._ask(from_ms, to_ms) if each.qos == qos]
         for client in self._context.every:
             client.give_missed(from_ms, to_ms, qos=(qos,), others=others)
             await asyncio.sleep(0)  # each takes a moment: the clients' traffic goes on in between

@@ -13,9 +13,8 @@ from typing import Final, Protocol
 
 from federator.config import UpstreamSettings
 from federator.gateway import wire
-from federator.gateway.brokers.connections import Broker
 from federator.gateway.clients.ports import End, Port
-from federator.gateway.clients.proxied_client import ProxiedClient
+from federator.gateway.clients.proxied_client import GatewayContext, ProxiedClient
 from federator.gateway.split.delivery_ids import Delivery
 from federator.gateway.split.session import SUFFIX, SplitSession
 from federator.gateway.split.topic_owners import TopicOwners
@@ -29,12 +28,7 @@ _NO_LIMIT: Final = 2**31
 
 
 class UpstreamLeg:
-    """The client, as the proxied client of one leg sees it.
-
-    Args:
-        client: The whole client.
-        index: Which of its legs this is.
-    """
+    """The client, as the proxied client of one of its legs sees it."""
 
     __slots__ = ("_client", "_index", "closed")
 
@@ -73,12 +67,8 @@ class MultiBrokerClient:
     """One client of several brokers.
 
     Args:
-        port: The client's connection.
-        splitter: Of what the client sends.
         split: The session that puts the legs together.
-        version: Of the protocol.
         buffer_bytes_max: Of what waits until all legs have accepted the client.
-        now_ms: Monotonic time.
         on_torn: Told the proxied clients whose brokers are to keep no session.
         on_over: Told when the client is gone.
     """
@@ -175,9 +165,9 @@ class MultiBrokerClient:
         except MalformedError as error:
             self._feed()
             self._refuse(error)
-            return
-        self._flush()
-        self._feed()
+        else:
+            self._flush()
+            self._feed()
 
     def _refuse(self, error: MalformedError) -> None:
         # One leg is enough: as it ends the client, all others end.
@@ -276,14 +266,8 @@ class MultiBrokerClient:
             self._on_over(self._split)
 
 
-class MultiBrokerContext(Protocol):
+class MultiBrokerContext(GatewayContext, Protocol):
     """What clients of several brokers need of the gateway."""
-
-    packet_bytes_max: int
-    buffer_bytes_max: int
-
-    def now_ms(self) -> Millis:
-        """Monotonic time."""
 
     def evict(self, client_id: str) -> None:
         """Dismiss whoever has this client id, for it came again."""
@@ -293,16 +277,9 @@ class MultiBrokerContext(Protocol):
     ) -> ProxiedClient:
         """Make the proxied client of one leg."""
 
-    def on_left(self, client: ProxiedClient, broker: Broker) -> None:
-        """Note that ``client`` has nothing to do with ``broker`` any more."""
-
 
 class Upstreams:
     """The upstreams of one gateway, and the clients that it lets in to them.
-
-    Args:
-        upstreams: Whose topics are whose.
-        context: The gateway.
 
     Attributes:
         legs: How many brokers a client has; 1 without upstreams.
@@ -339,12 +316,10 @@ class Upstreams:
             on_over=lambda split: self._remember(connect, split),
         )
         proxied = []
-        for index, each in enumerate(split.connects()):
+        for index, (each, leg) in enumerate(zip(split.connects(), client.legs, strict=True)):
             from_leg = wire.Splitter(limit=context.packet_bytes_max, firsts=wire.FROM_CLIENT)
             from_leg.speak(connect.version)
-            proxied.append(
-                context.proxy(each, client.legs[index], from_leg, assigned=assigned and not index)
-            )
+            proxied.append(context.proxy(each, leg, from_leg, assigned=assigned and not index))
         client.start(proxied)
         return client
 

@@ -46,11 +46,7 @@ class PortOwner(Protocol):
 
 
 class Port(asyncio.Protocol):
-    """One TCP or TLS connection.
-
-    Args:
-        owner: Told what happens to it.
-    """
+    """One TCP or TLS connection; its owner is told what happens to it."""
 
     __slots__ = ("_blocked", "_closed", "_owner", "full", "transport")
 
@@ -113,13 +109,8 @@ class Port(asyncio.Protocol):
 
     def write(self, packets: list[bytes]) -> None:
         """Send ``packets``, in order."""
-        transport = self.transport
-        if transport is None or self._closed:
-            return
-        if len(packets) == 1:
-            transport.write(packets[0])
-        else:
-            transport.write(b"".join(packets))
+        if self.transport is not None and not self._closed:
+            self.transport.write(packets[0] if len(packets) == 1 else b"".join(packets))
 
     def close(self) -> None:
         """End it when all is written; its owner hears nothing more of it."""

@@ -84,12 +84,7 @@ class GatewayContext(Protocol):
         """Keep what ``broker`` acknowledged, as it stands in the client's session."""
 
     def ask_settled(
-        self,
-        client: "ProxiedClient",
-        token: int,
-        filters: tuple[str, ...],
-        *,
-        client_waits: bool,
+        self, client: "ProxiedClient", token: int, filters: tuple[str, ...], *, client_waits: bool
     ) -> None:
         """Call ``client.on_settled(token)`` when ``filters`` are known everywhere, or in time."""
 
@@ -170,8 +165,7 @@ class ProxiedClient:
 
     def on_data(self, port: End, data: bytes) -> None:
         """Take what either end sent."""
-        now_ms = self._context.now_ms()
-        session = self.session
+        session, now_ms = self.session, self._context.now_ms()
         if port is self._client_port:
             self.heard_ms = now_ms
             try:
@@ -226,8 +220,7 @@ class ProxiedClient:
     def broker_is_dead(self) -> None:
         """Leave a broker that does not answer though the connection stands."""
         if self._broker_port is not None:
-            self._broker_port.abort()
-            self._broker_port = None
+            self._break_off()
             self.session.on_broker_lost()
             self.flush()
 
@@ -292,7 +285,7 @@ class ProxiedClient:
             for order in orders:
                 self._perform(order)
         room = self._context.buffer_bytes_max
-        if self._paused or up.bytes > room or session.backlog.bytes > room:
+        if self._paused or up.bytes_held > room or session.backlog.bytes_held > room:
             self._pause(room)
 
     def _pause(self, room: int) -> None:
@@ -304,11 +297,11 @@ class ProxiedClient:
         session, up = self.session, self.session.up
         if session.state is State.GONE:
             return
-        waits = up.bytes > room and not up.waits_for_client
-        self._paused = waits or session.backlog.bytes > room
+        waits = up.bytes_held > room and not up.waits_for_client
+        self._paused = waits or session.backlog.bytes_held > room
         self._client_port.block("pending", self._paused)
-        if up.bytes > room + UNRELEASED_MAX * self._context.packet_bytes_max:
-            text = f"{up.bytes} bytes of QoS 2 publications that it does not release"
+        if up.bytes_held > room + UNRELEASED_MAX * self._context.packet_bytes_max:
+            text = f"{up.bytes_held} bytes of QoS 2 publications that it does not release"
             self.dismiss(Reason.RECEIVE_MAXIMUM_EXCEEDED, text)
 
     def _perform(self, order: Order) -> None:
@@ -382,20 +375,16 @@ class ProxiedClient:
         drained: Sequence[bytes] = (),
         others: Sequence[Publication] = (),
     ) -> None:
-        """Give the client what others got acknowledged in this time, if nobody did.
+        """Give the client what others got acknowledged at ``qos`` in this time, if nobody did.
 
         Args:
-            from_ms: The beginning of that time,
-            to_ms: and its end.
-            qos: At which it was published.
             drained: What its old broker gave it since.
             others: What clients of other gateways published then.
         """
         session = self.session
         if session.state is State.LIVE and session.subscriptions.granted:
-            ours = (
-                each for each in self._context.journal.between(from_ms, to_ms) if each.qos in qos
-            )
+            journal = self._context.journal.between(from_ms, to_ms)
+            ours = (each for each in journal if each.qos in qos)
             given = missed(
                 session,
                 [*ours, *others],
@@ -422,9 +411,7 @@ class ProxiedClient:
 
     def _find(self, *, refused: bool) -> None:
         self._attempt_end.set(None)
-        if self._broker_port is not None:
-            self._broker_port.abort()
-            self._broker_port = None
+        self._break_off()
         if refused and self.broker is not None:
             self._search.on_failed(self.broker)
         if self.session.accepted and self._former is None:
@@ -435,12 +422,8 @@ class ProxiedClient:
     async def attach_to(self, broker: Broker, *, lost: Broker | None) -> bool:
         """Connect to ``broker`` and introduce the client; its answer comes later.
 
-        Args:
-            broker: To try.
-            lost: A dead broker, which may have taken along what it acknowledged.
-
-        Returns:
-            Whether the search may end: ``broker`` is there, or the client is not.
+        ``lost`` is dead, and may have taken along what it acknowledged. Tells whether the search
+        may end: ``broker`` is there, or the client is not.
         """
         port = Port(self)
         try:
@@ -449,10 +432,8 @@ class ProxiedClient:
         except (OSError, TimeoutError, UnicodeError):
             port.abort()
             return False
-        if self.session.state is State.GONE:
-            port.abort()
-            return True
-        if not self._client_port.open and not self.session.will_only:
+        there = self._client_port.open or self.session.will_only
+        if self.session.state is State.GONE or not there:
             port.abort()
             return True
         self._broker_port = port
@@ -466,6 +447,11 @@ class ProxiedClient:
         self.flush()
         return True
 
+    def _break_off(self) -> None:
+        if self._broker_port is not None:
+            self._broker_port.abort()
+            self._broker_port = None
+
     def _count(self, broker: Broker | None) -> None:
         """Count the client at ``broker`` from now on, and nowhere else."""
         if self.broker is not None:
@@ -477,9 +463,7 @@ class ProxiedClient:
     def _give_up_attempt(self) -> None:
         if self.broker is not None:
             self._search.on_failed(self.broker)
-        if self._broker_port is not None:
-            self._broker_port.abort()
-            self._broker_port = None
+        self._break_off()
         self.session.on_broker_lost()
         self.flush()
 

@@ -49,7 +49,6 @@ class Settlings:
     Args:
         settle_s: How long a client waits for a SUBACK,
         recent_s: and for how long publications are remembered.
-        counters: Where answers are counted.
     """
 
     def __init__(self, *, settle_s: float, recent_s: float, counters: GatewayCounters) -> None:

@@ -33,13 +33,9 @@ class UnsafePublications:
     """What only one broker is known to have, of the clients of one gateway.
 
     Args:
-        journal: Where publications are kept.
-        brokers: All brokers.
-        counters: Where what is published again is counted.
         mark_s: Least time between two marks to one broker.
         seeks_broker: Whether the client of this id is there and has no broker just now.
         serving: The brokers that take clients now.
-        now_ms: Monotonic time.
     """
 
     def __init__(

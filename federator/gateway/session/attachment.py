@@ -58,25 +58,17 @@ class Attachment:
         self._assignments = tuple(assignments)
 
     def rank(
-        self,
-        client_id: str,
-        candidates: Sequence[Candidate],
-        *,
-        preferred: Sequence[BrokerId] = (),
+        self, client_id: str, candidates: Sequence[Candidate], *, preferred: Sequence[BrokerId] = ()
     ) -> list[BrokerId]:
         """All ``candidates``, best first.
 
-        Args:
-            client_id: Whose broker is looked for.
-            candidates: Brokers that could take it.
-            preferred: Where its session is, or who steps in for its broker; best first. These go
-                before any policy.
+        Where its session is, or who steps in for its broker, is ``preferred`` to any policy.
         """
-        by_id = {each.id: each for each in candidates}
+        ids = {each.id for each in candidates}
         first = [*preferred, *self._assigned(client_id)]
         ranked = sorted(candidates, key=lambda each: (self._key(client_id, each), each.id))
         order = dict.fromkeys([*first, *(each.id for each in ranked)])
-        return [id for id in order if id in by_id]
+        return [id for id in order if id in ids]
 
     def home(self, client_id: str, brokers: Iterable[BrokerId]) -> BrokerId:
         """Where the client belongs if all ``brokers`` serve, under the policy ``assigned``."""

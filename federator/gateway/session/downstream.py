@@ -12,6 +12,7 @@ Source: OASIS MQTT 5.0, 4.3, 4.4 and 4.9; docs/gateway.md.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 from federator.gateway import wire
@@ -24,60 +25,32 @@ OURS: Final = 0
 _QOS_2: Final = 0x04
 
 
+@dataclass(slots=True, eq=False)
 class Downstream:
     """Deliveries of one client's broker on their way to the client.
 
-    Args:
-        version: Of the protocol.
+    Attributes:
         receive_max: How many deliveries the client takes at a time.
         to_client, to_broker: Where packets for each go, in order.
-
-    Attributes:
         plain: Whether packets pass as they came, once ``note`` has seen them.
         held_bytes: Bytes of deliveries held back, and of those that wait for the client's answers.
     """
 
-    __slots__ = (
-        "_foreign",
-        "_held",
-        "_ids",
-        "_muted",
-        "_mutes",
-        "_names",
-        "_next",
-        "_receive_max",
-        "_received",
-        "_to_broker",
-        "_to_client",
-        "_version",
-        "_waiting",
-        "held_bytes",
-        "plain",
-    )
-
-    def __init__(
-        self,
-        version: Version,
-        receive_max: int,
-        *,
-        to_client: list[bytes],
-        to_broker: list[bytes],
-    ) -> None:
-        self.plain = True
-        self.held_bytes = 0
-        self._version = version
-        self._receive_max = receive_max
-        self._to_client = to_client
-        self._to_broker = to_broker
-        self._ids: dict[int, int] = {}  # the client's, not acknowledged, to the broker's
-        self._names: dict[int, int] = {}  # the broker's to the client's, where they differ
-        self._received: set[int] = set()  # QoS 2: the client sent its PUBREC
-        self._foreign = 0  # ids that are not the broker's own
-        self._held: list[bytes] | None = None
-        self._waiting: list[tuple[int, bytes]] = []  # broker's id and packet
-        self._mutes = False
-        self._muted: set[int] = set()  # QoS 2: retained values kept from the client
-        self._next = PACKET_ID_MAX
+    version: Version
+    receive_max: int
+    to_client: list[bytes]
+    to_broker: list[bytes]
+    plain: bool = True
+    held_bytes: int = 0
+    _ids: dict[int, int] = field(default_factory=dict)  # the client's, unanswered: the broker's
+    _names: dict[int, int] = field(default_factory=dict)  # the broker's: the client's, if another
+    _received: set[int] = field(default_factory=set)  # QoS 2: the client sent its PUBREC
+    _foreign: int = 0  # ids that are not the broker's own
+    _held: list[bytes] | None = None
+    _waiting: list[tuple[int, bytes]] = field(default_factory=list)  # broker's id and packet
+    _mutes: bool = False
+    _muted: set[int] = field(default_factory=set)  # QoS 2: retained values kept from the client
+    _next: int = PACKET_ID_MAX
 
     @property
     def unacknowledged(self) -> int:
@@ -101,7 +74,7 @@ class Downstream:
         """
         if self._held is None:
             self._held = []
-        self._mutes = self._version == V311
+        self._mutes = self.version == V311
         self.plain = False
 
     def unmute(self) -> None:
@@ -115,7 +88,7 @@ class Downstream:
         for packet_id in self._ids:
             self._ids[packet_id] = OURS
         for packet_id in sorted(self._received):  # nobody else will tell the client to go on
-            self._to_client.append(wire.write_ack(Kind.PUBREL, packet_id, self._version))
+            self.to_client.append(wire.write_ack(Kind.PUBREL, packet_id, self.version))
         self._foreign = len(self._ids)
         self._names.clear()
         self._muted.clear()
@@ -169,7 +142,7 @@ class Downstream:
         if kind == Kind.PUBREC and reason < Reason.UNSPECIFIED:
             self._received.add(packet_id)
             if broker_id == OURS:
-                self._to_client.append(wire.write_ack(Kind.PUBREL, packet_id, self._version))
+                self.to_client.append(wire.write_ack(Kind.PUBREL, packet_id, self.version))
         else:
             del self._ids[packet_id]
             self._received.discard(packet_id)
@@ -181,22 +154,20 @@ class Downstream:
                 self._settle()
         if broker_id == packet_id:
             return PASS
-        return (
-            wire.write_ack(Kind(kind), broker_id, self._version, reason) if broker_id else SWALLOW
-        )
+        return wire.write_ack(Kind(kind), broker_id, self.version, reason) if broker_id else SWALLOW
 
     def on_pubrel(self, broker_id: int, reason: int) -> bytes:
         """Take the broker's PUBREL; return what the client hears of it."""
         if broker_id in self._muted:
             self._muted.discard(broker_id)
-            self._to_broker.append(wire.write_ack(Kind.PUBCOMP, broker_id, self._version))
+            self.to_broker.append(wire.write_ack(Kind.PUBCOMP, broker_id, self.version))
             return SWALLOW
         packet_id = self._names.get(broker_id)
         if packet_id is not None:
-            return wire.write_ack(Kind.PUBREL, packet_id, self._version, reason)
+            return wire.write_ack(Kind.PUBREL, packet_id, self.version, reason)
         if self._ids.get(broker_id) != broker_id:
             if broker_id in self._ids:  # the client means something else by it
-                self._to_broker.append(wire.write_ack(Kind.PUBCOMP, broker_id, self._version))
+                self.to_broker.append(wire.write_ack(Kind.PUBCOMP, broker_id, self.version))
                 return SWALLOW
             self._ids[broker_id] = broker_id  # begun on an earlier connection of the client
             self._received.add(broker_id)
@@ -210,7 +181,7 @@ class Downstream:
         if two:
             self._muted.add(packet_id)
         kind = Kind.PUBREC if two else Kind.PUBACK
-        self._to_broker.append(wire.write_ack(kind, packet_id, self._version))
+        self.to_broker.append(wire.write_ack(kind, packet_id, self.version))
 
     def _offer(self, broker_id: int, packet: bytes) -> None:
         """Send ``packet`` when its turn comes and the client has room."""
@@ -221,10 +192,10 @@ class Downstream:
         sent = 0
         for broker_id, packet in self._waiting:
             if packet[0] & wire.QOS:
-                if len(self._ids) >= min(self._receive_max, PACKET_ID_MAX - 1):
+                if len(self._ids) >= min(self.receive_max, PACKET_ID_MAX - 1):
                     break
                 packet = self._addressed(broker_id, packet)
-            self._to_client.append(packet)
+            self.to_client.append(packet)
             sent += 1
         if sent:
             del self._waiting[:sent]

@@ -66,17 +66,13 @@ class GuideBook:
         if newest == self._newest:
             return False
         self._newest = newest
-        self._brokers = _by_id(newest.brokers)
+        self._brokers = {each.id: each for each in newest.brokers}
         self._takeovers = {each.broker: each.substitute for each in newest.takeovers}
         return True
 
 
 def _age(guide: Guide) -> tuple[int, int, int]:
     return guide.epoch, guide.number, -guide.broker
-
-
-def _by_id(brokers: Iterable[GuideBroker]) -> dict[BrokerId, GuideBroker]:
-    return {each.id: each for each in brokers}
 
 
 def _states(guides: Iterable[Guide]) -> dict[BrokerId, State]:

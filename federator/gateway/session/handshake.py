@@ -27,10 +27,8 @@ ELSEWHERE: Final = frozenset(
 def connect_for_broker(connect: wire.Connect, *, again: bool) -> bytes:
     """The CONNECT that introduces a client to a broker.
 
-    Args:
-        connect: The client's.
-        again: Whether a broker has accepted the client before. Then a session that lasts must not
-            be begun anew, for it may be the one that was prepared there.
+    When a broker has accepted the client before (``again``), a session that lasts must not be begun
+    anew, for it may be the one that was prepared there.
     """
     if again and connect.clean and connect.session_expiry_s > 0:
         connect = replace(connect, clean=False)
@@ -44,14 +42,7 @@ def connect_for_broker(connect: wire.Connect, *, again: bool) -> bytes:
 def connack_for_client(
     connack: wire.Connack, connect: wire.Connect, *, assigned: bool, packet_bytes_max: int
 ) -> bytes:
-    """The first broker's CONNACK, as far as it holds for the gateway.
-
-    Args:
-        connack: The broker's.
-        connect: The client's CONNECT, with the client id it is known by.
-        assigned: Whether we chose that client id.
-        packet_bytes_max: The largest packet that we take from the client.
-    """
+    """The first broker's CONNACK, as far as it holds here; see ``ClientSession`` for the rest."""
     properties = wire.without(connack.properties, wire.Property.TOPIC_ALIAS_MAXIMUM)
     if connect.version == V5:
         limit = wire.number_in(properties, wire.Property.MAXIMUM_PACKET_SIZE, packet_bytes_max)

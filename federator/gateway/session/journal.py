@@ -150,15 +150,9 @@ class Journal:
         now_ms: Millis,
         again: bool = False,
     ) -> None:
-        """Keep ``packets`` of ``client`` that ``broker`` acknowledged.
+        """Keep ``packets`` of ``client``, as they were sent, that ``broker`` acknowledged.
 
-        Args:
-            packets: As they were sent.
-            client: Who published them.
-            version: Of the protocol.
-            broker: Who acknowledged them.
-            now_ms: When it did.
-            again: Whether another broker had acknowledged them before.
+        ``again`` says that another broker had acknowledged them before.
         """
         custody = self._custody.get(broker)
         if custody is None:
@@ -184,8 +178,7 @@ class Journal:
     def mark(self, broker: BrokerId, *, anew: bool = False) -> int | None:
         """The number of a mark to send to ``broker`` now; ``None`` when it would tell nothing new.
 
-        Args:
-            anew: The last one may be lost: send another if anything waits at all.
+        ``anew`` says that the last one may be lost: send another if anything waits at all.
         """
         custody = self._custody.get(broker)
         if custody is None or not custody.waiting:

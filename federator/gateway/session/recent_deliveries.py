@@ -9,6 +9,7 @@ be given twice.
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from federator.protocol.types import Millis
@@ -21,21 +22,12 @@ SEEN_TOPICS_MAX: Final = 4_096
 """Topics of one client that are remembered; on others it is given nothing that it missed."""
 
 
+@dataclass(slots=True)
 class Allowance:
-    """Bytes that all clients may take up together.
+    """Bytes that all clients may take up together, and those that are taken up now."""
 
-    Args:
-        bytes_max: How many.
-
-    Attributes:
-        bytes: Taken up now.
-    """
-
-    __slots__ = ("bytes", "bytes_max")
-
-    def __init__(self, bytes_max: int) -> None:
-        self.bytes = 0
-        self.bytes_max = bytes_max
+    bytes_max: int
+    bytes: int = 0
 
 
 class RecentDeliveries:
@@ -64,21 +56,18 @@ class RecentDeliveries:
 
     def add(self, block: bytes, now_ms: Millis) -> None:
         """Remember ``block``, and forget what is too old or too much."""
-        blocks = self._blocks
-        if blocks is None:
-            blocks = self._blocks = deque()
-        blocks.append((now_ms, block))
+        if self._blocks is None:
+            self._blocks = deque()
+        self._blocks.append((now_ms, block))
         self._allowance.bytes += len(block)
         self.forget(now_ms)
 
     def see(self, topic: bytes) -> None:
         """Note that the client got something on ``topic``."""
-        seen = self._seen
-        if seen is None:
-            seen = self._seen = set()
-        key = hash(topic)  # a topic may have 65,535 bytes
-        if key not in seen and len(seen) < SEEN_TOPICS_MAX:
-            seen.add(key)
+        if self._seen is None:
+            self._seen = set()
+        if len(self._seen) < SEEN_TOPICS_MAX:
+            self._seen.add(hash(topic))  # a topic may have 65,535 bytes
 
     def has_seen(self, topic: bytes) -> bool:
         """Whether its broker ever gave it something on ``topic``, so that it may read it."""

@@ -4,7 +4,7 @@ Source: OASIS MQTT 5.0, 3.8 to 3.11.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
@@ -23,6 +23,7 @@ RECEIVE_MAX: Final = 65_535
 
 _NEVER: Final = 0x20
 _REFUSED: Final = 0x80
+_Request = wire.Subscribe | wire.Unsubscribe
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,36 +43,23 @@ class Subscription:
     since_ms: Millis
 
 
+@dataclass(slots=True, eq=False)
 class Subscriptions:
     """The filters of one client.
 
-    Args:
-        version: Of the protocol.
-        filters_max: How many it may have; more are refused.
-
     Attributes:
+        filters_max: How many it may have; more are refused.
         granted: Subscriptions by filter, ``$share/...`` as given.
         changes: How often they changed.
     """
 
-    __slots__ = (
-        "_again",
-        "_characters",
-        "_filters_max",
-        "_requests",
-        "_version",
-        "changes",
-        "granted",
-    )
-
-    def __init__(self, version: Version, *, filters_max: int) -> None:
-        self.granted: dict[str, Subscription] = {}
-        self.changes = 0
-        self._characters = 0
-        self._version = version
-        self._filters_max = filters_max
-        self._requests: dict[int, tuple[bytes, wire.Subscribe | wire.Unsubscribe]] = {}
-        self._again: dict[int, tuple[str, ...]] = {}  # our own requests after a move
+    version: Version
+    filters_max: int
+    granted: dict[str, Subscription] = field(default_factory=dict)
+    changes: int = 0
+    _characters: int = 0
+    _requests: dict[int, tuple[bytes, _Request]] = field(default_factory=dict)
+    _again: dict[int, tuple[str, ...]] = field(default_factory=dict)  # our own, after a move
 
     @property
     def restored(self) -> bool:
@@ -93,7 +81,7 @@ class Subscriptions:
         """Whether a SUBSCRIBE of the client is among them."""
         return any(isinstance(request, wire.Subscribe) for _, request in self._requests.values())
 
-    def ask(self, packet: bytes, request: wire.Subscribe | wire.Unsubscribe) -> None:
+    def ask(self, packet: bytes, request: _Request) -> None:
         """Note what the client asks its broker for.
 
         Raises:
@@ -101,10 +89,10 @@ class Subscriptions:
         """
         if isinstance(request, wire.Subscribe):
             waiting = sum(len(each.filters) for _, each in self._requests.values())
-            if len(self.granted) + waiting + len(request.filters) > self._filters_max:
+            if len(self.granted) + waiting + len(request.filters) > self.filters_max:
                 new = sum(filter not in self.granted for filter, _ in request.filters)
-                if len(self.granted) + waiting + new > self._filters_max:
-                    text = f"more than {self._filters_max} subscriptions"
+                if len(self.granted) + waiting + new > self.filters_max:
+                    text = f"more than {self.filters_max} subscriptions"
                     raise MalformedError(Reason.QUOTA_EXCEEDED, text)
             if self._characters + sum(len(f) for f, _ in request.filters) > FILTER_CHARACTERS_MAX:
                 text = f"filters of more than {FILTER_CHARACTERS_MAX} characters"
@@ -147,11 +135,7 @@ class Subscriptions:
                     self._characters -= len(filter)
 
     def again(self, taken: Iterable[int]) -> Iterator[bytes]:
-        """Requests for all subscriptions at another broker.
-
-        Args:
-            taken: Packet ids that are in use.
-        """
+        """Requests for all subscriptions at another broker; ``taken`` packet ids are in use."""
         self._again.clear()
         used = {*taken, *self._requests}
         packet_id = 0
@@ -168,7 +152,7 @@ class Subscriptions:
                 if identifier:
                     properties = ((wire.Property.SUBSCRIPTION_ID, identifier),)
                 request = wire.Subscribe(packet_id, filters, properties)
-                yield wire.write_subscribe(request, self._version)
+                yield wire.write_subscribe(request, self.version)
 
     def lose(self) -> None:
         """Expect no more answers to our own requests: the broker is gone."""

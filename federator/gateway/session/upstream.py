@@ -11,6 +11,7 @@ Source: OASIS MQTT 5.0, 4.3 and 4.4; docs/gateway.md.
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 from federator.gateway import wire
@@ -33,27 +34,25 @@ PASS: Final = b"as it came"
 SWALLOW: Final = b""
 
 
+@dataclass(slots=True, eq=False)
 class Backlog:
     """What a client sends while it has no broker: it waits here, in order, until it has one.
 
     Attributes:
         packets: In the order in which they came.
-        bytes: How many these are.
+        bytes_held: How many these are.
         leaving: Whether the client said goodbye, behind what waits.
     """
 
-    __slots__ = ("bytes", "leaving", "packets")
-
-    def __init__(self) -> None:
-        self.packets: list[bytes] = []
-        self.bytes = 0
-        self.leaving = False
+    packets: list[bytes] = field(default_factory=list)
+    bytes_held: int = 0
+    leaving: bool = False
 
     def add(self, packet: bytes, kind: int) -> None:
         """Let ``packet`` wait."""
         self.leaving = self.leaving or kind == Kind.DISCONNECT
         self.packets.append(packet)
-        self.bytes += len(packet)
+        self.bytes_held += len(packet)
 
     def lets_pass(self, block: bytes, packet: Packet, version: Version, up: "Upstream") -> bool:
         """Whether ``packet`` need not wait behind those that wait."""
@@ -69,15 +68,16 @@ class Backlog:
 
     def take(self) -> list[bytes]:
         """Everything that waits, which then waits no more."""
-        packets, self.packets, self.bytes = self.packets, [], 0
+        packets, self.packets, self.bytes_held = self.packets, [], 0
         return packets
 
     def put_back(self, packets: list[bytes]) -> None:
         """Let ``packets`` wait on, behind what came while they were taken."""
         self.packets = [*self.packets, *packets]
-        self.bytes = sum(map(len, self.packets))
+        self.bytes_held = sum(map(len, self.packets))
 
 
+@dataclass(slots=True, eq=False)
 class Upstream:
     """Publications of one client on their way to its broker.
 
@@ -86,39 +86,22 @@ class Upstream:
         open: Whether publications pass; otherwise what the last broker did not get goes first.
         acknowledged: Packets that the broker has, for whoever keeps them until they are safe.
         acknowledged_again: Likewise, of those that an earlier broker had acknowledged before.
-        bytes: How many are kept here.
+        bytes_held: How many are kept here.
     """
 
-    __slots__ = (
-        "_in_flight",
-        "_own",
-        "_received",
-        "_released",
-        "_resend",
-        "_told",
-        "_version",
-        "_window",
-        "acknowledged",
-        "acknowledged_again",
-        "bytes",
-        "open",
-        "topics",
-    )
-
-    def __init__(self, version: Version) -> None:
-        self.open = False
-        self.acknowledged: list[bytes] = []
-        self.acknowledged_again: list[bytes] = []
-        self.bytes = 0
-        self.topics: set[str] = set()
-        self._version = version
-        self._window = RESEND_WINDOW
-        self._in_flight: dict[int, bytes] = {}  # the client's, in its order
-        self._own: dict[int, bytes] = {}  # sent again by us
-        self._told: set[int] = set()  # QoS 2: the client got its PUBREC
-        self._released: set[int] = set()  # QoS 2: the client sent its PUBREL
-        self._received: set[int] = set()  # QoS 2: this broker sent its PUBREC
-        self._resend: deque[tuple[int, bytes]] | None = None
+    version: Version
+    open: bool = False
+    acknowledged: list[bytes] = field(default_factory=list)
+    acknowledged_again: list[bytes] = field(default_factory=list)
+    bytes_held: int = 0
+    topics: set[str] = field(default_factory=set)
+    _window: int = RESEND_WINDOW
+    _in_flight: dict[int, bytes] = field(default_factory=dict)  # the client's, in its order
+    _own: dict[int, bytes] = field(default_factory=dict)  # sent again by us
+    _told: set[int] = field(default_factory=set)  # QoS 2: the client got its PUBREC
+    _released: set[int] = field(default_factory=set)  # QoS 2: the client sent its PUBREL
+    _received: set[int] = field(default_factory=set)  # QoS 2: this broker sent its PUBREC
+    _resend: deque[tuple[int, bytes]] | None = None
 
     @property
     def in_flight(self) -> int:
@@ -145,10 +128,10 @@ class Upstream:
         """Keep ``packet``, which the client publishes, until the broker has answered."""
         former = self._in_flight.get(packet_id)
         if former is not None:
-            self.bytes -= len(former)
+            self.bytes_held -= len(former)
             self._told.discard(packet_id)  # who says it again wants to hear the answer again
         self._in_flight[packet_id] = packet
-        self.bytes += len(packet)
+        self.bytes_held += len(packet)
 
     def has(self, packet_id: int) -> bool:
         """Whether the client published something under ``packet_id`` that is not answered."""
@@ -203,7 +186,7 @@ class Upstream:
         packet = self._in_flight.pop(packet_id, None)
         if packet is None:
             return False
-        self.bytes -= len(packet)
+        self.bytes_held -= len(packet)
         self.acknowledged.append(packet)
         return True
 
@@ -226,7 +209,7 @@ class Upstream:
             return SWALLOW
         self._received.add(packet_id)
         if packet_id in self._own or packet_id in self._released:
-            out.append(wire.write_ack(Kind.PUBREL, packet_id, self._version))
+            out.append(wire.write_ack(Kind.PUBREL, packet_id, self.version))
             return SWALLOW
         if packet_id in self._told:
             return SWALLOW
@@ -240,7 +223,7 @@ class Upstream:
             if packet is None:
                 # Of an earlier connection of the client, or an answer to nothing.
                 return PASS
-            self.bytes -= len(packet)
+            self.bytes_held -= len(packet)
             if self._told:
                 self._told.discard(packet_id)
                 self._released.discard(packet_id)

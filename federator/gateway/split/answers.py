@@ -40,11 +40,7 @@ _LEAST: Final = (
 
 
 class ConnackMerger:
-    """The CONNACKs of one client's brokers, until they are one.
-
-    Args:
-        version: Of the protocol.
-        legs: How many brokers.
+    """The CONNACKs of as many brokers of one client as there are ``legs``, until they are one.
 
     Attributes:
         refused: One broker will not have the client, which has been told.
@@ -132,11 +128,7 @@ class _Request:
 
 
 class RequestMerger:
-    """The requests of one client, each until all brokers that it concerns have answered.
-
-    Args:
-        version: Of the protocol.
-    """
+    """The requests of one client, each until all brokers that it concerns have answered."""
 
     __slots__ = ("_open", "_version")
 
@@ -220,12 +212,8 @@ class RequestMerger:
                         back.setdefault(leg, []).append(place)
         request.undoing = bool(back)
         request.awaited = {leg: tuple(places) for leg, places in back.items()}
-        asks: list[Ask] = []
-        for leg, places in back.items():
-            names = tuple(request.filters[place] for place in places)
-            wish = wire.Unsubscribe(request.packet_id, names)
-            asks.append((leg, wire.write_unsubscribe(wish, self._version)))
-        return asks
+        everything = wire.Unsubscribe(request.packet_id, request.filters)
+        return [(leg, self._part(everything, places)) for leg, places in request.awaited.items()]
 
     def _answer(self, request: _Request) -> bytes:
         merged = bytes(_merged([*codes.values()]) for codes in request.codes)

@@ -16,7 +16,6 @@ from federator.gateway.wire.connecting import (
     PINGRESP,
     Connack,
     Connect,
-    Disconnect,
     Will,
     check_ping,
     read_connack,
@@ -27,15 +26,7 @@ from federator.gateway.wire.connecting import (
     write_connect,
     write_disconnect,
 )
-from federator.gateway.wire.kinds import (
-    V5,
-    V311,
-    Kind,
-    MalformedError,
-    Packet,
-    Reason,
-    Version,
-)
+from federator.gateway.wire.kinds import V5, V311, Kind, MalformedError, Packet, Reason
 from federator.gateway.wire.properties import (
     Properties,
     Property,
@@ -89,7 +80,6 @@ __all__ = [
     "Answer",
     "Connack",
     "Connect",
-    "Disconnect",
     "Kind",
     "MalformedError",
     "Packet",
@@ -100,7 +90,6 @@ __all__ = [
     "Splitter",
     "Subscribe",
     "Unsubscribe",
-    "Version",
     "Will",
     "again",
     "check_ping",

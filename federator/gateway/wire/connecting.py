@@ -8,13 +8,7 @@ Source: OASIS MQTT 5.0 and 3.1.1, 3.1, 3.2 and 3.12 to 3.14.
 from dataclasses import dataclass
 from typing import Final
 
-from federator.gateway.wire.fields import (
-    Cursor,
-    write_binary,
-    write_packet,
-    write_text,
-    write_u16,
-)
+from federator.gateway.wire.fields import Cursor, write_binary, write_packet, write_text, write_u16
 from federator.gateway.wire.kinds import (
     V5,
     V311,
@@ -202,9 +196,7 @@ def write_connack(connack: Connack, version: Version) -> bytes:
 def refusal(error: MalformedError, version: Version | None) -> bytes:
     """What to say to a client whose CONNECT is refused, before closing; perhaps nothing.
 
-    Args:
-        error: Why it is refused.
-        version: If it is known from elsewhere than the error.
+    The error's own ``version`` counts only if it is not known from elsewhere.
     """
     version = version if version is not None else error.version
     if version == V5 or (version == V311 and error.reason in _RETURN_CODES):
@@ -273,14 +265,9 @@ def _read_connect(cursor: Cursor, version: Version) -> Connect:
     client_id = cursor.text()
     will = None
     if flags & _WILL:
-        will_properties = read_properties(cursor, WILL) if version == V5 else ()
-        will = Will(
-            checked_topic(cursor.binary()),
-            cursor.binary(),
-            will_qos,
-            bool(flags & _WILL_RETAIN),
-            will_properties,
-        )
+        of_will = read_properties(cursor, WILL) if version == V5 else ()
+        topic, payload = checked_topic(cursor.binary()), cursor.binary()
+        will = Will(topic, payload, will_qos, bool(flags & _WILL_RETAIN), of_will)
     connect = Connect(
         version,
         client_id,

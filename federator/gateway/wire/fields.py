@@ -10,12 +10,7 @@ from federator.protocol.filters.syntax import TEXT_BYTES_MAX, unwelcome_in
 
 
 class Cursor:
-    """A place in the body of a packet.
-
-    Args:
-        block: The bytes that ``Splitter.feed`` returned.
-        packet: Which of their packets.
-    """
+    """A place in the body of a packet, one of the block that ``Splitter.feed`` returned."""
 
     __slots__ = ("at", "block", "end")
 
@@ -82,11 +77,7 @@ class Cursor:
         return self.block[self.take(self.left) : self.end]
 
     def finish(self) -> None:
-        """Check that nothing is left.
-
-        Raises:
-            MalformedError: Something is left.
-        """
+        """Raise ``MalformedError`` when something is left."""
         if self.at != self.end:
             raise malformed(f"{self.left} bytes behind the last field")
 

@@ -5,16 +5,11 @@ They are kept as pairs in their order, so that whatever is not ours to change le
 Source: OASIS MQTT 5.0, 2.2.2.2, and for each packet its section "Properties".
 """
 
+from collections.abc import Callable
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final, NamedTuple, Self
 
-from federator.gateway.wire.fields import (
-    Cursor,
-    write_binary,
-    write_text,
-    write_u16,
-    write_varint,
-)
+from federator.gateway.wire.fields import Cursor, write_binary, write_text, write_u16, write_varint
 from federator.gateway.wire.kinds import Kind, MalformedError, Reason, malformed, protocol_error
 
 Value = int | str | bytes | tuple[str, str]
@@ -29,49 +24,30 @@ WILL: Final = 0
 """The will's properties in CONNECT, as if it were a packet."""
 
 
-class Property(IntEnum):
-    """The identifiers of properties."""
+class _Form(NamedTuple):
+    """How a value is read and written."""
 
-    PAYLOAD_FORMAT = 0x01
-    MESSAGE_EXPIRY = 0x02
-    CONTENT_TYPE = 0x03
-    RESPONSE_TOPIC = 0x08
-    CORRELATION_DATA = 0x09
-    SUBSCRIPTION_ID = 0x0B
-    SESSION_EXPIRY = 0x11
-    ASSIGNED_CLIENT_ID = 0x12
-    SERVER_KEEP_ALIVE = 0x13
-    AUTHENTICATION_METHOD = 0x15
-    AUTHENTICATION_DATA = 0x16
-    REQUEST_PROBLEM_INFORMATION = 0x17
-    WILL_DELAY = 0x18
-    REQUEST_RESPONSE_INFORMATION = 0x19
-    RESPONSE_INFORMATION = 0x1A
-    SERVER_REFERENCE = 0x1C
-    REASON_STRING = 0x1F
-    RECEIVE_MAXIMUM = 0x21
-    TOPIC_ALIAS_MAXIMUM = 0x22
-    TOPIC_ALIAS = 0x23
-    MAXIMUM_QOS = 0x24
-    RETAIN_AVAILABLE = 0x25
-    USER_PROPERTY = 0x26
-    MAXIMUM_PACKET_SIZE = 0x27
-    WILDCARD_SUBSCRIPTION_AVAILABLE = 0x28
-    SUBSCRIPTION_ID_AVAILABLE = 0x29
-    SHARED_SUBSCRIPTION_AVAILABLE = 0x2A
+    read: Callable[[Cursor], Value]
+    write: Callable[[Any], bytes]
 
 
-class _Form(IntEnum):
-    FLAG = 0
-    U16 = 1
-    U32 = 2
-    VARINT = 3
-    TEXT = 4
-    BINARY = 5
-    PAIR = 6
+def _flag(cursor: Cursor) -> int:
+    flag = cursor.byte()
+    if flag > 1:
+        raise protocol_error(f"{flag} where 0 or 1 is allowed")
+    return flag
 
 
-_P = Property
+_FLAG = _Form(_flag, lambda flag: bytes((flag,)))
+_U16 = _Form(Cursor.u16, write_u16)
+_U32 = _Form(Cursor.u32, lambda number: number.to_bytes(4, "big"))
+_VARINT = _Form(Cursor.varint, write_varint)
+_TEXT = _Form(Cursor.text, write_text)
+_BINARY = _Form(Cursor.binary, write_binary)
+_PAIR = _Form(
+    lambda cursor: (cursor.text(), cursor.text()), lambda pair: b"".join(map(write_text, pair))
+)
+
 _ACKS = (Kind.PUBACK, Kind.PUBREC, Kind.PUBREL, Kind.PUBCOMP)
 _ANY = tuple(k for k in Kind if k not in (Kind.PINGREQ, Kind.PINGRESP))
 _MESSAGE = (Kind.PUBLISH, WILL)
@@ -79,50 +55,61 @@ _HANDSHAKE = (Kind.CONNECT, Kind.CONNACK)
 _AUTHENTICATION = (*_HANDSHAKE, Kind.AUTH)
 _ANSWERS = (Kind.CONNACK, *_ACKS, Kind.SUBACK, Kind.UNSUBACK, Kind.DISCONNECT, Kind.AUTH)
 
-_TABLE: Final[dict[int, tuple[_Form, tuple[int, ...]]]] = {
-    _P.PAYLOAD_FORMAT: (_Form.FLAG, _MESSAGE),
-    _P.MESSAGE_EXPIRY: (_Form.U32, _MESSAGE),
-    _P.CONTENT_TYPE: (_Form.TEXT, _MESSAGE),
-    _P.RESPONSE_TOPIC: (_Form.TEXT, _MESSAGE),
-    _P.CORRELATION_DATA: (_Form.BINARY, _MESSAGE),
-    _P.SUBSCRIPTION_ID: (_Form.VARINT, (Kind.PUBLISH, Kind.SUBSCRIBE)),
-    _P.SESSION_EXPIRY: (_Form.U32, (*_HANDSHAKE, Kind.DISCONNECT)),
-    _P.ASSIGNED_CLIENT_ID: (_Form.TEXT, (Kind.CONNACK,)),
-    _P.SERVER_KEEP_ALIVE: (_Form.U16, (Kind.CONNACK,)),
-    _P.AUTHENTICATION_METHOD: (_Form.TEXT, _AUTHENTICATION),
-    _P.AUTHENTICATION_DATA: (_Form.BINARY, _AUTHENTICATION),
-    _P.REQUEST_PROBLEM_INFORMATION: (_Form.FLAG, (Kind.CONNECT,)),
-    _P.WILL_DELAY: (_Form.U32, (WILL,)),
-    _P.REQUEST_RESPONSE_INFORMATION: (_Form.FLAG, (Kind.CONNECT,)),
-    _P.RESPONSE_INFORMATION: (_Form.TEXT, (Kind.CONNACK,)),
-    _P.SERVER_REFERENCE: (_Form.TEXT, (Kind.CONNACK, Kind.DISCONNECT)),
-    _P.REASON_STRING: (_Form.TEXT, _ANSWERS),
-    _P.RECEIVE_MAXIMUM: (_Form.U16, _HANDSHAKE),
-    _P.TOPIC_ALIAS_MAXIMUM: (_Form.U16, _HANDSHAKE),
-    _P.TOPIC_ALIAS: (_Form.U16, (Kind.PUBLISH,)),
-    _P.MAXIMUM_QOS: (_Form.FLAG, (Kind.CONNACK,)),
-    _P.RETAIN_AVAILABLE: (_Form.FLAG, (Kind.CONNACK,)),
-    _P.USER_PROPERTY: (_Form.PAIR, (*_ANY, WILL)),
-    _P.MAXIMUM_PACKET_SIZE: (_Form.U32, _HANDSHAKE),
-    _P.WILDCARD_SUBSCRIPTION_AVAILABLE: (_Form.FLAG, (Kind.CONNACK,)),
-    _P.SUBSCRIPTION_ID_AVAILABLE: (_Form.FLAG, (Kind.CONNACK,)),
-    _P.SHARED_SUBSCRIPTION_AVAILABLE: (_Form.FLAG, (Kind.CONNACK,)),
-}
+
+class Property(IntEnum):
+    """The identifiers of properties, the form of their values, and the packets they may be in."""
+
+    form: _Form
+    carriers: tuple[int, ...]
+
+    def __new__(cls, identifier: int, form: _Form, carriers: tuple[int, ...]) -> Self:
+        """Make the member that one row of the table below describes."""
+        member = int.__new__(cls, identifier)
+        member._value_ = identifier
+        member.form, member.carriers = form, carriers
+        return member
+
+    PAYLOAD_FORMAT = 0x01, _FLAG, _MESSAGE
+    MESSAGE_EXPIRY = 0x02, _U32, _MESSAGE
+    CONTENT_TYPE = 0x03, _TEXT, _MESSAGE
+    RESPONSE_TOPIC = 0x08, _TEXT, _MESSAGE
+    CORRELATION_DATA = 0x09, _BINARY, _MESSAGE
+    SUBSCRIPTION_ID = 0x0B, _VARINT, (Kind.PUBLISH, Kind.SUBSCRIBE)
+    SESSION_EXPIRY = 0x11, _U32, (*_HANDSHAKE, Kind.DISCONNECT)
+    ASSIGNED_CLIENT_ID = 0x12, _TEXT, (Kind.CONNACK,)
+    SERVER_KEEP_ALIVE = 0x13, _U16, (Kind.CONNACK,)
+    AUTHENTICATION_METHOD = 0x15, _TEXT, _AUTHENTICATION
+    AUTHENTICATION_DATA = 0x16, _BINARY, _AUTHENTICATION
+    REQUEST_PROBLEM_INFORMATION = 0x17, _FLAG, (Kind.CONNECT,)
+    WILL_DELAY = 0x18, _U32, (WILL,)
+    REQUEST_RESPONSE_INFORMATION = 0x19, _FLAG, (Kind.CONNECT,)
+    RESPONSE_INFORMATION = 0x1A, _TEXT, (Kind.CONNACK,)
+    SERVER_REFERENCE = 0x1C, _TEXT, (Kind.CONNACK, Kind.DISCONNECT)
+    REASON_STRING = 0x1F, _TEXT, _ANSWERS
+    RECEIVE_MAXIMUM = 0x21, _U16, _HANDSHAKE
+    TOPIC_ALIAS_MAXIMUM = 0x22, _U16, _HANDSHAKE
+    TOPIC_ALIAS = 0x23, _U16, (Kind.PUBLISH,)
+    MAXIMUM_QOS = 0x24, _FLAG, (Kind.CONNACK,)
+    RETAIN_AVAILABLE = 0x25, _FLAG, (Kind.CONNACK,)
+    USER_PROPERTY = 0x26, _PAIR, (*_ANY, WILL)
+    MAXIMUM_PACKET_SIZE = 0x27, _U32, _HANDSHAKE
+    WILDCARD_SUBSCRIPTION_AVAILABLE = 0x28, _FLAG, (Kind.CONNACK,)
+    SUBSCRIPTION_ID_AVAILABLE = 0x29, _FLAG, (Kind.CONNACK,)
+    SHARED_SUBSCRIPTION_AVAILABLE = 0x2A, _FLAG, (Kind.CONNACK,)
+
+
+_KNOWN: Final = {int(each): each for each in Property}
 
 _NEVER_ZERO: Final = {
-    _P.RECEIVE_MAXIMUM: Reason.PROTOCOL_ERROR,
-    _P.MAXIMUM_PACKET_SIZE: Reason.PROTOCOL_ERROR,
-    _P.SUBSCRIPTION_ID: Reason.PROTOCOL_ERROR,
-    _P.TOPIC_ALIAS: Reason.TOPIC_ALIAS_INVALID,
+    Property.RECEIVE_MAXIMUM: Reason.PROTOCOL_ERROR,
+    Property.MAXIMUM_PACKET_SIZE: Reason.PROTOCOL_ERROR,
+    Property.SUBSCRIPTION_ID: Reason.PROTOCOL_ERROR,
+    Property.TOPIC_ALIAS: Reason.TOPIC_ALIAS_INVALID,
 }
 
 
 def read_properties(cursor: Cursor, carrier: int) -> Properties:
-    """Read the properties at ``cursor`` and leave it behind them.
-
-    Args:
-        cursor: At their length.
-        carrier: The ``Kind`` of packet, or ``WILL``.
+    """Read the properties at ``cursor``, of a ``Kind`` of packet or ``WILL``; leave it behind them.
 
     Raises:
         MalformedError: They are not what MQTT 5 allows in such a packet.
@@ -137,17 +124,16 @@ def read_properties(cursor: Cursor, carrier: int) -> Properties:
     found: list[tuple[int, Value]] = []
     seen = 0
     while cursor.at < end:
-        name = cursor.varint()
-        entry = _TABLE.get(name)
-        if entry is None:
-            raise malformed(f"the unknown property {name:#x}")
-        form, carriers = entry
-        if carrier not in carriers:
-            raise protocol_error(f"the property {Property(name).name} does not belong here")
+        identifier = cursor.varint()
+        name = _KNOWN.get(identifier)
+        if name is None:
+            raise malformed(f"the unknown property {identifier:#x}")
+        if carrier not in name.carriers:
+            raise protocol_error(f"the property {name.name} does not belong here")
         if seen & 1 << name and not _repeatable(name, carrier):
-            raise protocol_error(f"the property {Property(name).name} comes twice")
+            raise protocol_error(f"the property {name.name} comes twice")
         seen |= 1 << name
-        found.append((name, _checked(name, _read_value(cursor, form))))
+        found.append((identifier, _checked(name, name.form.read(cursor))))
         if len(found) > PROPERTIES_MAX:
             raise MalformedError(Reason.QUOTA_EXCEEDED, f"more than {PROPERTIES_MAX} properties")
     if seen & 1 << Property.AUTHENTICATION_DATA and not seen & 1 << Property.AUTHENTICATION_METHOD:
@@ -158,10 +144,9 @@ def read_properties(cursor: Cursor, carrier: int) -> Properties:
 
 def write_properties(properties: Properties) -> bytes:
     """Write properties behind their length."""
-    parts = [
-        write_varint(name) + _write_value(_TABLE[name][0], value) for name, value in properties
-    ]
-    body = b"".join(parts)
+    body = b"".join(
+        write_varint(name) + _KNOWN[name].form.write(value) for name, value in properties
+    )
     return write_varint(len(body)) + body
 
 
@@ -193,58 +178,17 @@ def with_value(properties: Properties, name: Property, value: Value) -> Properti
     return (*without(properties, name), (name, value))
 
 
-def _repeatable(name: int, carrier: int) -> bool:
+def _repeatable(name: Property, carrier: int) -> bool:
     return name == Property.USER_PROPERTY or (
         name == Property.SUBSCRIPTION_ID and carrier == Kind.PUBLISH
     )
 
 
-def _read_value(cursor: Cursor, form: _Form) -> Value:
-    match form:
-        case _Form.FLAG:
-            flag = cursor.byte()
-            if flag > 1:
-                raise protocol_error(f"{flag} where 0 or 1 is allowed")
-            return flag
-        case _Form.U16:
-            return cursor.u16()
-        case _Form.U32:
-            return cursor.u32()
-        case _Form.VARINT:
-            return cursor.varint()
-        case _Form.TEXT:
-            return cursor.text()
-        case _Form.BINARY:
-            return cursor.binary()
-        case _Form.PAIR:
-            return cursor.text(), cursor.text()
-
-
-def _checked(name: int, value: Value) -> Value:
+def _checked(name: Property, value: Value) -> Value:
     if value == 0 and name in _NEVER_ZERO:
-        raise MalformedError(_NEVER_ZERO[Property(name)], f"{Property(name).name} is 0")
+        raise MalformedError(_NEVER_ZERO[name], f"{name.name} is 0")
     if name == Property.RESPONSE_TOPIC:
         assert isinstance(value, str)
         if not value or "+" in value or "#" in value:
             raise protocol_error("the response topic is no topic")
     return value
-
-
-def _write_value(form: _Form, value: Value) -> bytes:
-    match form, value:
-        case _Form.FLAG, int():
-            return bytes((value,))
-        case _Form.U16, int():
-            return write_u16(value)
-        case _Form.U32, int():
-            return value.to_bytes(4, "big")
-        case _Form.VARINT, int():
-            return write_varint(value)
-        case _Form.TEXT, str():
-            return write_text(value)
-        case _Form.BINARY, bytes():
-            return write_binary(value)
-        case _Form.PAIR, (str(key), str(text)):
-            return write_text(key) + write_text(text)
-        case _:
-            raise AssertionError(f"{value!r} is no value of the form {form.name}")

@@ -107,14 +107,7 @@ def read_payload(packet: bytes, version: Version) -> tuple[bytes, bytes, Propert
 
 
 def again(packet: bytes, id_at: int, packet_id: int, *, duplicate: bool) -> bytes:
-    """A QoS 1 or 2 PUBLISH with another packet id and DUP flag.
-
-    Args:
-        packet: The whole packet and nothing else.
-        id_at: Index of its packet id.
-        packet_id: The new packet id.
-        duplicate: Whether it may have been sent before.
-    """
+    """A whole QoS 1 or 2 PUBLISH, its packet id at ``id_at``, with another id and DUP flag."""
     changed = bytearray(packet)
     changed[id_at] = packet_id >> 8
     changed[id_at + 1] = packet_id & 0xFF
@@ -211,9 +204,7 @@ def _read_alias(block: bytes, packet: Packet, *, from_client: bool) -> int:
     return number_in(properties, Property.TOPIC_ALIAS, 0)
 
 
-_PUBLISH_REASONS: Final = frozenset(
-    {0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99},
-)
+_PUBLISH_REASONS: Final = frozenset({0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99})
 _RELEASE_REASONS: Final = frozenset({0x00, 0x92})
 _ACK_REASONS: Final[dict[int, frozenset[int]]] = {
     Kind.PUBACK: _PUBLISH_REASONS,

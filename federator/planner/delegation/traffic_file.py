@@ -9,6 +9,7 @@ Rates are messages per second; a subscription names how many clients hold it. ``
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 from federator.errors import ConfigError
@@ -22,11 +23,7 @@ BROKERS_MAX, TOPICS_MAX, CLIENTS_MAX = 10_000, 1_000_000, 1_000_000_000
 
 
 def parse(text: str, *, name: str) -> Description:
-    """The traffic that ``text`` describes.
-
-    Args:
-        text: JSON.
-        name: Of the file, for messages.
+    """The traffic that ``text``, JSON of the file ``name``, describes.
 
     Raises:
         ConfigError: One line that says what to mend.
@@ -85,30 +82,27 @@ def _id(value: object, at: str) -> int:
 
 
 def _rate(value: object, at: str) -> float:
-    if type(value) not in (int, float) or not isinstance(value, int | float):
-        raise ValueError(f"{at}: {value!r} is no rate in messages per second")
-    if not math.isfinite(value) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         raise ValueError(f"{at}: {value!r} is no rate in messages per second")
     return float(value)
 
 
 def _topic(text: str, at: str) -> str:
-    try:
-        valid = validate_topic(text)
-    except ValueError as error:
-        raise ValueError(f"{at}: {text[:60]!r} is not a topic ({error})") from None
-    if not may_travel(valid):
-        raise ValueError(f"{at}: {text[:60]!r} never leaves its broker")
-    return valid
+    return _travels(text, at, "a topic", validate_topic)
 
 
 def _filter(value: object, at: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{at}: {value!r} is not a topic filter")
+    return _travels(value, at, "a topic filter", validate_filter)
+
+
+def _travels(text: str, at: str, what: str, validate: Callable[[str], str]) -> str:
+    """``text``, checked to be ``what`` it should be, and of publications that leave a broker."""
     try:
-        valid = validate_filter(value)
+        valid = validate(text)
     except ValueError as error:
-        raise ValueError(f"{at}: {value[:60]!r} is not a topic filter ({error})") from None
+        raise ValueError(f"{at}: {text[:60]!r} is not {what} ({error})") from None
     if not may_travel(valid):
-        raise ValueError(f"{at}: {value[:60]!r} never leaves its broker")
+        raise ValueError(f"{at}: {text[:60]!r} never leaves its broker")
     return valid

@@ -56,14 +56,7 @@ def solve_f2(
     seed: int = 0,
     watch: Watch = UNWATCHED,
 ) -> Outcome:
-    """Least cost of arcs and penalties.
-
-    Args:
-        instance: What to solve.
-        duplications_max: Arcs on which a broker may send one topic; None for any number.
-        seed: Of HiGHS's own choices.
-        watch: When to end.
-    """
+    """Least cost of arcs and penalties; a broker sends a topic on ``duplications_max`` arcs."""
     return _solve(instance, by_arcs=True, duplications_max=duplications_max, seed=seed, watch=watch)
 
 
@@ -82,10 +75,12 @@ def _solve(
         if carried:
             model.row(carried, least=-np.inf, most=float(instance.capacity[channel]))
 
-    def progress(cost: float, bound: float) -> None:
-        watch.report(Progress(0.0, cost, bound))
-
-    answer = minimise(model, seed=seed, watch=watch, on_progress=progress)
+    answer = minimise(
+        model,
+        seed=seed,
+        watch=watch,
+        on_progress=lambda cost, bound: watch.report(Progress(0.0, cost, bound)),
+    )
     return outcome(
         instance,
         _read(instance, columns, answer.values),
@@ -125,11 +120,9 @@ def _add_topic(
     for node in sorted(set(balance) | set(at)):
         if node == source:
             continue
-        flow = list(balance.get(node, []))
-        demand = 0.0
+        flow, demand = balance.get(node, []), float(node in at)
         if node in at:
             flow.append((columns.unmet[at[node]], 1.0))
-            demand = 1.0
         model.row(flow, least=demand, most=demand)
 
 

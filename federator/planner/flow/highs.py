@@ -25,7 +25,6 @@ class Model:
     """A mixed integer programme to minimise, while it grows row by row."""
 
     cost: list[float] = field(default_factory=list)
-    lower: list[float] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
     whole: list[bool] = field(default_factory=list)
     row_lower: list[float] = field(default_factory=list)
@@ -37,7 +36,6 @@ class Model:
     def column(self, cost: float, upper: float, *, whole: bool) -> int:
         """A variable between 0 and ``upper``; its number."""
         self.cost.append(cost)
-        self.lower.append(0.0)
         self.upper.append(upper)
         self.whole.append(whole)
         return len(self.cost) - 1
@@ -89,12 +87,8 @@ def minimise(
 ) -> Answer:
     """Solve ``model``.
 
-    Args:
-        model: What to solve.
-        seed: Of HiGHS's own choices.
-        watch: When to end.
-        nodes_max: Branch and bound nodes after which to end.
-        on_progress: Called with (best cost, bound) now and then.
+    It ends when ``watch`` says so, or after ``nodes_max`` nodes of branch and bound; now and then
+    ``on_progress`` is called with (best cost, bound).
 
     Raises:
         SolverError: When HiGHS refuses something, or says the model cannot be solved at all.
@@ -137,13 +131,8 @@ def prepared(
 ) -> highspy.Highs:
     """A solver that holds ``model`` and is ready to run.
 
-    Args:
-        model: What to solve.
-        seed: Of HiGHS's own choices.
-        time_limit_s: When to end; may be infinite.
-        nodes_max: Branch and bound nodes after which to end.
-        whole_within: How far from a whole number a whole variable may be; HiGHS's own bound
-            unless given.
+    It will end after ``time_limit_s``, which may be infinite, or ``nodes_max`` nodes of branch and
+    bound. A whole variable may be ``whole_within`` of a whole number; by HiGHS's own bound without.
 
     Raises:
         SolverError: HiGHS refuses an option or the model.
@@ -175,7 +164,7 @@ def _lp(model: Model) -> highspy.HighsLp:
     lp.num_col_ = len(model.cost)
     lp.num_row_ = len(model.row_lower)
     lp.col_cost_ = np.array(model.cost)
-    lp.col_lower_ = np.array(model.lower)
+    lp.col_lower_ = np.zeros(len(model.cost))
     lp.col_upper_ = np.array(model.upper)
     lp.row_lower_ = np.array(model.row_lower)
     lp.row_upper_ = np.array(model.row_upper)

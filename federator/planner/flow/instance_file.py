@@ -112,20 +112,20 @@ def build(file: InstanceFile) -> Instance:
     _check_counts(file)
     number = _number_nodes(file.nodes)
     roles = [Role(node.role) for node in file.nodes]
-    arcs = _arcs(file, number, roles)
+    arcs, capacities = _arcs(file, number, roles)
+    tail, head, costs, channel = zip(*arcs, strict=True) if arcs else ((), (), (), ())
     topics = _topics(file.topics, number, roles)
-    cost = np.array(arcs.cost, dtype=np.float64)
-    requests = sum(len(topic) for topic in topics)
+    cost = np.array(costs, dtype=np.float64)
+    fan_out = [len(topic) for topic in topics]
     penalty = file.unmet_penalty
     if penalty is None:
-        penalty = dear_penalty(cost, roles.count(Role.BROKER), requests)
+        penalty = dear_penalty(cost, roles.count(Role.BROKER), sum(fan_out))
     _check_quantity("unmet_penalty", penalty, above_zero=True)
     positions = None
     if all(node.x is not None and node.y is not None for node in file.nodes):
         positions = np.array([(node.x, node.y) for node in file.nodes], dtype=np.float64)
         if not np.isfinite(positions).all():
             raise InstanceError("nodes: a position is not finite: numbers wanted")
-    fan_out = [len(topic) for topic in topics]
     instance = Instance(
         name=file.name,
         names=tuple(node.name for node in file.nodes),
@@ -133,11 +133,11 @@ def build(file: InstanceFile) -> Instance:
         relays=np.array([role is Role.BROKER for role in roles]),
         positions=positions,
         capacity_kind=Capacity(file.capacity),
-        tail=np.array(arcs.tail, dtype=np.intp),
-        head=np.array(arcs.head, dtype=np.intp),
+        tail=np.array(tail, dtype=np.intp),
+        head=np.array(head, dtype=np.intp),
         cost=cost,
-        channel=np.array(arcs.channel, dtype=np.intp),
-        capacity=np.array(arcs.capacity, dtype=np.float64),
+        channel=np.array(channel, dtype=np.intp),
+        capacity=np.array(capacities, dtype=np.float64),
         rate=np.array([topic.rate for topic in file.topics], dtype=np.float64),
         publisher=np.array([number[topic.publisher] for topic in file.topics], dtype=np.intp),
         request_topic=np.repeat(np.arange(len(topics)), fan_out).astype(np.intp),
@@ -198,25 +198,16 @@ def _links(instance: Instance) -> list[LinkEntry]:
     return list(links.values())
 
 
-class _Arcs:
-    """The arc arrays while they grow."""
-
-    def __init__(self) -> None:
-        self.tail: list[int] = []
-        self.head: list[int] = []
-        self.cost: list[float] = []
-        self.channel: list[int] = []
-        self.capacity: list[float] = []
-
-    def add(self, tail: int, head: int, cost: float, channel: int) -> None:
-        self.tail.append(tail)
-        self.head.append(head)
-        self.cost.append(cost)
-        self.channel.append(channel)
+_Arc = tuple[int, int, float, int]
+"""Tail, head, cost and channel."""
 
 
-def _arcs(file: InstanceFile, number: dict[str, int], roles: Sequence[Role]) -> _Arcs:
-    arcs = _Arcs()
+def _arcs(
+    file: InstanceFile, number: dict[str, int], roles: Sequence[Role]
+) -> tuple[list[_Arc], list[float]]:
+    """All arcs, and the capacities of the channels."""
+    arcs: list[_Arc] = []
+    capacities: list[float] = []
     seen: set[tuple[int, int]] = set()
     for position, link in enumerate(file.links):
         where = f"links[{position}]"
@@ -240,9 +231,9 @@ def _arcs(file: InstanceFile, number: dict[str, int], roles: Sequence[Role]) -> 
         ]
         for order, (tail, head, cost, capacity) in enumerate(ways):
             if order == 0 or file.capacity == "arc":
-                arcs.capacity.append(capacity)
-            arcs.add(tail, head, cost, len(arcs.capacity) - 1)
-    return arcs
+                capacities.append(capacity)
+            arcs.append((tail, head, cost, len(capacities) - 1))
+    return arcs, capacities
 
 
 def _check_link(link: LinkEntry, where: str, *, edge: bool) -> None:

@@ -68,16 +68,8 @@ def outcome(
     cost = counted.tree_cost if by_arcs else counted.cost
     lower_bound = whole_bound(instance, lower_bound)
     assert lower_bound <= cost + BOUND_ROUNDING * max(1.0, cost), f"{lower_bound} bounds {cost}"
-    return Outcome(
-        method=method,
-        routing=routing,
-        account=counted,
-        cost=cost,
-        lower_bound=min(lower_bound, cost),
-        stopped=stopped,
-        iterations=iterations,
-        trace=trace,
-    )
+    lower_bound = min(lower_bound, cost)
+    return Outcome(method, routing, counted, cost, lower_bound, stopped, iterations, trace)
 
 
 def whole_bound(instance: Instance, lower_bound: float) -> float:

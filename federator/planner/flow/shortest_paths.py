@@ -8,6 +8,7 @@ from all targets in step.
 An arc of infinite length is not there.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,23 +105,36 @@ class ShortestPaths:
         Returns:
             Pairs ``(i, arc)`` as two arrays, in no useful order.
         """
-        walker = np.arange(len(target), dtype=np.intp)
-        here = target
-        walkers: list[IntArray] = []
-        heads: list[IntArray] = []
-        tails: list[IntArray] = []
-        for _ in range(self.nodes):
-            tail = trees.before[layer[walker], here]
-            going = tail >= 0
-            if not going.all():
-                walker, here, tail = walker[going], here[going], tail[going]
-            if not len(walker):
-                break
-            walkers.append(walker)
-            heads.append(here)
-            tails.append(tail)
-            here = tail
-        if not walkers:
-            return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
-        keys = np.concatenate(tails) * np.int64(self.nodes) + np.concatenate(heads)
-        return np.concatenate(walkers), self._order[np.searchsorted(self._keys, keys)]
+        walker, keys = walk_back(
+            target, lambda walker, here: trees.before[layer[walker], here], nodes=self.nodes
+        )
+        return walker, self._order[np.searchsorted(self._keys, keys)]
+
+
+def walk_back(
+    target: IntArray, before: Callable[[IntArray, IntArray], IntArray], *, nodes: int
+) -> tuple[IntArray, IntArray]:
+    """Go back from every ``target`` in step, until ``before`` says that nothing is.
+
+    Args:
+        target: Nodes, one per walker.
+        before: The nodes by which walkers reached where they are; negative at the end.
+        nodes: How many there are.
+
+    Returns:
+        Pairs of a walker and an arc on its way, that as ``tail * nodes + head``.
+    """
+    walker, here = np.arange(len(target), dtype=np.intp), target
+    walkers: list[IntArray] = [np.empty(0, dtype=np.intp)]
+    keys: list[IntArray] = [np.empty(0, dtype=np.int64)]
+    for _ in range(nodes):
+        tail = before(walker, here)
+        going = tail >= 0
+        if not going.all():
+            walker, here, tail = walker[going], here[going], tail[going]
+        if not len(walker):
+            break
+        walkers.append(walker)
+        keys.append(tail * np.int64(nodes) + here)
+        here = tail
+    return np.concatenate(walkers), np.concatenate(keys)

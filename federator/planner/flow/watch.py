@@ -5,7 +5,7 @@ The package reads no clock. Whoever calls lends one, and learns on the way how f
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +23,6 @@ class Progress:
     lower_bound: float = -math.inf
 
 
-def _ignore(progress: Progress) -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True)
 class Watch:
     """The clock and the limits of a solver.
@@ -41,8 +37,8 @@ class Watch:
     seconds: Callable[[], float] = lambda: 0.0
     time_limit_s: float = math.inf
     interrupted: Callable[[], bool] = lambda: False
-    report: Callable[[Progress], None] = _ignore
-    started_s: float = field(default=0.0)
+    report: Callable[[Progress], None] = lambda progress: None
+    started_s: float = 0.0
 
     def left_s(self) -> float:
         """Seconds left, not negative."""

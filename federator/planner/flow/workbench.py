@@ -28,17 +28,11 @@ class Workbench:
         self.instance = instance
         self.paths = paths or ShortestPaths(instance)
         self.usable: list[BoolArray] = [instance.usable(k) for k in range(instance.topics)]
-        self.room = instance.capacity.copy()
-        self.arcs: list[IntArray] = [_NOTHING] * instance.topics
         self._targets = [
             instance.request_node[instance.requests_of(k)] for k in range(instance.topics)
         ]
         self._layers = [np.zeros(len(targets), dtype=np.intp) for targets in self._targets]
-        self.cost = self._unserved()
-
-    def _unserved(self) -> FloatArray:
-        """What topics cost that are out."""
-        return self.instance.fan_out.astype(np.float64) * self.instance.unmet_penalty
+        self.clear()
 
     def total(self) -> float:
         """Cost of the whole routing."""
@@ -50,9 +44,10 @@ class Workbench:
 
     def clear(self) -> None:
         """Take every topic out."""
-        self.room = self.instance.capacity.copy()
-        self.arcs = [_NOTHING] * self.instance.topics
-        self.cost = self._unserved()
+        instance = self.instance
+        self.room = instance.capacity.copy()
+        self.arcs: list[IntArray] = [_NOTHING] * instance.topics
+        self.cost: FloatArray = instance.fan_out.astype(np.float64) * instance.unmet_penalty
 
     def remove(self, topic: int) -> tuple[IntArray, float]:
         """Take ``topic`` out; what ``put`` needs to put it back."""
@@ -79,10 +74,7 @@ class Workbench:
     ) -> tuple[IntArray, float]:
         """The tree for ``topic`` on ``allowed`` arcs: its arcs and what it truly costs.
 
-        Args:
-            topic: A topic.
-            allowed: Arcs that may be used, shape (A,).
-            surcharge: Added to the arcs' costs when paths are chosen, shape (A,).
+        ``surcharge`` is added to the arcs' costs when paths are chosen; both have shape (A,).
         """
         instance = self.instance
         cost = instance.cost if surcharge is None else instance.cost + surcharge

@@ -17,15 +17,13 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 
 from federator.planner.flow.instance import BoolArray, FloatArray, Instance, IntArray
-from federator.planner.flow.shortest_paths import ShortestPaths
+from federator.planner.flow.shortest_paths import CHUNK_NODES, ShortestPaths, walk_back
 from federator.planner.flow.watch import Watch
 
 SLACK_UNITS = 4.0
 """Slack in mean costs of an arc, and ..."""
 SLACK_SHARE = 0.01
 """... as a share of the shortest way."""
-CHUNK_NODES = 20_000
-"""Nodes in one call of Dijkstra: stays within the processor's cache."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,23 +142,11 @@ class Corridors:
                 min_only=True,
                 return_predecessors=True,
             )
-            before[low:high] += low
+            before[low:high] = np.where(before[low:high] < 0, -1, before[low:high] + low)
         inside = distance[self._target]
         value = np.minimum(inside, self._outside)
-        here, walker = self._target, np.flatnonzero(inside <= self._outside)
-        here = here[walker]
-        walkers, heads, tails = [], [], []
-        while True:
-            going = here != self._source[walker]
-            walker, here = walker[going], here[going]
-            if not len(walker):
-                break
-            tail = before[here]
-            walkers.append(walker)
-            heads.append(here)
-            tails.append(tail)
-            here = tail
-        if not walkers:
-            return Walks(value, np.empty(0, np.intp), np.empty(0, np.intp))
-        keys = np.concatenate(tails) * np.int64(self._count) + np.concatenate(heads)
-        return Walks(value, np.concatenate(walkers), np.searchsorted(self._keys, keys))
+        served = np.flatnonzero(inside <= self._outside)
+        walker, keys = walk_back(
+            self._target[served], lambda _, here: before[here], nodes=self._count
+        )
+        return Walks(value, served[walker], np.searchsorted(self._keys, keys))

@@ -80,12 +80,7 @@ def solve(
 ) -> Outcome:
     """A feasible routing and a bound that no routing undercuts.
 
-    Args:
-        instance: What to solve.
-        rule: How prices move.
-        seed: Of every random choice.
-        effort: None for ``SMALL``, ``MEDIUM`` or ``LARGE`` by the instance's size.
-        watch: When to end with the best so far.
+    Without ``effort``, ``SMALL``, ``MEDIUM`` or ``LARGE`` by the instance's size.
     """
     return _Search(instance, rule, seed, effort, watch).run()
 
@@ -117,8 +112,7 @@ class _Search:
 
     def run(self) -> Outcome:
         prices = np.zeros(len(self.instance.capacity))
-        rounds = self.effort.rounds
-        done = 0
+        rounds, done = self.effort.rounds, 0
         for done in range(rounds):
             relaxed = self.relaxation.solve(prices, stop=self.watch.over)
             if relaxed is None:
@@ -148,8 +142,7 @@ class _Search:
     def _take_bound(self, relaxed: Relaxed, *, first: bool) -> None:
         if first:
             self.ideal = relaxed.topic_value
-        if relaxed.bound > self.bound:
-            self.bound = relaxed.bound
+        self.bound = max(self.bound, relaxed.bound)
         self.trace.append(relaxed.bound)
 
     def _target(self) -> float:

@@ -18,13 +18,10 @@ PUSHED_MAX = 12
 
 
 class LocalSearch:
-    """Moves on ``bench``; what they find goes to ``pool``.
+    """Moves on ``bench``; what they find goes to ``pool``, if there is one.
 
-    Args:
-        bench: The routing to improve.
-        pool: Remembers trees, or None.
-        rng: Orders topics.
-        ideal: Cost of each topic if it were alone, shape (K,): who pays that cannot be improved.
+    ``ideal`` is the cost of each topic if it were alone, shape (K,): who pays that cannot be
+    improved.
     """
 
     def __init__(
@@ -44,9 +41,7 @@ class LocalSearch:
     def rebuild(self, order: IntArray, surcharge: FloatArray | None) -> None:
         """Route all topics from nothing, in ``order``.
 
-        Args:
-            order: All topics.
-            surcharge: Per unit of rate, added to costs when paths are chosen, shape (A,).
+        ``surcharge``, per unit of rate, is added to costs when paths are chosen, shape (A,).
         """
         bench = self.bench
         bench.clear()

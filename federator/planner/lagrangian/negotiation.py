@@ -27,34 +27,21 @@ LASTING = 0.4
 class Negotiation:
     """Moves topics on ``bench`` until every channel fits, or time is over.
 
-    Args:
-        bench: Topics may be anywhere, overloads included.
-        rng: Orders topics.
-        watch: When to end.
-        rounds_max: When to give up.
+    Topics may be anywhere on it, overloads included; ``rng`` orders them.
     """
 
-    def __init__(
-        self,
-        bench: Workbench,
-        rng: np.random.Generator,
-        watch: Watch,
-        *,
-        rounds_max: int = ROUNDS_MAX,
-    ) -> None:
+    def __init__(self, bench: Workbench, rng: np.random.Generator, watch: Watch) -> None:
         self._bench = bench
         self._rng = rng
         self._watch = watch
-        self._rounds_max = rounds_max
         self._unit = float(bench.instance.cost.mean()) or 1.0
         self._lasting = np.zeros(len(bench.instance.capacity))
-        self.moves = 0
 
     def run(self) -> bool:
         """Whether everything fits in the end."""
         bench, instance = self._bench, self._bench.instance
         present = PRESENT_FIRST
-        for _ in range(self._rounds_max):
+        for _ in range(ROUNDS_MAX):
             over = bench.room < -TOLERANCE
             if not over.any():
                 return True
@@ -78,7 +65,6 @@ class Negotiation:
         bench.remove(topic)
         arcs, cost = bench.best_tree(topic, bench.usable[topic], self._charge(topic, present))
         bench.put(topic, arcs, cost)
-        self.moves += 1
 
     def _charge(self, topic: int, present: float) -> FloatArray:
         """What each arc costs ``topic`` beyond its cost, shape (A,)."""

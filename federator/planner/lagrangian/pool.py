@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from federator.planner.flow.exact import CHOSEN
 from federator.planner.flow.highs import Model, minimise
 from federator.planner.flow.instance import FloatArray, Instance, IntArray
 from federator.planner.flow.shortest_paths import ShortestPaths
@@ -20,7 +21,6 @@ from federator.planner.flow.watch import Watch
 TREES_PER_TOPIC_MAX = 4_000
 COLUMNS_PER_TOPIC_MAX = 120
 MASTER_NODES_MAX = 200
-CHOSEN = 0.5
 
 Column = tuple[int, IntArray, float]
 """A topic, the arcs of one of its trees, and what that costs."""
@@ -66,12 +66,10 @@ class TreePool:
         columns = [
             (topic, *tree) for topic, trees in enumerate(self._trees) for tree in trees.values()
         ]
-        model = self._model(columns, whole=False)
-        answer = minimise(model, seed=seed, watch=watch)
+        answer = minimise(self._model(columns, whole=False), seed=seed, watch=watch)
         if answer.values is None or not answer.optimal:
             return None
-        duals = answer.row_duals
-        topics = self.instance.topics
+        duals, topics = answer.row_duals, self.instance.topics
         prices = np.zeros(len(self.instance.capacity))
         used = self._used_channels(columns)
         prices[used] = np.maximum(0.0, -duals[topics : topics + len(used)])
@@ -82,11 +80,7 @@ class TreePool:
     ) -> list[tuple[IntArray, float]] | None:
         """The best tree per topic, arcs and cost; None when nothing was found.
 
-        Args:
-            priced: The linear relaxation of the same choice.
-            best_cost: Of the best routing so far.
-            seed: Of HiGHS's own choices.
-            watch: When to end.
+        ``priced`` is the linear relaxation of the same choice, ``best_cost`` the best so far.
         """
         slack = best_cost - priced.value
         columns = [
@@ -161,12 +155,7 @@ class TreeFinder:
         self._cost = np.where(usable, instance.cost, np.inf)
 
     def find(self, toll: FloatArray, rng: np.random.Generator) -> None:
-        """Find trees by share and by turns.
-
-        Args:
-            toll: Per unit of rate, shape (A,).
-            rng: Orders subscribers.
-        """
+        """Find trees by share and by turns, at a ``toll`` per unit of rate, shape (A,)."""
         self.by_share(toll)
         self.by_turns(toll, rng)
 

@@ -16,6 +16,9 @@ import numpy as np
 
 from federator.planner.flow.instance import FloatArray
 
+PATIENCE = 6
+"""Steps without a better bound before Polyak's scale halves."""
+
 
 class Rule(StrEnum):
     """The rule by which prices move."""
@@ -51,16 +54,10 @@ def _uphill(prices: FloatArray, slope: FloatArray) -> FloatArray:
 
 
 class Polyak:
-    """Step ``scale * (target - bound) / |slope|^2``; ``scale`` halves when nothing improves.
+    """Step ``scale * (target - bound) / |slope|^2``; ``scale`` halves when nothing improves."""
 
-    Args:
-        scale: At first, 0 to 2.
-        patience: Steps without a better bound before ``scale`` halves.
-    """
-
-    def __init__(self, *, scale: float = 1.0, patience: int = 6) -> None:
-        self._scale = scale
-        self._patience = patience
+    def __init__(self) -> None:
+        self._scale = 1.0  # at first; 0 to 2
         self._best = -np.inf
         self._idle = 0
 
@@ -72,7 +69,7 @@ class Polyak:
             self._best, self._idle = bound, 0
         else:
             self._idle += 1
-            if self._idle > self._patience:
+            if self._idle > PATIENCE:
                 self._scale, self._idle = self._scale / 2, 0
         uphill = _uphill(prices, slope)
         norm = float(uphill @ uphill)
@@ -83,15 +80,10 @@ class Polyak:
 
 
 class DistanceOverGradients:
-    """Step ``distance from the start / sqrt(sum of |slope|^2)``.
+    """Step ``distance from the start / sqrt(sum of |slope|^2)``."""
 
-    Args:
-        first: Stands for the distance until there is one.
-    """
-
-    def __init__(self, *, first: float = 0.5) -> None:
-        self._first = first
-        self._far = first
+    def __init__(self) -> None:
+        self._far = 0.5  # until there is a distance
         self._squares = 0.0
         self._start: FloatArray | None = None
 

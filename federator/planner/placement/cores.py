@@ -62,9 +62,8 @@ def meshes(brokers: Sequence[Broker], links: Sequence[tuple[int, int]]) -> Meshe
     ordered = sorted(brokers, key=lambda broker: broker.id)
     ids = [broker.id for broker in ordered]
     hops = _hops(ids, links)
-    filters = sorted({filter for broker in ordered for filter in broker.subscribes})
     by_members: dict[bytes, Matrix] = {}
-    for filter in filters:
+    for filter in sorted({filter for broker in ordered for filter in broker.subscribes}):
         member = np.array([filter in broker.subscribes for broker in ordered])
         rates = np.array(
             [
@@ -75,7 +74,7 @@ def meshes(brokers: Sequence[Broker], links: Sequence[tuple[int, int]]) -> Meshe
         reach = hops @ rates + rates.sum() * (hops @ member)
         cost = np.where(member, reach, np.inf)
         key = member.tobytes()
-        by_members[key] = by_members[key] + cost if key in by_members else cost
+        by_members[key] = by_members.get(key, 0.0) + cost
     if not by_members:
         return Meshes(ids, np.zeros((0, len(ids))))
     return Meshes(ids, np.stack(list(by_members.values())))
@@ -100,11 +99,7 @@ def cost_of(costs: Matrix, order: Ints) -> float:
 
 
 def place_cores(brokers: Sequence[Broker], links: Sequence[tuple[int, int]]) -> CorePlan:
-    """Priorities for all ``brokers``.
-
-    Args:
-        brokers: Who publishes and subscribes what where.
-        links: Pairs of neighbours, by id.
+    """Priorities for all ``brokers``; ``links`` are pairs of neighbours, by id.
 
     Raises:
         PlacementError: See ``meshes``.
