@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 import structlog
@@ -214,17 +215,12 @@ class Collector:
             await asyncio.sleep(TICK_S)
 
     async def _prune(self) -> None:
-        files = self.settings.files
-        loop = asyncio.get_running_loop()
+        files, loop = self.settings.files, asyncio.get_running_loop()
+        prune = partial(self.landing.prune, keep_days=files.keep_days, keep_bytes=files.keep_bytes)
         while True:
             try:
                 removed = await loop.run_in_executor(
-                    self._disk,
-                    lambda: self.landing.prune(
-                        now=datetime.now(UTC),
-                        keep_days=files.keep_days,
-                        keep_bytes=files.keep_bytes,
-                    ),
+                    self._disk, lambda: prune(now=datetime.now(UTC))
                 )
             except OSError as error:
                 self._complain("collector.prune_failed", reason=str(error)[:200])

@@ -34,7 +34,7 @@ from federator.gateway.session.reports import Reports
 from federator.gateway.session.session import ClientSession
 from federator.gateway.split.session import SUFFIX
 from federator.gateway.wire.kinds import MalformedError, Reason
-from federator.protocol.messages.gateways import Claim, Recall, Recalled
+from federator.protocol.messages.gateways import Claim
 from federator.protocol.messages.guide import Guide
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.process.clocks import wall_clock_ms
@@ -105,6 +105,10 @@ class Gateway:
         self._reconciler = LossReconciler(
             self, name=settings.name, first=self.epoch << 16, start=tasks.create_task
         )
+        # What brokers and clients tell goes straight to who takes it.
+        self.on_recall, self.on_recalled = self._reconciler.on_recall, self._reconciler.on_recalled
+        self.ask_settled, self.on_settled = self._settlings.ask, self._settlings.on_answer
+        self.acknowledged, self.on_taken = self._unsafe.acknowledged, self.journal.on_taken
         self._moving: set[BrokerId] = set()
         self._moves_told = 0
         self._draining = False
@@ -248,11 +252,10 @@ class Gateway:
         """Claim a client that a broker accepted, perhaps after it ``moved`` there from another."""
         assert client.broker is not None
         self.counters.moved += moved
-        if client.session.persistent:
+        lasts = client.session.persistent
+        if lasts:
             self._cleanup.cancel(client.client_id, client.broker.id)
-        claim = self._claims.of(
-            client.client_id, client.broker.id, came=not moved, lasts=client.session.persistent
-        )
+        claim = self._claims.of(client.client_id, client.broker.id, came=not moved, lasts=lasts)
         for broker in self.brokers.values():
             if broker.up:
                 broker.claim(claim)
@@ -263,14 +266,6 @@ class Gateway:
         if self._claims.is_news(claim) and claim.came and client is not None:
             self.counters.takeovers += 1
             client.dismiss(Reason.SESSION_TAKEN_OVER, f"it came to gateway {claim.gateway}")
-
-    def on_recall(self, recall: Recall, broker: Broker) -> None:
-        """Answer another gateway that asks what our clients published."""
-        self._reconciler.on_recall(recall, broker)
-
-    def on_recalled(self, answer: Recalled) -> None:
-        """Take another gateway's answer to our question what its clients published."""
-        self._reconciler.on_recalled(answer)
 
     # -- which broker -----------------------------------------------------------------------------
 
@@ -284,7 +279,7 @@ class Gateway:
         home = self._claims.home(client_id)
         if home is None and client.broker is not None:
             home = client.broker.id
-        if home is None and self.attachment.by_name:
+        if home is None and self.attachment.policy == "assigned":
             home = self.attachment.home(client_id, self.brokers)
         preferred = (home, *self.guides.substitutes(home)) if home is not None else ()
         alive = [b for b in self.brokers.values() if self._serves(b) and b.id not in avoided]
@@ -300,7 +295,9 @@ class Gateway:
 
     def _candidate(self, broker: Broker) -> Candidate:
         clients = 0
-        if self.attachment.by_load:  # counting takes long when thousands move at once
+        if (
+            self.attachment.policy == "least-loaded"
+        ):  # counting takes long when thousands move at once
             ours = sum(each.broker is broker for each in self.clients.values())
             clients = max(ours, self.guides.clients(broker.id))
         return Candidate(broker.id, clients, broker.round_trip_s)
@@ -355,27 +352,7 @@ class Gateway:
         finally:
             self._moving.discard(broker.id)
 
-    # -- subscriptions known everywhere -----------------------------------------------------------
-
-    def ask_settled(
-        self, client: ProxiedClient, token: int, filters: tuple[str, ...], *, client_waits: bool
-    ) -> None:
-        """Have ``client`` told when ``filters`` are known everywhere; see ``settlings``."""
-        self._settlings.ask(client, token, filters, client_waits=client_waits)
-
-    def on_settled(self, number: int, known: bool) -> None:
-        """Take an agent's answer to ``ask_settled``."""
-        self._settlings.on_answer(number, known=known)
-
     # -- what is safe -----------------------------------------------------------------------------
-
-    def acknowledged(self, client: ProxiedClient, broker: BrokerId) -> None:
-        """Keep the publications of ``client`` that ``broker`` acknowledged."""
-        self._unsafe.acknowledged(client, broker)
-
-    def on_taken(self, broker: BrokerId, number: int) -> None:
-        """Note that the agent of ``broker`` has custody of what came before a mark."""
-        self.journal.on_taken(broker, number)
 
     def unsafe_of(self, client: ProxiedClient, lost: BrokerId | None) -> list[bytes]:
         """What a dead broker acknowledged to ``client`` and may have taken along."""

@@ -15,17 +15,7 @@ from mqtt5 import TopicFilter
 from federator.config import GatewayBrokerSettings, GatewaySettings
 from federator.errors import DecodeError
 from federator.gateway.metrics import GatewayCounters
-from federator.protocol.messages import topics
-from federator.protocol.messages.gateways import (
-    Claim,
-    Mark,
-    Recall,
-    Recalled,
-    SessionReport,
-    Settle,
-    Settled,
-    Taken,
-)
+from federator.protocol.messages import gateways, topics
 from federator.protocol.messages.guide import Guide
 from federator.protocol.messages.json_codec import decode, encode
 from federator.protocol.types import BrokerId
@@ -54,16 +44,16 @@ class BrokerObserver(Protocol):
     def on_settled(self, token: int, known: bool) -> None:
         """Take the answer to ``Broker.ask_settled``: whether the filters are known everywhere."""
 
-    def on_taken(self, broker: BrokerId, number: int) -> None:
+    def on_taken(self, broker: BrokerId, mark: int) -> None:
         """Take the answer to ``Broker.send_mark``: the agent has custody of what came before."""
 
-    def on_claim(self, claim: Claim) -> None:
+    def on_claim(self, claim: gateways.Claim) -> None:
         """Take another gateway's claim to a client, which comes by several brokers."""
 
-    def on_recall(self, recall: Recall, broker: "Broker") -> None:
+    def on_recall(self, recall: gateways.Recall, broker: "Broker") -> None:
         """Take another gateway's question what our clients published, told by several brokers."""
 
-    def on_recalled(self, answer: Recalled) -> None:
+    def on_recalled(self, answer: gateways.Recalled) -> None:
         """Take another gateway's answer to ``Broker.ask_others``."""
 
     def on_broker_up(self, broker: BrokerId) -> None:
@@ -156,17 +146,17 @@ class Broker:
             if payload:
                 self._observer.on_guide(decode(Guide, payload))
         elif topic == topics.claims_topic(self._federation):
-            self._observer.on_claim(decode(Claim, payload))
+            self._observer.on_claim(decode(gateways.Claim, payload))
         elif topic == topics.recall_topic(self._federation):
-            self._observer.on_recall(decode(Recall, payload), self)
+            self._observer.on_recall(decode(gateways.Recall, payload), self)
         elif topic == topics.recalled_topic(self._federation, self._gateway):
-            self._observer.on_recalled(decode(Recalled, payload))
+            self._observer.on_recalled(decode(gateways.Recalled, payload))
         elif topic == topics.taken_topic(self._federation, self._gateway):
             self.has_agent = True
-            self._observer.on_taken(self.id, decode(Taken, payload).number)
+            self._observer.on_taken(self.id, decode(gateways.Taken, payload).number)
         elif topic == topics.settled_topic(self._federation, self._gateway):
             self._unanswered = 0
-            settled = decode(Settled, payload)
+            settled = decode(gateways.Settled, payload)
             self._observer.on_settled(settled.token, settled.known)
 
     # -- what it is asked -----------------------------------------------------------------------
@@ -176,7 +166,7 @@ class Broker:
 
         A broker without an agent would make every subscriber wait for nothing.
         """
-        settle = Settle(self._gateway, token, filters)
+        settle = gateways.Settle(self._gateway, token, filters)
         asked = self.link.publish(
             topics.settle_topic(self._federation), encode(settle), urgent=True
         )
@@ -185,22 +175,22 @@ class Broker:
 
     def send_mark(self, number: int) -> None:
         """Ask the agent how far it took custody."""
-        mark = Mark(self._gateway, number)
+        mark = gateways.Mark(self._gateway, number)
         self.link.publish(topics.mark_topic(self._federation), encode(mark), qos=1)
 
-    def claim(self, claim: Claim) -> None:
+    def claim(self, claim: gateways.Claim) -> None:
         """Tell other gateways whom we have."""
         self.link.publish(topics.claims_topic(self._federation), encode(claim))
 
-    def ask_others(self, recall: Recall) -> None:
+    def ask_others(self, recall: gateways.Recall) -> None:
         """Ask other gateways what their clients published."""
         self.link.publish(topics.recall_topic(self._federation), encode(recall))
 
-    def answer(self, gateway: str, answer: Recalled) -> None:
+    def answer(self, gateway: str, answer: gateways.Recalled) -> None:
         """Answer another gateway's question."""
         self.link.publish(topics.recalled_topic(self._federation, gateway), encode(answer))
 
-    def report(self, page: SessionReport) -> bool:
+    def report(self, page: gateways.SessionReport) -> bool:
         """Tell the agent who is here."""
         return self.link.publish(topics.sessions_topic(self._federation), encode(page), urgent=True)
 

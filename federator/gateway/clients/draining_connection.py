@@ -19,8 +19,6 @@ from federator.protocol.types import Millis
 DRAINED_BYTES_MAX: Final = 16_777_216
 """Bytes of deliveries that are kept; more stay with the broker and are lost to the client."""
 
-_QOS_2: Final = 0x04
-
 
 class DrainingConnection:
     """A client's connection to the broker that is being left."""
@@ -59,7 +57,7 @@ class DrainingConnection:
                 if kind == Kind.PUBLISH and packet[0] & wire.QOS:
                     packet_id, _ = wire.publish_id(block, packet)
                     self._keep(block[packet[1] : packet[3]])
-                    answer = Kind.PUBREC if packet[0] & _QOS_2 else Kind.PUBACK
+                    answer = Kind.PUBREC if packet[0] & wire.QOS_2 else Kind.PUBACK
                     answers.append(wire.write_ack(answer, packet_id, self._version))
                 elif kind == Kind.PUBREL:
                     packet_id, _ = wire.read_ack(block, packet, self._version)

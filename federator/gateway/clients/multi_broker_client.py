@@ -24,8 +24,6 @@ from federator.protocol.types import BrokerId, Millis
 DEPARTED_MAX: Final = 4_096
 """Clients whose unfinished QoS 2 deliveries are remembered until they come again."""
 
-_NO_LIMIT: Final = 2**31
-
 
 class UpstreamLeg:
     """The client, as the proxied client of one of its legs sees it."""
@@ -98,9 +96,7 @@ class MultiBrokerClient:
         self._due: asyncio.Handle | None = None
         self._proxied: Sequence[ProxiedClient] = ()
         self.legs = [UpstreamLeg(self, index) for index in range(len(split.to_legs))]
-        self._from_legs = [
-            wire.Splitter(limit=_NO_LIMIT, firsts=wire.FROM_SERVER) for _ in self.legs
-        ]
+        self._from_legs = [wire.Splitter(firsts=wire.FROM_SERVER) for _ in self.legs]
 
     @property
     def open(self) -> bool:
@@ -122,33 +118,6 @@ class MultiBrokerClient:
 
     def go_on(self, block: bytes, packets: list[Packet]) -> None:
         """Take what the client sent behind its CONNECT in the same read."""
-        self._take(block, packets)
-
-    def on_data(self, port: Port, data: bytes) -> None:
-        """Take what the client sent."""
-        try:
-            self._take(*self._splitter.feed(data))
-        except MalformedError as error:
-            self._refuse(error)
-
-    def on_lost(self, port: Port, error: Exception | None) -> None:
-        """End all legs: the client's connection broke, or it left."""
-        self._end()
-        for proxied, leg in self._pairs():
-            proxied.on_lost(leg, error)
-
-    def on_room(self, port: Port, room: bool) -> None:
-        """Read all brokers as the client takes what they have for it."""
-        for proxied, leg in self._pairs():
-            proxied.on_room(leg, room)
-
-    def _pairs(self, *, still_open: bool = False) -> Iterator[tuple[ProxiedClient, UpstreamLeg]]:
-        """Each proxied client and its leg, or only those whose leg is not closed."""
-        for proxied, leg in zip(self._proxied, self.legs, strict=True):
-            if not (still_open and leg.closed):
-                yield proxied, leg
-
-    def _take(self, block: bytes, packets: list[Packet]) -> None:
         now_ms = self._now_ms()
         for proxied in self._proxied:
             proxied.heard_ms = now_ms
@@ -168,6 +137,30 @@ class MultiBrokerClient:
         else:
             self._flush()
             self._feed()
+
+    def on_data(self, port: Port, data: bytes) -> None:
+        """Take what the client sent."""
+        try:
+            self.go_on(*self._splitter.feed(data))
+        except MalformedError as error:
+            self._refuse(error)
+
+    def on_lost(self, port: Port, error: Exception | None) -> None:
+        """End all legs: the client's connection broke, or it left."""
+        self._end()
+        for proxied, leg in self._pairs():
+            proxied.on_lost(leg, error)
+
+    def on_room(self, port: Port, room: bool) -> None:
+        """Read all brokers as the client takes what they have for it."""
+        for proxied, leg in self._pairs():
+            proxied.on_room(leg, room)
+
+    def _pairs(self, *, still_open: bool = False) -> Iterator[tuple[ProxiedClient, UpstreamLeg]]:
+        """Each proxied client and its leg, or only those whose leg is not closed."""
+        for proxied, leg in zip(self._proxied, self.legs, strict=True):
+            if not (still_open and leg.closed):
+                yield proxied, leg
 
     def _refuse(self, error: MalformedError) -> None:
         # One leg is enough: as it ends the client, all others end.
@@ -240,7 +233,7 @@ class MultiBrokerClient:
         early, self._early = self._early, []
         self._port.block("early", False)
         for block, packets in early:
-            self._take(block, packets)
+            self.go_on(block, packets)
 
     def _feed(self) -> None:
         """Hand to each leg what the split session has for it."""

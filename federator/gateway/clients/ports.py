@@ -78,10 +78,6 @@ class Port(asyncio.Protocol):
         if not self._closed:
             self._owner.on_data(self, data)
 
-    def eof_received(self) -> bool:
-        """Close: an end that says no more is gone."""
-        return False
-
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the owner that the connection is gone, unless we closed it."""
         closed, self._closed = self._closed, True

@@ -124,7 +124,7 @@ class ProxiedClient:
         self._client_port = port
         self._from_client = splitter
         self._broker_port: Port | None = None
-        self._from_broker = Splitter(limit=2**31, firsts=FROM_SERVER)
+        self._from_broker = Splitter(firsts=FROM_SERVER)
         self._generation = 0
         self._paused = False
         self._attempt_end = DeadlineTimer(self._give_up_attempt)
@@ -437,7 +437,7 @@ class ProxiedClient:
             port.abort()
             return True
         self._broker_port = port
-        self._from_broker = Splitter(limit=2**31, firsts=FROM_SERVER)
+        self._from_broker = Splitter(firsts=FROM_SERVER)
         port.block("client", self._client_port.full)
         kept = self._context.unsafe_of(self, lost.id if lost is not None else None)
         self._count(broker)

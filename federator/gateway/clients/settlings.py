@@ -74,16 +74,16 @@ class Settlings:
         end = asyncio.get_running_loop().call_later(wait_s, self._end, number, False)
         self._questions[number] = _Question(client, token, filters, not client_waits, end)
 
-    def on_answer(self, number: int, *, known: bool) -> None:
+    def on_answer(self, token: int, known: bool) -> None:
         """Take an agent's answer: the client is told, or the question is put again later."""
-        question = self._questions.get(number)
+        question = self._questions.get(token)
         if question is None:
             return
         if known or not question.asks_again:
-            self._end(number, known)
+            self._end(token, known)
         elif question.again is None:
             loop = asyncio.get_running_loop()
-            question.again = loop.call_later(self._settle_s, self._ask_again, number)
+            question.again = loop.call_later(self._settle_s, self._ask_again, token)
 
     def forget(self, client: ProxiedClient) -> None:
         """Drop the questions of a client that is gone."""

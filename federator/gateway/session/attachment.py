@@ -54,7 +54,7 @@ class Attachment:
     """
 
     def __init__(self, policy: Policy, assignments: Iterable[tuple[str, BrokerId]] = ()) -> None:
-        self._policy = policy
+        self.policy = policy
         self._assignments = tuple(assignments)
 
     def rank(
@@ -76,16 +76,6 @@ class Attachment:
         assigned = [each for each in self._assigned(client_id) if each in known]
         return assigned[0] if assigned else max(known, key=lambda id: _score(client_id, id))
 
-    @property
-    def by_name(self) -> bool:
-        """Whether the choice depends on the client id and the set of brokers alone."""
-        return self._policy == "assigned"
-
-    @property
-    def by_load(self) -> bool:
-        """Whether the choice depends on how many clients each broker has."""
-        return self._policy == "least-loaded"
-
     def _assigned(self, client_id: str) -> list[BrokerId]:
         for pattern, broker in self._assignments:
             if fnmatchcase(client_id, pattern):
@@ -93,7 +83,7 @@ class Attachment:
         return []
 
     def _key(self, client_id: str, candidate: Candidate) -> float:
-        match self._policy:
+        match self.policy:
             case "assigned":
                 return -_score(client_id, candidate.id)
             case "nearest":

@@ -22,8 +22,6 @@ from federator.gateway.wire.kinds import V311, Kind, Reason, Version
 OURS: Final = 0
 """Stands for the broker's packet id where no broker waits for an answer."""
 
-_QOS_2: Final = 0x04
-
 
 @dataclass(slots=True, eq=False)
 class Downstream:
@@ -177,7 +175,7 @@ class Downstream:
         if not packet[0] & wire.QOS:
             return
         packet_id, _ = wire.publish_id(packet, wire.only(packet))
-        two = packet[0] & _QOS_2
+        two = packet[0] & wire.QOS_2
         if two:
             self._muted.add(packet_id)
         kind = Kind.PUBREC if two else Kind.PUBACK

@@ -18,19 +18,14 @@ _NOBODY = GuideBroker(BrokerId(0))
 
 
 class GuideBook:
-    """The guides of all brokers that a gateway reaches."""
+    """The guides of all brokers that a gateway reaches; the ``newest`` is the one that holds."""
 
     def __init__(self) -> None:
         self._guides: dict[BrokerId, Guide] = {}
-        self._newest: Guide | None = None
+        self.newest: Guide | None = None
         self._brokers: dict[BrokerId, GuideBroker] = {}
         self._takeovers: dict[BrokerId, BrokerId] = {}
         self._states: dict[BrokerId, State] = {}
-
-    @property
-    def newest(self) -> Guide | None:
-        """The guide that holds now."""
-        return self._newest
 
     def learn(self, guide: Guide) -> bool:
         """Read the guide of a broker; tell whether it is the one that holds now."""
@@ -63,9 +58,9 @@ class GuideBook:
     def _choose(self) -> bool:
         newest = max(self._guides.values(), key=_age)
         self._states = _states(sorted(self._guides.values(), key=_age))
-        if newest == self._newest:
+        if newest == self.newest:
             return False
-        self._newest = newest
+        self.newest = newest
         self._brokers = {each.id: each for each in newest.brokers}
         self._takeovers = {each.broker: each.substitute for each in newest.takeovers}
         return True

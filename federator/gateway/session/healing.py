@@ -29,7 +29,6 @@ from federator.protocol.types import Millis
 
 _Content = tuple[bytes, bytes]
 
-_NO_LIMIT: Final = 2**31
 _ALWAYS: Final = Millis(-(2**63))
 _NO_ID: Final = 1  # stands where the packet id will
 
@@ -101,7 +100,7 @@ def contents(blocks: Iterable[bytes], version: Version) -> Counter[_Content]:
     """How often each topic and payload came at QoS 1 and 2."""
     got: Counter[_Content] = Counter()
     for block in blocks:
-        splitter = wire.Splitter(limit=_NO_LIMIT, firsts=wire.FROM_SERVER)
+        splitter = wire.Splitter(firsts=wire.FROM_SERVER)
         whole, packets = splitter.feed(block)
         for first, start, _, end in packets:
             if first & 0xF0 == Kind.PUBLISH and first & wire.QOS:

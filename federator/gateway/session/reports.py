@@ -11,14 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from federator.gateway.session.session import ClientSession
-from federator.protocol.messages.gateways import (
-    SESSION_PAGES_MAX,
-    SESSIONS_INTERVAL_S,
-    SESSIONS_PER_PAGE_MAX,
-    TOPICS_PER_SESSION_MAX,
-    ReportedSession,
-    SessionReport,
-)
+from federator.protocol.messages import gateways
 from federator.protocol.types import BrokerId, Epoch, Millis
 
 CHANGE_GAP_MS: Final = 1_000
@@ -41,7 +34,7 @@ class Reports:
 
     def due(
         self, broker: BrokerId, sessions: Iterable[ClientSession], now_ms: Millis
-    ) -> list[SessionReport]:
+    ) -> list[gateways.SessionReport]:
         """The pages to send to ``broker`` now; none when it knows already."""
         here = sorted(sessions, key=lambda each: each.connect.client_id)
         # Sets of topics and filters only grow or change their count's witness.
@@ -49,28 +42,28 @@ class Reports:
             (s.connect.client_id, s.subscriptions.changes, len(s.up.topics)) for s in here
         )
         sent_ms, former = self._last.get(broker, (Millis(-(10**9)), ()))
-        late = now_ms - sent_ms >= SESSIONS_INTERVAL_S * 1_000
+        late = now_ms - sent_ms >= gateways.SESSIONS_INTERVAL_S * 1_000
         if not late and (state == former or now_ms - sent_ms < CHANGE_GAP_MS):
             return []
         self._last[broker] = now_ms, state
         self._seq += 1
         rows = [_row(session) for session in here]
-        rows = rows[: SESSION_PAGES_MAX * SESSIONS_PER_PAGE_MAX]
+        rows = rows[: gateways.SESSION_PAGES_MAX * gateways.SESSIONS_PER_PAGE_MAX]
         parts = [
-            tuple(rows[at : at + SESSIONS_PER_PAGE_MAX])
-            for at in range(0, max(1, len(rows)), SESSIONS_PER_PAGE_MAX)
+            tuple(rows[at : at + gateways.SESSIONS_PER_PAGE_MAX])
+            for at in range(0, max(1, len(rows)), gateways.SESSIONS_PER_PAGE_MAX)
         ]
         return [
-            SessionReport(self._name, self._epoch, self._seq, page, len(parts), part)
+            gateways.SessionReport(self._name, self._epoch, self._seq, page, len(parts), part)
             for page, part in enumerate(parts)
         ]
 
 
-def _row(session: ClientSession) -> ReportedSession:
-    return ReportedSession(
+def _row(session: ClientSession) -> gateways.ReportedSession:
+    return gateways.ReportedSession(
         session.connect.client_id,
         on=True,
         clean=not session.persistent,
-        publishes=tuple(sorted(session.up.topics)[:TOPICS_PER_SESSION_MAX]),
-        subscribes=tuple(sorted(session.subscriptions.granted)[:TOPICS_PER_SESSION_MAX]),
+        publishes=tuple(sorted(session.up.topics)[: gateways.TOPICS_PER_SESSION_MAX]),
+        subscribes=tuple(sorted(session.subscriptions.granted)[: gateways.TOPICS_PER_SESSION_MAX]),
     )

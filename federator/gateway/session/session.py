@@ -244,6 +244,9 @@ class ClientSession:
         if not self.will_only:
             told = dismissal(reason, self.version, accepted=self.accepted)
             self.to_client.extend([told] if told else [])
+        self._end(reason, text, with_will=with_will)
+
+    def _end(self, reason: Reason, text: str, *, with_will: bool = False) -> None:
         self.state = State.GONE
         self.orders += Dismiss(reason, text), LeaveBroker(with_will=with_will)
 
@@ -349,13 +352,9 @@ class ClientSession:
             self.accepted = True
             self.state = State.LIVE
             self.up.resume((), receive_max=takes, out=self.to_broker)
+            limit, assigned = self._packet_bytes_max, self._assigned
             self.to_client.append(
-                connack_for_client(
-                    connack,
-                    self.connect,
-                    assigned=self._assigned,
-                    packet_bytes_max=self._packet_bytes_max,
-                )
+                connack_for_client(connack, self.connect, assigned=assigned, packet_bytes_max=limit)
             )
             self._catch_up(now_ms)
             return SWALLOW
@@ -379,9 +378,7 @@ class ClientSession:
             self.orders.append(FindBroker(refused=True))
             return SWALLOW
         self.to_client.append(wire.write_connack(connack, self.version))
-        self.state = State.GONE
-        refused = Dismiss(Reason.NOT_AUTHORIZED, "its broker refused it")
-        self.orders += refused, LeaveBroker(with_will=False)
+        self._end(Reason.NOT_AUTHORIZED, "its broker refused it")
         return SWALLOW
 
     def _on_suback(self, block: bytes, packet: Packet, now_ms: Millis) -> bytes:
@@ -441,8 +438,7 @@ class ClientSession:
             return SWALLOW
         reason = Reason(disconnect.reason)
         self.to_client.append(wire.write_disconnect(reason, self.version, disconnect.properties))
-        self.state = State.GONE
-        self.orders += Dismiss(reason, "its broker disconnected it"), LeaveBroker(with_will=False)
+        self._end(reason, "its broker disconnected it")
         return SWALLOW
 
     def on_broker_lost(self) -> None:

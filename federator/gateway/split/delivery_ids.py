@@ -10,12 +10,9 @@ Source: OASIS MQTT 5.0, 2.2.1, 3.1.2.11.3 and 4.9.
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Final
 
 from federator.gateway.session.upstream import PACKET_ID_MAX
-from federator.gateway.wire import DUP, again, only, publish_id
-
-_QOS_2: Final = 0x04
+from federator.gateway.wire import DUP, QOS_2, again, only, publish_id
 
 Delivery = tuple[int, int]
 """A delivery of one broker: the leg it came by, and its packet id there."""
@@ -96,7 +93,7 @@ class DeliveryIds:
         packet_id = self._ids.get(delivery)
         if packet_id is None:
             packet_id = self._take(delivery)
-        if packet[0] & _QOS_2:
+        if packet[0] & QOS_2:
             self._exact.add(packet_id)
         if packet_id == delivery[1]:
             return packet

@@ -45,7 +45,6 @@ BARE_BYTES: Final = 4
 """Length of an acknowledgement without a reason."""
 
 _PUBLISH: Final = int(Kind.PUBLISH)
-_QOS_2: Final = 0x04
 
 
 @dataclass(slots=True)
@@ -159,7 +158,7 @@ class SplitSession:
             if alias:
                 raise MalformedError(Reason.TOPIC_ALIAS_INVALID, "a topic alias: 0 are allowed")
             leg = of(block[body + 2 : id_at])
-            if first & _QOS_2:
+            if first & wire.QOS_2:
                 self._sent[packet_id] = leg
             legs[leg].append(block[start:end])
         self._ping_idle(now_ms)
@@ -291,7 +290,7 @@ class SplitSession:
             if wanted:
                 self._ids.deliver((leg, packet_id), block[start:end], out)
             else:
-                self._drop(leg, packet_id, exactly_once=bool(first & _QOS_2))
+                self._drop(leg, packet_id, exactly_once=bool(first & wire.QOS_2))
 
     def _drop(self, leg: int, packet_id: int, *, exactly_once: bool) -> None:
         """Acknowledge what comes from a broker that does not own its topic."""

@@ -8,8 +8,13 @@ it, not take one broker's connection after the other down.
 Why not the codec the agents use: it speaks version 5 only, does not tell why it refuses a packet,
 and panics, with a trace on stderr, on text that is not UTF-8. The tests take it as their witness.
 
+What is imported here is what the package offers.
+
 Source: OASIS MQTT 5.0 and MQTT 3.1.1.
 """
+
+# mypy: implicit-reexport
+# ruff: noqa: F401
 
 from federator.gateway.wire.connecting import (
     PINGREQ,
@@ -38,6 +43,7 @@ from federator.gateway.wire.properties import (
 from federator.gateway.wire.publishing import (
     DUP,
     QOS,
+    QOS_2,
     RETAIN,
     PublishHeader,
     again,
@@ -63,58 +69,3 @@ from federator.gateway.wire.subscribing import (
     write_subscribe,
     write_unsubscribe,
 )
-
-__all__ = [
-    "DUP",
-    "FROM_CLIENT",
-    "FROM_SERVER",
-    "NO_LOCAL",
-    "PINGREQ",
-    "PINGRESP",
-    "QOS",
-    "RETAIN",
-    "RETAIN_AS_PUBLISHED",
-    "RETAIN_HANDLING",
-    "V5",
-    "V311",
-    "Answer",
-    "Connack",
-    "Connect",
-    "Kind",
-    "MalformedError",
-    "Packet",
-    "Properties",
-    "Property",
-    "PublishHeader",
-    "Reason",
-    "Splitter",
-    "Subscribe",
-    "Unsubscribe",
-    "Will",
-    "again",
-    "check_ping",
-    "number_in",
-    "only",
-    "publish_id",
-    "read_ack",
-    "read_answer",
-    "read_connack",
-    "read_connect",
-    "read_disconnect",
-    "read_payload",
-    "read_publish",
-    "read_subscribe",
-    "read_unsubscribe",
-    "refusal",
-    "text_in",
-    "with_value",
-    "without",
-    "write_ack",
-    "write_answer",
-    "write_connack",
-    "write_connect",
-    "write_disconnect",
-    "write_publish",
-    "write_subscribe",
-    "write_unsubscribe",
-]

@@ -30,6 +30,7 @@ from federator.protocol.filters.syntax import LEVELS_MAX
 
 DUP: Final = 0x08
 QOS: Final = 0x06
+QOS_2: Final = 0x04
 RETAIN: Final = 0x01
 
 KNOWN_TOPICS_MAX: Final = 8_192

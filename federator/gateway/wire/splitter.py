@@ -57,7 +57,8 @@ class Splitter:
     """The packets of one direction of one connection.
 
     Args:
-        limit: Bytes of a packet, its fixed header included. May be changed between reads.
+        limit: Bytes of a packet, its fixed header included. May be changed between reads. More
+            than any packet can have, for a broker that we trust.
         firsts: ``FROM_CLIENT`` or ``FROM_SERVER``.
 
     Attributes:
@@ -68,7 +69,7 @@ class Splitter:
 
     __slots__ = ("_firsts", "_held", "_needed", "fault", "limit")
 
-    def __init__(self, *, limit: int, firsts: bytes) -> None:
+    def __init__(self, *, limit: int = 2**31, firsts: bytes) -> None:
         self.limit = limit
         self.fault: MalformedError | None = None
         self._firsts = firsts

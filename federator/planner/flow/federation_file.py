@@ -17,17 +17,8 @@ from typing import Literal, TypeVar
 import msgspec
 
 from federator.errors import InstanceError
+from federator.planner.flow import instance_file
 from federator.planner.flow.instance import Instance
-from federator.planner.flow.instance_file import (
-    FILE_BYTES_MAX,
-    VERSION,
-    InstanceFile,
-    LinkEntry,
-    NodeEntry,
-    TopicEntry,
-    build,
-    one_line,
-)
 
 
 class Flow(msgspec.Struct, forbid_unknown_fields=True):
@@ -85,18 +76,18 @@ def decode(traffic: bytes, links: bytes, *, name: str = "federation") -> Instanc
             continue  # never crosses a link
         wants = topics.setdefault((flow.filter, flow.origin), {})
         wants[flow.destination] = wants.get(flow.destination, 0.0) + flow.rate
-    return build(
-        InstanceFile(
-            version=VERSION,
+    return instance_file.build(
+        instance_file.InstanceFile(
+            version=instance_file.VERSION,
             name=name,
             capacity=table.capacity,
-            nodes=[NodeEntry(str(broker)) for broker in sorted(brokers)],
+            nodes=[instance_file.NodeEntry(str(broker)) for broker in sorted(brokers)],
             links=[
-                LinkEntry(str(link.a), str(link.b), link.capacity, cost=link.cost)
+                instance_file.LinkEntry(str(link.a), str(link.b), link.capacity, cost=link.cost)
                 for link in table.links
             ],
             topics=[
-                TopicEntry(
+                instance_file.TopicEntry(
                     name=f"{filter_}@{origin}",
                     rate=max(wants.values()),
                     publisher=str(origin),
@@ -109,14 +100,7 @@ def decode(traffic: bytes, links: bytes, *, name: str = "federation") -> Instanc
 
 
 def _file(data: bytes, kind: type[_File], what: str) -> _File:
-    if len(data) > FILE_BYTES_MAX:
-        raise InstanceError(f"{what}: {len(data)} bytes: at most {FILE_BYTES_MAX} wanted")
-    try:
-        file = msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InstanceError(f"{what}: {one_line(error)}") from None
-    except RecursionError:
-        raise InstanceError(f"{what}: nested too deeply") from None
-    if file.version != VERSION:
-        raise InstanceError(f"{what}: version: {file.version}: {VERSION} wanted")
+    file = instance_file.read_json(data, kind, where=f"{what}: ")
+    if file.version != instance_file.VERSION:
+        raise InstanceError(f"{what}: version: {file.version}: {instance_file.VERSION} wanted")
     return file

@@ -6,7 +6,7 @@ docs/planner.md 2.
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -25,6 +25,7 @@ REQUESTS_MAX = 1_000_000
 QUANTITY_MAX = 1e12
 """Of a rate, a capacity, a cost: beyond it double precision would blur sums."""
 
+_Read = TypeVar("_Read")
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 
@@ -82,18 +83,26 @@ def decode(data: bytes) -> Instance:
     Raises:
         InstanceError: What to mend.
     """
+    version = read_json(data, _Version, wanted=": an instance wanted").version
+    if version != VERSION:
+        raise InstanceError(f"version: {version}: {VERSION} wanted")
+    return build(read_json(data, InstanceFile, wanted=": an instance wanted"))
+
+
+def read_json(data: bytes, kind: type[_Read], *, where: str = "", wanted: str = "") -> _Read:
+    """Decode ``data``, whose errors begin with ``where``; ``wanted`` ends one without a key.
+
+    Raises:
+        InstanceError: What to mend.
+    """
     if len(data) > FILE_BYTES_MAX:
-        raise InstanceError(f"{len(data)} bytes: at most {FILE_BYTES_MAX} wanted")
+        raise InstanceError(f"{where}{len(data)} bytes: at most {FILE_BYTES_MAX} wanted")
     try:
-        version = msgspec.json.decode(data, type=_Version).version
-        if version != VERSION:
-            raise InstanceError(f"version: {version}: {VERSION} wanted")
-        file = msgspec.json.decode(data, type=InstanceFile)
+        return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InstanceError(one_line(error)) from None
+        raise InstanceError(f"{where}{_one_line(error)}") from None
     except RecursionError:
-        raise InstanceError("nested too deeply: an instance wanted") from None
-    return build(file)
+        raise InstanceError(f"{where}nested too deeply{wanted}") from None
 
 
 def encode(instance: Instance) -> bytes:
@@ -345,7 +354,7 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:37] + "...")
 
 
-def one_line(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     """``Expected `int`, got `str` - at `$.nodes[0].x``` as ``nodes[0].x: Expected ...``."""
     text = " ".join(str(error).split())
     if found := re.fullmatch(r"(.*) - at `\$\.?(.*)`", text):
