@@ -101,7 +101,11 @@ class Collection:
         """What came on the head topic of the broker that it names."""
         position = self._of(head)
         position.on_head(head)
-        return [_went_back(position, head.last)] if head.last < position.taken else []
+        if head.last >= position.taken:
+            return []
+        what: dict[str, int | str] = {"broker": head.broker, "spool": head.spool}
+        what |= {"last": head.last, "taken": position.taken}
+        return [Notice("collector.spool_went_back", "error", what)]
 
     def on_answer(
         self, broker: BrokerId, payload: bytes, *, now_ms: Millis, wall_us: int
@@ -174,12 +178,3 @@ class Collection:
         """``piece`` is not in its place."""
         broker, spool = piece.key
         self._positions[broker][spool].on_land_failed(now_ms=now_ms)
-
-
-def _went_back(position: Position, last: int) -> Notice:
-    broker, spool = position.key
-    return Notice(
-        "collector.spool_went_back",
-        "error",
-        {"broker": broker, "spool": spool, "last": last, "taken": position.taken},
-    )

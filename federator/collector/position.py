@@ -68,36 +68,6 @@ class Piece:
         """The length of its content."""
         return sum(map(len, self.lines))
 
-    @property
-    def batches(self) -> int:
-        """The number of batch numbers that it covers."""
-        return self.last - self.first + 1
-
-
-class _OpenPiece:
-    """A piece that still grows."""
-
-    def __init__(self, first: Batch, *, now_ms: Millis) -> None:
-        self.last = first.number
-        self.bytes = len(first.lines)
-        self.opened_ms = now_ms
-        self._first = first
-        self._lines = [first.lines]
-
-    def takes(self, batch: Batch) -> bool:
-        """Whether ``batch`` follows the last one and belongs into the same hour's folder."""
-        same_hour = batch.at_us // HOUR_US == self._first.at_us // HOUR_US
-        return same_hour and batch.number == self.last + 1
-
-    def add(self, batch: Batch) -> None:
-        self.last = batch.number
-        self.bytes += len(batch.lines)
-        self._lines.append(batch.lines)
-
-    def close(self, key: SpoolKey) -> Piece:
-        first = self._first
-        return Piece(key, first.number, self.last, first.at_us, tuple(self._lines))
-
 
 @dataclass(slots=True)
 class PositionCounters:
@@ -130,7 +100,9 @@ class Position:
         self._parameters = parameters
         self._counters = PositionCounters()
         self._epoch = 0
-        self._open: _OpenPiece | None = None
+        self._open: list[Batch] = []  # the piece that still grows
+        self._open_bytes = 0
+        self._opened_ms = Millis(0)
         self._closed: deque[Piece] = deque()
         self._landing = False
         self._land_at_ms = Millis(0)
@@ -162,7 +134,7 @@ class Position:
     @property
     def settled(self) -> bool:
         """Whether nothing is in memory."""
-        return self._open is None and not self._closed
+        return not self._open and not self._closed
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -193,12 +165,12 @@ class Position:
     def _add(self, batch: Batch, now_ms: Millis) -> None:
         self.bytes += len(batch.lines)
         self._epoch = batch.epoch
-        if self._open is not None and self._open.takes(batch):
-            self._open.add(batch)
-        else:
+        if not self._open or not _joins(batch, self._open):
             self._close()
-            self._open = _OpenPiece(batch, now_ms=now_ms)
-        if self._open.bytes >= self._parameters.rotate_bytes:
+            self._opened_ms = now_ms
+        self._open.append(batch)
+        self._open_bytes += len(batch.lines)
+        if self._open_bytes >= self._parameters.rotate_bytes:
             self._close()
 
     def _add_gap(self, missing: Missing, wall_us: int) -> None:
@@ -225,9 +197,11 @@ class Position:
         self._closed.append(piece)
 
     def _close(self) -> None:
-        if self._open is not None:
-            self._closed.append(self._open.close(self.key))
-            self._open = None
+        if self._open:
+            first, last = self._open[0], self._open[-1]
+            lines = tuple(batch.lines for batch in self._open)
+            self._closed.append(Piece(self.key, first.number, last.number, first.at_us, lines))
+            self._open, self._open_bytes = [], 0
 
     # -- landing ---------------------------------------------------------------------------------
 
@@ -236,8 +210,7 @@ class Position:
 
         With ``all_``, everything in memory is due.
         """
-        opened_ms = self._open.opened_ms if self._open is not None else now_ms
-        if all_ or now_ms - opened_ms >= self._parameters.rotate_ms:
+        if all_ or now_ms - self._opened_ms >= self._parameters.rotate_ms:
             self._close()
         if not self._closed or self._landing or now_ms < self._land_at_ms:
             return None
@@ -252,12 +225,19 @@ class Position:
         self.landed = piece.last
         self._counters.landed_bytes += piece.bytes
         self._counters.landed_files += 1
+        numbers = piece.last - piece.first + 1
         if piece.gap == SKIPPED:
-            self._counters.skipped += piece.batches
+            self._counters.skipped += numbers
         elif piece.gap is not None:
-            self._counters.lost += piece.batches
+            self._counters.lost += numbers
 
     def on_land_failed(self, *, now_ms: Millis) -> None:
         """The piece that ``to_land`` gave is not in its place: it will be given again."""
         self._landing = False
         self._land_at_ms = Millis(now_ms + self._parameters.land_retry_ms)
+
+
+def _joins(batch: Batch, piece: list[Batch]) -> bool:
+    """Whether ``batch`` follows the last one and belongs into the same hour's folder."""
+    same_hour = batch.at_us // HOUR_US == piece[0].at_us // HOUR_US
+    return same_hour and batch.number == piece[-1].number + 1

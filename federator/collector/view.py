@@ -5,6 +5,7 @@ Source: docs/observability.md, "Collector".
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -13,9 +14,9 @@ from prometheus_client.core import Metric
 from federator.collector.collector import Collector
 from federator.runtime.process.exposition import Definition, families, table
 
-_PREFIX: Final = "federator_collector_"
+_table: Final = partial(table, prefix="federator_collector_")
 
-COUNTERS: Final = table(
+COUNTERS: Final = _table(
     "counter",
     ("asked", "asks_sent", "Questions to agents."),
     ("unanswered", "asks_unanswered", "Questions not answered to their end in time."),
@@ -36,37 +37,28 @@ COUNTERS: Final = table(
     ),
     ("misled", "connections_misled", "Connections behind which somebody else was than expected."),
     ("land_failures", "land_failures", "Times that a file could not be written."),
-    prefix=_PREFIX,
 )
 """Counters by the names that they have in ``/status``."""
 
 COLLECTOR: Final[tuple[Definition, ...]] = (
     *COUNTERS,
-    *table(
+    *_table(
         "counter",
         ("http_refused", "http_connections_refused", "HTTP connections beyond the limit."),
-        prefix=_PREFIX,
     ),
-    *table(
+    *_table(
         "gauge",
         ("ready", "ready", "1 when some broker can be read."),
         ("files", "files", "Landed files."),
         ("bytes", "files_bytes", "Bytes of landed files."),
         ("bytes_in_memory", "memory_bytes", "Bytes not yet landed."),
-        prefix=_PREFIX,
     ),
-    *table(
+    *_table(
         "gauge",
         ("lag", "lag_batches", "Batches (seconds) that the spool has and that are not landed."),
-        prefix=_PREFIX,
         labels=("broker", "spool"),
     ),
-    *table(
-        "gauge",
-        ("up", "broker_up", "1 when the broker can be asked."),
-        prefix=_PREFIX,
-        labels=("url",),
-    ),
+    *_table("gauge", ("up", "broker_up", "1 when the broker can be asked."), labels=("url",)),
 )
 
 

@@ -166,7 +166,8 @@ class Gateway:
             for broker in self.brokers.values():
                 if broker.up:
                     self._report(broker, now_ms)
-                    self._tasks.create_task(broker.measure(), name=f"round trip to {broker.id}")
+                    measured = broker.lives(broker.generation)
+                    self._tasks.create_task(measured, name=f"round trip to {broker.id}")
             for id in (*self.guides.in_state("draining"), *self.guides.in_state("gone")):
                 self._drain(id)  # also who was not quiet when it was to move
             self._tell_moves()

@@ -1,11 +1,12 @@
 """What a gateway counts, and what Prometheus sees of it. Source: docs/observability.md."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from federator.runtime.process.exposition import Definition, table
 
-_PREFIX: Final = "federator_gateway_"
+_table: Final = partial(table, prefix="federator_gateway_")
 
 
 @dataclass(slots=True)
@@ -25,7 +26,7 @@ class GatewayCounters:
 
 
 GATEWAY: Final[tuple[Definition, ...]] = (
-    *table(
+    *_table(
         "counter",
         ("admitted", "clients_admitted", "Clients let in."),
         ("refused", "connections_refused", "Connections sent away before they were clients."),
@@ -50,32 +51,28 @@ GATEWAY: Final[tuple[Definition, ...]] = (
         ("unsettled", "subscriptions_unsettled", "Subscriptions for which nobody said so in time."),
         ("malformed", "words_malformed", "Words of agents that do not decode."),
         ("http_refused", "http_connections_refused", "HTTP connections beyond the limit."),
-        prefix=_PREFIX,
     ),
-    *table(
+    *_table(
         "gauge",
         ("ready", "ready", "1 when clients can be attached to a broker."),
         ("clients", "clients", "Clients connected."),
         ("away", "clients_away", "Clients without a broker."),
         ("journal_bytes", "journal_bytes", "Bytes of publications kept."),
         ("unsafe", "publications_unsafe", "Publications that only one broker is known to have."),
-        prefix=_PREFIX,
     ),
-    *table(
+    *_table(
         "gauge",
         ("up", "broker_up", "1 when the broker answers."),
         ("attached", "broker_clients", "Clients attached to the broker."),
-        prefix=_PREFIX,
         labels=("broker",),
     ),
-    *table(
+    *_table(
         "gauge",
         (
             "tls_expiry",
             "tls_certificate_expiry_timestamp_seconds",
             "When a TLS certificate that we present ends, as it was read at the start.",
         ),
-        prefix=_PREFIX,
         labels=("file",),
     ),
 )

@@ -64,12 +64,7 @@ class BrokerObserver(Protocol):
 
 
 class Broker:
-    """One broker that clients may be attached to.
-
-    Args:
-        settings: Where the broker is, and who we are there.
-        gateway: What we are called, and in which federation.
-        observer: Told what happens.
+    """One broker that clients may be attached to; the observer is told what happens there.
 
     Attributes:
         round_trip_s: How long the broker last took to answer; infinite before.
@@ -195,15 +190,11 @@ class Broker:
         return self.link.publish(topics.sessions_topic(self._federation), encode(page), urgent=True)
 
     async def lives(self, generation: int) -> bool:
-        """Whether the broker that we were connected to as ``generation`` still lives."""
+        """Whether the broker we were connected to as ``generation`` lives; measures how fast."""
         if self._probe is None or self._probe.done():
             self._probe = asyncio.create_task(self._ask_alive(), name=f"probe of {self.id}")
         alive = await asyncio.shield(self._probe)
         return alive and generation == self.generation
-
-    async def measure(self) -> None:
-        """Note how long it takes to answer."""
-        await self.lives(self.generation)
 
     async def _ask_alive(self) -> bool:
         generation, link = self.generation, self.link

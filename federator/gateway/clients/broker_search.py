@@ -53,10 +53,8 @@ class BrokerSearch:
     """The searches of one client, one at a time.
 
     Args:
-        client: Who needs a broker.
         brokers: The brokers that could take the client, best first, without some.
         hold_s: How long the client is kept without a broker.
-        now_ms: Monotonic time.
     """
 
     def __init__(

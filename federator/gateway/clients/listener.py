@@ -74,10 +74,8 @@ class Listener:
             )
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            what = f"listeners: port {port} on {host}: {reason}"
-            raise ConfigError(
-                f"{what}: choose another port", exit_code=PORT_TAKEN_EXIT_CODE
-            ) from error
+            text = f"listeners: port {port} on {host}: {reason}: choose another port"
+            raise ConfigError(text, exit_code=PORT_TAKEN_EXIT_CODE) from error
 
     def close(self) -> None:
         """Let nobody in any more."""

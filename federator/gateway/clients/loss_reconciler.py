@@ -122,8 +122,7 @@ class LossReconciler:
         number, now_ms = self._number, self._context.now_ms()
         oldest_ms, newest_ms = max(0, now_ms - from_ms), max(0, now_ms - to_ms)
         recall = Recall(self._name, number, filters, oldest_ms, newest_ms)
-        packets: list[bytes] = []
-        self._answers[number] = packets
+        packets = self._answers.setdefault(number, [])
         for broker in self._context.brokers.values():
             if broker.up:
                 broker.ask_others(recall)

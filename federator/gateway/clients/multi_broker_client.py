@@ -208,12 +208,8 @@ class MultiBrokerClient:
         """No broker keeps anything of a session that others have not, nor one begun just now."""
         self._port.close()
         self._end()
-
-        def leave() -> None:
-            self._leave_quietly()
-            self._on_torn(self._proxied)
-
-        self._soon(leave)
+        self._soon(self._leave_quietly)
+        self._soon(lambda: self._on_torn(self._proxied))
 
     def _leave(self) -> None:
         """Break all legs: the client is gone without a word, and where its will is, it is due."""

@@ -16,18 +16,10 @@ from federator.gateway.clients.broker_search import BrokerSearch
 from federator.gateway.clients.draining_connection import DrainingConnection
 from federator.gateway.clients.ports import End, Port
 from federator.gateway.metrics import GatewayCounters
+from federator.gateway.session import orders
 from federator.gateway.session.healing import EARLY_MS, missed, missed_before
 from federator.gateway.session.journal import Journal, Publication
-from federator.gateway.session.orders import (
-    AskSettled,
-    Dismiss,
-    FindBroker,
-    Heal,
-    HealRest,
-    LeaveBroker,
-    Order,
-    State,
-)
+from federator.gateway.session.orders import State
 from federator.gateway.session.session import ClientSession
 from federator.gateway.wire import FROM_SERVER, MalformedError, Packet, Reason, Splitter
 from federator.protocol.types import BrokerId, Millis
@@ -100,12 +92,6 @@ class GatewayContext(Protocol):
 
 class ProxiedClient:
     """One client, or one leg of a client of several brokers.
-
-    Args:
-        context: The gateway.
-        session: The client's.
-        port: The client's connection.
-        splitter: Of what the client sends.
 
     Attributes:
         broker: To which the client is attached, or was last.
@@ -281,8 +267,8 @@ class ProxiedClient:
             self._client_port.write(session.to_client)
             session.to_client.clear()
         if session.orders:
-            orders, session.orders[:] = [*session.orders], []
-            for order in orders:
+            due, session.orders[:] = [*session.orders], []
+            for order in due:
                 self._perform(order)
         room = self._context.buffer_bytes_max
         if self._paused or up.bytes_held > room or session.backlog.bytes_held > room:
@@ -304,22 +290,22 @@ class ProxiedClient:
             text = f"{up.bytes_held} bytes of QoS 2 publications that it does not release"
             self.dismiss(Reason.RECEIVE_MAXIMUM_EXCEEDED, text)
 
-    def _perform(self, order: Order) -> None:
+    def _perform(self, order: orders.Order) -> None:
         match order:
-            case Dismiss(reason, text):
+            case orders.Dismiss(reason, text):
                 name = Reason(reason).name.lower()
                 _log.info("gateway.dismissed", client=self.client_id, reason=name, text=text)
                 self._context.counters.dismissed += 1
                 self._client_port.close()
-            case LeaveBroker(with_will):
+            case orders.LeaveBroker(with_will):
                 self._end(with_will=with_will)
-            case FindBroker(refused):
+            case orders.FindBroker(refused):
                 self._find(refused=refused)
-            case AskSettled(token, filters, client_waits):
+            case orders.AskSettled(token, filters, client_waits):
                 self._context.ask_settled(self, token, filters, client_waits=client_waits)
-            case Heal():
+            case orders.Heal():
                 asyncio.get_running_loop().call_later(HEAL_GRACE_S, self._heal)
-            case HealRest():
+            case orders.HealRest():
                 loop, until_ms = asyncio.get_running_loop(), self._context.now_ms()
                 loop.call_later(REST_S, self._heal_rest, self.moves, until_ms)
             case _:

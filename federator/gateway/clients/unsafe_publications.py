@@ -130,10 +130,9 @@ def _republish(publications: Iterable[Publication], brokers: Sequence[Broker]) -
     for publication in publications:
         packet = publication.as_v5()
         _, id_at = publish_id(packet, only(packet))
-        if not any(
+        lost += not any(
             broker.link.publish_packet(bytearray(packet), id_at, publication.qos)
             for broker in brokers
-        ):
-            lost += 1
+        )
     if lost:
         _log.error("gateway.publications_lost", publications=lost)

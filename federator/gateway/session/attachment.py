@@ -93,12 +93,7 @@ class Attachment:
 
 
 class Claims:
-    """The claims of all gateways, as one of them knows them.
-
-    Args:
-        name: That gateway's name.
-        first: Greater than every number of its earlier claims.
-    """
+    """The claims of all gateways, as ``name`` knows them; ``first`` exceeds its earlier numbers."""
 
     def __init__(self, name: str, first: int) -> None:
         self._name = name

@@ -55,11 +55,6 @@ class Downstream:
         """Deliveries that the client has not answered, or not got yet."""
         return len(self._ids) + len(self._waiting)
 
-    @property
-    def held(self) -> tuple[bytes, ...]:
-        """Deliveries held back."""
-        return tuple(self._held or ())
-
     def note(self, packet_id: int) -> None:
         """Note a QoS 1 or 2 delivery that passes as it came."""
         self._ids[packet_id] = packet_id

@@ -19,12 +19,7 @@ CHANGE_GAP_MS: Final = 1_000
 
 
 class Reports:
-    """The reports of one gateway.
-
-    Args:
-        name: The gateway's.
-        epoch: Of this run.
-    """
+    """The reports of one run of the gateway ``name``."""
 
     def __init__(self, name: str, epoch: int) -> None:
         self._name = name

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from federator.gateway import wire
+from federator.gateway.session import orders
 from federator.gateway.session.downstream import Downstream
 from federator.gateway.session.handshake import (
     ELSEWHERE,
@@ -28,15 +29,7 @@ from federator.gateway.session.handshake import (
     connect_for_broker,
     dismissal,
 )
-from federator.gateway.session.orders import (
-    Dismiss,
-    FindBroker,
-    Heal,
-    HealRest,
-    LeaveBroker,
-    Order,
-    State,
-)
+from federator.gateway.session.orders import State
 from federator.gateway.session.recent_deliveries import RecentDeliveries
 from federator.gateway.session.subscriptions import HeldSubacks, Subscriptions, receive_max
 from federator.gateway.session.upstream import PASS, SWALLOW, Backlog, Upstream
@@ -84,7 +77,7 @@ class ClientSession:
         self.state = State.GREETING
         self.to_client: list[bytes] = []
         self.to_broker: list[bytes] = []
-        self.orders: list[Order] = []
+        self.orders: list[orders.Order] = []
         self.restored_ms = Millis(0)
         self.accepted = False
         self.will_only = False
@@ -209,7 +202,8 @@ class ClientSession:
             self._end_away(with_will=with_will)
             return SWALLOW
         self.state = State.GONE
-        self.orders.append(LeaveBroker(with_will=False))  # the broker reads the reason itself
+        # The broker reads the reason itself.
+        self.orders.append(orders.LeaveBroker(with_will=False))
         return PASS
 
     def on_client_lost(self) -> None:
@@ -220,7 +214,7 @@ class ClientSession:
             self.state = State.GONE
             if self.backlog.leaving:
                 self.to_broker.append(wire.write_disconnect(0, self.version))
-            self.orders.append(LeaveBroker(with_will=not self.backlog.leaving))
+            self.orders.append(orders.LeaveBroker(with_will=not self.backlog.leaving))
         else:
             self._end_away(with_will=not self.backlog.leaving)
 
@@ -231,7 +225,7 @@ class ClientSession:
             self.backlog.take()
             return
         self.state = State.GONE
-        self.orders.append(LeaveBroker(with_will=False))
+        self.orders.append(orders.LeaveBroker(with_will=False))
 
     def refuse(self, error: MalformedError) -> None:
         """Dismiss the client, which broke the protocol."""
@@ -248,15 +242,14 @@ class ClientSession:
 
     def _end(self, reason: Reason, text: str, *, with_will: bool = False) -> None:
         self.state = State.GONE
-        self.orders += Dismiss(reason, text), LeaveBroker(with_will=with_will)
+        self.orders += orders.Dismiss(reason, text), orders.LeaveBroker(with_will=with_will)
 
     # -- the broker ---------------------------------------------------------------------------
 
     def join(self, kept: Iterable[bytes] = ()) -> None:
         """Introduce the client to a broker, to which a connection stands.
 
-        Args:
-            kept: What the lost broker acknowledged and may have taken along, oldest first.
+        ``kept`` is what the lost broker acknowledged and may have taken along, oldest first.
         """
         self.state = State.JOINING
         self._kept = (*self._kept, *kept)
@@ -345,7 +338,7 @@ class ClientSession:
             return self._on_refusal(connack)
         if self.will_only:
             self.state = State.GONE
-            self.orders.append(LeaveBroker(with_will=True))
+            self.orders.append(orders.LeaveBroker(with_will=True))
             return SWALLOW
         takes = receive_max(connack.properties, self.version)
         if not self.accepted:
@@ -375,7 +368,7 @@ class ClientSession:
     def _on_refusal(self, connack: wire.Connack) -> bytes:
         if self.accepted or connack.reason in ELSEWHERE:
             self.state = State.AWAY if self.accepted else State.GREETING
-            self.orders.append(FindBroker(refused=True))
+            self.orders.append(orders.FindBroker(refused=True))
             return SWALLOW
         self.to_client.append(wire.write_connack(connack, self.version))
         self._end(Reason.NOT_AUTHORIZED, "its broker refused it")
@@ -401,7 +394,7 @@ class ClientSession:
         """Heal: the new broker has the subscriptions, though the federation may not know yet."""
         self.state = State.HEALING
         self.restored_ms = now_ms
-        self.orders.append(Heal())
+        self.orders.append(orders.Heal())
         self.orders += self._subacks.on_restored(self.subscriptions.granted)
 
     def on_settled(self, token: int) -> None:
@@ -412,7 +405,7 @@ class ClientSession:
         if suback:
             self.to_client.append(suback)
         elif self.attached:
-            self.orders.append(HealRest())
+            self.orders.append(orders.HealRest())
 
     def heal(self, missed: Sequence[bytes], now_ms: Millis) -> None:
         """Give the client what it missed, and let deliveries pass."""
@@ -456,7 +449,7 @@ class ClientSession:
                 self.down.lose()
                 self.subscriptions.lose()
             self.state = State.AWAY
-        self.orders.append(FindBroker(refused=False))
+        self.orders.append(orders.FindBroker(refused=False))
 
     def _catch_up(self, now_ms: Millis) -> None:
         """Pass on what the client sent while it had no broker."""

@@ -156,10 +156,7 @@ class Upstream:
     def resume(self, kept: Iterable[bytes], *, receive_max: int, out: list[bytes]) -> None:
         """Send again what is not answered: a broker without our session accepted the client.
 
-        Args:
-            kept: Packets the lost broker acknowledged, in order, which may be lost with it.
-            receive_max: What the broker takes at a time.
-            out: Packets for the broker.
+        Packets in ``kept`` the lost broker acknowledged, in this order; they may be lost with it.
         """
         self._window = min(RESEND_WINDOW, receive_max)
         before = [packet for _, packet in self._resend or ()]

@@ -141,9 +141,7 @@ class RequestMerger:
     ) -> tuple[list[Ask], bytes]:
         """Tell what to ask of whom, and the answer if nobody is to be asked.
 
-        Args:
-            request: The client's.
-            legs: On which each of its filters stands; none where it is refused.
+        Each filter stands on some ``legs``; on none where it is refused.
 
         Raises:
             MalformedError: Too many wait for their answer.

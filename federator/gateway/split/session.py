@@ -70,12 +70,7 @@ class SplitSession:
     """One client of several brokers.
 
     Whoever drives it sends, after each call, what stands in ``to_client`` and ``to_legs``, and
-    empties them.
-
-    Args:
-        connect: The client's, with the client id it is known by.
-        owners: Whose each topic is.
-        unreleased: What an earlier connection of the client left (``unreleased``).
+    empties them. ``unreleased`` is what an earlier connection of the client left there.
 
     Attributes:
         leaving: Whether the client said goodbye.

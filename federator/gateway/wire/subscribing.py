@@ -68,8 +68,7 @@ def read_subscribe(block: bytes, packet: Packet, version: Version) -> Subscribe:
         MalformedError: The broker would close the connection that sends it.
     """
     cursor = Cursor(block, packet)
-    packet_id = _packet_id(cursor)
-    properties = read_properties(cursor, Kind.SUBSCRIBE) if version == V5 else ()
+    packet_id, properties = _head(cursor, Kind.SUBSCRIBE, version)
     reserved = 0xC0 if version == V5 else 0xFC
     filters: list[tuple[str, int]] = []
     while cursor.left:
@@ -90,9 +89,8 @@ def read_subscribe(block: bytes, packet: Packet, version: Version) -> Subscribe:
 def write_subscribe(subscribe: Subscribe, version: Version) -> bytes:
     """Write a SUBSCRIBE; options that 3.1.1 does not know are left out."""
     allowed = 0x3F if version == V5 else _QOS
-    parts = [write_u16(subscribe.packet_id)]
-    if version == V5:
-        parts.append(write_properties(subscribe.properties))
+    properties = write_properties(subscribe.properties) if version == V5 else b""
+    parts = [write_u16(subscribe.packet_id), properties]
     for filter, options in subscribe.filters:
         parts += write_text(filter), bytes((options & allowed,))
     return write_packet(Kind.SUBSCRIBE | 2, *parts)
@@ -105,8 +103,7 @@ def read_unsubscribe(block: bytes, packet: Packet, version: Version) -> Unsubscr
         MalformedError: The broker would close the connection that sends it.
     """
     cursor = Cursor(block, packet)
-    packet_id = _packet_id(cursor)
-    properties = read_properties(cursor, Kind.UNSUBSCRIBE) if version == V5 else ()
+    packet_id, properties = _head(cursor, Kind.UNSUBSCRIBE, version)
     filters: list[str] = []
     while cursor.left:
         filters.append(_filter(cursor))
@@ -118,9 +115,8 @@ def read_unsubscribe(block: bytes, packet: Packet, version: Version) -> Unsubscr
 
 def write_unsubscribe(unsubscribe: Unsubscribe, version: Version) -> bytes:
     """Write an UNSUBSCRIBE."""
-    parts = [write_u16(unsubscribe.packet_id)]
-    if version == V5:
-        parts.append(write_properties(unsubscribe.properties))
+    properties = write_properties(unsubscribe.properties) if version == V5 else b""
+    parts = [write_u16(unsubscribe.packet_id), properties]
     parts += map(write_text, unsubscribe.filters)
     return write_packet(Kind.UNSUBSCRIBE | 2, *parts)
 
@@ -133,8 +129,7 @@ def read_answer(block: bytes, packet: Packet, version: Version) -> Answer:
     """
     cursor = Cursor(block, packet)
     kind = packet[0] & 0xF0
-    packet_id = _packet_id(cursor)
-    properties = read_properties(cursor, kind) if version == V5 else ()
+    packet_id, properties = _head(cursor, kind, version)
     codes = cursor.rest()
     if not codes and (version == V5 or kind == Kind.SUBACK):
         raise malformed("an answer without a code")
@@ -153,11 +148,12 @@ def write_answer(kind: Kind, answer: Answer, version: Version) -> bytes:
     return write_packet(kind, packet_id, bytes(min(code, 0x80) for code in answer.codes))
 
 
-def _packet_id(cursor: Cursor) -> int:
+def _head(cursor: Cursor, kind: int, version: Version) -> tuple[int, Properties]:
+    """The packet id and the properties, with which all of these begin."""
     packet_id = cursor.u16()
     if not packet_id:
         raise protocol_error("the packet id 0")
-    return packet_id
+    return packet_id, read_properties(cursor, kind) if version == V5 else ()
 
 
 def _filter(cursor: Cursor) -> str:

@@ -15,14 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from federator.planner.delegation.policies import (
-    Mask,
-    Policy,
-    Totals,
-    Traffic,
-    delegated,
-    inter_broker_messages,
-)
+from federator.planner.delegation import policies
+from federator.planner.delegation.policies import Mask, Policy, Totals, Traffic
 from federator.protocol.filters import FilterTrie, matches
 
 
@@ -86,11 +80,11 @@ def plan(description: Description, policy: Policy) -> list[Edge]:
     """What each broker but the hub owns and keeps under ``policy``."""
     topics, traffic = tabulate(description)
     totals = Totals.of(traffic)
-    owned = delegated(totals, policy)
+    owned = policies.delegated(totals, policy)
     kept = owned & totals.local & ~totals.wanted_outside
     collected: Mask = np.array([[any(matches(f, t) for f in description.collects)] for t in topics])
     collected = collected.reshape(-1, 1)
-    messages = inter_broker_messages(totals, owned | ~collected)
+    messages = policies.inter_broker_messages(totals, owned | ~collected)
     names = np.array(topics, dtype=object)
     return [
         Edge(

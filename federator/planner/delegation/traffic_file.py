@@ -57,14 +57,11 @@ def _broker(value: object, at: str) -> Broker:
         _filter(filter, f"{at}.subscribes")
         if type(clients) is not int or not 1 <= clients <= CLIENTS_MAX:
             raise ValueError(f"{at}.subscribes: {filter!r}: {clients!r} is no number of clients")
-    return Broker(
-        id=_id(table.get("id"), f"{at}.id"),
-        publishes={
-            _topic(topic, f"{at}.publishes"): _rate(rate, f"{at}.publishes: {topic!r}")
-            for topic, rate in publishes.items()
-        },
-        subscribes=subscribes,
-    )
+    id = _id(table.get("id"), f"{at}.id")
+    for topic, rate in publishes.items():
+        _travels(topic, f"{at}.publishes", "a topic", validate_topic)
+        publishes[topic] = _rate(rate, f"{at}.publishes: {topic!r}")
+    return Broker(id, publishes, subscribes)
 
 
 def _table(value: object, at: str, known: set[str] | None) -> dict[str, Any]:
@@ -85,10 +82,6 @@ def _rate(value: object, at: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         raise ValueError(f"{at}: {value!r} is no rate in messages per second")
     return float(value)
-
-
-def _topic(text: str, at: str) -> str:
-    return _travels(text, at, "a topic", validate_topic)
 
 
 def _filter(value: object, at: str) -> str:

@@ -69,12 +69,8 @@ class Answer:
     row_duals: FloatArray
 
 
-_USABLE = (
-    highspy.HighsModelStatus.kOptimal,
-    highspy.HighsModelStatus.kTimeLimit,
-    highspy.HighsModelStatus.kInterrupt,
-    highspy.HighsModelStatus.kSolutionLimit,
-)
+_Status = highspy.HighsModelStatus
+_USABLE = (_Status.kOptimal, _Status.kTimeLimit, _Status.kInterrupt, _Status.kSolutionLimit)
 
 
 def minimise(
@@ -116,7 +112,7 @@ def minimise(
     bound = info.mip_dual_bound if any(model.whole) else info.objective_function_value
     if not math.isfinite(bound):
         bound = -math.inf
-    optimal = status == highspy.HighsModelStatus.kOptimal
+    optimal = status == _Status.kOptimal
     duals = np.array(solver.getSolution().row_dual if not any(model.whole) else [])
     return Answer(values, bound, word.lower(), optimal, duals)
 

@@ -271,10 +271,8 @@ def _topics(
         _check_quantity(f"{where}.rate", topic.rate, above_zero=True)
         source = _known(number, topic.publisher, f"{where}.publisher")
         if roles[source] is Role.SUBSCRIBER:
-            raise InstanceError(
-                f"{where}.publisher: {topic.publisher!r} is a subscriber: "
-                "a publisher or broker wanted"
-            )
+            wanted = "a publisher or broker wanted"
+            raise InstanceError(f"{where}.publisher: {topic.publisher!r} is a subscriber: {wanted}")
         if not topic.subscribers:
             raise InstanceError(f"{where}.subscribers: []: at least one wanted")
         nodes = []
@@ -345,9 +343,8 @@ def _known(number: dict[str, int], name: str, where: str) -> int:
 def _check_quantity(where: str, value: float, *, above_zero: bool = False) -> None:
     least = "above 0" if above_zero else "0 or more"
     if not (0 <= value <= QUANTITY_MAX) or (above_zero and value == 0):
-        raise InstanceError(
-            f"{where}: {value:g}: a number {least}, at most {QUANTITY_MAX:g} wanted"
-        )
+        wanted = f"a number {least}, at most {QUANTITY_MAX:g} wanted"
+        raise InstanceError(f"{where}: {value:g}: {wanted}")
 
 
 def _short(text: str) -> str:

@@ -117,9 +117,8 @@ def _price_of_path(
 
 def prune(instance: Instance, routing: Routing) -> Routing:
     """``routing`` without arcs that serve nobody."""
-    return Routing(
-        tuple(prune_topic(instance, topic, arcs) for topic, arcs in enumerate(routing.arcs))
-    )
+    kept = (prune_topic(instance, topic, arcs) for topic, arcs in enumerate(routing.arcs))
+    return Routing(tuple(kept))
 
 
 def prune_topic(instance: Instance, topic: int, arcs: IntArray) -> IntArray:

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 
-from federator.planner.flow.instance import BoolArray, FloatArray, Instance, IntArray
+from federator.planner.flow.instance import FloatArray, Instance, IntArray
 from federator.planner.flow.shortest_paths import CHUNK_NODES, ShortestPaths, walk_back
 from federator.planner.flow.watch import Watch
 
@@ -85,8 +85,7 @@ class Corridors:
         backwards = csr_matrix((reduced, (head, tail)), shape=(instance.nodes, instance.nodes))
         limit = max(0.0, float(slack.max()))
         beyond = dijkstra(backwards, indices=targets, limit=limit).reshape(len(targets), -1)
-        inside: BoolArray = reduced + beyond[:, head] <= slack[:, None]
-        request, place = np.nonzero(inside)
+        request, place = np.nonzero(reduced + beyond[:, head] <= slack[:, None])
         return request + wanted.start, there[place]
 
     def _number(self) -> None:

@@ -29,7 +29,7 @@ from federator.planner.lagrangian import steps
 from federator.planner.lagrangian.local_search import LocalSearch
 from federator.planner.lagrangian.negotiation import Negotiation, evict
 from federator.planner.lagrangian.pool import TreeFinder, TreePool
-from federator.planner.lagrangian.relaxation import Relaxation, Relaxed
+from federator.planner.lagrangian.relaxation import Relaxation
 from federator.planner.lagrangian.request_tolls import RequestTolls
 
 FITTED_CELLS_MAX = 2_000_000
@@ -117,7 +117,10 @@ class _Search:
             relaxed = self.relaxation.solve(prices, stop=self.watch.over)
             if relaxed is None:
                 break
-            self._take_bound(relaxed, first=done == 0)
+            if done == 0:
+                self.ideal = relaxed.topic_value
+            self.bound = max(self.bound, relaxed.bound)
+            self.trace.append(relaxed.bound)
             if done % self.effort.repair_every == 0 or done == rounds - 1:
                 self._repair(prices, first=done == 0)
             self.watch.report(Progress(done / rounds, self.best_cost, self.bound))
@@ -138,12 +141,6 @@ class _Search:
             iterations=done + 1,
             trace=tuple(self.trace),
         )
-
-    def _take_bound(self, relaxed: Relaxed, *, first: bool) -> None:
-        if first:
-            self.ideal = relaxed.topic_value
-        self.bound = max(self.bound, relaxed.bound)
-        self.trace.append(relaxed.bound)
 
     def _target(self) -> float:
         """What the bound may come to: not far above the best so far, whatever penalties are."""

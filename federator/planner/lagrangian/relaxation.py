@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from federator.planner.flow.instance import FloatArray, Instance, IntArray
+from federator.planner.flow.instance import FloatArray, Instance
 from federator.planner.flow.shortest_paths import CHUNK_NODES, ShortestPaths
 
 HABIT = 0.9
@@ -111,15 +111,11 @@ class Relaxation:
         served = distance < instance.unmet_penalty
         walker, arcs = self.paths.walk(trees, layer[served], targets[served])
         row = layer[served][walker] + first
-        self._add_load(row, arcs, load)
-        if self._fitted:
-            self._usage[row, arcs] += 1 - HABIT
-
-    def _add_load(self, row: IntArray, arcs: IntArray, load: FloatArray) -> None:
-        instance = self.instance
         share = self._share[row, arcs if self._fitted else 0]
         carried = instance.rate[self._topic_of[row]] * share
         load += np.bincount(instance.channel[arcs], carried, minlength=len(load))
+        if self._fitted:
+            self._usage[row, arcs] += 1 - HABIT
 
     def _fit(self) -> None:
         """Shares from usage: they add up to 1 over the requests of each topic."""

@@ -27,7 +27,7 @@ from federator.planner.flow.instance import BoolArray, FloatArray, Instance, Int
 from federator.planner.flow.shortest_paths import ShortestPaths
 from federator.planner.flow.watch import UNWATCHED, Watch
 from federator.planner.lagrangian import covers
-from federator.planner.lagrangian.corridors import Corridors, Walks
+from federator.planner.lagrangian.corridors import Corridors
 
 STEP_MAX = 0.3
 STEP_BY_HOPS = 2.4
@@ -88,7 +88,9 @@ class RequestTolls:
         priced = self._pair_of_arc[self._contested]
         lengths[self._contested] += self.tolls[priced]
         walks = self.corridors.walk(lengths)
-        uses = self._uses(walks)
+        pairs: IntArray = self._pair_of_arc[walks.step]
+        uses = np.zeros(len(self.tolls), dtype=bool)
+        uses[pairs[pairs >= 0]] = True
         if not self.rounds:
             self._hops = max(1.0, len(walks.step) / self.instance.requests)
         value, turned_away = self._sell(uses)
@@ -100,13 +102,6 @@ class RequestTolls:
         step = first / (1 + self.rounds / HALF_LIFE)
         self.tolls = np.maximum(0.0, self.tolls + step * self._direction)
         self.rounds += 1
-
-    def _uses(self, walks: Walks) -> BoolArray:
-        """Which pairs are used, shape (P,)."""
-        pairs: IntArray = self._pair_of_arc[walks.step]
-        uses = np.zeros(len(self.tolls), dtype=bool)
-        uses[pairs[pairs >= 0]] = True
-        return uses
 
     def _sell(self, uses: BoolArray) -> tuple[float, BoolArray]:
         """What links can earn at most, and whom they turn away, one per place."""

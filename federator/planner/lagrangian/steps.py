@@ -33,13 +33,10 @@ class StepRule(Protocol):
     def step(
         self, prices: FloatArray, slope: FloatArray, *, bound: float, target: float
     ) -> FloatArray:
-        """Prices after one step uphill, none negative.
+        """Prices after one step uphill, none negative, shape (E,).
 
-        Args:
-            prices: Shape (E,), where ``slope`` was taken.
-            slope: Load less capacity, shape (E,).
-            bound: Value of the relaxation at ``prices``.
-            target: An upper bound of what the relaxation can reach.
+        At ``prices`` the relaxation comes to ``bound``, with ``slope``, load less capacity; it can
+        reach ``target`` at most.
         """
 
 
