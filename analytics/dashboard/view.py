@@ -17,7 +17,7 @@ from analytics.report.costs import announcements_block, kinds_block
 from analytics.report.delay import over_time
 from analytics.report.load import broker_table
 from analytics.report.page import WEIGHTS, asset, span_words, templates
-from analytics.report.parts import Block, Tile, col, grid
+from analytics.report.parts import Block, Tile, grid
 from analytics.report.topology import topology
 
 WINDOWS_SHOWN = 180
@@ -141,9 +141,7 @@ def _slowest(tables: Tables) -> Block | None:
             "delay",
             rows,
             ("way", lambda row: f"{row['origin']} \N{RIGHTWARDS ARROW} {row['destination']}"),
-            col("p50", "delay_us_p50", duration),
-            col("p99", "delay_us_p99", duration),
-            col("quality", "quality"),
+            "p50: delay_us_p50, p99: delay_us_p99, quality",
             shown=PAIRS_SHOWN,
         ),
         is_open=True,

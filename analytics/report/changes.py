@@ -3,9 +3,10 @@
 from typing import Any
 
 from analytics.digest.tables import Row, Tables
-from analytics.digest.units import count, duration, instant, some
-from analytics.report.parts import Block, Section, Tile, col, grid
-from analytics.report.vega import BLUE, SMALL, VERMILION, WIDE, Spec, draw, time_axis, time_unit
+from analytics.digest.units import count, duration, some
+from analytics.report import vega
+from analytics.report.parts import Block, Section, Tile, grid
+from analytics.report.vega import SMALL, WIDE, Spec, draw
 
 MARKS_MAX = 1_000
 """Events drawn; more would be one grey bar."""
@@ -54,18 +55,17 @@ def _timeline(tables: Tables) -> Block | None:
         }
         for event in events[:MARKS_MAX]
     ]
-    kinds = len({event["kind"] for event in events})
     span = events[-1]["window_start"] - events[0]["window_start"]
     spec: Spec = {
-        "mark": {"type": "tick", "thickness": 2, "color": BLUE, "height": {"band": 0.7}},
+        "mark": {"type": "tick", "thickness": 2, "color": vega.BLUE, "height": {"band": 0.7}},
         "encoding": {
-            "x": time_axis(span.total_seconds()),
-            "y": {"field": "kind", "type": "nominal", "title": None, "axis": {"grid": True}},
-            "description": {"field": "tip"},
+            "x": vega.time_axis(span.total_seconds()),
+            "y": vega.named("kind", axis={"grid": True}),
+            **vega.TIP,
         },
     }
     label = "Events by kind on a line of time"
-    height = max(80, 26 * kinds)
+    height = max(80, 26 * len({event["kind"] for event in events}))
     return Block(
         "What happened when",
         "One mark per event, by kind.",
@@ -91,7 +91,7 @@ def _settling(tables: Tables) -> Block | None:
     rows = sorted(tables["convergence"], key=lambda row: row["started"])
     if not rows:
         return None
-    divisor, unit = time_unit(max(row["duration_us"] for row in rows))
+    divisor, unit = vega.time_unit(max(row["duration_us"] for row in rows))
     data = [
         {
             "what": words(row["what"]),
@@ -102,20 +102,14 @@ def _settling(tables: Tables) -> Block | None:
         for row in rows
     ]
     spec: Spec = {
-        "mark": {"type": "point", "size": 80, "opacity": 0.7, "color": VERMILION},
+        "mark": {"type": "point", "size": 80, "opacity": 0.7, "color": vega.VERMILION},
         "encoding": {
-            "x": {
-                "field": "value",
-                "type": "quantitative",
-                "title": unit,
-                "axis": {"tickCount": 4},
-            },
-            "y": {"field": "what", "type": "nominal", "title": None},
-            "description": {"field": "tip"},
+            "x": vega.measured("value", title=unit, axis={"tickCount": 4}),
+            "y": vega.named("what"),
+            **vega.TIP,
         },
     }
-    kinds = len({row["what"] for row in rows})
-    height = max(70, 30 * kinds)
+    height = max(70, 30 * len({row["what"] for row in rows}))
     return Block(
         "Time to settle",
         "One point per change: from its first event to the last that it caused.",
@@ -124,10 +118,7 @@ def _settling(tables: Tables) -> Block | None:
             "convergence",
             sorted(rows, key=lambda row: -row["duration_us"]),
             ("what", lambda row: words(row["what"])),
-            col("started (UTC)", "started", instant),
-            col("settled (UTC)", "settled", instant),
-            col("took", "duration_us", duration),
-            col("brokers", "brokers", count),
+            "started (UTC): started, settled (UTC): settled, took: duration_us, brokers",
         ),
     )
 
@@ -142,13 +133,9 @@ def _event_table(tables: Tables) -> Block | None:
         grid=grid(
             "events",
             rows,
-            col("time (UTC)", "window_start", instant),
-            col("broker", "broker"),
+            "time (UTC): window_start, broker",
             ("what", lambda row: words(row["kind"])),
-            col("neighbour", "neighbour"),
-            col("filter", "filter"),
-            col("about", "subject"),
-            col("detail", "detail"),
+            "neighbour, filter, about: subject, detail",
         ),
         is_wide=True,
     )

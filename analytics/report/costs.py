@@ -6,8 +6,8 @@ from typing import Any
 
 from analytics.digest.tables import Row, Tables
 from analytics.digest.units import count, percent, ratio, size
-from analytics.report.parts import Block, Cell, Section, Tile, col, grid, heat_map, left_out
-from analytics.report.vega import BLUE, SMALL, VERMILION, Spec, bars, draw
+from analytics.report import vega
+from analytics.report.parts import Block, Cell, Section, Tile, grid, heat_map, left_out
 
 KINDS_SHOWN = 12
 
@@ -15,12 +15,7 @@ KINDS_SHOWN = 12
 def overhead_section(tables: Tables, summary: dict[str, Any]) -> Section:
     """Control against the bound of the paper and against data; copies and duplicates."""
     rows = sorted(
-        tables["overhead"],
-        key=lambda row: (
-            row["strategy"] is not None,
-            row["strategy"] or "",
-            row["redundancy"] or 0,
-        ),
+        tables["overhead"], key=lambda row: (row["strategy"] or "", row["redundancy"] or 0)
     )
     overall: Row = summary["overhead"]["overall"] or {}
     cost, bound = overall.get("control_messages_per_announcement"), overall.get("bound_2l")
@@ -79,30 +74,30 @@ def announcements_block(rows: Sequence[Row]) -> Block | None:
         }
         for row in known
     ]
-    along = {"type": "quantitative", "axis": {"tickCount": 5}}
-    title = "control messages per announcement"
-    told = {"description": {"field": "tip"}}
-    spec: Spec = {
-        "encoding": {"y": {"field": "name", "type": "nominal", "sort": None, "title": None}},
+    axis = {"tickCount": 5}
+    cost = vega.measured("value", title="control messages per announcement", axis=axis)
+    bound = vega.measured("bound", axis=axis)
+    spec: vega.Spec = {
+        "encoding": {"y": vega.named("name", sort=None)},
         "layer": [
             {
-                "mark": {"type": "bar", "color": BLUE, "height": {"band": 0.45}},
-                "encoding": {"x": {**along, "field": "value", "title": title}, **told},
+                "mark": {"type": "bar", "color": vega.BLUE, "height": {"band": 0.45}},
+                "encoding": {"x": cost, **vega.TIP},
             },
             {
-                "mark": {"type": "tick", "color": VERMILION, "thickness": 3},
-                "encoding": {"x": {**along, "field": "bound"}, **told},
+                "mark": {"type": "tick", "color": vega.VERMILION, "thickness": 3},
+                "encoding": {"x": bound, **vega.TIP},
             },
         ],
     }
     return Block(
         "Against the bound",
         "Control messages per announcement; the red line is the bound, two per link.",
-        draw(
+        vega.draw(
             spec,
             data,
             "Control messages per announcement against two per link",
-            width=SMALL,
+            width=vega.SMALL,
             height=max(60, 40 * len(data)),
         ),
     )
@@ -117,28 +112,19 @@ def kinds_block(tables: Tables) -> Block | None:
         sizes[row["kind"]] += row["bytes"]
     if not messages:
         return None
-    rows: list[Row] = [
-        {"kind": kind, "messages": messages[kind], "bytes": sizes[kind]}
-        for kind in sorted(sizes, key=lambda kind: (-sizes[kind], kind))
-    ]
+    kinds = sorted(sizes, key=lambda kind: (-sizes[kind], kind))
     data = [
-        {
-            "name": row["kind"],
-            "value": row["bytes"],
-            "tip": f"{row['kind']}: {size(row['bytes'])} in {count(row['messages'])} messages",
-        }
-        for row in rows[:KINDS_SHOWN]
+        (kind, sizes[kind], f"{kind}: {size(sizes[kind])} in {count(messages[kind])} messages")
+        for kind in kinds[:KINDS_SHOWN]
     ]
     return Block(
         "What control says",
         "Bytes of control messages by kind, over every link.",
-        bars(data, "Control bytes by kind", axis="bytes"),
+        vega.bars(data, "Control bytes by kind", axis="bytes"),
         grid=grid(
             "control_by_kind",
-            rows,
-            col("kind", "kind"),
-            col("messages", "messages", count),
-            col("bytes", "bytes", size),
+            [{"kind": kind, "messages": messages[kind], "bytes": sizes[kind]} for kind in kinds],
+            "kind, messages, bytes",
             ("bytes each", lambda row: ratio(row["bytes"] / max(row["messages"], 1))),
         ),
     )
@@ -154,17 +140,12 @@ def _strategies(rows: list[Row]) -> Block | None:
             "overhead",
             rows,
             ("", _name),
-            col("announcements", "announcements", count),
-            col("control messages", "control_messages", count),
-            col("per announcement", "control_messages_per_announcement", ratio),
-            col("2l", "bound_2l", count),
-            col("control bytes", "control_bytes", size),
-            col("data bytes", "data_bytes", size),
-            col("offered", "publications_offered", count),
-            col("delivered", "publications_delivered", count),
-            col("copies", "data_copies", count),
-            col("copies each", "copies_per_publication", ratio),
-            col("duplicates", "duplicates_suppressed", count),
+            "announcements, control_messages",
+            "per announcement: control_messages_per_announcement, 2l: bound_2l",
+            "control_bytes, data_bytes",
+            "offered: publications_offered, delivered: publications_delivered",
+            "copies: data_copies, copies each: copies_per_publication",
+            "duplicates: duplicates_suppressed",
         ),
         is_wide=True,
         is_open=True,
@@ -234,15 +215,8 @@ def _loss_table(tables: Tables) -> Block | None:
         grid=grid(
             "loss",
             rows,
-            col("filter", "filter"),
-            col("from", "origin"),
-            col("to", "destination"),
-            col("QoS", "qos"),
-            col("offered", "offered", count),
-            col("arrived", "arrived", count),
-            col("missing", "missing", count),
-            col("out of order", "out_of_order", count),
-            col("note", "note"),
+            "filter, from: origin, to: destination, QoS: qos",
+            "offered, arrived, missing, out_of_order, note",
         ),
         is_wide=True,
     )

@@ -6,23 +6,9 @@ from typing import Any
 from analytics.digest.figures import delay_rows, hop_rows
 from analytics.digest.tables import Row, Tables
 from analytics.digest.units import count, duration, some
-from analytics.report.parts import Block, Cell, Section, Tile, col, grid, heat_map, left_out
-from analytics.report.vega import (
-    BLUE,
-    DELAY_COLUMNS,
-    GREEN,
-    QUANTILES,
-    SMALL,
-    VERMILION,
-    WIDE,
-    Spec,
-    bars,
-    draw,
-    spread_data,
-    spread_spec,
-    time_axis,
-    time_unit,
-)
+from analytics.report import vega
+from analytics.report.parts import Block, Cell, Section, Tile, grid, heat_map, left_out
+from analytics.report.vega import DELAY_COLUMNS, QUANTILE_COLUMNS, SMALL, WIDE, Spec, draw
 
 TYPICAL, SLOWEST = "p50, middle pair", "p99, slowest pair"
 
@@ -69,7 +55,7 @@ def over_time(tables: Tables) -> Block | None:
         middle = sorted(row["delay_us_p50"] for row in windows[start])
         lines.append((start, TYPICAL, middle[(len(middle) - 1) // 2]))
         lines.append((start, SLOWEST, max(row["delay_us_p99"] for row in windows[start])))
-    divisor, unit = time_unit(max(value for *_, value in lines))
+    divisor, unit = vega.time_unit(max(value for *_, value in lines))
     data = [
         {
             "at": f"{start:%Y-%m-%dT%H:%M:%SZ}",
@@ -79,19 +65,16 @@ def over_time(tables: Tables) -> Block | None:
         }
         for start, name, value in lines
     ]
+    colours = {"domain": [TYPICAL, SLOWEST], "range": [vega.BLUE, vega.VERMILION]}
     spec: Spec = {
         "encoding": {
-            "x": time_axis((max(windows) - min(windows)).total_seconds()),
-            "y": {"field": "value", "type": "quantitative", "title": unit},
-            "color": {
-                "field": "name",
-                "type": "nominal",
-                "scale": {"domain": [TYPICAL, SLOWEST], "range": [BLUE, VERMILION]},
-            },
+            "x": vega.time_axis((max(windows) - min(windows)).total_seconds()),
+            "y": vega.measured("value", title=unit),
+            "color": vega.named("name", scale=colours),
         },
         "layer": [
             {"mark": {"type": "line", "aria": False}},
-            {"mark": {"type": "point", "size": 26}, "encoding": {"description": {"field": "tip"}}},
+            {"mark": {"type": "point", "size": 26}, "encoding": vega.TIP},
         ],
     }
     label = "Delay over time: the middle pair's p50 and the slowest pair's p99 per window"
@@ -104,13 +87,9 @@ def over_time(tables: Tables) -> Block | None:
         grid(
             "delay_over_time",
             sorted(tables["delay_over_time"], key=lambda row: row["window_start"]),
-            ("window (UTC)", lambda row: f"{row['window_start']:%Y-%m-%d %H:%M:%S}"),
-            col("from", "origin"),
-            col("to", "destination"),
-            col("strategy", "strategy"),
-            col("publications", "publications", count),
-            *(col(name, key, duration) for key, name in QUANTILES),
-            col("quality", "quality"),
+            "window (UTC): window_start, from: origin, to: destination, strategy, publications",
+            QUANTILE_COLUMNS,
+            "quality",
         ),
         is_wide=True,
     )
@@ -120,25 +99,22 @@ def _by_hops(tables: Tables) -> Block | None:
     rows = hop_rows(tables)
     if not rows:
         return None
-    divisor, unit = time_unit(max((row["delay_us_p99"] or 0) for row in rows))
-    data = spread_data(rows, "hops", divisor, "hops")
-    spec = spread_spec("hops", unit, "links travelled", upright=True)
+    divisor, unit = vega.time_unit(max((row["delay_us_p99"] or 0) for row in rows))
+    data = vega.spread_data(rows, "hops", divisor, "hops")
+    spec = vega.spread_spec("hops", unit, "links travelled", upright=True)
     floors = [row for row in rows if row["floor_us"] is not None]
     for row in floors:
         tip = f"hops {row['hops']}, links alone: {duration(row['floor_us'])}"
         data.append({"hops": str(row["hops"]), "floor": row["floor_us"] / divisor, "tip": tip})
     if floors:
-        y = {"field": "floor", "type": "quantitative"}
-        mark = {"type": "tick", "color": GREEN, "thickness": 3, "width": 34}
-        spec["layer"].append({"mark": mark, "encoding": {"y": y, "description": {"field": "tip"}}})
+        mark = {"type": "tick", "color": vega.GREEN, "thickness": 3, "width": 34}
+        spec["layer"].append({"mark": mark, "encoding": {"y": vega.measured("floor"), **vega.TIP}})
     floor_note = " The green bar is the floor: what the links alone take." if floors else ""
     return Block(
         "Per hop",
         "Delay by the number of links a publication travelled." + floor_note,
         draw(spec, data, "Delay by number of links travelled", width=SMALL, height=220),
-        grid=grid(
-            "delay", rows, col("links", "hops"), *DELAY_COLUMNS, col("floor", "floor_us", duration)
-        ),
+        grid=grid("delay", rows, "links: hops", DELAY_COLUMNS, "floor: floor_us"),
     )
 
 
@@ -146,17 +122,15 @@ def _by_strategy(tables: Tables) -> Block | None:
     rows = sorted(delay_rows(tables, "strategy"), key=lambda row: str(row["strategy"]))
     if not rows:
         return None
-    divisor, unit = time_unit(max((row["delay_us_p99"] or 0) for row in rows))
-    data = spread_data(rows, "strategy", divisor, "strategy")
-    spec = spread_spec("strategy", unit, None, upright=False)
+    divisor, unit = vega.time_unit(max((row["delay_us_p99"] or 0) for row in rows))
+    data = vega.spread_data(rows, "strategy", divisor, "strategy")
+    spec = vega.spread_spec("strategy", unit, None, upright=False)
     several = "Several routing strategies ran." if len(rows) > 1 else "One routing strategy ran."
     return Block(
         "Per strategy",
         several,
         draw(spec, data, "Delay by routing strategy", width=SMALL, height=40 + 44 * len(rows)),
-        grid=grid(
-            "delay", rows, col("strategy", "strategy"), *DELAY_COLUMNS, col("quality", "quality")
-        ),
+        grid=grid("delay", rows, "strategy", DELAY_COLUMNS, "quality"),
     )
 
 
@@ -184,19 +158,16 @@ def pairs_block(tables: Tables) -> Block | None:
         grid=grid(
             "delay",
             rows,
-            col("from", "origin"),
-            col("to", "destination"),
-            *DELAY_COLUMNS,
-            col("floor", "floor_us", duration),
-            col("clock offset", "clock_offset_us", duration),
-            col("quality", "quality"),
+            "from: origin, to: destination",
+            DELAY_COLUMNS,
+            "floor: floor_us, clock offset: clock_offset_us, quality",
         ),
         is_wide=True,
     )
 
 
 def _cell(row: Row) -> Cell:
-    spread = ", ".join(f"{name} {duration(row[key])}" for key, name in QUANTILES)
+    spread = ", ".join(f"{name} {duration(row[key])}" for key, name in vega.QUANTILES)
     return Cell(
         row["delay_us_p95"] or 0,
         duration(row["delay_us_p95"]),
@@ -215,7 +186,7 @@ def against_floor(tables: Tables) -> Block | None:
     ]
     if not rows:
         return None
-    divisor, unit = time_unit(max(max(row["floor_us"], row["delay_us_p50"]) for row in rows))
+    divisor, unit = vega.time_unit(max(max(row["floor_us"], row["delay_us_p50"]) for row in rows))
     data: list[dict[str, object]] = [
         {
             "floor": row["floor_us"] / divisor,
@@ -227,22 +198,18 @@ def against_floor(tables: Tables) -> Block | None:
     ]
     end = max(row["floor_us"] for row in rows) / divisor
     data += [{"even": 0, "same": 0}, {"even": end, "same": end}]
-    floor = {"field": "floor", "type": "quantitative", "title": f"floor, {unit}"}
     spec: Spec = {
         "layer": [
             {
-                "mark": {"type": "line", "color": GREEN, "aria": False, "strokeDash": [5, 4]},
-                "encoding": {
-                    "x": {"field": "even", "type": "quantitative"},
-                    "y": {"field": "same", "type": "quantitative"},
-                },
+                "mark": {"type": "line", "color": vega.GREEN, "aria": False, "strokeDash": [5, 4]},
+                "encoding": {"x": vega.measured("even"), "y": vega.measured("same")},
             },
             {
-                "mark": {"type": "point", "color": BLUE, "opacity": 0.7},
+                "mark": {"type": "point", "color": vega.BLUE, "opacity": 0.7},
                 "encoding": {
-                    "x": {**floor, "axis": {"tickCount": 5}},
-                    "y": {"field": "delay", "type": "quantitative", "title": f"p50, {unit}"},
-                    "description": {"field": "tip"},
+                    "x": vega.measured("floor", title=f"floor, {unit}", axis={"tickCount": 5}),
+                    "y": vega.measured("delay", title=f"p50, {unit}"),
+                    **vega.TIP,
                 },
             },
         ]
@@ -272,32 +239,25 @@ def single_hops(tables: Tables) -> Block | None:
         mean = sum(row["hop_us_p50"] * row["samples"] for row in found) / max(samples, 1)
         rows.append((mean, sender, receiver, samples))
     rows.sort(reverse=True)
-    divisor, unit = time_unit(rows[0][0])
+    divisor, unit = vega.time_unit(rows[0][0])
     data = [
-        {
-            "name": f"{sender} \N{RIGHTWARDS ARROW} {receiver}",
-            "value": mean / divisor,
-            "tip": f"{sender} to {receiver}: {duration(mean)}, {count(samples)} samples",
-        }
+        (
+            f"{sender} \N{RIGHTWARDS ARROW} {receiver}",
+            mean / divisor,
+            f"{sender} to {receiver}: {duration(mean)}, {count(samples)} samples",
+        )
         for mean, sender, receiver, samples in rows[:HOPS_SHOWN]
     ]
     return Block(
         "Single hops",
         "Sampled frames, link by link: time from one agent to the next, the slowest links first."
         + (f" Left out: {some(doubted, 'way')} whose clocks are in doubt." if doubted else ""),
-        bars(data, "Time of single hops, the slowest", axis=f"p50, {unit}", axis_format="~r"),
+        vega.bars(data, "Time of single hops, the slowest", axis=f"p50, {unit}", axis_format="~r"),
         grid=grid(
             "hop_times",
             sorted(tables["hop_times"], key=lambda row: -row["hop_us_p50"]),
-            col("from", "origin"),
-            col("to", "destination"),
-            col("hop", "hop"),
-            col("sender", "sender"),
-            col("receiver", "receiver"),
-            col("samples", "samples", count),
-            col("p50", "hop_us_p50", duration),
-            col("p95", "hop_us_p95", duration),
-            col("quality", "quality"),
+            "from: origin, to: destination, hop, sender, receiver, samples",
+            "p50: hop_us_p50, p95: hop_us_p95, quality",
         ),
     )
 
@@ -320,10 +280,8 @@ def as_clients_measured(tables: Tables) -> Block | None:
         grid=grid(
             "clients",
             rows,
-            col("from", "origin"),
-            col("to", "destination"),
-            col("publications", "publications", count),
-            *(col(name, key, duration) for key, name in QUANTILES),
+            "from: origin, to: destination, publications",
+            QUANTILE_COLUMNS,
             ("agents' p50", lambda row: of_agents(row, "delay_us_p50")),
             ("agents' p95", lambda row: of_agents(row, "delay_us_p95")),
         ),

@@ -6,7 +6,7 @@ from typing import Any
 from analytics.digest.liveness import liveness
 from analytics.digest.tables import Row, Tables
 from analytics.digest.units import count, duration, percent, size
-from analytics.report.parts import Block, Section, Tile, col, grid
+from analytics.report.parts import Block, Section, Tile, grid
 from analytics.report.topology import topology
 from analytics.report.vega import bars
 
@@ -65,12 +65,12 @@ def _links(tables: Tables) -> list[Block]:
     if not rows:
         return []
     data = [
-        {
-            "name": _link_name(row),
-            "value": row["bytes_ab"] + row["bytes_ba"],
-            "tip": f"{row['a']} to {row['b']}: {size(row['bytes_ab'])}; back "
+        (
+            _link_name(row),
+            row["bytes_ab"] + row["bytes_ba"],
+            f"{row['a']} to {row['b']}: {size(row['bytes_ab'])}; back "
             f"{size(row['bytes_ba'])}; round trip {duration(row['round_trip_us_p50'])}",
-        }
+        )
         for row in rows[:BROKERS_SHOWN]
     ]
     ordered = sorted(rows, key=lambda row: (row["up_share"], -(row["round_trip_us_p50"] or 0)))
@@ -87,15 +87,10 @@ def _links(tables: Tables) -> list[Block]:
                 "links",
                 ordered,
                 ("link", _link_name),
-                col("up", "up_share", percent),
-                col("round trip p50", "round_trip_us_p50", duration),
-                col("least", "round_trip_us_min", duration),
-                col("bytes there", "bytes_ab", size),
-                col("bytes back", "bytes_ba", size),
-                col("publications there", "publications_ab", count),
-                col("back", "publications_ba", count),
-                col("duplicates", "duplicates", count),
-                col("longest queue", "queue_bytes_max", size),
+                "up: up_share, round trip p50: round_trip_us_p50, least: round_trip_us_min",
+                "bytes there: bytes_ab, bytes back: bytes_ba",
+                "publications there: publications_ab, back: publications_ba",
+                "duplicates, longest queue: queue_bytes_max",
             ),
             is_wide=True,
         ),
@@ -147,11 +142,7 @@ def _broker_bars(
         return None
     known.sort(key=lambda row: (-row[key], row["broker"]))
     data = [
-        {
-            "name": str(row["broker"]),
-            "value": row[key],
-            "tip": f"broker {row['broker']}: {unit(row[key])}",
-        }
+        (str(row["broker"]), row[key], f"broker {row['broker']}: {unit(row[key])}")
         for row in known[:BROKERS_SHOWN]
     ]
     more = "" if len(known) <= BROKERS_SHOWN else f" The highest {BROKERS_SHOWN} of {len(known)}."
@@ -167,21 +158,10 @@ def broker_table(rows: Sequence[Row]) -> Block:
         grid=grid(
             "brokers",
             sorted(rows, key=lambda row: row["broker"]),
-            col("broker", "broker"),
-            col("clients", "clients", count),
-            col("filters", "filters", count),
-            col("taken", "publications_in", count),
-            col("sent on", "publications_out", count),
-            col("delivered", "delivered", count),
-            col("no route", "no_route", count),
-            col("dropped", "dropped", count),
-            col("CPU", "cpu_share", percent),
-            col("memory", "rss_bytes_max", size),
-            col("send queue", "send_queue_bytes_max", size),
-            col("custody", "custody_bytes_max", size),
-            col("stall", "loop_lag_us_max", duration),
-            col("restarts", "restarts", count),
-            ("last heard", lambda row: f"{row['last_heard']:%Y-%m-%d %H:%M:%S}"),
+            "broker, clients, filters, taken: publications_in, sent on: publications_out",
+            "delivered, no_route, dropped, CPU: cpu_share, memory: rss_bytes_max",
+            "send queue: send_queue_bytes_max, custody: custody_bytes_max",
+            "stall: loop_lag_us_max, restarts, last_heard",
         ),
         is_wide=True,
     )

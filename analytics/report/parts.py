@@ -4,12 +4,12 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
 
 from markupsafe import Markup
 
 from analytics.digest.tables import Row
-from analytics.digest.units import DASH
+from analytics.digest.units import DASH, count, duration, instant, percent, ratio, size
 
 ROWS_SHOWN = 200
 """Rows of a table on the page; the Parquet table has all of them."""
@@ -41,17 +41,43 @@ class Grid:
         return [bool(n) and all(map(_FIGURE.match, column)) for n, column in enumerate(columns)]
 
 
-def grid(source: str, rows: Sequence[Row], *columns: Column, shown: int = ROWS_SHOWN) -> Grid:
-    """The first rows of a table; sort them so that these matter most."""
-    texts = [[text(row) for _, text in columns] for row in rows[:shown]]
-    return Grid([head for head, _ in columns], texts, source, len(rows))
+def grid(source: str, rows: Sequence[Row], *columns: str | Column, shown: int = ROWS_SHOWN) -> Grid:
+    """The first rows of a table; sort them so that these matter most.
+
+    Columns are ``"qos"`` or ``"QoS: qos"``, a heading with the rows' key, or several with commas
+    between. What no key says is a ``Column``.
+    """
+    found: list[Column] = []
+    for told in columns:
+        found += map(_column, told.split(", ")) if isinstance(told, str) else [told]
+    texts = [[text(row) for _, text in found] for row in rows[:shown]]
+    return Grid([head for head, _ in found], texts, source, len(rows))
 
 
-def col(head: str, key: str, unit: Callable[[Any], str] | None = None) -> Column:
-    """One key of the rows, in a unit; without one as it stands, NULL as a dash."""
-    if unit is not None:
-        return head, lambda row: unit(row[key])
-    return head, lambda row: DASH if row[key] is None else str(row[key])
+_NAMES = frozenset(
+    ("broker", "origin", "destination", "sender", "receiver", "neighbour", "subject")  # brokers
+) | {"hop", "hops", "qos", "line"}
+"""Keys of whole numbers that are no counts."""
+_UNITS = {"_per_": ratio, "_us": duration, "bytes": size, "share": percent}
+"""What a key has in its name, to the unit of its values; others are counts."""
+
+
+def _column(told: str) -> Column:
+    head, _, key = told.rpartition(": ")
+    unit = next((unit for part, unit in _UNITS.items() if part in key), count)
+
+    def text(row: Row) -> str:
+        match row[key]:
+            case None:
+                return DASH
+            case datetime() as at:
+                return instant(at)
+            case value if isinstance(value, str) or key in _NAMES:
+                return str(value)
+            case figure:
+                return unit(figure)
+
+    return head or key.replace("_", " "), text
 
 
 @dataclass(frozen=True, slots=True)

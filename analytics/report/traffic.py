@@ -4,8 +4,8 @@ from collections import Counter
 from typing import Any
 
 from analytics.digest.tables import Row, Tables
-from analytics.digest.units import count, duration, ratio, size, some
-from analytics.report.parts import Block, Cell, Section, Tile, col, grid, heat_map, left_out
+from analytics.digest.units import count, size, some
+from analytics.report.parts import Block, Cell, Section, Tile, grid, heat_map, left_out
 from analytics.report.vega import bars
 
 FILTERS_SHOWN = 12
@@ -40,11 +40,7 @@ def traffic_section(tables: Tables, summary: dict[str, Any]) -> Section:
         for pair in pairs
     }
     data = [
-        {
-            "name": name[:NAME_MAX],
-            "value": number,
-            "tip": f"{name[:NAME_MAX]}: {count(number)} publications",
-        }
+        (name[:NAME_MAX], number, f"{name[:NAME_MAX]}: {count(number)} publications")
         for name, number in filters.most_common(FILTERS_SHOWN)
     ]
     return Section(
@@ -71,12 +67,8 @@ def traffic_section(tables: Tables, summary: dict[str, Any]) -> Section:
                 grid=grid(
                     "traffic_matrix",
                     rows,
-                    col("filter", "filter"),
-                    col("from", "origin"),
-                    col("to", "destination"),
-                    col("publications", "publications", count),
-                    col("bytes", "bytes", size),
-                    col("per second", "rate_per_s", ratio),
+                    "filter, from: origin, to: destination, publications, bytes",
+                    "per second: rate_per_s",
                 ),
                 is_wide=True,
             ),
@@ -101,12 +93,7 @@ def quality_section(tables: Tables, summary: dict[str, Any]) -> Section:
             "records, in quarantine",
             "look" if quality["quarantined"] else "good",
         ),
-        Tile(
-            "clocks in doubt",
-            count(doubted),
-            "pairs of brokers",
-            "look" if doubted else "good",
-        ),
+        Tile("clocks in doubt", count(doubted), "pairs of brokers", "look" if doubted else "good"),
         Tile(
             "never came",
             count(quality["dropped_batches"]),
@@ -141,11 +128,8 @@ def _clocks(tables: Tables) -> Block | None:
             "clocks",
             ordered,
             ("pair", lambda row: f"{row['a']} \N{EN DASH} {row['b']}"),
-            col("offset", "offset_us", duration),
-            col("least there", "one_way_min_ab_us", duration),
-            col("least back", "one_way_min_ba_us", duration),
-            col("windows", "windows", count),
-            col("verdict", "verdict"),
+            "offset: offset_us, least there: one_way_min_ab_us, least back: one_way_min_ba_us",
+            "windows, verdict",
         ),
         is_wide=True,
         is_open=len(ordered) <= FILTERS_SHOWN,
@@ -158,21 +142,15 @@ def _quarantine(tables: Tables, quality: dict[str, Any]) -> list[Block]:
         return []
     rows: list[Row] = [{"reason": reason, "records": n} for reason, n in reasons.items()]
     data = [
-        {
-            "name": row["reason"][:NAME_MAX],
-            "value": row["records"],
-            "tip": f"{row['reason']}: {some(row['records'], 'record')}",
-        }
-        for row in rows[:FILTERS_SHOWN]
+        (reason[:NAME_MAX], n, f"{reason}: {some(n, 'record')}")
+        for reason, n in list(reasons.items())[:FILTERS_SHOWN]
     ]
     return [
         Block(
             "Why records were unreadable",
             "They changed no other figure.",
             bars(data, "Unreadable records by reason", axis="records"),
-            grid=grid(
-                "quarantine_counts", rows, col("reason", "reason"), col("records", "records", count)
-            ),
+            grid=grid("quarantine_counts", rows, "reason, records"),
         ),
         Block(
             "Some of them",
@@ -180,9 +158,7 @@ def _quarantine(tables: Tables, quality: dict[str, Any]) -> list[Block]:
             grid=grid(
                 "quarantine",
                 tables["quarantine"],
-                col("file", "file"),
-                col("line", "line"),
-                col("reason", "reason"),
+                "file, line, reason",
                 ("begins", lambda row: str(row["raw"])[:RAW_SHOWN]),
                 shown=BAD_LINES_SHOWN,
             ),

@@ -15,8 +15,7 @@ import vl_convert as vlc
 from markupsafe import Markup
 
 from analytics.digest.tables import Row
-from analytics.digest.units import count, duration
-from analytics.report.parts import Column, col
+from analytics.digest.units import duration
 
 Spec = dict[str, Any]
 
@@ -115,24 +114,32 @@ def time_unit(highest_us: float | None) -> tuple[int, str]:
 _PLAIN_ZERO = "datum.value === 0 ? '0' : datum.label"
 
 
+TIP: Spec = {"description": {"field": "tip"}}
+"""What a mark says under the pointer, and to who cannot see it."""
+
+
+def named(field: str, **more: object) -> Spec:
+    """A channel of names, which need no title."""
+    return {"field": field, "type": "nominal", "title": None, **more}
+
+
+def measured(field: str, **more: object) -> Spec:
+    """A channel of numbers."""
+    return {"field": field, "type": "quantitative", **more}
+
+
 def bars(
-    rows: Sequence[Mapping[str, Any]], label: str, *, axis: str, axis_format: str = "~s"
+    rows: Sequence[tuple[str, float, str]], label: str, *, axis: str, axis_format: str = "~s"
 ) -> Markup:
-    """Horizontal bars, in the order given: each row has ``name``, ``value`` and ``tip``."""
+    """Horizontal bars, in the order given: each with its name, its value and its tip."""
+    form = {"format": axis_format, "tickCount": 4, "labelExpr": _PLAIN_ZERO}
+    along = measured("value", title=axis, axis=form)
     spec: Spec = {
-        "encoding": {
-            "y": {"field": "name", "type": "nominal", "sort": None, "title": None},
-            "x": {
-                "field": "value",
-                "type": "quantitative",
-                "title": axis,
-                "axis": {"format": axis_format, "tickCount": 4, "labelExpr": _PLAIN_ZERO},
-            },
-            "description": {"field": "tip"},
-        },
+        "encoding": {"y": named("name", sort=None), "x": along, **TIP},
         "mark": {"type": "bar", "color": BLUE, "height": {"band": 0.7}},
     }
-    return draw(spec, rows, label, width=SMALL, height=max(60, 24 * len(rows)))
+    data = [dict(zip(("name", "value", "tip"), row, strict=True)) for row in rows]
+    return draw(spec, data, label, width=SMALL, height=max(60, 24 * len(rows)))
 
 
 def time_axis(seconds: float) -> Spec:
@@ -144,13 +151,10 @@ def time_axis(seconds: float) -> Spec:
 
 
 QUANTILES = (("delay_us_p50", "p50"), ("delay_us_p95", "p95"), ("delay_us_p99", "p99"))
-
-DELAY_COLUMNS: tuple[Column, ...] = (
-    col("publications", "publications", count),
-    *(col(name, key, duration) for key, name in QUANTILES),
-    col("mean", "delay_us_mean", duration),
-    col("least", "delay_us_min", duration),
-    col("most", "delay_us_max", duration),
+QUANTILE_COLUMNS = ", ".join(f"{name}: {key}" for key, name in QUANTILES)
+DELAY_COLUMNS = (
+    f"publications, {QUANTILE_COLUMNS}, mean: delay_us_mean, least: delay_us_min"
+    ", most: delay_us_max"
 )
 """What every table of delays shows."""
 
@@ -166,7 +170,7 @@ def spread_spec(key: str, unit: str, title: str | None, *, upright: bool) -> Spe
     """
     names = [name for _, name in QUANTILES]
     groups, along = ("x", "y") if upright else ("y", "x")
-    values = {along: {"field": "value", "type": "quantitative", "title": unit}}
+    values = {along: measured("value", title=unit)}
     told = {"field": "name", "type": "nominal"}
     colours = {"domain": names, "range": [BLUE, PURPLE, VERMILION]}
     shapes = {"domain": names, "range": ["circle", "triangle-up", "square"]}
@@ -185,7 +189,7 @@ def spread_spec(key: str, unit: str, title: str | None, *, upright: bool) -> Spe
                     **values,
                     "color": {**told, "scale": colours},
                     "shape": {**told, "scale": shapes},
-                    "description": {"field": "tip"},
+                    **TIP,
                 },
             },
         ],
