@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from analytics.digest.tables import read_tables
+
 START_US = 1_790_000_000_000_000
 FLOOR_US = {(1, 2): 2_000, (2, 3): 3_000, (1, 3): 5_000}
 LINE = dict[str, object]
@@ -167,3 +169,9 @@ def land(folder: Path, told: Mapping[int, list[LINE]], *, batches_per_file: int 
             path.write_text(text(lines))
             paths.append(path)
     return paths
+
+
+def reported(folder: Path) -> dict[str, list[tuple[object, ...]]]:
+    """Each report table's rows, in an order of their own; read without Spark, which takes long."""
+    rows = read_tables(folder).rows
+    return {name: sorted((tuple(row.values()) for row in rows[name]), key=repr) for name in rows}

@@ -7,28 +7,24 @@ import pytest
 
 from analytics.errors import InputMissingError
 from analytics.jobs.report import run
-from analytics.schemas.reports import REPORT_TABLES
 from analytics.sources.landing import literal
-from tests.analytics.landing import example, land, record, text
+from tests.analytics.landing import example, land, record, reported, text
 
 pytestmark = pytest.mark.timeout(900)  # some hundred small Spark jobs, on cores that are shared
 
 
-def rows(table):
-    """A table's rows as plain tuples, in an order of their own."""
-    return sorted((tuple(row) for row in table.collect()), key=repr)
+@pytest.fixture(scope="module")
+def whole(spark, tmp_path_factory):
+    """The example's folder (``in``) and its report (``out``), which no test changes."""
+    home = tmp_path_factory.mktemp("whole")
+    land(home / "in", example(seconds=25))
+    run(spark, [str(home / "in")], str(home / "out"))
+    return home
 
 
-def all_rows(spark, folder):
-    return {name: rows(spark.read.parquet(str(folder / name))) for name in REPORT_TABLES}
+def test_the_example_gives_the_figures_that_its_making_says(whole):
+    tables = reported(whole / "out")
 
-
-def test_the_example_gives_the_figures_that_its_making_says(spark, tmp_path):
-    land(tmp_path / "in", example(seconds=25))
-
-    run(spark, [str(tmp_path / "in")], str(tmp_path / "out"))
-
-    tables = all_rows(spark, tmp_path / "out")
     pair = next(row for row in tables["delay"] if row[:3] == ("pair", 1, 3))
     delays = sorted(5_000 + 37 * s + 150 * i * i for s in range(1, 26) for i in range(4))
     assert pair[6] == 100
@@ -46,11 +42,11 @@ def test_the_example_gives_the_figures_that_its_making_says(spark, tmp_path):
         "agent_started": 0,
         "link_down": 2_000_000,
     }
-    assert not (tmp_path / "out" / "_staging").exists()
+    assert not (whole / "out" / "_staging").exists()
 
 
-def test_bad_lines_cost_themselves_and_nothing_else(spark, tmp_path):
-    whole = land(tmp_path / "whole", example(seconds=12))
+def test_bad_lines_cost_themselves_and_nothing_else(spark, whole, tmp_path):
+    files = sorted((whole / "in").rglob("*.jsonl"))
     bad = {
         "not JSON": "lorem ipsum",
         "truncated": text([record("links", 1, batch=3, row=900)])[:40],
@@ -65,24 +61,23 @@ def test_bad_lines_cost_themselves_and_nothing_else(spark, tmp_path):
     }
     chosen = random.Random(7)
     damaged = tmp_path / "damaged"
-    for path in whole:
+    for path in files:
         lines = path.read_text().splitlines()
         for reason in bad:
             lines.insert(chosen.randrange(len(lines) + 1), bad[reason].strip())
         lines.append(lines[-1] + lines[-2])  # a newline that was lost: two records, one line
-        copy = damaged / path.relative_to(tmp_path / "whole")
+        copy = damaged / path.relative_to(whole / "in")
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text("\n".join(lines) + "\n\n")
     (damaged / ".half-written.jsonl").write_text("{")
     (damaged / "note.txt").write_text("{")
 
-    run(spark, [str(tmp_path / "whole")], str(tmp_path / "a"))
-    run(spark, [str(damaged), str(tmp_path / "whole")], str(tmp_path / "b"))
+    run(spark, [str(damaged), str(whole / "in")], str(tmp_path / "out"))
 
-    clean, found = all_rows(spark, tmp_path / "a"), all_rows(spark, tmp_path / "b")
+    clean, found = reported(whole / "out"), reported(tmp_path / "out")
     counted = dict(found.pop("quarantine_counts"))
     assert counted == {
-        reason: len(whole) + (len(whole) if reason == "not JSON" else 0) for reason in bad
+        reason: len(files) + (len(files) if reason == "not JSON" else 0) for reason in bad
     }
     for file, line, reason, raw in found.pop("quarantine"):
         read = Path(file.removeprefix("file:")).read_text().splitlines()
@@ -94,11 +89,11 @@ def test_bad_lines_cost_themselves_and_nothing_else(spark, tmp_path):
     assert found == clean
 
 
-def test_records_that_are_twice_count_once_whatever_their_files_are_called(spark, tmp_path):
+def test_records_that_are_twice_count_once_whatever_their_files_are_called(spark, whole, tmp_path):
     """Within a file, in two files, and in files that are read again by odd names."""
-    whole = land(tmp_path / "whole", example(seconds=12))
+    files = sorted((whole / "in").rglob("*.jsonl"))
     odd = tmp_path / "o [d]{d,e}*?"
-    for number, path in enumerate(whole):
+    for number, path in enumerate(files):
         lines = path.read_text().splitlines()
         (odd / f"{number}").mkdir(parents=True)
         (odd / f"{number}" / f"[{number}] a%20 b\\.jsonl").write_text("\n".join(lines) + "\n")
@@ -106,12 +101,11 @@ def test_records_that_are_twice_count_once_whatever_their_files_are_called(spark
     first = next((odd / "0").glob("*a%20*"))
     first.write_text(first.read_text() + first.read_text().splitlines()[0] + "\n")
 
-    run(spark, [str(tmp_path / "whole")], str(tmp_path / "a"))
-    run(spark, [literal(str(odd))], str(tmp_path / "b"))
+    run(spark, [literal(str(odd))], str(tmp_path / "out"))
 
-    clean, found = all_rows(spark, tmp_path / "a"), all_rows(spark, tmp_path / "b")
+    clean, found = reported(whole / "out"), reported(tmp_path / "out")
     (span,), (alone,) = found.pop("span"), clean.pop("span")
-    assert span[-1] == 9 * len(whole) + 1
+    assert span[-1] == 9 * len(files) + 1
     assert span[:-1] == alone[:-1]
     assert found == clean
 
@@ -123,6 +117,6 @@ def test_a_folder_that_is_not_there_is_named_and_an_empty_one_gives_empty_tables
 
     run(spark, [str(tmp_path / "empty")], str(tmp_path / "out"))
 
-    tables = all_rows(spark, tmp_path / "out")
+    tables = reported(tmp_path / "out")
     assert tables["overhead"][0][2:4] == (0, 0)
     assert [name for name, told in tables.items() if told] == ["overhead"]

@@ -13,7 +13,7 @@ from analytics.jobs import folded, report, stream
 from analytics.jobs import tables as on_disk
 from analytics.schemas.reports import REPORT_TABLES
 from analytics.sources.landing import read_lines, stream_lines
-from tests.analytics.landing import LINE, START_US, example, land, record, text
+from tests.analytics.landing import LINE, START_US, example, land, record, reported, text
 from tests.real.polling import until
 
 PATIENCE_S = 600
@@ -79,7 +79,7 @@ def test_tables_made_again_after_each_micro_batch_are_those_of_all(spark, tmp_pa
         assert fold.refresh()
         if batch % 2:
             report.run(spark, [str(landing)], str(tmp_path / "batch"))
-            assert tables(spark, tmp_path / "stream") == tables(spark, tmp_path / "batch")
+            assert reported(tmp_path / "stream") == reported(tmp_path / "batch")
 
 
 @pytest.mark.slow
@@ -106,13 +106,13 @@ def test_five_kills_of_the_streaming_job_leave_the_tables_of_the_batch_report(sp
         for half in parts.glob(".*"):
             shutil.rmtree(half)
         before = newest(parts)
-        job = start(tmp_path, landing, out, "--files-per-trigger", "1", "--refresh-s", "1")
+        job = start(landing, out, "--files-per-trigger", "1", "--refresh-s", "1")
         reached(moment, job)
         assert job.poll() is None, "the job ended by itself"
         os.killpg(job.pid, signal.SIGKILL)
         job.wait()
         folded.append(newest(parts))
-    last = start(tmp_path, landing, out, "--files-per-trigger", "2", "--once")
+    last = start(landing, out, "--files-per-trigger", "2", "--once")
     try:
         assert last.wait(PATIENCE_S) == 0
     finally:
@@ -120,7 +120,7 @@ def test_five_kills_of_the_streaming_job_leave_the_tables_of_the_batch_report(sp
 
     assert folded[-1] >= 1, "no kill came between micro-batches"
     report.run(spark, [str(landing)], str(tmp_path / "batch"))
-    assert tables(spark, out) == tables(spark, tmp_path / "batch")
+    assert reported(out) == reported(tmp_path / "batch")
 
 
 def reached(moment, job):
@@ -137,18 +137,11 @@ def newest(parts):
     return max((int(name.split("-")[1]) for name in names), default=-1)
 
 
-def start(folder, landing, out, *options):
+def start(landing, out, *options):
     """The streaming job as a process group of its own: its JVM dies with it."""
-    conf = folder / "conf"
-    conf.mkdir(exist_ok=True)
-    settings = {"spark.sql.shuffle.partitions": "1", "spark.sql.codegen.wholeStage": "false"}
-    settings["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
-    told = "".join(f"{key} {value}\n" for key, value in settings.items())
-    (conf / "spark-defaults.conf").write_text(told)
     command = [sys.executable, "-m", "analytics", "stream", str(landing), "--out", str(out)]
     return subprocess.Popen(
         [*command, "--master", "local[1]", *options],
         start_new_session=True,
         stdout=subprocess.DEVNULL,
-        env=os.environ | {"SPARK_CONF_DIR": str(conf)},
     )
