@@ -46,6 +46,8 @@ def hops_between(a, b):
     return abs((a - 1) % SIDE - (b - 1) % SIDE) + abs((a - 1) // SIDE - (b - 1) // SIDE)
 
 
+# Rows of tables, several keys to a line.
+# fmt: off
 def example(seed=1):
     """Rows by table name."""
     draw = random.Random(seed)
@@ -57,28 +59,16 @@ def example(seed=1):
             base = 900 * hops_between(a, b) * (3 if window == 20 else 1) * draw.uniform(0.9, 1.2)
             tables["delay_over_time"].append(
                 {
-                    "window_start": START + timedelta(seconds=10 * window),
-                    "origin": a,
-                    "destination": b,
-                    "strategy": "mesh",
-                    "publications": 200,
-                    "delay_us_p50": int(base),
-                    "delay_us_p95": int(base * 2),
-                    "delay_us_p99": int(base * 3),
-                    "quality": "ok",
+                    "window_start": START + timedelta(seconds=10 * window), "origin": a,
+                    "destination": b, "strategy": "mesh", "publications": 200,
+                    "delay_us_p50": int(base), "delay_us_p95": int(base * 2),
+                    "delay_us_p99": int(base * 3), "quality": "ok",
                 }
             )
     tables["hop_times"] = [
         {
-            "origin": a,
-            "destination": b,
-            "hop": 1,
-            "sender": a,
-            "receiver": b,
-            "samples": 40,
-            "hop_us_p50": draw.randrange(500, 1500),
-            "hop_us_p95": 2500,
-            "quality": "ok",
+            "origin": a, "destination": b, "hop": 1, "sender": a, "receiver": b, "samples": 40,
+            "hop_us_p50": draw.randrange(500, 1500), "hop_us_p95": 2500, "quality": "ok",
         }
         for a, b in grid_links()
     ]
@@ -90,15 +80,9 @@ def _delays(draw, pairs):
     def row(scope, links, publications, **keys):
         p50 = int(900 * links * draw.uniform(0.9, 1.3))
         return {
-            "scope": scope,
-            "publications": publications,
-            "delay_us_p50": p50,
-            "delay_us_p95": p50 * 2,
-            "delay_us_p99": p50 * 3,
-            "delay_us_mean": p50 * 1.2,
-            "delay_us_min": p50 // 2,
-            "delay_us_max": p50 * 9,
-            "floor_us": 600 * links,
+            "scope": scope, "publications": publications, "delay_us_p50": p50,
+            "delay_us_p95": p50 * 2, "delay_us_p99": p50 * 3, "delay_us_mean": p50 * 1.2,
+            "delay_us_min": p50 // 2, "delay_us_max": p50 * 9, "floor_us": 600 * links,
             "quality": "ok",
         } | keys
 
@@ -118,20 +102,11 @@ def _delays(draw, pairs):
 
 def _costs(draw, pairs):
     overall = {
-        "brokers": 9,
-        "links": 12,
-        "announcements": 640,
-        "control_messages": 13_800,
-        "control_messages_per_announcement": 21.6,
-        "bound_2l": 24,
-        "control_bytes": 1_900_000,
-        "data_bytes": 88_000_000,
-        "control_bytes_per_data_byte": 0.0216,
-        "publications_offered": 120_000,
-        "publications_delivered": 342_000,
-        "data_copies": 481_000,
-        "copies_per_publication": 4.01,
-        "duplicates_suppressed": 1_204,
+        "brokers": 9, "links": 12, "announcements": 640, "control_messages": 13_800,
+        "control_messages_per_announcement": 21.6, "bound_2l": 24, "control_bytes": 1_900_000,
+        "data_bytes": 88_000_000, "control_bytes_per_data_byte": 0.0216,
+        "publications_offered": 120_000, "publications_delivered": 342_000, "data_copies": 481_000,
+        "copies_per_publication": 4.01, "duplicates_suppressed": 1_204,
     }
     per_strategy = {"brokers": 9, "links": 12, "bound_2l": 24, "publications_delivered": 171_000}
     filters = ["plant/+/temperature", HOSTILE, "meters/#", "building/7/floor/2/room/+/presence"]
@@ -149,46 +124,33 @@ def _costs(draw, pairs):
         ],
         "loss": [
             {
-                "filter": name,
-                "origin": a,
-                "destination": b,
-                "qos": 1 if name == "meters/#" else 0,
-                "offered": 3600,
+                "filter": name, "origin": a, "destination": b,
+                "qos": 1 if name == "meters/#" else 0, "offered": 3600,
                 "arrived": 3600 - (17 if (a, b) == pairs[3] else 0),
                 "missing": 17 if (a, b) == pairs[3] else 0,
-                "out_of_order": 2 if (a, b) == pairs[3] else 0,
-                "note": "complete",
+                "out_of_order": 2 if (a, b) == pairs[3] else 0, "note": "complete",
             }
             for name, a, b in ways
         ],
         "traffic_matrix": [
             {
-                "filter": name,
-                "origin": a,
-                "destination": b,
-                "publications": (n := draw.randrange(300, 90_000)),
-                "bytes": n * 180,
+                "filter": name, "origin": a, "destination": b,
+                "publications": (n := draw.randrange(300, 90_000)), "bytes": n * 180,
                 "rate_per_s": n / 360,
             }
             for name, a, b in ways
         ],
         "clocks": [
             {
-                "a": a,
-                "b": b,
-                "offset_us": 3_600_000_000 if b == 9 else 40,
-                "one_way_min_ab_us": 500,
-                "one_way_min_ba_us": 520,
-                "windows": 360,
+                "a": a, "b": b, "offset_us": 3_600_000_000 if b == 9 else 40,
+                "one_way_min_ab_us": 500, "one_way_min_ba_us": 520, "windows": 360,
                 "verdict": "corrected" if b == 9 else "ok",
             }
             for a, b in grid_links()
         ],
         "quarantine": [
             {
-                "file": "1-ab-1-9.jsonl",
-                "line": 7,
-                "reason": "not JSON",
+                "file": "1-ab-1-9.jsonl", "line": 7, "reason": "not JSON",
                 "raw": "<img src=x onerror=",
             }
         ],
@@ -217,11 +179,9 @@ def _changes():
         "events": started + links + death,
         "convergence": [
             {
-                "what": what,
-                "started": START + timedelta(seconds=at),
+                "what": what, "started": START + timedelta(seconds=at),
                 "settled": START + timedelta(seconds=at + took),
-                "duration_us": int(took * 1_000_000),
-                "brokers": 4,
+                "duration_us": int(took * 1_000_000), "brokers": 4,
             }
             for what, at, took in (
                 ("link_down", 200, 3.2),
@@ -237,49 +197,32 @@ def _load(draw, brokers):
     return {
         "brokers": [
             {
-                "broker": broker,
-                "clients": 12,
-                "filters": 40,
+                "broker": broker, "clients": 12, "filters": 40,
                 "publications_in": draw.randrange(5_000, 20_000),
                 "publications_out": draw.randrange(5_000, 20_000),
-                "delivered": draw.randrange(15_000, 50_000),
-                "no_route": 3,
-                "dropped": 0,
+                "delivered": draw.randrange(15_000, 50_000), "no_route": 3, "dropped": 0,
                 "cpu_share": draw.uniform(0.02, 0.4),
                 "rss_bytes_max": draw.randrange(30_000_000, 60_000_000),
-                "send_queue_bytes_max": 12_000,
-                "custody_bytes_max": 40_000,
-                "loop_lag_us_max": draw.randrange(2_000, 60_000),
-                "restarts": 0,
+                "send_queue_bytes_max": 12_000, "custody_bytes_max": 40_000,
+                "loop_lag_us_max": draw.randrange(2_000, 60_000), "restarts": 0,
                 "last_heard": START + timedelta(seconds=200 if broker == 9 else 360),
             }
             for broker in brokers
         ],
         "links": [
             {
-                "a": a,
-                "b": b,
-                "up_share": 0.55 if b == 9 else 1.0,
-                "round_trip_us_p50": draw.randrange(900, 1500),
-                "round_trip_us_min": 800,
+                "a": a, "b": b, "up_share": 0.55 if b == 9 else 1.0,
+                "round_trip_us_p50": draw.randrange(900, 1500), "round_trip_us_min": 800,
                 "bytes_ab": draw.randrange(10**6, 9 * 10**6),
-                "bytes_ba": draw.randrange(10**6, 9 * 10**6),
-                "publications_ab": 20_000,
-                "publications_ba": 19_000,
-                "duplicates": 80,
-                "queue_bytes_max": 12_000,
+                "bytes_ba": draw.randrange(10**6, 9 * 10**6), "publications_ab": 20_000,
+                "publications_ba": 19_000, "duplicates": 80, "queue_bytes_max": 12_000,
             }
             for a, b in grid_links()
         ],
         "span": [
             {
-                "federation": "plant",
-                "first": START,
-                "last": START + timedelta(seconds=360),
-                "records": 214_000,
-                "brokers": 9,
-                "restarts": 1,
-                "dropped_batches": 2,
+                "federation": "plant", "first": START, "last": START + timedelta(seconds=360),
+                "records": 214_000, "brokers": 9, "restarts": 1, "dropped_batches": 2,
                 "duplicates_removed": 310,
             }
         ],

@@ -1,8 +1,6 @@
 """What an operator meets when something is missing: one line, and the right exit code."""
 
 import os
-import subprocess
-import sys
 import zipfile
 
 import pytest
@@ -10,17 +8,7 @@ import pytest
 from analytics.errors import UnavailableError
 from analytics.jobs.submit import ship
 from analytics.session import find_java, is_on_this_machine
-
-
-def run(*arguments, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "analytics", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, **environment},
-    )
+from tests.analytics.programs import run
 
 
 def java_that_says(folder, text, code=0):

@@ -2,8 +2,6 @@
 
 import http.client
 import re
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
@@ -15,6 +13,7 @@ from analytics.digest.tables import read_tables
 from analytics.report.page import write_page
 from tests.analytics.chromium import DESKTOP, PATIENCE_MS, PHONE, chromium, opened, served
 from tests.analytics.example_tables import HOSTILE, example, write_table, write_tables
+from tests.analytics.programs import run
 
 SIZES = [DESKTOP, PHONE]
 
@@ -199,16 +198,11 @@ def test_the_dashboard_gives_nothing_but_its_own_files_to_its_own_name(dashboard
     assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
 
 
-def run(*arguments):
-    command = [sys.executable, "-m", "analytics", "serve", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-
-
 def test_serve_says_in_one_line_what_is_wrong(tmp_path):
     (tmp_path / "file").write_text("")
     with served(tmp_path) as (url, _):
-        taken = run(tmp_path, "--port", urlsplit(url).port)
-    missing, wrong = run(tmp_path / "none"), run(tmp_path / "file")
+        taken = run("serve", tmp_path, "--port", urlsplit(url).port)
+    missing, wrong = (run("serve", tmp_path / name) for name in ("none", "file"))
 
     assert (taken.returncode, missing.returncode, wrong.returncode) == (69, 66, 64)
     for run_, pattern in (

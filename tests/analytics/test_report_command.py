@@ -1,9 +1,9 @@
 """``federator-analytics report``: metrics files to the page, and the dashboard over its tables."""
 
 import json
-import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 from tests.analytics.chromium import PATIENCE_MS, chromium, opened, served
 from tests.analytics.example_tables import HOSTILE
 from tests.analytics.landing import example, land, record, text
+from tests.analytics.programs import run
 
 SHELL = Path(__file__).with_name("report_shell.py")
 PATIENT_S = 600
@@ -120,30 +121,19 @@ def test_the_dashboard_follows_a_death_that_the_job_finds_in_new_records(report,
         expect(page.locator("[data-live=summary]")).to_contain_text("Broker 3 is down.")
 
 
-def run(*arguments, **environment):
-    command = [sys.executable, "-m", "analytics", "report", *map(str, arguments)]
-    return subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=os.environ | environment,
-    )
-
-
 def test_what_is_wrong_with_the_call_is_said_before_spark_starts(tmp_path):
     (tmp_path / "file").write_text("")
     here = tmp_path / "in"
     here.mkdir()
 
-    empty = run(here, "--out", tmp_path / "out")
+    report = partial(run, "report")
+    empty = report(here, "--out", tmp_path / "out")
     (here / "a.jsonl").write_text("")
-    no_folder = run(tmp_path / "none", "--out", tmp_path / "out")
-    no_java = run(here, "--out", tmp_path / "out", JAVA_HOME=str(tmp_path))
-    on_file = run(here, "--out", tmp_path / "file")
-    remote = run(here, "--out", "s3a://bucket/out")
-    no_out = run(here)
+    no_folder = report(tmp_path / "none", "--out", tmp_path / "out")
+    no_java = report(here, "--out", tmp_path / "out", JAVA_HOME=str(tmp_path))
+    on_file = report(here, "--out", tmp_path / "file")
+    remote = report(here, "--out", "s3a://bucket/out")
+    no_out = report(here)
 
     told = [each.returncode for each in (no_folder, no_java, on_file, remote, no_out, empty)]
     assert told == [66, 69, 64, 64, 64, 65]

@@ -18,6 +18,7 @@ from analytics.jobs.state import State, check_is_seen, fold_into
 from analytics.jobs.told_apart import Highest, tell_apart
 from analytics.transforms.partials import BESIDE, PARTIALS
 from tests.analytics.landing import AGENT, record, text
+from tests.analytics.test_folding import block
 
 RECORDS = st.tuples(
     st.sampled_from(["s1", "s2"]), st.integers(1, 4), st.sampled_from([0, 1, 61, 62, 200])
@@ -25,18 +26,13 @@ RECORDS = st.tuples(
 """(spool, batch, row)."""
 
 
-def block(records):
+def folded(folder, records, held):
+    """COUNTED_MARKS of these, which are folded into files there."""
     lines = [
         record("agents", 7, spool=spool, batch=batch, row=row, **AGENT)
         for spool, batch, row in records
     ]
-    columns = [pa.array([text(lines).encode()]), pa.array(["f"]), pa.array([1], pa.int64())]
-    return pa.record_batch(columns, names=["content", "file", "line"])
-
-
-def folded(folder, records, held):
-    """COUNTED_MARKS of these, which are folded into files there."""
-    return list(fold_into([block(records)], str(folder), held))
+    return list(fold_into([block(text(lines).encode())], str(folder), held))
 
 
 @given(st.lists(st.lists(RECORDS, max_size=12), max_size=5), st.integers(1, 3))

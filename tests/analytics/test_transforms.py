@@ -18,17 +18,15 @@ from analytics.transforms.overhead import control_by_kind
 from analytics.transforms.partials import PACKED, PARTIALS, merged, unpack
 from analytics.transforms.quantiles import weighted_quantiles
 from tests.analytics.landing import AGENT, START_US, bucket_of, delivery, example, record, text
+from tests.analytics.test_folding import block
 
 PERCENTS = {"p50": 50, "p95": 95, "p99": 99}
 
 
 def folded(spark, records):
     """PACKED of these records, as a worker folds them."""
-    lines = text(records).encode()
-    block = pa.record_batch(
-        {"content": [lines], "file": pa.nulls(1, pa.string()), "line": pa.nulls(1, pa.int64())}
-    )
-    rows = pa.concat_tables(fold([block], held={}))
+    lines = block(text(records).encode(), file=None, line=None)
+    rows = pa.concat_tables(fold([lines], held={}))
     assert "quarantine" not in rows["part"].to_pylist()
     return spark.createDataFrame(rows, PACKED)
 
