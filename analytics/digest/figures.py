@@ -58,7 +58,10 @@ def delay_figures(tables: Tables) -> Figures:
     """Delay over all, by strategy and by hops, and the pairs that wait longest."""
     overall = next(iter(delay_rows(tables, "all")), None)
     pairs = delay_rows(tables, "pair")
-    known = [row for row in pairs if row["quality"] != "flagged" and _known(row)]
+    known = [
+        row for row in pairs
+        if row["quality"] != "flagged" and row["delay_us_p99"] is not None
+    ]  # fmt: skip
     slowest = sorted(known, key=lambda row: (-row["delay_us_p99"], row["origin"]))
     return {
         "publications": overall["publications"] if overall else 0,
@@ -200,10 +203,6 @@ def quality_figures(tables: Tables) -> Figures:
         "duplicates_removed": span["duplicates_removed"] if span else 0,
         "tables_cut": sorted(tables.cut),
     }
-
-
-def _known(row: Row) -> bool:
-    return row["delay_us_p99"] is not None
 
 
 def _chosen(row: Row, *keys: str) -> Figures:

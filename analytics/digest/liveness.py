@@ -75,7 +75,8 @@ def liveness(tables: Tables) -> Liveness:
     for (broker, neighbour), (state, _) in ends.items():
         others = ends.get((neighbour, broker), (state, None))[0]
         links[_pair(broker, neighbour)] = "down" if "down" in (state, others) else state
-    ids = {*broker_ids(tables), *(end for pair in links for end in pair)}
+    ids = {row["broker"] for name in ("brokers", "events") for row in tables[name]}
+    ids |= {end for pair in links for end in pair}
     brokers: dict[int, State] = {}
     for broker in sorted(ids):
         neighbours = [b if a == broker else a for a, b in links if broker in (a, b)]
@@ -85,14 +86,6 @@ def liveness(tables: Tables) -> Liveness:
         said = own.get(broker, "up")
         brokers[broker] = "down" if is_gone and said == "up" else said
     return Liveness(brokers, links, frozenset(lost))
-
-
-def broker_ids(tables: Tables) -> list[int]:
-    """Every broker that reported, or that the tables know a link of, smallest id first."""
-    ids = {row["broker"] for row in tables["brokers"]}
-    ids |= {end for row in tables["links"] for end in (row["a"], row["b"])}
-    ids |= {row["broker"] for row in tables["events"]}
-    return sorted(ids)
 
 
 def _is_gone(

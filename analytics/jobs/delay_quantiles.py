@@ -115,14 +115,8 @@ def _sought(steps: pa.Table) -> pa.Table:
         if all(group[key] in (None, member[key]) for key in _MEMBER)
         for percent in PERCENTS
     }
-    columns = list(zip(*sorted(rows), strict=True)) or [(), (), ()]
-    names = _STEP.keys
-    return pa.table(
-        {
-            name: pa.array(column, counted.empty(_STEP)[name].type)
-            for name, column in zip(names, columns, strict=True)
-        }
-    )
+    told = [dict(zip(_STEP.keys, row, strict=True)) for row in sorted(rows)]
+    return pa.Table.from_pylist(told, counted.empty(Partial(_STEP.keys)).schema)
 
 
 def _values_near(batches: Iterable[pa.RecordBatch], sought: pa.Table) -> Iterator[pa.RecordBatch]:

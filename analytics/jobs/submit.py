@@ -26,34 +26,23 @@ SHIPPED = ("analytics", "federator")
 """Packages of ours that code on the workers imports."""
 
 _MAIN = "from analytics.cli import main\n\nmain()\n"
-_LEFT_OUT = ("__pycache__",)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """What spark-submit is told.
-
-    Attributes:
-        master: The cluster.
-        arguments: The verb and its arguments.
-        executor_memory: Of each executor, as Java writes it.
-        driver_memory: Likewise.
-        packages: Maven coordinates, comma separated.
-        archives: ``FILE#NAME``, unpacked in each executor's folder as NAME.
-        worker_python: The workers' Python; by default this one.
-        conf: ``KEY=VALUE`` each, stronger than ours.
-        spark_home: By default the installed pyspark.
+    """What spark-submit is told: ``arguments`` are the verb's, the others the options of the verb
+    ``submit``. ``conf``: ``KEY=VALUE`` each, stronger than ours.
     """
 
     master: str
     arguments: tuple[str, ...]
-    executor_memory: str = "2g"
-    driver_memory: str = "2g"
-    packages: str | None = None
-    archives: str | None = None
-    worker_python: str | None = None
-    conf: tuple[str, ...] = ()
-    spark_home: Path | None = None
+    executor_memory: str
+    driver_memory: str
+    packages: str | None
+    archives: str | None  # FILE#NAME: unpacked in each executor's folder as NAME
+    worker_python: str | None  # by default this one
+    conf: tuple[str, ...]
+    spark_home: Path | None  # by default the installed pyspark
 
 
 def submit(what: Submission) -> int:
@@ -83,7 +72,7 @@ def ship(path: Path) -> None:
         for package in SHIPPED:
             root = _folder(package)
             for file in sorted(root.rglob("*")):
-                if file.is_file() and not set(_LEFT_OUT) & set(file.parts):
+                if file.is_file() and "__pycache__" not in file.parts:
                     archive.write(file, Path(package, file.relative_to(root)))
 
 

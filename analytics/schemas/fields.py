@@ -7,28 +7,18 @@ Integers are all 64 bits wide: a broker id needs 33, and one width spares every 
 from collections.abc import Sequence
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, types
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    DoubleType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import StructField, StructType
 
-TYPES: dict[str, DataType] = {
-    "long": LongType(),
-    "double": DoubleType(),
-    "string": StringType(),
-    "binary": BinaryType(),
-    "timestamp": TimestampType(),
-    "longs": ArrayType(LongType(), containsNull=True),
-    "sketch": ArrayType(ArrayType(LongType(), containsNull=True), containsNull=True),
+TYPES: dict[str, types.DataType] = {
+    "long": types.LongType(),
+    "double": types.DoubleType(),
+    "string": types.StringType(),
+    "binary": types.BinaryType(),
+    "timestamp": types.TimestampType(),
+    "longs": types.ArrayType(types.LongType()),
+    "sketch": types.ArrayType(types.ArrayType(types.LongType())),
 }
 """``sketch``: a delay histogram, a list of ``[bucket, publications]``."""
 

@@ -29,10 +29,7 @@ COUNTED_MARKS = struct(
 def marked(records: pa.Table) -> pa.Table:
     """COUNTED_MARKS of a table that has IDENTITY's columns; one row a key."""
     row = records["row"].to_numpy()
-    marks = {
-        "broker": records["broker"],
-        "spool": records["spool"],
-        "batch": records["batch"],
+    marks = {name: records[name] for name in MARK_KEYS[:-1]} | {
         "word": pa.array(row // WORD_BITS),
         "bits": pa.array(np.left_shift(np.int64(1), row % WORD_BITS)),
         "records": pa.array(np.ones(len(row), np.int64)),

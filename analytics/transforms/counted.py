@@ -6,6 +6,7 @@ those of one pair, that takes milliseconds from the first on.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -33,14 +34,14 @@ def empty(how: Partial) -> pa.Table:
     return pa.schema(list(kinds.items())).empty_table()
 
 
-def of_flows() -> Ranked:
-    """An index of delays whenever they were: bounded, for in time a flow's delays come again."""
-    return Ranked(FLOW, "value_us", "publications")
-
-
-def of_windows() -> Ranked:
-    """An index of delays by window."""
-    return Ranked(("window_us", *WAY), "value_us", "publications")
+of_flows = partial(Ranked, FLOW, "value_us", "publications")
+"""An index of delays whenever they were: bounded, for in time a flow's delays come again."""
+of_windows = partial(Ranked, ("window_us", *WAY), "value_us", "publications")
+"""An index of delays by window."""
+of_links = partial(Ranked, ("a", "b"), "round_trip_us", "windows")
+"""An index of round trips over links, whichever end measured them."""
+of_pairs = partial(Ranked, ("origin", "destination"), "window_us", "one")
+"""An index of the windows in which a pair had deliveries."""
 
 
 def over_windows(delays: Ranked) -> pa.Table:
@@ -48,11 +49,6 @@ def over_windows(delays: Ranked) -> pa.Table:
     told = {"publications": delays.totals()}
     told |= {name: delays.quantiles(percent) for name, percent in PERCENTS.items()}
     return _beside(delays.groups, told)
-
-
-def of_links() -> Ranked:
-    """An index of round trips over links, whichever end measured them."""
-    return Ranked(("a", "b"), "round_trip_us", "windows")
 
 
 def by_link(round_trips: pa.Table) -> pa.Table:
@@ -69,14 +65,9 @@ def over_links(round_trips: Ranked) -> pa.Table:
     return _beside(round_trips.groups, told)
 
 
-def of_pairs() -> Ranked:
-    """An index of the windows in which a pair had deliveries."""
-    return Ranked(("origin", "destination"), "window_us", "one")
-
-
 def by_pair(pair_windows: pa.Table) -> pa.Table:
     """What ``of_pairs`` takes, of the partial ``pair_windows``."""
-    return pair_windows.append_column("one", pa.array(np.ones(len(pair_windows), np.int64)))
+    return _with_one(pair_windows)
 
 
 def seen(windows: Ranked, least: pa.Table) -> dict[Pair, OneWay]:
@@ -90,7 +81,7 @@ def seen(windows: Ranked, least: pa.Table) -> dict[Pair, OneWay]:
 def over_steps(steps: pa.Table) -> pa.Table:
     """What ``transforms.hop_times.step_quantiles`` gives. ``steps``: STEPS."""
     ranked = Ranked(hop_times.STEP, "step_us", "one")
-    ranked.add(steps.append_column("one", pa.array(np.ones(len(steps), np.int64))))
+    ranked.add(_with_one(steps))
     told = {"samples": ranked.totals()}
     told |= {name: ranked.quantiles(percent) for name, percent in hop_times.PERCENTS.items()}
     return _beside(ranked.groups, told | {"least_us": ranked.least()})
@@ -126,6 +117,10 @@ def over_scopes(
             columns[name] = delays.over(several, offset_us, chosen, percent)
         tables.append(pa.table(columns))
     return pa.concat_tables(tables)
+
+
+def _with_one(rows: pa.Table) -> pa.Table:
+    return rows.append_column("one", pa.repeat(pa.scalar(1, pa.int64()), len(rows)))
 
 
 def _beside(keys: pa.Table, told: Mapping[str, Whole]) -> pa.Table:

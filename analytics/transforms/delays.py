@@ -50,8 +50,7 @@ def _totals(deliveries: DataFrame, offset_us: Column) -> DataFrame:
         "offset_us",
         "quality",
     )
-    names = ("publications", "sum_us", "min_us", "max_us", "floor_us", "offset_us", "quality")
-    scoped = _scoped(rows, *names, every=True)
+    scoped = _scoped(rows)
     kept = F.col("kept")
     worst = F.max(F.array_position(F.array(*map(F.lit, _WORST)), F.col("quality")))
     of_pair = F.col("scope").isin("pair", "pair_hops")
@@ -75,13 +74,10 @@ def _sum_us() -> Column:
     return high * F.lit(2**HIGH_BITS).cast("decimal(10,0)") + low
 
 
-def _scoped(rows: DataFrame, *values: str, every: bool = False) -> DataFrame:
+def _scoped(rows: DataFrame) -> DataFrame:
     """Each row once per scope, with NULL for the keys that the scope is over.
 
-    Args:
-        rows: With FLOW's columns, ``quality`` and ``values``.
-        values: Columns to keep.
-        every: Also rows that a merging scope must leave out; ``kept`` is false there.
+    Where a merging scope must leave a row out, ``kept`` is false.
     """
     scopes = F.array(
         *(
@@ -93,9 +89,9 @@ def _scoped(rows: DataFrame, *values: str, every: bool = False) -> DataFrame:
         )
     )
     kept = (F.col("told.quality") != "flagged") | ~F.col("scope").isin(*MERGING)
-    spread = rows.select(F.struct(*{*values, "quality"}).alias("told"), F.inline(scopes))
-    told = spread.select("scope", *FLOW, *(f"told.{name}" for name in values), kept.alias("kept"))
-    return told if every else told.where("kept")
+    values = [name for name in rows.columns if name not in FLOW]
+    spread = rows.select(F.struct(*values).alias("told"), F.inline(scopes))
+    return spread.select("scope", *FLOW, "told.*", kept.alias("kept"))
 
 
 def delay_over_time(quantiles: DataFrame, pairs: DataFrame) -> DataFrame:

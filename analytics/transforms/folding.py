@@ -12,7 +12,7 @@ folded but passed on, in part ``HELD``, to be told apart first.
 """
 
 import gc
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, groupby
 from operator import attrgetter
@@ -273,17 +273,11 @@ def _passed(records: list[Record]) -> pa.Table:
 
 def _quarantined(bad: list[Bad]) -> pa.Table:
     how = BESIDE["quarantine"]
-    told = {
-        "file": pa.array([one.file for one in bad], pa.string()),
-        "line": pa.array([one.line for one in bad], pa.int64()),
-        "reason": pa.array([one.reason for one in bad], pa.string()),
-        "raw": pa.array([one.raw for one in bad], pa.string()),
-        "one": pa.array([1] * len(bad), pa.int64()),
-    }
+    told = _of_each(bad, how.keys) | {"one": pa.array([1] * len(bad), pa.int64())}
     return as_packed("quarantine", how, pa.table(told))
 
 
-def _of_each(records: list[Record], names: tuple[str, ...]) -> Columns:
+def _of_each(records: Sequence[Record], names: tuple[str, ...]) -> Columns:
     """Arrays of these keys (two at least) of all records; each record is touched once."""
     values = zip(*map(attrgetter(*names), records), strict=True)
     return {name: pa.array(of, arrow_type(name)) for name, of in zip(names, values, strict=True)}

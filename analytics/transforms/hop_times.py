@@ -129,22 +129,10 @@ def _with_clocks(steps: DataFrame, clocks: DataFrame) -> DataFrame:
 
     Elsewhere ``unknown`` is 1 when one of the two is of a group whose clocks differ.
     """
-    of_sender = clocks.select(
-        F.col("broker").alias("sender"),
-        F.col("group").alias("g1"),
-        F.col("relative_us").alias("r1"),
-        F.col("disputed").alias("d1"),
-    )
-    of_receiver = clocks.select(
-        F.col("broker").alias("receiver"),
-        F.col("group").alias("g2"),
-        F.col("relative_us").alias("r2"),
-        F.col("disputed").alias("d2"),
-    )
-    told = steps.join(F.broadcast(of_sender), "sender", "left").join(
-        F.broadcast(of_receiver), "receiver", "left"
-    )
-    compared = F.col("g1") == F.col("g2")
-    shift = F.when(compared, F.col("r2") - F.col("r1")).otherwise(0)
-    unknown = F.when(compared, 0).otherwise(F.greatest("d1", "d2", F.lit(0)))
-    return told.withColumns({"shift_us": shift, "unknown": unknown})
+    for end, number in (("sender", 1), ("receiver", 2)):
+        of_end = clocks.toDF(end, f"group{number}", f"us{number}", f"disputed{number}")
+        steps = steps.join(F.broadcast(of_end), end, "left")
+    compared = F.col("group1") == F.col("group2")
+    shift = F.when(compared, F.col("us2") - F.col("us1")).otherwise(0)
+    unknown = F.when(compared, 0).otherwise(F.greatest("disputed1", "disputed2", F.lit(0)))
+    return steps.withColumns({"shift_us": shift, "unknown": unknown})

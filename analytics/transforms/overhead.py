@@ -4,6 +4,8 @@ An announcement is one flood that a core starts; the paper's bound on its messag
 (docs/protocol.md 6). Messages are counted where they were sent.
 """
 
+from functools import reduce
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -26,22 +28,50 @@ def overhead(
     announcements: DataFrame,
     agents_seen: DataFrame,
 ) -> DataFrame:
-    """OVERHEAD from the partials of these names: a row over all, and one per way of carrying."""
-    whole = _whole(deliveries, offered, links, control, announcements, agents_seen)
+    """OVERHEAD from the partials of these names: a row over all, and one per way of carrying.
+
+    Beside each is one row of sums over everything.
+    """
+    sent = control.where("direction = 'out'")
+    sums = [
+        agents_seen.agg(F.expr("count(DISTINCT broker) AS brokers")),
+        links.agg(
+            F.expr(
+                "count(DISTINCT least(broker, neighbour), greatest(broker, neighbour)) AS links"
+            ),
+            _total("bytes_out", "data_bytes"),
+            _total("publications_out", "data_copies"),
+            _total("duplicate_publications", "duplicates_suppressed"),
+        ),
+        sent.agg(
+            _total("messages", "control_messages"),
+            _total("bytes", "control_bytes"),
+            _total(f"if(kind = '{FLOOD}', messages, 0)", "flood_messages"),
+        ),
+        announcements.agg(_total("announcements", "announcements")),
+        offered.agg(_total("publications", "publications_offered")),
+        deliveries.agg(
+            _total("publications", "publications_delivered"),
+            F.expr("count(DISTINCT strategy, redundancy) AS ways"),
+        ),
+    ]
+    whole = reduce(DataFrame.crossJoin, sums)
     over_all = deliveries.sparkSession.range(0, 1, 1, 1).selectExpr(
         "NULL AS strategy", "NULL AS redundancy", "NULL AS delivered", "NULL AS offered"
     )
     rows = over_all.union(_ways(deliveries, offered)).crossJoin(whole)
-    return _with_ratios(
-        rows.selectExpr(
-            "strategy",
-            "redundancy",
-            "brokers",
-            "links",
-            "if(strategy IS NULL, publications_delivered, delivered) AS publications_delivered",
-            "if(strategy IS NULL, publications_offered, offered) AS publications_offered",
-            *(f"if(strategy IS NULL OR ways = 1, {name}, NULL) AS {name}" for name in _SHARED),
-        )
+    told = rows.selectExpr(
+        *("strategy", "redundancy", "brokers", "links", "links * 2 AS bound_2l"),
+        "if(strategy IS NULL, publications_delivered, delivered) AS publications_delivered",
+        "if(strategy IS NULL, publications_offered, offered) AS publications_offered",
+        *(f"if(strategy IS NULL OR ways = 1, {name}, NULL) AS {name}" for name in _SHARED),
+    )
+    return told.selectExpr(
+        "*",
+        *(
+            f"CAST({over} AS double) / nullif({under}, 0) AS {name}"
+            for name, (over, under) in _RATIOS.items()
+        ),
     )
 
 
@@ -77,54 +107,5 @@ def _ways(deliveries: DataFrame, offered: DataFrame) -> DataFrame:
     )
 
 
-def _whole(
-    deliveries: DataFrame,
-    offered: DataFrame,
-    links: DataFrame,
-    control: DataFrame,
-    announcements: DataFrame,
-    agents_seen: DataFrame,
-) -> DataFrame:
-    """One row: sums over everything, and how many ways of carrying there are."""
-    sent = control.where("direction = 'out'")
-    parts = [
-        agents_seen.agg(F.expr("count(DISTINCT broker) AS brokers")),
-        links.agg(
-            F.expr(
-                "count(DISTINCT least(broker, neighbour), greatest(broker, neighbour)) AS links"
-            ),
-            _total("bytes_out", "data_bytes"),
-            _total("publications_out", "data_copies"),
-            _total("duplicate_publications", "duplicates_suppressed"),
-        ),
-        sent.agg(
-            _total("messages", "control_messages"),
-            _total("bytes", "control_bytes"),
-            _total(f"if(kind = '{FLOOD}', messages, 0)", "flood_messages"),
-        ),
-        announcements.agg(_total("announcements", "announcements")),
-        offered.agg(_total("publications", "publications_offered")),
-        deliveries.agg(
-            _total("publications", "publications_delivered"),
-            F.expr("count(DISTINCT strategy, redundancy) AS ways"),
-        ),
-    ]
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole.crossJoin(part)
-    return whole
-
-
 def _total(of: str, name: str) -> Column:
     return F.expr(f"coalesce(sum({of}), 0) AS {name}")
-
-
-def _with_ratios(rows: DataFrame) -> DataFrame:
-    return rows.selectExpr(
-        "*",
-        "links * 2 AS bound_2l",
-        *(
-            f"CAST({over} AS double) / nullif({under}, 0) AS {name}"
-            for name, (over, under) in _RATIOS.items()
-        ),
-    )

@@ -104,16 +104,13 @@ EVENTS_READ = (*loss.NOTES, *load.MISSING)
 """Kinds of events that tables other than ``events`` and ``convergence`` are made of."""
 
 
-def _planned(table: Callable[[], DataFrame], schema: StructType) -> DataFrame:
-    return as_told(table(), schema)
-
-
-def as_told(table: DataFrame, schema: StructType) -> DataFrame:
+def _planned(make: Callable[[], DataFrame], schema: StructType) -> DataFrame:
     """The columns of ``schema``, in order and of its types, of a table that may have others too.
 
     Told as text: a Column made in Python takes five calls of Java, and the stream makes all anew
     each second.
     """
+    table = make()
     kinds = {field.name: field.dataType for field in table.schema}
     return table.selectExpr(
         *(

@@ -110,12 +110,7 @@ class Link:
         self._client.on_disconnect = self._client.on_message = None
 
     def _connected(
-        self,
-        client: mqtt.Client,
-        data: object,
-        flags: object,
-        reason: ReasonCode,
-        properties: object,
+        self, client: mqtt.Client, data: object, flags: object, reason: ReasonCode, *_: object
     ) -> None:
         if reason.is_failure:
             self.refused = f"refused: {reason.getName()}"
@@ -124,26 +119,14 @@ class Link:
             client.subscribe(self._topics)
 
     def _subscribed(
-        self,
-        client: mqtt.Client,
-        data: object,
-        mid: int,
-        reasons: list[ReasonCode],
-        properties: object,
+        self, client: mqtt.Client, data: object, mid: int, reasons: list[ReasonCode], *_: object
     ) -> None:
         if any(reason.is_failure for reason in reasons):
             self.refused = f"may not subscribe {', '.join(topic for topic, _ in self._topics)}"
         else:
             self.ready = True
 
-    def _disconnected(
-        self,
-        client: mqtt.Client,
-        data: object,
-        flags: object,
-        reason: ReasonCode,
-        properties: object,
-    ) -> None:
+    def _disconnected(self, *_: object) -> None:
         self.ready = False
 
     def _came(self, client: mqtt.Client, data: object, message: mqtt.MQTTMessage) -> None:
