@@ -166,7 +166,7 @@ class DataSettings(Section):
     duplicate_window_bits: WholeNumber = Field(default=65_536, ge=1_024, le=2**24, multiple_of=8)
     """Frames remembered per origin and epoch; a multiple of 8."""
     origins_max: WholeNumber = Field(default=4_096, ge=1, le=2**20)
-    """Origins remembered; the oldest is forgotten."""
+    """Origins remembered per neighbour; the one unheard for longest is forgotten."""
     topic_cache_max: WholeNumber = Field(default=65_536, ge=1, le=2**24)
     """Topics whose route is cached."""
     busy_poll_us: WholeNumber = Field(default=0, ge=0, le=1_000_000)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from federator.errors import DecodeError
 from federator.protocol.custody import HELD_BYTES_MAX, Custodian, CustodyContext, Disk
+from federator.protocol.custody.word import Notary
 from federator.protocol.data.delivery import Complaints, Delivery
 from federator.protocol.data.outgoing import Outgoing
 from federator.protocol.data.ports import (
@@ -151,6 +152,7 @@ class DataPlane:
             outgoing=self.outgoing,
             delivery=self.delivery,
             own=self._own,
+            notary=Notary(federation, seals),
             held_bytes_max=held_bytes_max,
             now=now,
         )
@@ -389,7 +391,9 @@ class DataPlane:
             self._suppress(frame, len(payload), now)
             return
         seen = self._custody_duplicates if frame.flags & CUSTODY_FLAG else self._duplicates
-        first, new = seen.admit(origin, frame.epoch, frame.seq, k=frame.k, mask=frame.mask)
+        first, new = seen.admit(
+            origin, frame.epoch, frame.seq, k=frame.k, mask=frame.mask, sender=frame.sender
+        )
         if not first and not new:
             self._suppress(frame, len(payload), now)
             return
@@ -419,7 +423,7 @@ class DataPlane:
         if self.traces is None or origin == self._self_id:
             return
         first, new = self._duplicates.admit(
-            origin, frame.epoch, frame.seq, k=frame.k, mask=frame.mask
+            origin, frame.epoch, frame.seq, k=frame.k, mask=frame.mask, sender=frame.sender
         )
         route = None
         if first or new:

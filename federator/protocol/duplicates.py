@@ -2,14 +2,15 @@
 
 Copies of a frame reach a broker over several paths. Each origin numbers its frames, so a sheet of
 squared paper per (origin, epoch) is enough: tick the square of every frame that came. The sheet is
-a ring: it shows the last ``window_bits`` numbers, and what is older counts as seen, because a copy
-that late is a straggler or a replay.
+a ring: it shows the last ``window_bits`` numbers.
 
 A frame routed by several filters may come in copies that are each responsible for some of them (a
 mask). For such frames the log also remembers which filters it took on, until it took on all.
 
-An agent that restarts has a higher epoch and a fresh sheet. The previous one is kept for frames
-still on their way; older epochs are refused.
+Who brings a frame may lie about its origin's epoch and number. So neither is an order between
+sheets: a number that stands on no sheet of its origin begins another one, on the account of the
+neighbour that brought it, and evicts only what that neighbour began. A lie makes nothing old. What
+it costs: a copy that comes later than everything its neighbour's sheets show is taken once more.
 
 Source: docs/protocol.md section 8.
 """
@@ -21,16 +22,21 @@ from federator.protocol.types import BrokerId, Epoch
 WINDOW_BITS = 65_536
 ORIGINS_MAX = 4_096
 PARTIAL_MASKS_MAX = 4_096
+WINDOWS_PER_NEIGHBOUR = 4
+"""Of one origin: its epoch, the one before, and two that somebody made up."""
 
 
 class DuplicateLog:
-    """Remembers the frames of many origins. At most ``origins_max * 2 * window_bits / 8`` bytes.
+    """Remembers the frames of many origins.
+
+    A neighbour has at most ``origins_max`` windows of ``window_bits / 8`` bytes on its account.
 
     Args:
-        window_bits: Frames remembered per origin and epoch. A multiple of 8.
-        origins_max: Origins remembered; the one unheard for longest is forgotten first.
-        partial_masks_max: Frames per origin and epoch whose taken filters are remembered one by
-            one; beyond, the oldest counts as taken whole.
+        window_bits: Frames remembered per window. A multiple of 8.
+        origins_max: Windows on the account of one neighbour; the one unused for longest is
+            forgotten first.
+        partial_masks_max: Frames per window whose taken filters are remembered one by one; beyond,
+            the oldest counts as taken whole.
     """
 
     def __init__(
@@ -40,19 +46,18 @@ class DuplicateLog:
         origins_max: int = ORIGINS_MAX,
         partial_masks_max: int = PARTIAL_MASKS_MAX,
     ) -> None:
-        if window_bits < 8 or window_bits % 8:
-            raise ValueError(f"window_bits must be a positive multiple of 8, got {window_bits}")
-        self._window_bits = window_bits
+        self._window_bits = _sound_bits(window_bits)
         self._origins_max = origins_max
         self._partial_masks_max = partial_masks_max
-        self._origins: OrderedDict[BrokerId, _Origin] = OrderedDict()
+        self._origins: dict[BrokerId, list[_Sheet]] = {}  # the one used last comes first
+        self._accounts: dict[BrokerId, OrderedDict[_Sheet, None]] = {}
 
     def __len__(self) -> int:
         """How many origins are remembered."""
         return len(self._origins)
 
     def admit(
-        self, origin: BrokerId, epoch: Epoch, seq: int, *, k: int, mask: int
+        self, origin: BrokerId, epoch: Epoch, seq: int, *, k: int, mask: int, sender: BrokerId
     ) -> tuple[bool, int]:
         """Take on a copy of a frame.
 
@@ -62,18 +67,12 @@ class DuplicateLog:
             seq: The origin's number of the frame, in 0..2**64-1.
             k: How many filters it was routed by.
             mask: The filters this copy is responsible for, in 1..2**k-1.
+            sender: The neighbour that brought it.
 
         Returns:
             Whether no copy came before, and the part of ``mask`` no copy was responsible for.
         """
-        known = self._origins.get(origin)
-        if known is None:
-            known = self._remember(origin, epoch, seq)
-        else:
-            self._origins.move_to_end(origin)
-        window = known.window(epoch, seq)
-        if window is None:
-            return False, 0
+        window = self._window(origin, epoch, seq, sender)
         if window.tick(seq):
             if mask != (1 << k) - 1:
                 window.keep_partial(seq, mask, self._partial_masks_max)
@@ -82,45 +81,67 @@ class DuplicateLog:
             return False, 0
         return False, window.take_rest(seq, k, mask)
 
-    def _remember(self, origin: BrokerId, epoch: Epoch, seq: int) -> "_Origin":
-        if len(self._origins) >= self._origins_max:
-            self._origins.popitem(last=False)
-        known = _Origin(_Window(epoch, seq, self._window_bits))
-        self._origins[origin] = known
-        return known
+    def _window(self, origin: BrokerId, epoch: Epoch, seq: int, sender: BrokerId) -> "_Sheet":
+        """The window on which ``seq`` stands, or a little ahead; made when there is none."""
+        sheets = self._origins.setdefault(origin, [])
+        found, distance = None, self._window_bits // 2 + 1  # how far it may run ahead of a sheet
+        for sheet in sheets:
+            if sheet.epoch == epoch and -self._window_bits < seq - sheet.top < distance:
+                found, distance = sheet, max(1, seq - sheet.top)
+        if found is not None:
+            if found is not sheets[0]:
+                sheets.remove(found)
+                sheets.insert(0, found)
+            self._accounts[found.opener].move_to_end(found)
+            return found
+        account = self._accounts.setdefault(sender, OrderedDict())
+        its_own = [sheet for sheet in sheets if sheet.opener == sender]
+        if len(its_own) >= WINDOWS_PER_NEIGHBOUR:
+            self._drop(its_own[-1])
+        elif len(account) >= self._origins_max:
+            self._drop(next(iter(account)))
+            sheets = self._origins.setdefault(origin, [])
+        sheet = _Sheet(origin, epoch, seq, self._window_bits, sender)
+        account[sheet] = None
+        sheets.insert(0, sheet)
+        return sheet
+
+    def _drop(self, sheet: "_Sheet") -> None:
+        del self._accounts[sheet.opener][sheet]
+        sheets = self._origins[sheet.origin]
+        sheets.remove(sheet)
+        if not sheets:
+            del self._origins[sheet.origin]
 
 
-class _Origin:
-    """The windows of an origin's two newest epochs."""
+class SeenNumbers:
+    """Which numbers of one sequence came before, of a sender that nobody else can speak for.
 
-    __slots__ = ("newest", "previous")
+    What is older than the window counts as seen.
+    """
 
-    def __init__(self, newest: "_Window") -> None:
-        self.newest = newest
-        self.previous: _Window | None = None
+    __slots__ = ("_window",)
 
-    def window(self, epoch: Epoch, seq: int) -> "_Window | None":
-        """The window of ``epoch``; ``None`` when the epoch is too old."""
-        newest = self.newest
-        if epoch == newest.epoch:
-            return newest
-        if epoch > newest.epoch:
-            self.previous = newest
-            self.newest = _Window(epoch, seq, newest.bits)
-            return self.newest
-        previous = self.previous
-        if previous is None or epoch > previous.epoch:
-            previous = self.previous = _Window(epoch, seq, newest.bits)
-        return previous if epoch == previous.epoch else None
+    def __init__(self, *, window_bits: int = WINDOW_BITS) -> None:
+        self._window = _Window(0, _sound_bits(window_bits))
+
+    def admit(self, number: int) -> bool:
+        """Whether ``number`` has not come before."""
+        return self._window.tick(number)
+
+
+def _sound_bits(window_bits: int) -> int:
+    if window_bits < 8 or window_bits % 8:
+        raise ValueError(f"window_bits must be a positive multiple of 8, got {window_bits}")
+    return window_bits
 
 
 class _Window:
     """One bit per frame number in ``top - bits + 1 .. top``, and the masks taken in part."""
 
-    __slots__ = ("bits", "epoch", "partial", "ring", "top")
+    __slots__ = ("bits", "partial", "ring", "top")
 
-    def __init__(self, epoch: Epoch, top: int, bits: int) -> None:
-        self.epoch = epoch
+    def __init__(self, top: int, bits: int) -> None:
         self.top = top
         self.bits = bits
         self.ring = bytearray(bits // 8)
@@ -178,6 +199,20 @@ class _Window:
         else:
             _clear(ring, first, bits)
             _clear(ring, 0, last)
+
+
+class _Sheet(_Window):
+    """The window of one origin and epoch that ``opener`` began."""
+
+    __slots__ = ("epoch", "opener", "origin")
+
+    def __init__(
+        self, origin: BrokerId, epoch: Epoch, top: int, bits: int, opener: BrokerId
+    ) -> None:
+        super().__init__(top, bits)
+        self.origin = origin
+        self.epoch = epoch
+        self.opener = opener
 
 
 def _clear(ring: bytearray, start: int, end: int) -> None:

@@ -79,6 +79,11 @@ class FrameLog:
         start = bisect_right(held, after)
         return held[start : start + limit]
 
+    def last(self, key: bytes, upto: int) -> int:
+        """The greatest number of a chain up to ``upto``; that itself where it is not known."""
+        held = [seq for seq in self._chains.get(key, []) if seq <= upto]
+        return held[-1] if held else min(upto, self._dropped.get(key, 0))
+
     def floor(self, key: bytes, after: int) -> int:
         """The last frame of a chain that is gone, when it is greater than ``after``."""
         return max(self._dropped.get(key, 0), after)

@@ -20,6 +20,12 @@ EXPECTED_US = 60_000_000
 FORMER_MAX = 4_096
 """Chains of one origin remembered that our clients gave up."""
 
+UNDO_MAX = 8
+"""Steps of a chain that can be taken back exactly."""
+
+NOBODY = BrokerId(-1)
+"""Who brought what we restored, or asked for ourselves."""
+
 F = TypeVar("F")
 
 
@@ -59,12 +65,48 @@ class Chain:
         target: The greatest number known to be on it.
         not_before_us: Frames made earlier, by the origin's wall clock, are not asked for.
         begun: Frames up to here were before our time: the chain says nothing about them.
+        brought_by: The neighbour that last moved it.
+        undo: What ``last`` was before its last steps: one of them may turn out to be a lie.
     """
 
     last: int | None
     target: int
     not_before_us: int = 0
     begun: int = 0
+    brought_by: BrokerId = NOBODY
+    undo: list[int] = field(default_factory=list)
+
+    def move(self, last: int, brought_by: BrokerId) -> None:
+        """Go on to ``last``."""
+        if self.last is not None:
+            self.undo.append(self.last)
+            if len(self.undo) > UNDO_MAX:
+                del self.undo[0]
+        self.last, self.brought_by = last, brought_by
+
+    def before(self, number: int) -> int | None:
+        """Where the chain stood when it went past ``number`` without it; ``None``: it did not.
+
+        That is told of its last steps only.
+        """
+        undo = self.undo
+        if self.last is None or not undo or not undo[0] < number < self.last or number in undo:
+            return None
+        return max(last for last in undo if last < number)
+
+    def take_back(self, through: int, to: int | None, *, not_before_us: int) -> None:
+        """It went past ``through`` by a lie: go back ``to`` where it stood.
+
+        Where that is not known, what was made from ``not_before_us`` on is asked for again.
+        """
+        if self.last is not None and self.last > through:
+            if to is None:
+                to = max((last for last in self.undo if last <= through), default=None)
+            self.undo = [last for last in self.undo if to is not None and last < to]
+            self.last = to
+            if to is None:
+                self.not_before_us = not_before_us
+        self.begun = min(self.begun, through)
 
 
 @dataclass(slots=True)
@@ -86,6 +128,8 @@ class OriginState(Generic[F]):
 
     Attributes:
         heard_ms: When it was heard last.
+        top: The greatest number taken; ``None`` before the first.
+        brought_by: The neighbour that brought what is looked at now.
         gaps: The chains on which something is missing; a dictionary for the sake of its order.
         held: The frames that wait, by number.
         waiting: By chain and number: which held frame comes after that one.
@@ -95,6 +139,8 @@ class OriginState(Generic[F]):
 
     epoch: int
     heard_ms: Millis
+    top: int | None = None
+    brought_by: BrokerId = NOBODY
     chains: dict[bytes, Chain] = field(default_factory=dict)
     gaps: dict[bytes, None] = field(default_factory=dict)
     held: dict[int, Held[F]] = field(default_factory=dict)

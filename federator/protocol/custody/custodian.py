@@ -7,25 +7,34 @@ go back through them.
 Source: docs/protocol.md section 11.
 """
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
+import msgspec
+
 from federator.protocol.custody.destination import Destination
+from federator.protocol.custody.followed import HELD_BYTES_MAX
 from federator.protocol.custody.origin import Origin
 from federator.protocol.custody.owed import Owed
 from federator.protocol.custody.ports import CustodyContext, Disk
-from federator.protocol.custody.receiver import HELD_BYTES_MAX, Receiver
+from federator.protocol.custody.receiver import Receiver
+from federator.protocol.custody.ways import Ways
+from federator.protocol.custody.word import Notary, asked_us
 from federator.protocol.data.delivery import Delivery
 from federator.protocol.data.outgoing import Outgoing
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding.forwarding import Forwarder
-from federator.protocol.forwarding.frames import LAST_FLAG, TAIL_FLAG, VOID_FLAG, Frame, OwnFrames
+from federator.protocol.forwarding.frames import (
+    LAST_FLAG,
+    TAIL_FLAG,
+    VOID_FLAG,
+    WORD_FLAG,
+    Frame,
+    OwnFrames,
+)
 from federator.protocol.messages.control import REPAIR_PATH_MAX, RepairRequest
 from federator.protocol.timers import earliest
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
-
-ORIGINS_MAX = 4_096
 
 
 class Custodian:
@@ -38,6 +47,7 @@ class Custodian:
         outgoing: Sends them to neighbours.
         delivery: Publishes them on our broker.
         own: Labels those that we are the origin of.
+        notary: Signs our word on our numbers, and knows that of others.
         held_bytes_max: What waits for earlier frames, at most; all of it may come loose at once.
         now: The time.
 
@@ -56,11 +66,14 @@ class Custodian:
         outgoing: Outgoing,
         delivery: Delivery,
         own: OwnFrames,
+        notary: Notary,
         held_bytes_max: int = HELD_BYTES_MAX,
         now: Now,
     ) -> None:
         keep_ms = disk.keep_s * 1_000
-        self.origin = Origin(disk=disk, outgoing=outgoing, forwarder=forwarder, own=own)
+        self.origin = Origin(
+            disk=disk, outgoing=outgoing, forwarder=forwarder, own=own, notary=notary
+        )
         self.destination = Destination(
             receiver=Receiver(keep_ms=keep_ms, held_bytes_max=held_bytes_max),
             disk=disk,
@@ -70,6 +83,7 @@ class Custodian:
         )
         self.due_ms: Millis | None = None
         self._self_id = own.self_id
+        self._notary = notary
         self._disk = disk
         self._outlet = outlet
         self._forwarder = forwarder
@@ -77,7 +91,7 @@ class Custodian:
         self._delivery = delivery
         self._owed = Owed(keep_ms=keep_ms)
         self._shared: frozenset[str] = frozenset()
-        self._toward: OrderedDict[BrokerId, BrokerId] = OrderedDict()
+        self._ways = Ways()
         self._own_again: list[int] = []  # numbers of our own frames to be delivered here, too
 
     @property
@@ -192,16 +206,17 @@ class Custodian:
             first: No copy of it came before.
         """
         if first:
-            self._remember_way(frame.origin, frame.sender)
+            self._ways.heard(frame.origin, frame.sender, now.ms)
         if not local:
             return
         if frame.flags & TAIL_FLAG:
             self.destination.on_tail(frame, local, now)
         else:
-            self.destination.arrive(frame, local, now)
+            self.destination.arrive(frame, local, now, first=first)
 
     def on_repair(self, frame: Frame, now: Now) -> None:
         """A repair arrived: for us, or to be passed on."""
+        self._ways.answered(frame.origin)
         if frame.route:
             following, *rest = frame.route
             frame.route = tuple(rest)
@@ -209,7 +224,9 @@ class Custodian:
             if frame.hops < frame.hop_limit:
                 self._outgoing.send_repair(following, frame, now_ms=now.ms)
             return
-        if frame.flags & VOID_FLAG:
+        if frame.flags & WORD_FLAG:
+            self._on_word(frame, now)
+        elif frame.flags & VOID_FLAG:
             self.destination.on_void(frame, now.ms)
         else:
             local = self._forwarder.route_frame(
@@ -221,20 +238,25 @@ class Custodian:
             self.destination.receiver.answered(frame.origin, now_ms=now.ms)
             self.destination.recall.answered(frame.origin, now_ms=now.ms)
 
+    def _on_word(self, frame: Frame, now: Now) -> None:
+        """An origin answers what we doubted, if it is the origin and this is what we asked."""
+        doubts = self.destination.receiver.doubts
+        if doubts.is_open(frame.origin, asked_us(frame)) and self._notary.holds(
+            frame, self._self_id
+        ):
+            self.destination.on_word(frame, now)
+
     def on_request(self, request: RepairRequest, now: Now) -> None:
         """Somebody missed something: answer, or pass it on."""
         if request.origin == self._self_id:
             self.origin.on_request(request, now)
             return
-        following = self._toward.get(request.origin)
-        if following is None or len(request.path) >= REPAIR_PATH_MAX:
+        if self._self_id in request.path or len(request.path) >= REPAIR_PATH_MAX:
             return
-        if self._self_id in request.path or following in request.path:
-            return
-        path = (*request.path, self._self_id)
-        self._outlet.ask(
-            following, RepairRequest(request.origin, request.epoch, path, request.chains)
-        )
+        following = self._ways.next(request.origin, but=request.path)
+        if following is not None:
+            path = (*request.path, self._self_id)
+            self._outlet.ask(following, msgspec.structs.replace(request, path=path))
 
     def finish(self, now: Now) -> None:
         """End a read: publish what is due, and know when there is something to do again."""
@@ -260,23 +282,22 @@ class Custodian:
         self.due_ms = None
         asks = self.destination.receiver.asks(now.ms) + self.destination.recall.asks(now.ms)
         for ask in asks:
-            neighbour = self._toward.get(ask.origin)
+            neighbour = self._ways.next(ask.origin)
             if neighbour is not None:
                 path = (self._self_id,)
                 request = RepairRequest(ask.origin, Epoch(ask.epoch), path, ask.chains)
                 self._outlet.ask(neighbour, request)
+        for origin, asked, chains in self.destination.receiver.doubts.questions(now):
+            for neighbour in self._ways.all(origin):
+                request = RepairRequest(origin, Epoch(0), (self._self_id,), chains, asked)
+                self._outlet.ask(neighbour, request)
         self.origin.send_tails(now)
         self._set_due()
-
-    def _remember_way(self, origin: BrokerId, sender: BrokerId) -> None:
-        if self._toward.get(origin) != sender:
-            self._toward[origin] = sender
-            if len(self._toward) > ORIGINS_MAX:
-                self._toward.popitem(last=False)
 
     def _set_due(self) -> None:
         due_ms = earliest(
             self.destination.receiver.next_deadline_ms(),
+            self.destination.receiver.doubts.next_deadline_ms(),
             self.destination.recall.next_deadline_ms(),
             self.origin.tails.next_deadline_ms(),
         )

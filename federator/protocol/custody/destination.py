@@ -7,15 +7,18 @@ broker got, whatever we had time to write down.
 Source: docs/protocol.md section 11.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
-from federator.protocol.custody.chains import Chained, Delivery
+from federator.protocol.custody.chains import NOBODY, Chained, Delivery
+from federator.protocol.custody.doubts import Doubted
 from federator.protocol.custody.ports import CustodyContext, Disk
 from federator.protocol.custody.recall import Recall
 from federator.protocol.custody.receiver import Receiver
 from federator.protocol.data.delivery import Delivery as LocalDelivery
 from federator.protocol.effects import Notice
 from federator.protocol.forwarding.frames import KEY_BYTES, Frame, chain_numbers, keys_in
+from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.types import BrokerId, Millis, Now
 
 FORMER_MS = 60_000
@@ -26,6 +29,7 @@ MARKER_WAIT_MS = 1_000
 RECALL_HELD_BYTES_MAX = 1_048_576
 RECALL_KEEP_MS = 3_600_000
 GIVEN_MAX = 65_536
+COMPLAINT_GAP_MS = Millis(60_000)
 
 
 class Destination:
@@ -42,6 +46,7 @@ class Destination:
         receiver: As given.
         recall: What is fetched a second time, for clients that came later.
         started: We know how far an earlier life of ours got. Until then every frame is refused.
+        lies: Numbers that their origin never made, by the neighbour that brought them.
     """
 
     def __init__(
@@ -70,6 +75,8 @@ class Destination:
         self._wants = self._saved_wants = 0  # changes of what our clients want
         self._due: list[Delivery[Frame]] = []
         self._again: list[Delivery[Frame]] = []  # recalled: the journal need not have them
+        self.lies: Counter[BrokerId] = Counter()
+        self._said: RateLimiter[BrokerId] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=64)
         self._given: set[tuple[BrokerId, int]] = set()  # while there is a recall
 
     def want(self, key: bytes, now: Now) -> None:
@@ -107,15 +114,20 @@ class Destination:
         if not self.started:
             self._marker = self._journal.read_marker(payload)
 
-    def arrive(self, frame: Frame, local: tuple[int, ...], now: Now) -> None:
-        """Take a frame that our clients want by its filters at the positions ``local``."""
+    def arrive(
+        self, frame: Frame, local: tuple[int, ...], now: Now, *, first: bool = False
+    ) -> None:
+        """Take a frame that our clients want by its filters at the positions ``local``.
+
+        ``first``: no copy of it came before, as far as we know.
+        """
         if not self._start(now.ms):
             return
         links = _links(frame, local)
         room = self._delivery.room
-        self._due += self._offer(self.receiver, frame, links, now, room)
+        self._due += self._offer(self.receiver, frame, links, now, room, first)
         if self.recall:
-            self._again += self._offer(self.recall, frame, links, now, room)
+            self._again += self._offer(self.recall, frame, links, now, room, first)
 
     def _offer(
         self,
@@ -124,6 +136,7 @@ class Destination:
         links: tuple[Chained, ...],
         now: Now,
         room: bool,
+        first: bool,
     ) -> list[Delivery[Frame]]:
         return taker.arrive(
             frame.origin,
@@ -136,6 +149,8 @@ class Destination:
             now_us=now.us,
             now_ms=now.ms,
             room=room,
+            first=first,
+            brought_by=frame.sender,
         )
 
     def on_tail(self, frame: Frame, local: tuple[int, ...], now: Now) -> None:
@@ -148,7 +163,31 @@ class Destination:
                 made_us=frame.origin_time_us,
                 now_us=now.us,
                 now_ms=now.ms,
+                brought_by=frame.sender,
             )
+
+    def on_word(self, frame: Frame, now: Now) -> None:
+        """The origin answers what we doubted."""
+        keys, numbers = keys_in(frame.keys), chain_numbers(frame)
+        lies = self.receiver.on_word(
+            frame.origin,
+            frame.epoch,
+            frame.seq,
+            [Chained(key, number) for key, number in zip(keys, numbers, strict=True)],
+            made_us=frame.origin_time_us,
+            now=now,
+        )
+        for lie in lies:
+            self._wants += 1  # the positions on disk are wrong: write them anew
+            self._tell_lie(frame.origin, lie, now)
+
+    def _tell_lie(self, origin: BrokerId, lie: Doubted, now: Now) -> None:
+        self.lies[lie.brought_by] += 1
+        if self._said.allow(lie.brought_by, now.ms):
+            details: dict[str, int | str] = {"origin": origin, "so_far": self.lies[lie.brought_by]}
+            if lie.brought_by != NOBODY:
+                details["neighbour"] = lie.brought_by
+            self._outlet.tell(Notice("custody.never_made", "warning", details))
 
     def on_void(self, frame: Frame, now_ms: Millis) -> None:
         """The origin has nothing for us on a chain up to the number of ``frame``."""
@@ -156,7 +195,7 @@ class Destination:
             return
         voids, key = self.receiver.voids, frame.keys[:KEY_BYTES]
         gone = (frame.origin, frame.epoch, key, frame.seq)
-        self._due += self.receiver.skip(*gone, now_ms=now_ms)
+        self._due += self.receiver.skip(*gone, now_ms=now_ms, brought_by=frame.sender)
         self._again += self.recall.skip(*gone, now_ms=now_ms)
         if self.receiver.voids > voids:
             details: dict[str, int | str] = {"origin": frame.origin, "so_far": self.receiver.voids}

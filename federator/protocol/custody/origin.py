@@ -14,6 +14,7 @@ from federator.protocol.custody.ports import Disk
 from federator.protocol.custody.record import Record
 from federator.protocol.custody.repairs import answer
 from federator.protocol.custody.tails import Tails
+from federator.protocol.custody.word import Notary
 from federator.protocol.data.outgoing import Outgoing
 from federator.protocol.forwarding.expiry import age_expiry
 from federator.protocol.forwarding.forwarding import Forwarder, TopicRoute
@@ -25,6 +26,7 @@ from federator.protocol.forwarding.frames import (
     REPAIR_FLAG,
     TAIL_FLAG,
     VOID_FLAG,
+    WORD_FLAG,
     Frame,
     OwnFrames,
     chain_bytes,
@@ -68,6 +70,7 @@ class Origin:
         outgoing: Sends them.
         forwarder: Where they go.
         own: Labels them.
+        notary: Signs our word on their numbers.
 
     Attributes:
         log: Where they are kept.
@@ -76,7 +79,13 @@ class Origin:
     """
 
     def __init__(
-        self, *, disk: Disk, outgoing: Outgoing, forwarder: Forwarder, own: OwnFrames
+        self,
+        *,
+        disk: Disk,
+        outgoing: Outgoing,
+        forwarder: Forwarder,
+        own: OwnFrames,
+        notary: Notary,
     ) -> None:
         self.log = disk.log
         self.tails = Tails(keep_ms=disk.keep_s * 1_000)
@@ -85,6 +94,7 @@ class Origin:
         self._outgoing = outgoing
         self._forwarder = forwarder
         self._own = own
+        self._notary = notary
         self._checker = RunChecker()
 
     def resume(self, now_ms: Millis) -> None:
@@ -140,6 +150,9 @@ class Origin:
     def on_request(self, request: RepairRequest, now: Now) -> None:
         """Send what somebody missed, back along the way the request came."""
         first, *rest = reversed(request.path)
+        if request.asked_us:
+            self._give_word(request, first, tuple(rest), now)
+            return
         if request.epoch != self.log.epoch:
             return
         repairs = answer(self.log, request.chains)
@@ -158,6 +171,19 @@ class Origin:
             if not self._outgoing.send_repair(first, frame, now_ms=now.ms):
                 return
             self.repairs += 1
+
+    def _give_word(
+        self, request: RepairRequest, first: BrokerId, route: tuple[BrokerId, ...], now: Now
+    ) -> None:
+        """Say which of the numbers that ``request`` doubts were made, and what was instead."""
+        doubted = dict(sorted((chain.key, chain.after) for chain in request.chains))
+        epoch, top = Epoch(self.log.epoch), self.log.next_seq - 1
+        flags = CUSTODY_FLAG | REPAIR_FLAG | WORD_FLAG
+        word = self._own.label(flags, epoch, top, now.us, 0, b"".join(doubted), b"")
+        word.chain = chain_bytes([self.log.last(key, upto) for key, upto in doubted.items()])
+        self._notary.sign(word, request.path[0], request.asked_us)
+        word.route = route
+        self._outgoing.send_repair(first, word, now_ms=now.ms)
 
     def made_since(self, keys: Sequence[bytes], since_us: int) -> list[int]:
         """Numbers of our own frames on ``keys`` since ``since_us``, ascending, not all of many."""

@@ -15,7 +15,7 @@ Source: docs/protocol.md sections 11.8 and 15; docs/failover.md.
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-from federator.protocol.custody.chains import Ask, Chained, Delivery
+from federator.protocol.custody.chains import NOBODY, Ask, Chained, Delivery
 from federator.protocol.custody.receiver import Receiver
 from federator.protocol.types import BrokerId, Millis
 
@@ -95,6 +95,8 @@ class Recall(Generic[F]):
         now_us: int,
         now_ms: Millis,
         room: bool = True,
+        first: bool = False,
+        brought_by: BrokerId = NOBODY,
     ) -> list[Delivery[F]]:
         """Take a repair; arguments as for ``Receiver.arrive``, links as for all wanted filters."""
         ours = tuple(link for link in links if seq <= self._until.get((origin, link.key), 0))

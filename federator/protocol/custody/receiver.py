@@ -13,149 +13,56 @@ told us of the chain carries its time, and we know how long before it our client
 Source: docs/protocol.md section 11.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Generic
+from collections.abc import Iterable
 
 from federator.protocol.custody.chains import (
+    NOBODY,
     RETRY_MIN_MS,
     Ask,
     Chain,
     Chained,
     Delivery,
     F,
-    Held,
     OriginState,
-    Wanted,
 )
+from federator.protocol.custody.doubts import Doubted, Doubts
+from federator.protocol.custody.followed import Followed
 from federator.protocol.messages.control import AskedChain
-from federator.protocol.timers import Timers
-from federator.protocol.types import BrokerId, Millis
-
-FIRST_ASK_MS = 20
-"""A gap may close by itself: copies on a longer way come later."""
-
-FORMER_EPOCH_MS = 30_000
-"""An epoch unheard for so long may give way to a smaller one: its origin lost its disk and its
-clock. One that is alive repeats its tails at least every 10 s."""
+from federator.protocol.types import BrokerId, Millis, Now
 
 RETRY_MAX_MS = 5_000
+DOUBT_RETRY_MS = 2_000
+"""What was asked for in vain for so long may never have been made."""
+
+JUMP_MAX = 1 << 34
+"""A number so far beyond all others moves no chain before its origin was asked: numbering leaps by
+2**32 at a boot of the origin's machine."""
+
+SEQ_MAX = 2**63 - 1  # as far as messages can tell
+LOOK_BACK_US = 60_000_000
+"""What is asked for again of a chain that a lie moved, and that cannot be taken back exactly."""
 CHAINS_PER_ASK_MAX = 64
-CHAINS_MAX = 1_048_576
-HELD_BYTES_MAX = 8 * 1024 * 1024
-HELD_MAX = 65_536
 
 
-class Receiver(Generic[F]):
+class Receiver(Followed[F]):
     """The chains of one broker.
 
     Args:
-        keep_ms: An origin unheard for so long has forgotten what we could ask for.
-        chains_max: Chains followed; of more, frames are delivered as they come.
-        held_bytes_max: Bytes of frames that wait for earlier ones; more are asked for again.
+        bounds: See ``Followed``.
 
     Attributes:
         duplicates: Frames that were here before.
         voids: Times that an origin no longer had what we missed.
         asked: Requests made.
+        doubts: What the origins must be asked.
     """
 
-    def __init__(
-        self,
-        *,
-        keep_ms: int = 3_600_000,
-        chains_max: int = CHAINS_MAX,
-        held_bytes_max: int = HELD_BYTES_MAX,
-    ) -> None:
-        self._keep_ms = keep_ms
-        self._chains_max = chains_max
-        self._held_bytes_max = held_bytes_max
-        self._origins: dict[BrokerId, OriginState[F]] = {}
-        self._wanted = Wanted(keep_ms=keep_ms)
-        self._chains = 0
-        self._timers: Timers[BrokerId] = Timers()
-        self.held_bytes = 0
+    def __init__(self, **bounds: int) -> None:
+        super().__init__(**bounds)
         self.duplicates = 0
         self.voids = 0
         self.asked = 0
-
-    def __len__(self) -> int:
-        """How many chains are followed."""
-        return self._chains
-
-    @property
-    def gaps(self) -> int:
-        """Chains on which something is known to be missing."""
-        return sum(len(origin.gaps) for origin in self._origins.values())
-
-    # What our clients want
-
-    def want(self, key: bytes, *, since_us: int) -> None:
-        """Our clients subscribe to the filter with ``key`` since ``since_us``, our wall clock."""
-        self._wanted.since_us.setdefault(key, since_us)
-
-    def begin_at(self, key: bytes, *, since_us: int, now_us: int) -> None:
-        """A client that we step in for wanted ``key`` since ``since_us``, our wall clock.
-
-        Chains that begin within a minute, or whose beginning is not known yet, are asked for from
-        then.
-        """
-        self._wanted.expect(key, since_us, now_us)
-        for known in self._origins.values():
-            chain = known.chains.get(key)
-            if chain is not None and chain.last is None:
-                chain.not_before_us = min(chain.not_before_us, since_us)
-
-    def look_back(
-        self,
-        origin: BrokerId,
-        epoch: int,
-        key: bytes,
-        until: int,
-        *,
-        not_before_us: int,
-        now_ms: Millis,
-    ) -> None:
-        """Ask for what ``origin`` made on ``key`` since ``not_before_us``, its wall clock, up to
-        number ``until``.
-        """
-        known = self._origin(origin, epoch, now_ms)
-        if known is not None:
-            self._chains += key not in known.chains
-            known.chains[key] = Chain(None, until, max(1, not_before_us))
-            self._look_for_gap(origin, known, key, now_ms)
-
-    def leave(self, origin: BrokerId, key: bytes) -> None:
-        """Follow one chain no longer, and remember nothing of it."""
-        known = self._origins.get(origin)
-        if known is not None and known.chains.pop(key, None) is not None:
-            self._chains -= 1
-            known.gaps.pop(key, None)
-            self._drop_held(known, key)
-
-    def unwant_all(self) -> None:
-        """Follow nothing any more."""
-        for key in list(self._wanted.since_us):
-            self.unwant(key)
-
-    def unwant(self, key: bytes) -> None:
-        """Our clients no longer subscribe to the filter with ``key``."""
-        self._wanted.since_us.pop(key, None)
-        for origin in self._origins.values():
-            chain = origin.chains.pop(key, None)
-            if chain is not None:
-                self._chains -= 1
-                origin.remember(key, chain)
-                origin.gaps.pop(key, None)
-                self._drop_held(origin, key)
-
-    def wants(self, key: bytes) -> bool:
-        """Whether our clients subscribe to the filter with ``key``."""
-        return key in self._wanted.since_us
-
-    @property
-    def since_us(self) -> Mapping[bytes, int]:
-        """The keys of what our clients subscribe to, and since when."""
-        return self._wanted.since_us
+        self.doubts = Doubts()
 
     # What arrives
 
@@ -172,6 +79,8 @@ class Receiver(Generic[F]):
         now_us: int,
         now_ms: Millis,
         room: bool = True,
+        first: bool = False,
+        brought_by: BrokerId = NOBODY,
     ) -> list[Delivery[F]]:
         """Take a frame; return what is to be delivered now, in order.
 
@@ -186,11 +95,15 @@ class Receiver(Generic[F]):
             now_us: Our wall clock.
             now_ms: Our monotonic clock.
             room: Our broker can take it now; otherwise it is asked for again later.
+            first: No copy of it came before.
+            brought_by: The neighbour that brought it.
         """
-        known = self._origin(origin, epoch, now_ms)
-        if known is None:  # of a life of the origin that has ended
+        key, prev = links[0]
+        known = self._origin(origin, epoch, key, seq, brought_by, now_ms)
+        if known is None or any(prev >= seq for _, prev in links):
             self.duplicates += 1
             return []
+        known.top = max(known.top or 0, seq)
         chains = known.chains
         next_everywhere, concerned = room, False
         for key, prev in links:
@@ -208,12 +121,18 @@ class Receiver(Generic[F]):
             elif seq <= last:
                 # Delivered already. Chains that were met later may not know it, and go on behind.
                 self.duplicates += 1
+                if first:  # or a lie moved the chain past it
+                    skipped = chain.before(seq) is not None
+                    self._doubt(origin, key, chain, seq if skipped else last, now_ms)
                 return self._pass(origin, known, seq, links, now_ms)
             if seq > chain.target:
                 chain.target = seq
         # Every chain was begun behind it: a straggler. One that is not followed cannot say so.
         if not concerned and all(key in chains for key, _ in links):
             self.duplicates += 1
+            if first:
+                chain = chains[key]
+                self._doubt(origin, key, chain, chain.begun, now_ms)
             return self._pass(origin, known, seq, links, now_ms)
         if next_everywhere:
             return self._deliver(origin, known, seq, links, frame, now_ms)
@@ -233,30 +152,43 @@ class Receiver(Generic[F]):
         made_us: int,
         now_us: int,
         now_ms: Millis,
+        brought_by: BrokerId = NOBODY,
     ) -> None:
         """The origin says which frame is the last one on each of some chains (``prev``).
 
         That does not begin a chain for clients that have just come: the last one may be theirs, and
         still be on a longer way than this word. The origin will say it again.
         """
-        known = self._origin(origin, epoch, now_ms)
-        if known is None:
-            return
         for key, head in heads:
+            known = self._origin(origin, epoch, key, head, brought_by, now_ms)
+            if known is None:
+                return
+            known.top = max(known.top or 0, head)
             chain = known.chains.get(key)
             if chain is None:
                 if self._chains >= self._chains_max or self._wanted.is_fresh(key, now_us):
                     continue
                 chain = self._begin(known, key, head, made_us, now_us)
+            if head < (chain.last or 0):  # it is late, or a lie moved the chain past it
+                self._doubt(origin, key, chain, chain.last or 0, now_ms)
             chain.target = max(chain.target, head)
             self._look_for_gap(origin, known, key, now_ms)
 
     def skip(
-        self, origin: BrokerId, epoch: int, key: bytes, through: int, *, now_ms: Millis
+        self,
+        origin: BrokerId,
+        epoch: int,
+        key: bytes,
+        through: int,
+        *,
+        now_ms: Millis,
+        brought_by: BrokerId = NOBODY,
     ) -> list[Delivery[F]]:
         """The origin has nothing for us on a chain up to ``through``; return what follows."""
-        known = self._origins.get(origin)
-        chain = known.chains.get(key) if known is not None and known.epoch == epoch else None
+        if origin not in self._origins:
+            return []
+        known = self._origin(origin, epoch, key, through, brought_by, now_ms)
+        chain = known.chains.get(key) if known is not None else None
         if known is None or chain is None:
             return []
         if chain.last is not None and through <= chain.last:
@@ -265,7 +197,7 @@ class Receiver(Generic[F]):
             self.voids += 1
         else:
             chain.begun = through = max(through, chain.begun)
-        chain.last = through
+        chain.move(through, brought_by)
         chain.target = max(chain.target, through)
         self._close_gap(origin, known, key)
         done: list[Delivery[F]] = []
@@ -279,6 +211,54 @@ class Receiver(Generic[F]):
                 self._unhold(known, seq)
                 done += self._deliver(origin, known, seq, held.links, held.frame, now_ms)
         return done
+
+    def on_word(
+        self,
+        origin: BrokerId,
+        epoch: int,
+        top: int,
+        heads: Iterable[Chained],
+        *,
+        made_us: int,
+        now: Now,
+    ) -> list[Doubted]:
+        """The origin answered what we doubted; return what it never made.
+
+        Args:
+            origin: Who.
+            epoch: Of its numbers.
+            top: The greatest of them.
+            heads: Of each chain, the greatest number up to the doubted one (``prev``).
+            made_us: When it said so, by its own wall clock.
+            now: Our clocks.
+        """
+        asked = self.doubts.answered(origin)
+        known = self._origins.get(origin)
+        if known is None or known.epoch != epoch:
+            self._begin_epoch(origin, epoch, now.ms).top = top
+            return []
+        known.top = top
+        lies = []
+        for key, number in heads:
+            doubted, chain = asked.get(key), known.chains.get(key)
+            if doubted is None or chain is None:
+                continue
+            skipped = doubted.back_to is not None
+            if number < doubted.number or skipped:
+                lies.append(doubted)
+                age_us = LOOK_BACK_US if chain.undo else self._wanted.age_us(key, now.us)
+                since_us = max(1, made_us - age_us)
+                lie = (chain.last or 0) if skipped else doubted.number
+                through = number - 1 if skipped else number
+                chain.take_back(through, doubted.back_to, not_before_us=since_us)
+                if chain.target <= lie:
+                    chain.target = max(number, chain.last or 0)
+                self._drop_held(known, key)
+                known.gaps.pop(key, None)
+            else:
+                chain.target = max(chain.target, number)
+            self._look_for_gap(origin, known, key, now.ms)
+        return lies
 
     def answered(self, origin: BrokerId, *, now_ms: Millis) -> None:
         """The last frame of an answer came: ask for the rest, if there is any."""
@@ -308,6 +288,11 @@ class Receiver(Generic[F]):
             asks.append(Ask(origin, known.epoch, tuple(chains[:CHAINS_PER_ASK_MAX])))
             self.asked += 1
             self._timers.set(origin, Millis(now_ms + known.retry_ms))
+            if known.retry_ms >= DOUBT_RETRY_MS:
+                for key in (asked.key for asked in chains[:CHAINS_PER_ASK_MAX]):
+                    chain = known.chains[key]
+                    doubted = Doubted(chain.target, NOBODY)
+                    self.doubts.doubt(origin, key, doubted, now_ms=now_ms)
             known.retry_ms = min(2 * known.retry_ms, RETRY_MAX_MS)
         return asks
 
@@ -318,56 +303,38 @@ class Receiver(Generic[F]):
                 known.retry_ms = RETRY_MIN_MS
                 self._timers.set_sooner(origin, now_ms)
 
-    # What survives us
-
-    def positions(self) -> dict[tuple[BrokerId, bytes], tuple[int, int]]:
-        """By (origin, key): the epoch, and the number of the last frame delivered."""
-        return {
-            (origin, key): (known.epoch, chain.last)
-            for origin, known in self._origins.items()
-            for key, chain in known.chains.items()
-            if chain.last is not None
-        }
-
-    def restore(
-        self,
-        positions: Mapping[tuple[BrokerId, bytes], tuple[int, int]],
-        *,
-        now_ms: Millis,
-    ) -> None:
-        """Go on where an earlier life of this agent ended."""
-        for (origin, key), (epoch, last) in positions.items():
-            known = self._origin(origin, epoch, now_ms)
-            if known is not None:
-                self._chains += key not in known.chains
-                known.chains[key] = Chain(last, last)
-
-    def expire(self, now_ms: Millis) -> None:
-        """Forget origins that are silent for so long that they have forgotten, too."""
-        for origin, known in list(self._origins.items()):
-            if now_ms - known.heard_ms > self._keep_ms:
-                self._forget(origin, known)
-
     # Inside
 
-    def _origin(self, origin: BrokerId, epoch: int, now_ms: Millis) -> OriginState[F] | None:
-        """The state of ``origin``; ``None`` when ``epoch`` is a former one."""
+    def _origin(
+        self,
+        origin: BrokerId,
+        epoch: int,
+        key: bytes,
+        number: int,
+        brought_by: BrokerId,
+        now_ms: Millis,
+    ) -> OriginState[F] | None:
+        """The state of ``origin``; ``None`` when it must be asked first whether this is its word.
+
+        Only of an origin that is met for the first time every epoch and number is taken.
+        """
+        if number > SEQ_MAX:
+            return None
         known = self._origins.get(origin)
-        if known is not None and epoch == known.epoch:
-            known.heard_ms = now_ms
-            return known
-        if known is not None:
-            if epoch < known.epoch and now_ms - known.heard_ms < FORMER_EPOCH_MS:
-                return None
-            self._forget(origin, known)
-        known = self._origins[origin] = OriginState(epoch, now_ms)
+        if known is None:
+            known = self._begin_epoch(origin, epoch, now_ms)
+        if epoch != known.epoch or (known.top is not None and number > known.top + JUMP_MAX):
+            self.doubts.doubt(origin, key, Doubted(number, brought_by), now_ms=now_ms)
+            return None
+        known.heard_ms = now_ms
+        known.brought_by = brought_by
         return known
 
-    def _forget(self, origin: BrokerId, known: OriginState[F]) -> None:
-        self._chains -= len(known.chains)
-        self.held_bytes -= sum(held.size for held in known.held.values())
-        self._timers.clear(origin)
-        del self._origins[origin]
+    def _doubt(
+        self, origin: BrokerId, key: bytes, chain: Chain, number: int, now_ms: Millis
+    ) -> None:
+        doubted = Doubted(number, chain.brought_by, chain.before(number))
+        self.doubts.doubt(origin, key, doubted, now_ms=now_ms)
 
     def _begin(
         self, known: OriginState[F], key: bytes, prev: int, made_us: int, now_us: int
@@ -394,7 +361,7 @@ class Receiver(Generic[F]):
         for key, prev in links:
             chain = known.chains.get(key)
             if chain is not None and chain.last is not None and prev <= chain.last < seq:
-                chain.last = seq
+                chain.move(seq, known.brought_by)
                 self._close_gap(origin, known, key)
         done: list[Delivery[F]] = []
         for following, its_links, frame in self._followers(known, seq, links):
@@ -421,7 +388,7 @@ class Receiver(Generic[F]):
             for key, _ in links:
                 chain = chains.get(key)
                 if chain is not None and (chain.last is None or chain.last < seq):
-                    chain.last = seq
+                    chain.move(seq, known.brought_by)
             if known.held:
                 self._unhold(known, seq)
                 due += self._followers(known, seq, links)
@@ -447,47 +414,3 @@ class Receiver(Generic[F]):
                 self._unhold(known, follower)
                 found.append((follower, held.links, held.frame))
         return found
-
-    def _look_for_gap(
-        self, origin: BrokerId, known: OriginState[F], key: bytes, now_ms: Millis
-    ) -> None:
-        chain = known.chains.get(key)
-        if chain is None or key in known.gaps:
-            return
-        if chain.last is None or chain.last < chain.target:
-            if not known.gaps:
-                known.retry_ms = RETRY_MIN_MS
-                soon_ms = FIRST_ASK_MS if chain.last is not None else 0
-                self._timers.set(origin, Millis(now_ms + soon_ms))
-            known.gaps[key] = None
-
-    def _close_gap(self, origin: BrokerId, known: OriginState[F], key: bytes) -> None:
-        chain = known.chains.get(key)
-        if chain is None or (chain.last is not None and chain.last >= chain.target):
-            known.gaps.pop(key, None)
-            if not known.gaps:
-                self._timers.clear(origin)
-
-    def _hold(
-        self, known: OriginState[F], seq: int, links: tuple[Chained, ...], frame: F, size: int
-    ) -> None:
-        if seq in known.held:
-            return
-        if self.held_bytes + size > self._held_bytes_max or len(known.held) >= HELD_MAX:
-            return
-        self.held_bytes += size
-        known.held[seq] = Held(links, frame, size)
-        for key, prev in links:
-            known.waiting[(key, prev)] = seq
-
-    def _unhold(self, known: OriginState[F], seq: int) -> None:
-        held = known.held.pop(seq, None)
-        if held is not None:
-            self.held_bytes -= held.size
-            for link in held.links:
-                if known.waiting.get((link.key, link.prev)) == seq:
-                    del known.waiting[(link.key, link.prev)]
-
-    def _drop_held(self, known: OriginState[F], key: bytes) -> None:
-        for seq in [s for s, held in known.held.items() if any(k == key for k, _ in held.links)]:
-            self._unhold(known, seq)

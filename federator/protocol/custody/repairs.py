@@ -29,6 +29,9 @@ class FrameArchive(Protocol):
     def head(self, key: bytes) -> int:
         """The last frame on a chain; 0: none."""
 
+    def last(self, key: bytes, upto: int) -> int:
+        """The greatest number of a chain up to ``upto``; that itself where it is not known."""
+
     def select(self, key: bytes, after: int, *, limit: int) -> list[int]:
         """The first ``limit`` frames of a chain after ``after``."""
 

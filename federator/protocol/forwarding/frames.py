@@ -30,6 +30,7 @@ REPAIR_FLAG = 0x04  # under custody, sent again for one broker
 LAST_FLAG = 0x08  # the last repair of an answer
 VOID_FLAG = 0x10  # a repair: its chain has nothing up to this number
 TRACE_FLAG = 0x20  # carried as if of QoS 0, but holds no publications: see tracing
+WORD_FLAG = 0x40  # a repair: the origin's word on numbers that were doubted
 KEY_BYTES = 8
 CHAIN_BYTES = 8
 ROUTE_MAX = 64
@@ -50,6 +51,7 @@ _KINDS = frozenset(
         _REPAIR | LAST_FLAG,
         _REPAIR | VOID_FLAG,
         _REPAIR | VOID_FLAG | LAST_FLAG,
+        _REPAIR | WORD_FLAG,
         TRACE_FLAG,
     }
 )
@@ -69,7 +71,8 @@ class Frame(msgspec.Struct, gc=False):
         keys: The filter keys as on the wire, ``KEY_BYTES`` each, ascending.
         mask: Which of the filters the receiver must carry on; bit ``i`` is the ``i``-th key.
         body: PUBLISH packets, back to back. A view of what ``unpack`` was given. A tail has the
-            epoch of its numbers, in 8 bytes; a trace has what ``tracing`` says.
+            epoch of its numbers, in 8 bytes; a trace has what ``tracing`` says, a word what
+            ``custody.word`` does.
         chain: Per key the number of a frame as on the wire, ``CHAIN_BYTES`` each: the one before
             this one on that filter, or of a tail the last one.
         route: The brokers that a repair has to pass after the receiver; the last one asked for it.

@@ -217,7 +217,8 @@ class AskedChain(NamedTuple):
 class RepairRequest(msgspec.Struct, frozen=True, array_like=True, tag=8):
     """Asks for what the first broker of ``path`` missed; the others brought it here, in that order.
 
-    The answer goes back the same way: see ``frames``.
+    The answer goes back the same way: see ``frames``. ``asked_us`` is 0, or names a question: then
+    only the origin's word is wanted on each chain's greatest number up to ``after``.
     """
 
     origin: Id
@@ -226,6 +227,7 @@ class RepairRequest(msgspec.Struct, frozen=True, array_like=True, tag=8):
     chains: Annotated[
         tuple[AskedChain, ...], msgspec.Meta(min_length=1, max_length=CHAINS_PER_REQUEST_MAX)
     ]
+    asked_us: Natural = 0
 
 
 class RetainedWant(msgspec.Struct, frozen=True, array_like=True):

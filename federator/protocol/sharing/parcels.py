@@ -105,10 +105,13 @@ class Arrivals:
         """Whether something waits for our broker, or to be confirmed."""
         return bool(self._published or self._confirm)
 
-    def admit(self, origin: BrokerId, epoch: Epoch, number: int) -> bool:
-        """Whether this parcel must be served; it then stays open until ``published``."""
+    def admit(self, origin: BrokerId, epoch: Epoch, number: int, *, sender: BrokerId) -> bool:
+        """Whether this parcel must be served; it then stays open until ``published``.
+
+        ``sender``: the neighbour that brought it.
+        """
         name = (origin, epoch, number)
-        first, _ = self._seen.admit(origin, epoch, number, k=1, mask=1)
+        first, _ = self._seen.admit(origin, epoch, number, k=1, mask=1, sender=sender)
         if first:
             self._open.add(name)
         elif name not in self._open:

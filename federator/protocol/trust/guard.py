@@ -37,7 +37,15 @@ from federator.protocol.trust.greetings import (
 )
 from federator.protocol.trust.peers import KeyAgreement, Peer, agreement_half
 from federator.protocol.trust.primitives import TAG_BYTES, Identity, Verifier
-from federator.protocol.trust.proofs import AddressReader, ProofReader, prove, prove_address
+from federator.protocol.trust.proofs import (
+    AddressReader,
+    Proof,
+    ProofReader,
+    decode_proof,
+    encode_proof,
+    prove,
+    prove_address,
+)
 from federator.protocol.types import BrokerId, Epoch
 
 CONTROL, DATA, DATAGRAM = 0, 1, 2
@@ -169,6 +177,21 @@ class Guard:
             DecodeError: That broker did not sign it.
         """
         self._addresses.check(id, epoch, address, proof, now_s=self._now_s())
+
+    # -- words ------------------------------------------------------------------------------------
+
+    def vouch(self, text: bytes) -> bytes:
+        """Our signature on ``text``, with our certificate."""
+        return encode_proof(Proof(self._ours.data, self._identity.sign(text)))
+
+    def vouched(self, id: BrokerId, text: bytes, proof: bytes) -> bool:
+        """Whether broker ``id`` signed ``text``."""
+        try:
+            read = decode_proof(proof)
+            certificate = self.authority.judge(read.certificate, now_s=self._now_s())
+        except DecodeError:
+            return False
+        return certificate.id == id and self._verify(certificate.signing_key, read.signature, text)
 
     # -- control messages -------------------------------------------------------------------------
 

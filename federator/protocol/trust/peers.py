@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
-from federator.protocol.duplicates import DuplicateLog
+from federator.protocol.duplicates import SeenNumbers
 from federator.protocol.trust.certificates import Certificate
 from federator.protocol.trust.greetings import AGREEMENT_NAME_BYTES
 from federator.protocol.trust.primitives import Cipher, Identity
-from federator.protocol.types import BrokerId, Epoch
 
 KEYS_KEPT: Final = 4
 """Pairs of halves understood per neighbour: both sides may be changing certificates."""
@@ -76,16 +75,15 @@ class Peer:
     agreement: KeyAgreement
     counter: int = 0
     holds: bytes = b""
-    windows: tuple[DuplicateLog, ...] = field(
-        default_factory=lambda: tuple(DuplicateLog(origins_max=1) for _ in range(CHANNELS))
+    windows: tuple[SeenNumbers, ...] = field(
+        default_factory=lambda: tuple(SeenNumbers() for _ in range(CHANNELS))
     )
     _keys: OrderedDict[bytes, Keys] = field(default_factory=OrderedDict)
     _current: tuple[bytes, bytes, Keys, bytes] | None = None
 
     def admit(self, channel: int, counter: int) -> bool:
         """Whether a seal with this number has not come before."""
-        first, _ = self.windows[channel].admit(BrokerId(0), Epoch(0), counter, k=1, mask=1)
-        return first
+        return self.windows[channel].admit(counter)
 
     def keys_to(self, ours: KeyAgreement, identity: Identity, federation: str) -> Keys | None:
         """The keys to speak under; ``None`` while the peer does not hold our half.

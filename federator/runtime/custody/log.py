@@ -138,6 +138,10 @@ class CustodyLog:
         """The chains of which something is held, and their last numbers."""
         return self._chains.heads()
 
+    def last(self, key: bytes, upto: int) -> int:
+        """The greatest number of a chain up to ``upto``; that itself where it is not known."""
+        return self._chains.last(key, upto)
+
     def select(self, key: bytes, after: int, *, limit: int) -> list[int]:
         """Held numbers of the chain greater than ``after``, ascending, at most ``limit``."""
         return self._chains.select(key, after, limit=limit)

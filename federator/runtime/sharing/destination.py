@@ -134,7 +134,7 @@ class ShareDestination:
         if len(self._waiting) >= WAITING_MAX:
             return
         name = (frame.origin, parcel.epoch, parcel.number)
-        if numbered and not self._arrivals.admit(*name):
+        if numbered and not self._arrivals.admit(*name, sender=frame.sender):
             self._watch()
             return
         self._waiting.append(_Arrived(deque(split_run(run)), 1, name if numbered else None))

@@ -10,7 +10,6 @@ Source: docs/simulator.md.
 import random
 from collections.abc import Iterator
 
-from federator.protocol.custody.receiver import FORMER_EPOCH_MS
 from federator.protocol.custody.tails import STEPS_MS
 from federator.protocol.types import BrokerId
 from lab.sim import convergence
@@ -112,7 +111,7 @@ def _publish_in_the_calm(world: MessageWorld, story: MessageStory) -> None:
     """Once more from everywhere: now QoS 0 arrives as well."""
     drain_ms = DRAIN_MS
     if world.ledger.trust_all():  # a log was lost, and the clock with it: its next tail is believed
-        drain_ms += FORMER_EPOCH_MS + STEPS_MS[-1]
+        drain_ms += STEPS_MS[-1]
     _promise(world)
     world.ledger.calm = True
     rng = random.Random(f"calm {story.seed}")

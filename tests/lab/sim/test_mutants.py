@@ -86,7 +86,7 @@ def no_announcement_until_an_interval_passed(monkeypatch):
 def duplicate_log_by_count_only(monkeypatch):
     """Remembers the last few frames, whosever they are."""
 
-    def admit(self, origin, epoch, seq, *, k, mask):
+    def admit(self, origin, epoch, seq, *, k, mask, sender):
         last = self.__dict__.setdefault("last", [])
         if (origin, epoch, seq) in last:
             return False, 0

@@ -131,11 +131,11 @@ def test_too_many_ranges_and_ranges_that_end_before_they_begin_are_refused():
 def test_a_parcel_is_served_once_and_confirmed_when_our_broker_has_it():
     arrivals = Arrivals()
 
-    assert arrivals.admit(1, 7, 1)
-    assert arrivals.admit(1, 7, 2)
+    assert arrivals.admit(1, 7, 1, sender=1)
+    assert arrivals.admit(1, 7, 2, sender=1)
     arrivals.published(1, 7, 1, 10)
     arrivals.published(1, 7, 2, 12)
-    assert not arrivals.admit(1, 7, 1)
+    assert not arrivals.admit(1, 7, 1, sender=1)
     arrivals.settle(9)
     assert arrivals.confirmations() == []
     arrivals.settle(11)
@@ -148,12 +148,12 @@ def test_a_parcel_is_served_once_and_confirmed_when_our_broker_has_it():
 
 def test_a_parcel_that_comes_again_after_its_confirmation_is_confirmed_again():
     arrivals = Arrivals()
-    arrivals.admit(1, 7, 1)
+    arrivals.admit(1, 7, 1, sender=1)
     arrivals.published(1, 7, 1, 1)
     arrivals.settle(1)
     arrivals.confirmations()
 
-    assert not arrivals.admit(1, 7, 1)
+    assert not arrivals.admit(1, 7, 1, sender=1)
 
     assert arrivals.confirmations() == [(1, Confirmation(7, ((1, 1),)))]
 
@@ -161,7 +161,7 @@ def test_a_parcel_that_comes_again_after_its_confirmation_is_confirmed_again():
 def test_confirmations_are_ranges_for_each_origin_and_no_longer_than_one_can_be():
     arrivals = Arrivals()
     for origin, number in [(1, n) for n in (1, 2, 3, 5)] + [(2, n) for n in range(1, 1_001, 2)]:
-        arrivals.admit(origin, 7, number)
+        arrivals.admit(origin, 7, number, sender=1)
         arrivals.published(origin, 7, number, 1)
     arrivals.settle(1)
 

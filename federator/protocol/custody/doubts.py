@@ -1,0 +1,111 @@
+"""What we doubt of an origin's numbers, and ask the origin itself.
+
+Any neighbour may bring a frame in an origin's name, so a number may be a lie, and what our chains
+made of it too. A doubt is a chain and a number on it. The origin answers with its *word*, which it
+signs for this one question: the greatest number of the chain up to the one we doubt. When that is
+another one, the origin never made what we were told.
+
+Source: docs/protocol.md section 11.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from federator.protocol.messages.control import CHAINS_PER_REQUEST_MAX, AskedChain
+from federator.protocol.timers import Timers
+from federator.protocol.types import BrokerId, Millis, Now
+
+ASK_GAP_MS: Final = 250
+"""Between two questions to one origin, at least."""
+
+ASK_GAP_MAX_MS: Final = 8_000
+TRIES_MAX: Final = 12
+ORIGINS_MAX: Final = 1_024
+CHAINS_MAX: Final = CHAINS_PER_REQUEST_MAX // 4
+
+
+class Doubted(NamedTuple):
+    """A number that may be a lie, and the neighbour that brought it.
+
+    Attributes:
+        number: Its origin made it, or did not.
+        back_to: Where its chain stood before it went past ``number``, without it; then the lie is
+            what it went on to.
+    """
+
+    number: int
+    brought_by: BrokerId
+    back_to: int | None = None
+
+
+class Question(NamedTuple):
+    """What ``origin`` is to be asked; ``asked_us`` names the question."""
+
+    origin: BrokerId
+    asked_us: int
+    chains: tuple[AskedChain, ...]
+
+
+@dataclass(slots=True)
+class _Open:
+    chains: dict[bytes, Doubted] = field(default_factory=dict)
+    asked: dict[bytes, Doubted] = field(default_factory=dict)
+    asked_us: int = 0
+    asked_ms: int = -ASK_GAP_MS
+    tries: int = 0
+
+
+class Doubts:
+    """The doubts about all origins: at most ``ORIGINS_MAX`` times ``CHAINS_MAX``."""
+
+    def __init__(self) -> None:
+        self._origins: dict[BrokerId, _Open] = {}
+        self._timers: Timers[BrokerId] = Timers()
+
+    def doubt(self, origin: BrokerId, key: bytes, doubted: Doubted, *, now_ms: Millis) -> None:
+        """Whether ``origin`` made a number on the chain ``key`` must be asked."""
+        known = self._origins.get(origin)
+        if known is None:
+            if len(self._origins) >= ORIGINS_MAX:
+                oldest = next(iter(self._origins))
+                del self._origins[oldest]
+                self._timers.clear(oldest)
+            known = self._origins[origin] = _Open()
+        if len(known.chains) < CHAINS_MAX:
+            known.chains.setdefault(key, doubted)
+        known.tries = 0
+        self._timers.set_sooner(origin, Millis(max(now_ms, known.asked_ms + ASK_GAP_MS)))
+
+    def next_deadline_ms(self) -> Millis | None:
+        """When ``questions`` has something to say."""
+        return self._timers.next_deadline_ms()
+
+    def questions(self, now: Now) -> list[Question]:
+        """What to ask now. It is asked again, ever more seldom, while nobody answers."""
+        found = []
+        for origin in self._timers.pop_due(now.ms):
+            known = self._origins[origin]
+            if not known.chains or known.tries >= TRIES_MAX:
+                del self._origins[origin]
+                continue
+            known.asked, known.asked_ms = dict(known.chains), now.ms
+            known.asked_us = max(now.us, known.asked_us + 1)
+            gap_ms = min(ASK_GAP_MAX_MS, ASK_GAP_MS << known.tries)
+            known.tries += 1
+            self._timers.set(origin, Millis(now.ms + gap_ms))
+            chains = tuple(AskedChain(k, d.number, 0) for k, d in sorted(known.asked.items()))
+            found.append(Question(origin, known.asked_us, chains))
+        return found
+
+    def is_open(self, origin: BrokerId, asked_us: int) -> bool:
+        """Whether ``asked_us`` names the last question to ``origin``, and it is not answered."""
+        known = self._origins.get(origin)
+        return known is not None and bool(known.asked) and known.asked_us == asked_us
+
+    def answered(self, origin: BrokerId) -> Mapping[bytes, Doubted]:
+        """The last question to ``origin`` is answered; what it was about."""
+        known = self._origins[origin]
+        asked, known.asked = known.asked, {}
+        known.chains = {k: d for k, d in known.chains.items() if asked.get(k) != d}
+        return asked

@@ -1,0 +1,231 @@
+"""Which chains are followed, where they stand, and the room of what waits for earlier frames.
+
+What arrives moves them: see ``receiver``.
+
+Source: docs/protocol.md section 11.
+"""
+
+from collections.abc import Mapping
+from typing import Generic
+
+from federator.protocol.custody.chains import (
+    RETRY_MIN_MS,
+    Chain,
+    Chained,
+    F,
+    Held,
+    OriginState,
+    Wanted,
+)
+from federator.protocol.timers import Timers
+from federator.protocol.types import BrokerId, Millis
+
+FIRST_ASK_MS = 20
+"""A gap may close by itself: copies on a longer way come later."""
+
+CHAINS_MAX = 1_048_576
+HELD_BYTES_MAX = 8 * 1024 * 1024
+HELD_MAX = 65_536
+
+
+class Followed(Generic[F]):
+    """The chains of one broker.
+
+    Args:
+        keep_ms: An origin unheard for so long has forgotten what we could ask for.
+        chains_max: Chains followed; of more, frames are delivered as they come.
+        held_bytes_max: Bytes of frames that wait for earlier ones; more are asked for again.
+
+    Attributes:
+        held_bytes: Of frames that wait.
+    """
+
+    def __init__(
+        self,
+        *,
+        keep_ms: int = 3_600_000,
+        chains_max: int = CHAINS_MAX,
+        held_bytes_max: int = HELD_BYTES_MAX,
+    ) -> None:
+        self._keep_ms = keep_ms
+        self._chains_max = chains_max
+        self._held_bytes_max = held_bytes_max
+        self._origins: dict[BrokerId, OriginState[F]] = {}
+        self._wanted = Wanted(keep_ms=keep_ms)
+        self._chains = 0
+        self._timers: Timers[BrokerId] = Timers()
+        self.held_bytes = 0
+
+    def __len__(self) -> int:
+        """How many chains are followed."""
+        return self._chains
+
+    @property
+    def gaps(self) -> int:
+        """Chains on which something is known to be missing."""
+        return sum(len(origin.gaps) for origin in self._origins.values())
+
+    # What our clients want
+
+    def want(self, key: bytes, *, since_us: int) -> None:
+        """Our clients subscribe to the filter with ``key`` since ``since_us``, our wall clock."""
+        self._wanted.since_us.setdefault(key, since_us)
+
+    def begin_at(self, key: bytes, *, since_us: int, now_us: int) -> None:
+        """A client that we step in for wanted ``key`` since ``since_us``, our wall clock.
+
+        Chains that begin within a minute, or whose beginning is not known yet, are asked for from
+        then.
+        """
+        self._wanted.expect(key, since_us, now_us)
+        for known in self._origins.values():
+            chain = known.chains.get(key)
+            if chain is not None and chain.last is None:
+                chain.not_before_us = min(chain.not_before_us, since_us)
+
+    def look_back(
+        self,
+        origin: BrokerId,
+        epoch: int,
+        key: bytes,
+        until: int,
+        *,
+        not_before_us: int,
+        now_ms: Millis,
+    ) -> None:
+        """Ask for what ``origin`` made on ``key`` since ``not_before_us``, its wall clock, up to
+        number ``until``.
+        """
+        known = self._origins.get(origin)
+        if known is None or known.epoch != epoch:
+            known = self._begin_epoch(origin, epoch, now_ms)
+        known.top = max(known.top or 0, until)
+        self._chains += key not in known.chains
+        known.chains[key] = Chain(None, until, max(1, not_before_us))
+        self._look_for_gap(origin, known, key, now_ms)
+
+    def leave(self, origin: BrokerId, key: bytes) -> None:
+        """Follow one chain no longer, and remember nothing of it."""
+        known = self._origins.get(origin)
+        if known is not None and known.chains.pop(key, None) is not None:
+            self._chains -= 1
+            known.gaps.pop(key, None)
+            self._drop_held(known, key)
+
+    def unwant_all(self) -> None:
+        """Follow nothing any more."""
+        for key in list(self._wanted.since_us):
+            self.unwant(key)
+
+    def unwant(self, key: bytes) -> None:
+        """Our clients no longer subscribe to the filter with ``key``."""
+        self._wanted.since_us.pop(key, None)
+        for origin in self._origins.values():
+            chain = origin.chains.pop(key, None)
+            if chain is not None:
+                self._chains -= 1
+                origin.remember(key, chain)
+                origin.gaps.pop(key, None)
+                self._drop_held(origin, key)
+
+    def wants(self, key: bytes) -> bool:
+        """Whether our clients subscribe to the filter with ``key``."""
+        return key in self._wanted.since_us
+
+    @property
+    def since_us(self) -> Mapping[bytes, int]:
+        """The keys of what our clients subscribe to, and since when."""
+        return self._wanted.since_us
+
+    # What survives us
+
+    def positions(self) -> dict[tuple[BrokerId, bytes], tuple[int, int]]:
+        """By (origin, key): the epoch, and the number of the last frame delivered."""
+        return {
+            (origin, key): (known.epoch, chain.last)
+            for origin, known in self._origins.items()
+            for key, chain in known.chains.items()
+            if chain.last is not None
+        }
+
+    def restore(
+        self,
+        positions: Mapping[tuple[BrokerId, bytes], tuple[int, int]],
+        *,
+        now_ms: Millis,
+    ) -> None:
+        """Go on where an earlier life of this agent ended."""
+        newest: dict[BrokerId, int] = {}
+        for (origin, _), (epoch, _) in positions.items():
+            newest[origin] = max(newest.get(origin, 0), epoch)
+        for (origin, key), (epoch, last) in positions.items():
+            if epoch == newest[origin]:
+                known = self._origins.get(origin) or self._begin_epoch(origin, epoch, now_ms)
+                known.top = max(known.top or 0, last)
+                self._chains += key not in known.chains
+                known.chains[key] = Chain(last, last)
+
+    def expire(self, now_ms: Millis) -> None:
+        """Forget origins that are silent for so long that they have forgotten, too."""
+        for origin, known in list(self._origins.items()):
+            if now_ms - known.heard_ms > self._keep_ms:
+                self._forget(origin, known)
+
+    # Inside
+
+    def _begin_epoch(self, origin: BrokerId, epoch: int, now_ms: Millis) -> OriginState[F]:
+        known = self._origins.get(origin)
+        if known is not None:
+            self._forget(origin, known)
+        known = self._origins[origin] = OriginState(epoch, now_ms)
+        return known
+
+    def _forget(self, origin: BrokerId, known: OriginState[F]) -> None:
+        self._chains -= len(known.chains)
+        self.held_bytes -= sum(held.size for held in known.held.values())
+        self._timers.clear(origin)
+        del self._origins[origin]
+
+    def _look_for_gap(
+        self, origin: BrokerId, known: OriginState[F], key: bytes, now_ms: Millis
+    ) -> None:
+        chain = known.chains.get(key)
+        if chain is None or key in known.gaps:
+            return
+        if chain.last is None or chain.last < chain.target:
+            if not known.gaps:
+                known.retry_ms = RETRY_MIN_MS
+                soon_ms = FIRST_ASK_MS if chain.last is not None else 0
+                self._timers.set(origin, Millis(now_ms + soon_ms))
+            known.gaps[key] = None
+
+    def _close_gap(self, origin: BrokerId, known: OriginState[F], key: bytes) -> None:
+        chain = known.chains.get(key)
+        if chain is None or (chain.last is not None and chain.last >= chain.target):
+            known.gaps.pop(key, None)
+            if not known.gaps:
+                self._timers.clear(origin)
+
+    def _hold(
+        self, known: OriginState[F], seq: int, links: tuple[Chained, ...], frame: F, size: int
+    ) -> None:
+        if seq in known.held:
+            return
+        if self.held_bytes + size > self._held_bytes_max or len(known.held) >= HELD_MAX:
+            return
+        self.held_bytes += size
+        known.held[seq] = Held(links, frame, size)
+        for key, prev in links:
+            known.waiting[(key, prev)] = seq
+
+    def _unhold(self, known: OriginState[F], seq: int) -> None:
+        held = known.held.pop(seq, None)
+        if held is not None:
+            self.held_bytes -= held.size
+            for link in held.links:
+                if known.waiting.get((link.key, link.prev)) == seq:
+                    del known.waiting[(link.key, link.prev)]
+
+    def _drop_held(self, known: OriginState[F], key: bytes) -> None:
+        for seq in [s for s, held in known.held.items() if any(k == key for k, _ in held.links)]:
+            self._unhold(known, seq)

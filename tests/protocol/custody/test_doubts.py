@@ -1,0 +1,179 @@
+"""A chain that a lie moved is put right by its origin's own word."""
+
+import pytest
+
+from federator.protocol.custody import Chained, Receiver
+from federator.protocol.custody.doubts import ASK_GAP_MS, ORIGINS_MAX, TRIES_MAX, Doubted, Doubts
+from federator.protocol.types import BrokerId, Millis, Now
+
+ORIGIN, HONEST, LIAR = BrokerId(1), BrokerId(2), BrokerId(9)
+EPOCH, KEY = 7, b"aaaaaaaa"
+ABSURD = 2**62
+
+
+class World:
+    """An origin with one chain without holes, and a receiver that hears it and a liar."""
+
+    def __init__(self):
+        self.receiver = Receiver()
+        self.receiver.want(KEY, since_us=0)
+        self.made = 0
+        self.delivered = []
+        self.now = Now(Millis(1_000_000), 100_000_000)
+
+    def arrive(self, seq, prev, *, by=HONEST, epoch=EPOCH, first=True):
+        self.delivered += self.receiver.arrive(
+            ORIGIN,
+            epoch,
+            seq,
+            (Chained(KEY, prev),),
+            (seq, by),
+            size=1,
+            made_us=self.now.us,
+            now_us=self.now.us,
+            now_ms=self.now.ms,
+            first=first,
+            brought_by=by,
+        )
+
+    def make(self, count=1):
+        for _ in range(count):
+            self.made += 1
+            self.arrive(self.made, self.made - 1)
+
+    def settle(self):
+        """Let all questions and requests be answered; what the origin called lies."""
+        lies = []
+        for _ in range(20):
+            self.now = Now(Millis(self.now.ms + ASK_GAP_MS), self.now.us + ASK_GAP_MS * 1_000)
+            for question in self.receiver.doubts.questions(self.now):
+                through = [Chained(k, min(after, self.made)) for k, after, _ in question.chains]
+                lies += self.receiver.on_word(
+                    ORIGIN, EPOCH, self.made, through, made_us=self.now.us, now=self.now
+                )
+            for ask in self.receiver.asks(self.now.ms):
+                if ask.chains[0].not_before_us:
+                    self.delivered += self.receiver.skip(
+                        ORIGIN, EPOCH, KEY, 0, now_ms=self.now.ms, brought_by=HONEST
+                    )
+                for seq in range(ask.chains[0].after + 1, self.made + 1):
+                    self.arrive(seq, seq - 1, first=False)
+        return lies
+
+    @property
+    def honest(self):
+        return [delivery.seq for delivery in self.delivered if delivery.frame[1] == HONEST]
+
+
+@pytest.mark.parametrize("number", [13, 100, 2**33, ABSURD, 2**64 - 1])
+def test_a_number_out_of_turn_loses_nothing_once_the_origin_was_asked(number):
+    world = World()
+    world.make(10)
+
+    world.arrive(number, 0, by=LIAR)
+    world.make(10)
+    world.settle()
+    world.make(5)
+    world.settle()
+
+    assert sorted(set(world.honest) | {number}) == sorted({*range(1, 26), number})
+    assert not world.receiver.gaps
+
+
+def test_the_liar_is_named():
+    world = World()
+    world.make(10)
+
+    world.arrive(500, 0, by=LIAR)
+    world.make()
+
+    assert {lie.brought_by for lie in world.settle()} == {LIAR}
+
+
+def test_a_chain_that_was_poisoned_in_an_earlier_life_heals():
+    world = World()
+    world.made = 10
+    world.receiver.restore({(ORIGIN, KEY): (EPOCH, ABSURD)}, now_ms=world.now.ms)
+
+    world.make(10)
+    world.settle()
+    world.make(3)
+
+    assert world.honest[-13:] == list(range(11, 24))
+
+
+def test_a_tail_behind_the_chain_makes_it_ask():
+    world = World()
+    world.made = 10
+    world.receiver.restore({(ORIGIN, KEY): (EPOCH, ABSURD)}, now_ms=world.now.ms)
+    now = world.now
+    heads = [Chained(KEY, 10)]
+
+    world.receiver.tail(ORIGIN, EPOCH, heads, made_us=1, now_us=now.us, now_ms=now.ms)
+    world.settle()
+    world.make()
+
+    assert world.honest[-1] == 11
+
+
+def test_strange_epochs_move_nothing():
+    world = World()
+    world.make(10)
+
+    for epoch in range(EPOCH + 1, EPOCH + 100):
+        world.arrive(1, 0, by=LIAR, epoch=epoch)
+        world.make()
+    world.settle()
+
+    assert world.honest == list(range(1, 110))
+
+
+def test_whoever_comes_first_with_a_strange_epoch_is_found_out():
+    world = World()
+    world.arrive(ABSURD, 0, by=LIAR, epoch=99)
+
+    world.make(3)
+    world.settle()
+    world.make(3)
+    world.settle()
+
+    assert world.honest == list(range(1, 7))
+
+
+def test_a_void_or_a_tail_from_nowhere_moves_nothing():
+    world = World()
+    world.make(10)
+    now = world.now
+
+    world.receiver.skip(ORIGIN, EPOCH, KEY, ABSURD, now_ms=now.ms, brought_by=LIAR)
+    world.receiver.tail(
+        ORIGIN, EPOCH, [Chained(KEY, ABSURD)], made_us=1, now_us=now.us, now_ms=now.ms
+    )
+    world.make(10)
+
+    assert world.honest == list(range(1, 21))
+    assert not world.receiver.gaps
+
+
+def test_questions_are_bounded_in_rate_and_in_number():
+    doubts = Doubts()
+    asked = 0
+    for ms in range(10_000):
+        doubts.doubt(ORIGIN, KEY, Doubted(ms, LIAR), now_ms=Millis(ms))
+        asked += len(doubts.questions(Now(Millis(ms), ms)))
+    for origin in range(2 * ORIGINS_MAX):
+        doubts.doubt(BrokerId(origin), KEY, Doubted(1, LIAR), now_ms=Millis(10_000))
+
+    assert asked <= 10_000 / ASK_GAP_MS + 1
+    assert len(doubts.questions(Now(Millis(20_000), 1))) <= ORIGINS_MAX
+
+
+def test_a_question_that_nobody_answers_ends():
+    doubts = Doubts()
+    doubts.doubt(ORIGIN, KEY, Doubted(1, LIAR), now_ms=Millis(0))
+
+    asked = 0
+    while (due_ms := doubts.next_deadline_ms()) is not None:
+        asked += len(doubts.questions(Now(due_ms, 1)))
+
+    assert asked == TRIES_MAX

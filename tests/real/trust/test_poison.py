@@ -1,0 +1,123 @@
+"""A member with a valid key tells lies about another's numbers: that other's word stands.
+
+docs/security.md, "Threats and answers"; docs/protocol.md 8 and 11.
+"""
+
+import contextlib
+
+import pytest
+
+from federator.protocol.forwarding.frames import CUSTODY_FLAG, REPAIR_FLAG, TAIL_FLAG, VOID_FLAG
+from tests.real.flow import Publisher, Subscriber, running
+from tests.real.plain_agents import gets_through
+from tests.real.polling import until
+from tests.real.trust.member import Ears, Member, linked_member
+from tests.real.trust.test_signed import Office, line_of_three
+
+ABSURD = 2**62
+FUTURE_MS = 1_000_000
+
+
+@pytest.fixture
+def office(tmp_path):
+    return Office(tmp_path / "office")
+
+
+class Scene:
+    """Brokers 1, 2 and 3 in a row, one stream from end to end, and member 9 linked with 2."""
+
+    def __init__(self, brokers, agents, member, publisher, subscribers, ears):
+        self.brokers = brokers
+        self.agents = agents
+        self.member = member
+        self.publisher = publisher
+        self.subscribers = subscribers
+        self.ears = ears
+
+    async def overheard(self, flags):
+        """A frame of this kind that agent 1 sent."""
+        await until(lambda: self._from_1(flags), "a frame is overheard")
+        return self._from_1(flags)[-1]
+
+    def _from_1(self, flags):
+        return self.ears.frames(lambda f: (f.origin, f.sender, f.flags) == (1, 1, flags))
+
+    async def all_came(self, first):
+        """What was published since ``first`` came at all subscribers, once the last one did."""
+        self.publisher.pause()
+        last = self.publisher.sent
+        wanted = set(range(first, last))
+        for subscriber in self.subscribers:
+            await until(
+                lambda s=subscriber: wanted <= s.came.keys(),
+                f"all of {first} to {last} come",
+            )
+        self.publisher.resume()
+        return last
+
+
+@contextlib.asynccontextmanager
+async def scene(plain, office, *, qos, rate_hz=50):
+    brokers, agents = await line_of_three(plain, office)
+    own = await plain.broker()
+    member = Member(9, office, own=own, victim=brokers[1], neighbour=2)
+    ears = Ears(brokers[1].port, "ears", "data")
+    publisher = Publisher(brokers[0].port, "a/b", client_id="pub", qos=qos, rate_hz=rate_hz)
+    subscribers = [
+        Subscriber(brokers[index].port, "a/#", client_id=f"sub-{index}", qos=qos)
+        for index in (1, 2)
+    ]
+    async with linked_member(member, agents[1]), running(publisher, ears, *subscribers):
+        await gets_through(publisher, *subscribers)
+        yield Scene(brokers, agents, member, publisher, subscribers, ears)
+
+
+def lies(kind, member, frame, tail):
+    """Frames in agent 1's name, without a publication."""
+    nothing = {"publications": 0, "body": b""}
+    beginning = {"chain": bytes(8), **nothing}
+    match kind:
+        case "absurd":
+            yield member.forged(frame, seq=ABSURD, **beginning)
+        case "between":
+            yield member.forged(frame, seq=frame.seq + 3, **beginning)
+        case "near":
+            yield member.forged(frame, seq=frame.seq + 1_000, **beginning)
+        case "tail":
+            yield member.forged(tail, seq=tail.seq + 1, chain=ABSURD.to_bytes(8))
+        case "void":
+            flags = CUSTODY_FLAG | REPAIR_FLAG | VOID_FLAG
+            yield member.forged(frame, flags=flags, seq=ABSURD, **beginning)
+        case "epoch":
+            for later in (1, 2):
+                epoch = frame.epoch + later * FUTURE_MS
+                yield member.forged(frame, epoch=epoch, seq=1, **beginning)
+
+
+@pytest.mark.parametrize("kind", ["absurd", "near", "between", "tail", "void", "epoch"])
+async def test_no_member_moves_the_chain_of_another(plain, office, kind):
+    async with scene(plain, office, qos=1) as on:
+        frame = await on.overheard(CUSTODY_FLAG)
+        on.publisher.pause()
+        tail = await on.overheard(TAIL_FLAG)
+        on.publisher.resume()
+        await gets_through(on.publisher, *on.subscribers)
+        first = on.publisher.sent
+
+        for _ in range(3):
+            frame = await on.overheard(CUSTODY_FLAG)
+            for lie in lies(kind, on.member, frame, tail):
+                on.member.send(lie)
+            await gets_through(on.publisher, *on.subscribers)
+        await on.all_came(first)
+
+
+@pytest.mark.parametrize("kind", ["absurd", "epoch"])
+async def test_no_member_makes_the_frames_of_another_old(plain, office, kind):
+    async with scene(plain, office, qos=0) as on:
+        for _ in range(3):
+            frame = await on.overheard(0)
+            for lie in lies(kind, on.member, frame, None):
+                body = bytes(frame.body)
+                on.member.send(on.member.forged(lie, publications=1, body=body))
+            await gets_through(on.publisher, *on.subscribers)
