@@ -320,8 +320,24 @@ class Guard:
                 self._proofs.check(message, now_s=self._now_s())
         elif isinstance(message, Hello):
             self._shake_hands(sender, message.epoch, greeting)
-        elif not isinstance(message, Bye):
+        elif isinstance(message, Bye):
+            self._part(sender, message, greeting)
+        else:
             raise DistrustError(f"a {type(message).__name__} of {sender} without a seal")
+
+    def _part(self, sender: BrokerId, bye: Bye, greeting: Greeting) -> None:
+        """Believe a bye once: somebody may have recorded it."""
+        known = self._peers.get(sender)
+        if known is None or greeting.salt != known.agreement.salt:
+            return  # it is of another start: the links judge it by its epoch
+        if greeting.counter:
+            if greeting.counter <= known.counter:
+                raise DistrustError(f"bye {greeting.counter} of {sender} came before")
+            known.counter = greeting.counter
+        elif bye.conn <= known.willed:  # signed when the connection was made: it has no counter
+            raise DistrustError(f"the Will of connection {bye.conn} of {sender} came before")
+        else:
+            known.willed = bye.conn
 
     def _shake_hands(self, sender: BrokerId, epoch: Epoch, greeting: Greeting) -> None:
         certificate = self.authority.judge(greeting.certificate, now_s=self._now_s())

@@ -68,12 +68,14 @@ class Peer:
     Attributes:
         agreement: Its newest half of the key agreement.
         counter: The counter of its last greeting.
+        willed: The newest connection of which a Will came.
         holds: The name of the half of ours that it said to hold.
         windows: Numbers of its seals that came before, by channel.
     """
 
     agreement: KeyAgreement
     counter: int = 0
+    willed: int = -1
     holds: bytes = b""
     windows: tuple[SeenNumbers, ...] = field(
         default_factory=lambda: tuple(SeenNumbers() for _ in range(CHANNELS))

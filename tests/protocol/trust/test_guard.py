@@ -168,12 +168,40 @@ def test_nobody_speaks_in_anothers_name(pair):
         greet(one, two, id_=0)
 
 
+def test_a_bye_is_believed_once_and_not_after_a_later_hello(pair):
+    one, two = pair
+    early, late = (one.greet("ctl", encode(Bye(1, 7, 1)), 2) for _ in range(2))
+
+    hear(two, "ctl", late)
+    for recorded in (early, late):
+        with pytest.raises(DistrustError, match="came before"):
+            hear(two, "ctl", recorded)
+    unheard = one.greet("ctl", encode(Bye(1, 7, 1)), 2)
+    greet(one, two)
+
+    with pytest.raises(DistrustError, match="came before"):
+        hear(two, "ctl", unheard)
+
+
+def test_each_connections_will_is_believed_once(pair):
+    one, two = pair
+    wills = [one.greet("ctl", encode(Bye(1, 7, conn)), None, will=True) for conn in (1, 2)]
+    greet(one, two)
+
+    for will in wills:
+        assert isinstance(hear(two, "ctl", will), Bye)
+    for will in wills:
+        with pytest.raises(DistrustError, match="came before"):
+            hear(two, "ctl", will)
+
+
 def test_only_hellos_and_byes_come_without_a_seal(pair):
     one, two = pair
     bye = one.greet("ctl", encode(Bye(1, 7, 1)), None, will=True)
 
     assert hear(two, "ctl", bye) == Bye(1, 7, 1)
-    assert hear(two, "ctl", bye) == Bye(1, 7, 1)  # a Will: whether it is stale is in what it says
+    with pytest.raises(DistrustError, match="came before"):
+        hear(two, "ctl", bye)
     with pytest.raises(DistrustError, match="without a seal"):
         hear(two, "ctl", one.greet("ctl", encode(Solicit(1, 5, 7, 3, 9)), None))
     with pytest.raises(DistrustError, match="no greeting"):

@@ -8,8 +8,9 @@ import contextlib
 import pytest
 
 from federator.protocol.forwarding.frames import CUSTODY_FLAG, REPAIR_FLAG, TAIL_FLAG, VOID_FLAG
+from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
-from tests.real.plain_agents import gets_through
+from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.polling import until
 from tests.real.trust.member import Ears, Member, linked_member
 from tests.real.trust.test_signed import Office, line_of_three
@@ -121,3 +122,40 @@ async def test_no_member_makes_the_frames_of_another_old(plain, office, kind):
                 body = bytes(frame.body)
                 on.member.send(on.member.forged(lie, publications=1, body=body))
             await gets_through(on.publisher, *on.subscribers)
+
+
+async def test_a_recorded_bye_takes_no_link_down(plain, office):
+    async with scene(plain, office, qos=0) as on:
+        recorder = Recorder(on.brokers[1].port)
+        async with running(recorder):
+            await until(lambda: recorder.link.connected, "the recorder listens")
+            on.brokers[0].kill9()
+            await until(lambda: recorder.byes, "agent 1 says bye: its broker is gone")
+            await on.brokers[0].start()
+            await eventually(on.agents[1], linked(1, 3, 9), "linked again")
+            await gets_through(on.publisher, *on.subscribers)
+            downs = [len(named(agent, "link.down")) for agent in on.agents]
+            first = on.publisher.sent
+
+            while on.publisher.sent < first + 100:
+                sent = on.publisher.sent
+                recorder.repeat()
+                await until(lambda n=sent: on.publisher.sent >= n + 5, "a tenth of a second")
+            await on.all_came(first)
+
+        assert [len(named(agent, "link.down")) for agent in on.agents] == downs
+
+
+class Recorder(Ears):
+    """Notes byes as they come, and says them again."""
+
+    def __init__(self, port):
+        super().__init__(port, "recorder", "ctl")
+
+    @property
+    def byes(self):
+        return [p for kind, p in self.heard if kind == "ctl" and p[:1] == b"S"]
+
+    def repeat(self):
+        for payload in set(self.byes):
+            self.link.publish("$fed/fed/ctl", payload)
