@@ -31,6 +31,7 @@ from federator.protocol.events import (
 from federator.protocol.links.links import COMPLAINT_GAP_MS, Links
 from federator.protocol.links.neighbour import LinkConnection
 from federator.protocol.messages.control import (
+    NEIGHBOURS_MAX,
     SOLICIT_HOPS_MAX,
     Bye,
     CoreAnn,
@@ -62,6 +63,7 @@ OWN_ID_RENEWALS_MAX = 3
 
 OWN_ID_WINDOW_MS = 60_000
 OWN_ID_PAUSE_MS = 30_000
+UNPROVEN_GAP_MS = Millis(3_600_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,9 @@ class Node:
         self._renewed_at_ms: deque[Millis] = deque(maxlen=OWN_ID_RENEWALS_MAX)
         self._local_broker_up = False
         self._left = False
+        self._greeted: RateLimiter[BrokerId] = RateLimiter(
+            gap_ms=UNPROVEN_GAP_MS, keys_max=NEIGHBOURS_MAX
+        )
         self._said: RateLimiter[str] = RateLimiter(gap_ms=Millis(COMPLAINT_GAP_MS), keys_max=8)
 
     def handle(self, event: Event, *, now_ms: Millis) -> list[e.Effect]:
@@ -256,8 +261,8 @@ class Node:
                 return self.announcements.own.change(added, removed, lost=lost, now_ms=now_ms)
             case s.RouteChanged(filter_, lost):
                 return [self._route(filter_, lost=lost)]
-            case s.OwnIdHeard(epoch):
-                return self._on_own_id(epoch, now_ms)
+            case s.OwnIdHeard():
+                return self._on_own_id(signal, now_ms)
             case _:
                 assert_never(signal)
 
@@ -329,13 +334,20 @@ class Node:
         passed_on = DrainOrder(self.links.self_id, order.broker, order.drain, hops_left)
         return self.links.send(route.parents[0], passed_on)
 
-    def _on_own_id(self, epoch: Epoch, now_ms: Millis) -> list[s.Step]:
+    def _on_own_id(self, heard: s.OwnIdHeard, now_ms: Millis) -> list[s.Step]:
         """Renew our epoch: our clock was set back, or another agent has our id.
 
-        The first heals by a newer epoch. The second shows when that does not help for long.
+        The first heals by a newer epoch. The second shows when that does not help for long. Without
+        our own word to show for it, only a neighbour's hello is believed, and once an hour.
         """
+        epoch = heard.epoch
         if epoch <= self.links.epoch:
             return []
+        if not heard.proven and not (heard.greeted and self._greeted.allow(heard.told_by, now_ms)):
+            if not self._said.allow("epoch.unproven", now_ms):
+                return []
+            told: dict[str, int | str] = {"neighbour": heard.told_by, "heard": epoch}
+            return [e.Notice("epoch.unproven", "warning", told)]
         if epoch - self.links.epoch > EPOCH_LEAP_MAX:
             if not self._said.allow("epoch.absurd", now_ms):
                 return []
@@ -344,11 +356,12 @@ class Node:
         renewed = self._renewed_at_ms
         self_id = self.links.self_id
         lately = now_ms - renewed[0] < OWN_ID_WINDOW_MS if renewed else False
-        if len(renewed) == OWN_ID_RENEWALS_MAX and lately:
+        if heard.proven and len(renewed) == OWN_ID_RENEWALS_MAX and lately:
             self.id_conflict_until_ms = Millis(now_ms + OWN_ID_PAUSE_MS)
             notice = e.Notice("id.conflict", "error", {"id": self_id, "other_epoch": epoch})
             return [notice, *self.links.on_local_down(now_ms=now_ms)]
-        renewed.append(now_ms)
+        if heard.proven:
+            renewed.append(now_ms)
         newer = Epoch(epoch + 1)
         steps = self.links.renew(newer, now_ms=now_ms)
         if self.announcements.own.announces:

@@ -30,9 +30,19 @@ class LinkCostChanged:
 
 @dataclass(frozen=True, slots=True)
 class OwnIdHeard:
-    """Somebody spoke in our name, with an epoch newer than ours."""
+    """Somebody spoke in our name, with an epoch newer than ours.
+
+    Attributes:
+        epoch: That one.
+        told_by: The neighbour that says so.
+        proven: It shows our own word, as far as anybody proves anything here.
+        greeted: Its own hello says so, as an answer to ours.
+    """
 
     epoch: Epoch
+    told_by: BrokerId
+    proven: bool = True
+    greeted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

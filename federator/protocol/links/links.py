@@ -290,7 +290,7 @@ class Links:
             return False
         # Only an answer to a recent hello of ours says under which epoch we are known now.
         if heard.epoch > self.epoch and self._sent_lately(heard, now_ms):
-            steps.append(OwnIdHeard(heard.epoch))
+            steps.append(OwnIdHeard(heard.epoch, neighbour.id, proven=False, greeted=True))
         if heard.epoch != self.epoch:
             return False
         neighbour.round_trip_ms = max(0, now_ms - heard.sent_at_ms - heard.held_ms)

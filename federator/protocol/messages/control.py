@@ -166,6 +166,9 @@ class Solicit(msgspec.Struct, frozen=True, array_like=True, tag=7):
 
     ``hops_left`` of 0 is not passed on: on a cycle that is slower than the core is dead, nothing
     else would end it.
+
+    ``shown``: an announcement of the core with its signature, without filters and path, for a core
+    that seems to have come back under a smaller epoch: it renews its epoch on its own word only.
     """
 
     sender: Id
@@ -173,6 +176,7 @@ class Solicit(msgspec.Struct, frozen=True, array_like=True, tag=7):
     epoch: EpochField
     seq: Natural
     hops_left: Annotated[int, msgspec.Meta(ge=0, le=SOLICIT_HOPS_MAX)]
+    shown: CoreAnn | None = None
 
 
 class DrainOrder(msgspec.Struct, frozen=True, array_like=True, tag=9):

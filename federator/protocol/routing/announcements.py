@@ -17,7 +17,7 @@ from federator.protocol.links.links import Links
 from federator.protocol.messages.control import SOLICIT_HOPS_MAX, CoreAnn, Solicit
 from federator.protocol.parameters import Parameters
 from federator.protocol.routing.core_lists import CoreLists
-from federator.protocol.routing.core_route import CoreRoute, FormerNumbers, HeardCost, Number
+from federator.protocol.routing.core_route import CoreRoute, FormerWords, HeardCost, Number
 from federator.protocol.routing.filter_lists import RemoteList, as_greeting
 from federator.protocol.routing.own_core import OwnCore
 from federator.protocol.signals import (
@@ -58,7 +58,7 @@ class Announcements:
         self.lists = CoreLists(links, self.own, self.routes, parameters=parameters)
         self._links = links
         self._parameters = parameters
-        self._former = FormerNumbers(cores_max=parameters.cores_max)
+        self._former = FormerWords(cores_max=parameters.cores_max)
         self._timers: Timers[tuple[BrokerId, str]] = Timers()
 
     @property
@@ -85,7 +85,9 @@ class Announcements:
                     route.unconfirmed = ()
                     steps += self._reroute(route, now_ms)
                 case "erase":
-                    self._former.keep(core, self.routes.pop(core).number)
+                    word = self.routes.pop(core).word
+                    if word is not None:
+                        self._former.keep(word)
                 case _:
                     steps += self._forget(route, now_ms, reason=kind)
         return steps
@@ -97,7 +99,7 @@ class Announcements:
         if self._links.cost_to(ann.sender) is None:
             return []
         if ann.core == self._links.self_id:
-            return [OwnIdHeard(ann.epoch)] if ann.epoch > self._links.epoch else []
+            return [OwnIdHeard(ann.epoch, ann.sender)] if ann.epoch > self._links.epoch else []
         route = self.routes.get(ann.core)
         if ann.cost >= UNREACHABLE:
             return self._on_retraction(route, ann, now_ms)
@@ -110,8 +112,8 @@ class Announcements:
         if number < route.number:  # an old copy
             if route.forgotten and ann.epoch < route.number[0]:
                 # The core came back with its clock set back and without its state: the solicit
-                # names its former epoch, and the core renews its own.
-                return self._solicit(route, self._question(route), now_ms)
+                # shows its former word, and the core renews its epoch.
+                return self._solicit(route, self._question(route, route.word), now_ms)
             return []
         before = route.heard.get(ann.sender)
         route.heard[ann.sender] = HeardCost(number, ann.cost, ann.in_mesh, ann.path)
@@ -134,7 +136,8 @@ class Announcements:
         route = self.routes[ann.core] = CoreRoute(ann.core, ann.priority)
         former = self._former.take(ann.core, ann.epoch)
         if former is not None:
-            route.number = former
+            route.number = (former.epoch, former.seq)
+            route.adopted = former
             route.forgotten = True
             self._erase_later(route, now_ms)
         return route
@@ -182,7 +185,10 @@ class Announcements:
             return []
         if solicit.core == self._links.self_id:
             if asked[0] > self._links.epoch:
-                return [OwnIdHeard(asked[0])]
+                shown = solicit.shown
+                ours = shown is not None and shown.core == solicit.core
+                proven = shown is not None and ours and shown.epoch >= asked[0]
+                return [OwnIdHeard(asked[0], solicit.sender, proven=proven)]
             answered = asked < self.own.number or not self.own.announces
             return [] if answered else self.own.announce_soon(now_ms=now_ms)
         route = self.routes.get(solicit.core)
@@ -379,22 +385,23 @@ class Announcements:
         message = self._relayed(route)
         return [step for n in self._links.up for step in self._links.send(n, message)]
 
-    def _question(self, route: CoreRoute) -> Solicit:
+    def _question(self, route: CoreRoute, shown: CoreAnn | None = None) -> Solicit:
         """Our own solicit, with more hops left than any that is passed on."""
         epoch, seq = route.number
-        return Solicit(self._links.self_id, route.core, epoch, seq, SOLICIT_HOPS_MAX)
+        return Solicit(self._links.self_id, route.core, epoch, seq, SOLICIT_HOPS_MAX, shown)
 
     def _solicit(self, route: CoreRoute, question: Solicit, now_ms: Millis) -> list[Step]:
         """Send ``question`` towards the core, or to everyone without a way; the same one rarely."""
         asked: Number = (question.epoch, question.seq)
         asker = question.sender
         last = route.solicit_passed_on
+        shows = question.shown is not None
         gap_ms = self._parameters.solicit_timeout_ms // 2
-        if last is not None and asked <= last[0] and now_ms - last[1] < gap_ms:
+        if last is not None and (shows, asked) <= last[0] and now_ms - last[1] < gap_ms:
             return []
-        route.solicit_passed_on = (asked, now_ms)
+        route.solicit_passed_on = ((shows, asked), now_ms)
         hops_left = question.hops_left - 1
-        message = Solicit(self._links.self_id, route.core, *asked, hops_left)
+        message = Solicit(self._links.self_id, route.core, *asked, hops_left, question.shown)
         ways = [p for p in route.parents if p != asker][:1]
         if not route.parents:
             ways = [n for n in self._links.up if n != asker]

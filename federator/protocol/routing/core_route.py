@@ -1,8 +1,8 @@
 """What one broker knows of its way to one core, and how it chooses parents from that.
 
-A little outlives the route: the core's last number. A core that lost its disk and had its clock set
+A little outlives the route: the core's last word. A core that lost its disk and had its clock set
 back may return when every way to it was erased, and whoever holds frames, waves or routes of its
-former epoch would take the new ones for old. By the number the core is told to renew its epoch.
+former epoch would take the new ones for old. Shown its word the core renews its epoch.
 
 Source: RFC 8966, 2.4 (feasibility); docs/protocol.md 6.
 """
@@ -10,6 +10,8 @@ Source: RFC 8966, 2.4 (feasibility); docs/protocol.md 6.
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+
+import msgspec
 
 from federator.protocol.messages.control import PATH_MAX, CoreAnn
 from federator.protocol.routing.filter_lists import RemoteList
@@ -63,7 +65,8 @@ class CoreRoute:
         in_mesh: Whether we belong to a mesh of this core.
         forgotten: Whether the core was given up; the route is kept so that old announcements do not
             bring it back.
-        solicit_passed_on: The last solicit that we sent on, and when.
+        solicit_passed_on: The last solicit that we sent on, whether it shows the core's word, and
+            when.
     """
 
     core: BrokerId
@@ -81,7 +84,7 @@ class CoreRoute:
     askers: set[BrokerId] = field(default_factory=set)
     in_mesh: bool = False
     forgotten: bool = False
-    solicit_passed_on: tuple[Number, Millis] | None = None
+    solicit_passed_on: tuple[tuple[bool, Number], Millis] | None = None
 
     @property
     def reachable(self) -> bool:
@@ -112,6 +115,14 @@ class CoreRoute:
             key=lambda n: (self.cost_via(n, link_cost), n),
             default=None,
         )
+
+    @property
+    def word(self) -> CoreAnn | None:
+        """What the core signed under ``number``: its announcement without filters and path."""
+        said = self.adopted
+        if said is None:
+            return None
+        return msgspec.structs.replace(said, added=(), removed=(), path=())
 
     def path(self, self_id: BrokerId) -> tuple[BrokerId, ...]:
         """The brokers from us to the core by our first parent; empty when they are not known."""
@@ -163,8 +174,8 @@ class CoreRoute:
         self.feasible_cost = min(self.feasible_cost, self.cost)
 
 
-class FormerNumbers:
-    """The number under which each erased core was known.
+class FormerWords:
+    """The last announcement of each erased core, without what it announced.
 
     Args:
         cores_max: Cores remembered; the one erased longest ago is forgotten first.
@@ -172,24 +183,24 @@ class FormerNumbers:
 
     def __init__(self, *, cores_max: int) -> None:
         self._cores_max = cores_max
-        self._numbers: OrderedDict[BrokerId, Number] = OrderedDict()
+        self._words: OrderedDict[BrokerId, CoreAnn] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._words)
 
-    def keep(self, core: BrokerId, number: Number) -> None:
-        """Remember that ``core`` is erased, and had ``number``."""
-        self._numbers[core] = number
-        self._numbers.move_to_end(core)
-        if len(self._numbers) > self._cores_max:
-            self._numbers.popitem(last=False)
+    def keep(self, word: CoreAnn) -> None:
+        """Remember that the core of ``word`` is erased, and said that last."""
+        self._words[word.core] = word
+        self._words.move_to_end(word.core)
+        if len(self._words) > self._cores_max:
+            self._words.popitem(last=False)
 
-    def take(self, core: BrokerId, epoch: Epoch) -> Number | None:
-        """The number that ``core`` had, now that somebody announces it under ``epoch``.
+    def take(self, core: BrokerId, epoch: Epoch) -> CoreAnn | None:
+        """What ``core`` said last, now that somebody announces it under ``epoch``.
 
         A number further ahead than anybody's word moves an epoch is dropped: the core would not
         believe it, and could never return.
         """
-        number = self._numbers.pop(core, None)
-        believable = number is not None and number[0] - epoch <= EPOCH_LEAP_MAX
-        return number if believable else None
+        word = self._words.pop(core, None)
+        believable = word is not None and word.epoch - epoch <= EPOCH_LEAP_MAX
+        return word if believable else None

@@ -24,6 +24,7 @@ from federator.protocol.messages.control import (
     CoreAnn,
     Hello,
     Message,
+    Solicit,
     sender_of,
 )
 from federator.protocol.trust.authority import Authority, DistrustError
@@ -318,6 +319,8 @@ class Guard:
                 raise DistrustError(f"a hello of {sender} that is no greeting")
             if isinstance(message, CoreAnn):
                 self._proofs.check(message, now_s=self._now_s())
+            elif isinstance(message, Solicit) and message.shown is not None:
+                self._proofs.check(message.shown, now_s=self._now_s())
         elif isinstance(message, Hello):
             self._shake_hands(sender, message.epoch, greeting)
         elif isinstance(message, Bye):

@@ -169,7 +169,9 @@ def test_neighbour_with_its_clock_set_back_learns_its_last_epoch():
 def test_own_id_under_a_newer_epoch_is_reported():
     made = up_links()
 
-    assert OwnIdHeard(101) in made.on_hello(hello(hears=[heard(1, epoch=101)]), now_ms=20)
+    assert OwnIdHeard(101, 2, proven=False, greeted=True) in made.on_hello(
+        hello(hears=[heard(1, epoch=101)]), now_ms=20
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from federator.protocol.effects import FilterRoute
+from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.events import LeaveRequested, LocalBrokerDown, Received
-from federator.protocol.messages.control import Bye, CoreAnn, MeshMembAnn
+from federator.protocol.messages.control import Bye, CoreAnn, MeshMembAnn, Solicit
 from federator.protocol.node import Identity, Node
-from federator.protocol.signals import LinkDown
+from federator.protocol.signals import LinkDown, OwnIdHeard
 from tests.protocol.network import PARAMETERS, Network, grid_links
 
 LINE = [(0, 1), (1, 2), (2, 3)]
@@ -356,6 +356,37 @@ def test_membership_for_an_epoch_of_ours_that_is_over_is_ignored():
 
     assert network.nodes[0].meshes.on_membership(stale, now_ms=network.now_ms) == []
     assert network.nodes[0].meshes.children == {}
+
+
+def test_nobody_moves_our_epoch_by_a_solicit_without_our_word():
+    network = network_with([(0, 1)], 0)
+    node = network.nodes[0]
+    other = CoreAnn(1, 1, 0, 9_000, 1, 1, True, (), (), 0, 0)
+    too_old = CoreAnn(1, 0, 0, 1_500, 1, 1, True, (), (), 0, 0)
+
+    for shown in (None, other, too_old):
+        for epoch in (2_000, 3_000, 4_000, 5_000):
+            network.at(network.now_ms, 0, Received(Solicit(1, 0, epoch, 1, 9, shown)))
+    network.run(1_000)
+
+    names = [n.name for _, i, n in network.notices if i == 0]
+    assert node.links.epoch == 1_000
+    assert names.count("epoch.unproven") == 1
+    assert not {"epoch.renewed", "id.conflict"} & set(names)
+
+
+def test_a_hello_without_our_word_moves_our_epoch_once_an_hour_and_never_makes_us_withdraw():
+    node = network_with([(0, 1)], 0).nodes[0]
+
+    done = [
+        node._on_own_id(OwnIdHeard(epoch, 1, proven=False, greeted=True), now_ms)
+        for now_ms in range(0, 7_200_000, 1_000)
+        for epoch in (node.links.epoch + 1_000,)
+    ]
+
+    names = [step.name for steps in done for step in steps if isinstance(step, Notice)]
+    assert names.count("epoch.renewed") == 2
+    assert "id.conflict" not in names
 
 
 def test_two_agents_with_one_id_stop_fighting_and_one_says_so():

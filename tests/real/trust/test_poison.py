@@ -8,6 +8,8 @@ import contextlib
 import pytest
 
 from federator.protocol.forwarding.frames import CUSTODY_FLAG, REPAIR_FLAG, TAIL_FLAG, VOID_FLAG
+from federator.protocol.messages.control import Solicit
+from federator.protocol.types import EPOCH_LEAP_MAX
 from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import eventually, gets_through, linked
@@ -122,6 +124,24 @@ async def test_no_member_makes_the_frames_of_another_old(plain, office, kind):
                 body = bytes(frame.body)
                 on.member.send(on.member.forged(lie, publications=1, body=body))
             await gets_through(on.publisher, *on.subscribers)
+
+
+async def test_no_member_moves_the_epoch_of_another(plain, office):
+    async with scene(plain, office, qos=1) as on:
+        first = on.publisher.sent
+        before = [(await agent.status())["epoch"] for agent in on.agents]
+
+        for leap in range(1, 5):
+            for core, epoch in enumerate(before, 1):
+                on.member.say(Solicit(9, core, epoch + leap * (EPOCH_LEAP_MAX - 1), 1, 255))
+        for agent in on.agents:
+            await until(lambda a=agent: named(a, "epoch.unproven"), "the solicits came")
+        await gets_through(on.publisher, *on.subscribers)
+        await on.all_came(first)
+
+        assert [(await agent.status())["epoch"] for agent in on.agents] == before
+    assert not [agent for agent in on.agents if named(agent, "id.conflict")]
+    assert not [agent for agent in on.agents if named(agent, "link.down")]
 
 
 async def test_a_recorded_bye_takes_no_link_down(plain, office):
