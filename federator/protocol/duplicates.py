@@ -84,10 +84,14 @@ class DuplicateLog:
     def _window(self, origin: BrokerId, epoch: Epoch, seq: int, sender: BrokerId) -> "_Sheet":
         """The window on which ``seq`` stands, or a little ahead; made when there is none."""
         sheets = self._origins.setdefault(origin, [])
-        found, distance = None, self._window_bits // 2 + 1  # how far it may run ahead of a sheet
-        for sheet in sheets:
-            if sheet.epoch == epoch and -self._window_bits < seq - sheet.top < distance:
-                found, distance = sheet, max(1, seq - sheet.top)
+        # There is one, unless somebody restarted or lies.
+        found = sheets[0] if len(sheets) == 1 else None
+        if (
+            found is None
+            or found.epoch != epoch
+            or not -found.bits < seq - found.top <= found.bits // 2
+        ):
+            found = self._nearest(sheets, epoch, seq)
         if found is not None:
             if found is not sheets[0]:
                 sheets.remove(found)
@@ -105,6 +109,14 @@ class DuplicateLog:
         account[sheet] = None
         sheets.insert(0, sheet)
         return sheet
+
+    def _nearest(self, sheets: list["_Sheet"], epoch: Epoch, seq: int) -> "_Sheet | None":
+        """Of those that show ``seq``, or less than half a window ahead of it, the nearest."""
+        found, distance = None, self._window_bits // 2 + 1
+        for sheet in sheets:
+            if sheet.epoch == epoch and -sheet.bits < seq - sheet.top < distance:
+                found, distance = sheet, max(1, seq - sheet.top)
+        return found
 
     def _drop(self, sheet: "_Sheet") -> None:
         del self._accounts[sheet.opener][sheet]

@@ -98,12 +98,10 @@ class Receiver(Followed[F]):
             first: No copy of it came before.
             brought_by: The neighbour that brought it.
         """
-        key, prev = links[0]
-        known = self._origin(origin, epoch, key, seq, brought_by, now_ms)
-        if known is None or any(prev >= seq for _, prev in links):
+        known = self._origin(origin, epoch, links[0].key, seq, brought_by, now_ms)
+        if known is None:
             self.duplicates += 1
             return []
-        known.top = max(known.top or 0, seq)
         chains = known.chains
         next_everywhere, concerned = room, False
         for key, prev in links:
@@ -163,7 +161,6 @@ class Receiver(Followed[F]):
             known = self._origin(origin, epoch, key, head, brought_by, now_ms)
             if known is None:
                 return
-            known.top = max(known.top or 0, head)
             chain = known.chains.get(key)
             if chain is None:
                 if self._chains >= self._chains_max or self._wanted.is_fresh(key, now_us):
@@ -323,9 +320,13 @@ class Receiver(Followed[F]):
         known = self._origins.get(origin)
         if known is None:
             known = self._begin_epoch(origin, epoch, now_ms)
-        if epoch != known.epoch or (known.top is not None and number > known.top + JUMP_MAX):
+        if known.top is None:
+            known.top = number
+        if epoch != known.epoch or number > known.top + JUMP_MAX:
             self.doubts.doubt(origin, key, Doubted(number, brought_by), now_ms=now_ms)
             return None
+        if number > known.top:
+            known.top = number
         known.heard_ms = now_ms
         known.brought_by = brought_by
         return known
