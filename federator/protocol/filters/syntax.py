@@ -64,6 +64,8 @@ def validate_filter(text: str, *, levels_max: int = LEVELS_MAX) -> str:
 
 def unwelcome_in(text: str) -> str | None:
     """The first character of ``text`` for which a broker may close the connection, if any."""
+    if text.isascii() and text.isprintable():  # as nearly all are, and ten times as fast to see
+        return None
     found = _REFUSED.search(text)
     return found[0] if found is not None else None
 

@@ -8,6 +8,7 @@ import msgspec
 from federator.errors import DecodeError
 from federator.protocol.filters import may_travel, validate_filter, validate_topic
 from federator.protocol.messages.control import (
+    FILTER_LIST_BYTES_MAX,
     Bye,
     CoreAnn,
     DatagramOffer,
@@ -87,7 +88,13 @@ def decode(kind: str, payload: bytes) -> Message:
         raise DecodeError(f"{kind}: {error}") from error
     if kind_of(message) != kind:
         raise DecodeError(f"{kind}: carries a {type(message).__name__}")
-    for filter_ in _filters_in(message):
+    filters = _filters_in(message)
+    if isinstance(message, CoreAnn | MeshMembAnn | FilterListPage):
+        size = sum(map(len, filters))  # each a byte or more; to look at them costs far more
+        if size > FILTER_LIST_BYTES_MAX:
+            text = f"{kind}: {size} characters of filters, at most {FILTER_LIST_BYTES_MAX} wanted"
+            raise DecodeError(text)
+    for filter_ in filters:
         if kind == "retained":  # records between agents name no topics that could be retained
             _check_travels(kind, filter_)
         _check_filter(kind, filter_)

@@ -21,6 +21,8 @@ from federator.protocol.types import (
 PROTOCOL_VERSION = 1
 FILTER_BYTES_MAX = 65_535
 FILTERS_PER_MESSAGE_MAX = 8_192
+FILTER_LIST_BYTES_MAX = 65_536
+"""Of all filters of a change or a page."""
 NEIGHBOURS_MAX = 1_024
 SOLICIT_HOPS_MAX = 255
 PATH_MAX = 64

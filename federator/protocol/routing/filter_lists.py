@@ -11,14 +11,20 @@ Source: docs/protocol.md 5.
 from collections.abc import Iterable, Iterator
 
 from federator.protocol.filters import DigestedSet, digest_of
-from federator.protocol.messages.control import FILTERS_PER_MESSAGE_MAX, FilterListPage, ListKind
+from federator.protocol.messages.control import (
+    FILTER_LIST_BYTES_MAX,
+    FILTERS_PER_MESSAGE_MAX,
+    FilterListPage,
+    ListKind,
+)
 from federator.protocol.types import BrokerId, Epoch, Millis
 
-PAGE_BYTES_MAX = 65_536
-DELTA_BYTES_MAX = 65_536
 GREETING_FILTERS_MAX = 64
 GREETING_BYTES_MAX = 4_096
 PAGES_MAX = 4_096
+LIST_BYTES_MAX = 64 * 1024 * 1024
+"""Of pages of one list that is not complete yet."""
+
 LIST_FILTERS_MAX = 1_000_000
 """Filters of one remote list. More are not taken, so that the list stays out of step."""
 
@@ -33,15 +39,23 @@ class RemoteList:
         filters: The copy; may lag behind while ``synced`` is false.
     """
 
-    __slots__ = ("_asked_at_ms", "_filters_max", "_pages", "_pages_digest", "_wanted", "filters")
+    __slots__ = (
+        "_asked_at_ms",
+        "_filters_max",
+        "_pages",
+        "_pages_bytes",
+        "_pages_digest",
+        "_pages_filters",
+        "_wanted",
+        "filters",
+    )
 
     def __init__(self, *, filters_max: int = LIST_FILTERS_MAX) -> None:
         self.filters = DigestedSet()
         self._filters_max = filters_max
         self._wanted = 0
         self._asked_at_ms: Millis | None = None
-        self._pages: dict[int, tuple[str, ...]] = {}
-        self._pages_digest: int | None = None
+        self._drop_pages(None)
 
     @property
     def synced(self) -> bool:
@@ -78,21 +92,30 @@ class RemoteList:
         if self.synced or self._asked_at_ms is None or not page.page < page.pages <= PAGES_MAX:
             return frozenset()
         if self._pages_digest != page.digest:
-            self._pages_digest, self._pages = page.digest, {}
-        self._pages[page.page] = page.filters
-        if sum(map(len, self._pages.values())) > self._filters_max:
-            self._pages = {}
+            self._drop_pages(page.digest)
+        if page.page not in self._pages:
+            self._pages[page.page] = page.filters
+            self._pages_filters += len(page.filters)
+            self._pages_bytes += sum(map(len, page.filters))
+        if self._pages_filters > self._filters_max or self._pages_bytes > LIST_BYTES_MAX:
+            self._drop_pages(page.digest)
             return frozenset()
         if len(self._pages) < page.pages:
             return frozenset()
         whole = {f for filters in self._pages.values() for f in filters}
-        self._pages, self._pages_digest = {}, None
+        self._drop_pages(None)
         if digest_of(whole) != page.digest:
             return frozenset()  # pages of two states of the list were mixed: it is asked for again
         came = whole - self.filters.filters
         went = self.filters.filters - whole
         self.filters.apply(came, went)
         return frozenset(came | went)
+
+    def _drop_pages(self, digest: int | None) -> None:
+        """Collect anew, the list with ``digest``."""
+        self._pages_digest = digest
+        self._pages: dict[int, tuple[str, ...]] = {}
+        self._pages_filters = self._pages_bytes = 0
 
 
 def pages_of(
@@ -106,12 +129,12 @@ def pages_of(
 ) -> Iterator[FilterListPage]:
     """The whole list, cut into messages of bounded size. An empty list is one empty page."""
     pages: list[list[str]] = [[]]
-    room = PAGE_BYTES_MAX
+    room = FILTER_LIST_BYTES_MAX
     for filter_ in sorted(filters):
         size = len(filter_.encode())
         if pages[-1] and (size > room or len(pages[-1]) >= FILTERS_PER_MESSAGE_MAX):
             pages.append([])
-            room = PAGE_BYTES_MAX
+            room = FILTER_LIST_BYTES_MAX
         pages[-1].append(filter_)
         room -= size
     for number, page in enumerate(pages):
@@ -145,6 +168,6 @@ def as_delta(
     come, go = tuple(sorted(added)), tuple(sorted(removed))
     if len(come) > FILTERS_PER_MESSAGE_MAX or len(go) > FILTERS_PER_MESSAGE_MAX:
         return (), ()
-    if sum(len(f.encode()) for f in come + go) > DELTA_BYTES_MAX:
+    if sum(len(f.encode()) for f in come + go) > FILTER_LIST_BYTES_MAX:
         return (), ()
     return come, go

@@ -14,6 +14,7 @@ from federator.protocol.events import DeadlineReached, LocalFiltersChanged, Rece
 from federator.protocol.filters import digest_of
 from federator.protocol.messages.codec import CONTROL_KINDS, decode, encode, kind_of
 from federator.protocol.messages.control import (
+    FILTER_LIST_BYTES_MAX,
     FILTERS_PER_MESSAGE_MAX,
     NEIGHBOURS_MAX,
     Bye,
@@ -30,6 +31,7 @@ from federator.protocol.messages.control import (
     RetainedWant,
     Solicit,
 )
+from federator.protocol.routing import filter_lists
 from federator.protocol.routing.core_route import CoreRoute, HeardCost
 from federator.protocol.routing.filter_lists import RemoteList
 from federator.protocol.types import BROKER_ID_MAX, EPOCH_MAX, UNREACHABLE
@@ -113,6 +115,13 @@ def test_strangers_change_nothing():
     assert picture(node) == before
 
 
+def has_room(message):
+    """Whether the filters of ``message`` are no more than what is decoded."""
+    filters = getattr(message, "filters", ()) + getattr(message, "added", ())
+    filters += getattr(message, "removed", ())
+    return sum(map(len, filters)) <= FILTER_LIST_BYTES_MAX
+
+
 def absurd_steps():
     """What a live neighbour may say, our clients want, or the clock bring."""
     ids = st.sampled_from([0, NEIGHBOUR, OURS, OTHER, UNLINKED, BROKER_ID_MAX])
@@ -151,7 +160,7 @@ def absurd_steps():
         st.builds(Solicit, senders, ids, big, big, st.sampled_from([0, 1, 255])),
     )  # fmt: skip
     return st.one_of(
-        messages.map(Received),
+        messages.filter(has_room).map(Received),
         st.just(DeadlineReached()),
         st.builds(LocalFiltersChanged, filters.map(frozenset), filters.map(frozenset)),
     )
@@ -217,6 +226,30 @@ def test_bombs_are_not_decoded():
         for kind in CONTROL_KINDS:
             with pytest.raises(DecodeError):
                 decode(kind, bomb)
+
+
+@pytest.mark.parametrize("filters", [("f" * 65_535, "gg"), ("f/" + "x" * 60,) * 2_000])
+def test_more_filters_than_a_page_holds_are_not_looked_at(filters):
+    for message in (
+        FilterListPage(1, ListKind.CORE, 9, 7, 5, 0, 4_000, filters),
+        CoreAnn(1, 9, 0, 7, 1, 0, True, filters, (), 5, 1),
+        MeshMembAnn(1, 9, 7, 1, (), filters, 5, 1),
+    ):
+        with pytest.raises(DecodeError, match=f"at most {FILTER_LIST_BYTES_MAX} wanted"):
+            decode(kind_of(message), encode(message))
+
+
+def test_pages_of_a_list_that_is_never_complete_are_bounded_in_bytes(monkeypatch):
+    monkeypatch.setattr(filter_lists, "LIST_BYTES_MAX", 1_000)
+    list_ = RemoteList()
+    list_.offer((), (), digest=5)
+    assert list_.may_ask(now_ms=0, gap_ms=1)
+
+    for number in range(1_000):
+        filters = (f"{number:0100}",)
+        list_.on_page(FilterListPage(1, ListKind.CORE, 9, 7, 5, number, 4_000, filters))
+
+        assert sum(len(f) for page in list_._pages.values() for f in page) <= 1_000
 
 
 def test_a_list_takes_no_more_than_its_bound():

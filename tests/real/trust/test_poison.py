@@ -5,10 +5,11 @@ docs/security.md, "Threats and answers"; docs/protocol.md 8 and 11.
 
 import contextlib
 
+import msgspec
 import pytest
 
 from federator.protocol.forwarding.frames import CUSTODY_FLAG, REPAIR_FLAG, TAIL_FLAG, VOID_FLAG
-from federator.protocol.messages.control import Solicit
+from federator.protocol.messages.control import FilterListPage, ListKind, Solicit
 from federator.protocol.types import EPOCH_LEAP_MAX
 from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
@@ -142,6 +143,27 @@ async def test_no_member_moves_the_epoch_of_another(plain, office):
         assert [(await agent.status())["epoch"] for agent in on.agents] == before
     assert not [agent for agent in on.agents if named(agent, "id.conflict")]
     assert not [agent for agent in on.agents if named(agent, "link.down")]
+
+
+async def test_pages_of_a_list_that_never_ends_hold_nobody_up(plain, office):
+    async with scene(plain, office, qos=1) as on:
+        page = FilterListPage(9, ListKind.CORE, 9, 1, 5, 0, 4_000, FILTERS)
+        told = named(on.agents[1], "link.down")
+        first = on.publisher.sent
+
+        for number in range(PAGES):
+            page = msgspec.structs.replace(page, page=number)
+            await until(lambda p=page: on.member.say(p), "there is room for a page")
+            await gets_through(on.publisher, *on.subscribers)
+        await on.all_came(first)
+
+        counters = (await on.agents[1].status())["counters"]
+        assert counters["control_malformed"]["ctl"] == PAGES
+    assert named(on.agents[1], "link.down") == told
+
+
+PAGES = 400
+FILTERS = tuple(f"a/{number:06}/{'x' * 100}" for number in range(8_192))
 
 
 async def test_a_recorded_bye_takes_no_link_down(plain, office):
