@@ -38,11 +38,12 @@ class Chained(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What an origin must be asked for."""
+    """What an origin must be asked for; ``again``: the last time brought nothing."""
 
     origin: BrokerId
     epoch: int
     chains: tuple[AskedChain, ...]
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

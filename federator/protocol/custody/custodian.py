@@ -216,7 +216,6 @@ class Custodian:
 
     def on_repair(self, frame: Frame, now: Now) -> None:
         """A repair arrived: for us, or to be passed on."""
-        self._ways.answered(frame.origin)
         if frame.route:
             following, *rest = frame.route
             frame.route = tuple(rest)
@@ -253,7 +252,7 @@ class Custodian:
             return
         if self._self_id in request.path or len(request.path) >= REPAIR_PATH_MAX:
             return
-        following = self._ways.next(request.origin, but=request.path)
+        following = self._ways.next(request.origin, again=True, but=request.path)
         if following is not None:
             path = (*request.path, self._self_id)
             self._outlet.ask(following, msgspec.structs.replace(request, path=path))
@@ -282,7 +281,7 @@ class Custodian:
         self.due_ms = None
         asks = self.destination.receiver.asks(now.ms) + self.destination.recall.asks(now.ms)
         for ask in asks:
-            neighbour = self._ways.next(ask.origin)
+            neighbour = self._ways.next(ask.origin, again=ask.again)
             if neighbour is not None:
                 path = (self._self_id,)
                 request = RepairRequest(ask.origin, Epoch(ask.epoch), path, ask.chains)

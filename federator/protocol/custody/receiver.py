@@ -282,7 +282,8 @@ class Receiver(Followed[F]):
                 for chain in (known.chains[key],)
             ]
             chains.sort(key=lambda asked: asked.after)
-            asks.append(Ask(origin, known.epoch, tuple(chains[:CHAINS_PER_ASK_MAX])))
+            again = known.retry_ms > RETRY_MIN_MS
+            asks.append(Ask(origin, known.epoch, tuple(chains[:CHAINS_PER_ASK_MAX]), again))
             self.asked += 1
             self._timers.set(origin, Millis(now_ms + known.retry_ms))
             if known.retry_ms >= DOUBT_RETRY_MS:

@@ -1,7 +1,7 @@
 """Which neighbours brought an origin's frames lately: requests go the way that frames came.
 
 A neighbour may bring what it made up, and swallow the request. So the next request goes to another
-one of them, until an answer comes.
+one of them, while what is missing does not come.
 
 Source: docs/protocol.md section 11.
 """
@@ -54,17 +54,13 @@ class Ways:
         fresh = (n for n in reversed(heard) if newest_ms - heard[n] <= FRESH_MS)
         return [neighbour for neighbour in fresh if neighbour not in but]
 
-    def next(self, origin: BrokerId, *, but: Collection[BrokerId] = ()) -> BrokerId | None:
-        """The way of the next request: the newest, and another one each time until an answer."""
+    def next(
+        self, origin: BrokerId, *, again: bool, but: Collection[BrokerId] = ()
+    ) -> BrokerId | None:
+        """The way of the next request: the newest, or ``again`` each one in turn."""
         ways = self.all(origin, but=but)
         if not ways:
             return None
         way = self._ways[origin]
-        way.turn += 1
-        return ways[(way.turn - 1) % len(ways)]
-
-    def answered(self, origin: BrokerId) -> None:
-        """An answer of ``origin`` came by here."""
-        way = self._ways.get(origin)
-        if way is not None:
-            way.turn = 0
+        way.turn = way.turn + 1 if again else 0
+        return ways[way.turn % len(ways)]
