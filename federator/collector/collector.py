@@ -34,6 +34,7 @@ from federator.protocol.telemetry.replay import Ask, decode_head
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.link import Inbound, MqttLink
+from federator.runtime.mqtt.secret_names import secret_name
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 from federator.runtime.process.notices import log_notice
 
@@ -90,7 +91,7 @@ class Source:
         self.link = MqttLink(
             endpoint_of(connection),
             self,
-            client_id=f"federator-collector-{name}",
+            client_id=secret_name(f"collector-{name}"),
             send_queue_bytes_max=SEND_QUEUE_BYTES_MAX,
         )
         heard = (self._guide, self._head, self._again)

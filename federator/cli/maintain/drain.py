@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from os import getpid
 from pathlib import Path
 
 import click
@@ -16,6 +15,7 @@ from federator.protocol.messages.operators import Drain
 from federator.protocol.messages.topics import drain_topic
 from federator.protocol.types import BROKER_ID_MAX, BrokerId
 from federator.runtime.mqtt.probe import BrokerProbe
+from federator.runtime.mqtt.secret_names import secret_name
 
 OBEYED_WITHIN_S = 10.0
 REPEAT_S = 1.0
@@ -65,7 +65,7 @@ def order(broker: BrokerId, *, draining: bool, config: Path | None, url: str | N
 
 
 async def _give(settings: Settings, word: Drain) -> None:
-    client_id = f"federator-{settings.broker.id}-drain-{getpid()}"
+    client_id = secret_name(f"{settings.broker.id}-drain")
     async with BrokerProbe(settings.broker, client_id=client_id) as probe:
         await probe.publish(drain_topic(settings.federation), encode(word))
 

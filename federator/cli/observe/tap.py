@@ -8,7 +8,6 @@ import asyncio
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from os import getpid
 from pathlib import Path
 
 import click
@@ -22,6 +21,7 @@ from federator.protocol.forwarding.frames import FRAME_VERSION, unpack
 from federator.protocol.messages.codec import CONTROL_KINDS, decode
 from federator.protocol.trust.guard import overheard
 from federator.runtime.mqtt.probe import BrokerProbe
+from federator.runtime.mqtt.secret_names import secret_name
 
 DATA_KIND, SPEAK_UP_KIND = "data", "new_regular_topic"
 KINDS = (*CONTROL_KINDS, SPEAK_UP_KIND, DATA_KIND)
@@ -47,7 +47,7 @@ async def _tap(
     settings: Settings, as_json: bool, kinds: tuple[str, ...], count: int | None
 ) -> None:
     root = f"$fed/{settings.federation}"
-    client_id = f"federator-{settings.broker.id}-tap-{getpid()}"
+    client_id = secret_name(f"{settings.broker.id}-tap")
     place = settings.broker.reached_at
     async with BrokerProbe(settings.broker, client_id=client_id) as probe:
         answers = await probe.subscribe(*(f"{root}/{kind}" for kind in kinds))

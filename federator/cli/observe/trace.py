@@ -20,6 +20,7 @@ from federator.protocol.messages.operators import Trace, Traced
 from federator.protocol.messages.topics import trace_topic, traced_topic
 from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.probe import BrokerProbe
+from federator.runtime.mqtt.secret_names import secret_name
 
 OWN_ANSWER_S: Final = 5.0
 """What the agent of this machine may take to say anything."""
@@ -92,7 +93,7 @@ async def follow(settings: Settings, topic: str, *, wait_s: float) -> Journey:
         LinkError: The broker or the agent does not answer.
     """
     token = f"{settings.broker.id}-{getpid()}"
-    client_id = f"federator-{settings.broker.id}-trace-{getpid()}"
+    client_id = secret_name(f"{settings.broker.id}-trace")
     journey = Journey()
     async with BrokerProbe(settings.broker, client_id=client_id) as probe:
         answers = traced_topic(settings.federation, token)

@@ -21,6 +21,7 @@ from federator.protocol.messages.json_codec import decode, encode
 from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.link import Inbound, MqttLink
+from federator.runtime.mqtt.secret_names import secret_name
 
 PROBE_S: Final = 0.5
 """How long a broker may take to answer whether it lives; then it counts as dead."""
@@ -91,7 +92,7 @@ class Broker:
         self.link = MqttLink(
             self.endpoint,
             self,
-            client_id=f"federator-gateway-{gateway.name}",
+            client_id=secret_name(f"gateway-{gateway.name}"),
             # Silence is noticed after half of it, counted from a ping.
             keep_alive_s=max(1, gateway.failover.ping_ms * 3 // 1000),
             reconnect_max_ms=1_000,

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from federator.errors import DecodeError
+from federator.protocol.client_names import OWN_PREFIX, shown
 from federator.protocol.discovery.interest import (
     MATCH_ALL,
     Interest,
@@ -53,7 +54,6 @@ from federator.protocol.discovery.records import (
 from federator.protocol.discovery.regular_topics import RegularTopics
 from federator.protocol.discovery.subscription_table import (
     CUT_MARK,
-    OWN_PREFIX,
     WARN_PERCENT,
     ClientFlow,
     SubscriptionTable,
@@ -497,4 +497,4 @@ def _stored(event: Subscribed | Unsubscribed) -> str:
 
 
 def _shortened(text: str) -> str:
-    return ascii(text[:_LINE_CHARS_MAX])[1:-1]
+    return ascii(shown(text)[:_LINE_CHARS_MAX])[1:-1]

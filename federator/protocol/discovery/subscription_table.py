@@ -33,10 +33,10 @@ from enum import IntEnum
 
 import msgspec
 
+from federator.protocol.client_names import OWN_PREFIX
 from federator.protocol.discovery.interest import MATCH_ALL, Interest
 from federator.protocol.filters import without_share
 
-OWN_PREFIX = "federator-"
 CUT_MARK = "\0"
 """Ends the stored beginning of a filter that the log cut; cannot occur in a filter."""
 

@@ -1,4 +1,4 @@
-"""Signatures that travel: a core's on its announcement, and a broker's on its own address.
+"""Signatures that travel: a core's on its announcement, a broker's on its address, an agent's word.
 
 A relay says what the way costs; that word is the relay's, sealed by it. That the core lives, its
 number, its priority and the digest of its filters are the core's word, whoever brings it. So
@@ -110,6 +110,11 @@ def decode_proof(data: bytes) -> Proof:
         return _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DecodeError(f"proof: {error}") from error
+
+
+def presence_text(federation: str, about: bytes) -> bytes:
+    """What an agent signs to show that it is the one at its own broker."""
+    return b"federator presence 1\0" + federation.encode() + b"\0" + about
 
 
 ADDRESSES_PROVEN_MAX: Final = 4_096

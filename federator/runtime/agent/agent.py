@@ -37,6 +37,7 @@ from federator.runtime.agent.priority_file import follow_placement
 from federator.runtime.agent.services import Services
 from federator.runtime.custody.stores import CustodyStores
 from federator.runtime.data.drops import LOOK_S, DropReports
+from federator.runtime.data.former_session import FormerSession
 from federator.runtime.loops.watch import NOTICE_TOPIC, STATE_FILTER
 from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.storage.state_dir import StateDir
@@ -67,6 +68,7 @@ class Agent:
         self.settings = settings
         self._state = state
         self._tasks = tasks
+        client_token = state.client_token()
         epoch = state.next_epoch()
         trust = None if settings.security == "open" else Trust(settings, state.path)
         custody = settings.custody
@@ -79,7 +81,13 @@ class Agent:
         frame_events = FrameEventBuffer() if settings.metrics.enabled else None
         is_new = stores.owed.is_new
         self.control = control = ControlParts(
-            settings, state, tasks, trust=trust, epoch=epoch, is_new=is_new
+            settings,
+            state,
+            tasks,
+            trust=trust,
+            epoch=epoch,
+            client_token=client_token,
+            is_new=is_new,
         )
         self.data = data = DataParts(
             settings, state, tasks, stores=stores, control=control, frame_events=frame_events
@@ -90,7 +98,7 @@ class Agent:
             control=control,
             data=data,
             frame_events=frame_events,
-            give_way=self._end_with,
+            end=self._end_with,
         )
         ports = Ports(
             traffic=control.traffic,
@@ -173,7 +181,7 @@ class Agent:
             Part(
                 tasks={
                     "control connection": control.control.link.run,
-                    "data connection": control.data.link.run,
+                    "data connection": self._keep_data_connection,
                     "drop reports": self._report_drops,
                 }
             ),
@@ -277,6 +285,21 @@ class Agent:
         if settings.mesh.core == "placed":
             parts.append(Part(tasks={"core placement": self._follow_placement}))
         return parts
+
+    async def _keep_data_connection(self) -> None:
+        """Run the data connection, once what waits under a name of former times is taken."""
+        state, data, link = self._state, self.data, self.control.data.link
+        if state.has_former_session:
+            subscribed = [*data.cover.recalled(), *link.wanted_filters]
+            await FormerSession(
+                self.control.own_broker.former,
+                federation=self.settings.federation,
+                subscribed=subscribed,
+                data_path=data.path,
+                take=self.control.data.take,
+            ).empty()
+            state.forget_former_session()
+        await link.run()
 
     async def _tend_custody(self) -> None:
         data = self.data

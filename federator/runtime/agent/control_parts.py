@@ -33,6 +33,7 @@ class ControlParts:
         tasks: Runs connections to neighbours.
         trust: Our keys; ``None`` in an open federation.
         epoch: Of this run.
+        client_token: The secret part of our names at our broker.
         is_new: We owe nothing of an earlier session with our broker.
     """
 
@@ -44,13 +45,14 @@ class ControlParts:
         *,
         trust: Trust | None,
         epoch: Epoch,
+        client_token: str,
         is_new: bool,
     ) -> None:
         self_id, federation = settings.broker_id, settings.federation
         self.trust = trust
         self.node = _node(settings, state, epoch, trust)
         self.driver = Driver(self.node)
-        self.own_broker = OwnBroker(settings, tasks)
+        self.own_broker = OwnBroker(settings, tasks, client_token)
         gone = guide_will(self_id=self_id, federation=federation)
         self.control = ControlConnection(
             self.own_broker, gone if settings.failover.enabled else None
@@ -71,7 +73,7 @@ class ControlParts:
             trust=trust,
             peers=self.peers,
         )
-        self.dialler = Dialler(settings, self.connections, lambda: self.epoch)
+        self.dialler = Dialler(settings, self.connections)
         self.arranger = Arranger(
             state.path,
             neighbours=self.connections,

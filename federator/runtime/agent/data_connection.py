@@ -103,7 +103,7 @@ class DataConnection:
         packet_ids = [(p.packet_id, int(p.qos)) for p, _, _ in publishes if p.packet_id is not None]
         if packet_ids:
             self._marks.note(publishes)
-        self._take(chunk, publishes)
+        self.take(chunk, publishes)
         if packet_ids:
             self._data_path.acknowledge(link, packet_ids)
 
@@ -114,7 +114,8 @@ class DataConnection:
         if publishes:
             self._data_path.on_publishes(chunk, publishes)
 
-    def _take(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
+    def take(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
+        """Take what one socket read brought, without telling our broker that it is ours."""
         self._busy_poll.on_data()
         if self._cover.sorting:
             chunk, publishes = self._cover.once(chunk, publishes)

@@ -1,7 +1,8 @@
 """Makes the connections to our own broker, each with a client id of its own.
 
 Control and data have one each, so that neither waits behind the other; what else needs its own
-(scans of retained values, a member's place in a shared group) gets another.
+(scans of retained values, a member's place in a shared group) gets another. All end in the secret
+of our state folder: who could guess them could take our place, and what waits for us.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ from typing import Final, Literal
 from mqtt5 import Will
 
 from federator.config import Settings
+from federator.protocol.client_names import OWN_PREFIX
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.link import LinkObserver, MqttLink
 
@@ -25,15 +27,31 @@ class OwnBroker:
     Args:
         settings: Where it is.
         tasks: Runs the stand-ins.
+        token: The secret part of our names.
     """
 
-    def __init__(self, settings: Settings, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, settings: Settings, tasks: asyncio.TaskGroup, token: str) -> None:
         self._settings = settings
+        self._token = token
         self._tasks = tasks
 
     def client_id(self, role: str) -> str:
         """Who we are there."""
-        return f"federator-{self._settings.broker.id}-{role}"
+        return f"{self._name(role)}-{self._token}"
+
+    def former(self, observer: LinkObserver) -> MqttLink:
+        """The data connection under the name that it had before names were secret."""
+        return MqttLink(
+            endpoint_of(self._settings.broker),
+            observer,
+            client_id=self._name("data"),
+            clean_start=False,
+            session_expiry_s=self._settings.custody.keep_s,
+            acknowledge=False,
+        )
+
+    def _name(self, role: str) -> str:
+        return f"{OWN_PREFIX}{self._settings.broker.id}-{role}"
 
     def link(
         self,

@@ -1,9 +1,12 @@
-"""Whether we are at our own broker, and whether another agent with our id is there in our place.
+"""Whether we are at our own broker, and whether somebody else is there in our place.
 
 We are there when clients' publications can come and other agents can speak to us: with the data
-connection, and with the control connection and all that it subscribes. Two agents with one id throw
-each other out for ever, so who learns of the other gives way, with every connection: with one
-each they would serve nobody.
+connection, and with the control connection and all that it subscribes.
+
+Whoever connects under one of our names throws us out, be it a stranger who read the name in the
+broker's log, or a copy of our state folder. We come back at once, backing off when it happens again
+and again, and say who did it. Another agent with our *id* has names of its own, so it throws nobody
+out: ``shared_broker_guard`` finds it, and then the younger gives way, with every connection.
 
 Source: Mosquitto's log line "Client ID already connected, closing old connection."
 """
@@ -25,11 +28,11 @@ _log = structlog.get_logger()
 
 
 class TakeoverDetector:
-    """Notices in the broker's log that another agent with our id takes the place of a connection.
+    """Notices in the broker's log that another client takes the place of a connection of ours.
 
     MQTT has a reason code for that (0x8e), but Mosquitto 2.0 just closes the connection of whoever
-    was there first, who would come back and close the other's, for ever. A client that hears in the
-    log that its place is being taken, and is closed the next moment, was thrown out by another one.
+    was there first. A client that hears in the log that its place is being taken, and is closed the
+    next moment, was thrown out by another one.
 
     Args:
         client_ids: Ours at our own broker.
@@ -55,7 +58,7 @@ class TakeoverDetector:
                 self._taken_at_s[client_id] = self._clock()
 
     def threw_out(self, client_id: str) -> bool:
-        """Whether another agent made the broker close ``client_id`` just now."""
+        """Whether another client made the broker close ``client_id`` just now."""
         taken_at_s = self._taken_at_s.pop(client_id, None)
         return taken_at_s is not None and self._clock() - taken_at_s < NEXT_MOMENT_S
 
@@ -73,6 +76,7 @@ class OwnBrokerPresence:
 
     Attributes:
         up: Whether we are at our broker.
+        has_rival: Another agent with our id is there, and we leave it the place.
     """
 
     def __init__(
@@ -92,13 +96,8 @@ class OwnBrokerPresence:
         self._data = data
         self._others = others
         self._changed = changed
-        self._told_taken_over = False
+        self.has_rival = False
         self._takeovers = TakeoverDetector([control.client_id, data.client_id])
-
-    @property
-    def taken_over(self) -> bool:
-        """Another agent with our id is at our own broker."""
-        return self._control.taken_over or self._data.taken_over
 
     def on_log(self, packet: PublishPacket) -> None:
         """Note a line of the broker's log, which may tell that somebody takes our place."""
@@ -110,18 +109,20 @@ class OwnBrokerPresence:
         if up != self.up:
             self.up = up
             if up:
-                self._told_taken_over = False
+                self.has_rival = False
             self._changed(up)
 
     def on_lost(self, link: MqttLink) -> None:
-        """One of the two is gone: ours to have again, or another agent's now."""
-        if link.closed_by_broker and self._takeovers.threw_out(link.client_id):
-            link.give_way()
-        if self.taken_over and not self._told_taken_over:
-            self._told_taken_over = True
-            _log.error("id.taken_over", id=self._broker, broker=self._url)
-        if link.taken_over:
-            for other in (self._control, self._data, *self._others()):
-                if not other.taken_over:
-                    other.give_way()
+        """One of the two is gone; say so when somebody else came under its name."""
+        seen = link.closed_by_broker and self._takeovers.threw_out(link.client_id)
+        if seen or link.taken_over:
+            _log.warning("connection.taken_over", client_id=link.name, broker=self._url)
         self.update()
+
+    def give_way(self) -> None:
+        """Leave our broker, for a while, to another agent with our id, which proved to be one."""
+        if not self.has_rival:
+            self.has_rival = True
+            _log.error("id.taken_over", id=self._broker, broker=self._url)
+            for link in (self._control, self._data, *self._others()):
+                link.give_way()

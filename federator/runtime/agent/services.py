@@ -36,7 +36,7 @@ class Services:
         control: The connections.
         data: What carries publications.
         frame_events: What happens to frames; ``None``: no metrics are kept.
-        give_way: Ends the agent with an error.
+        end: Ends the agent with an error.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Services:
         control: ControlParts,
         data: DataParts,
         frame_events: FrameEventBuffer | None,
-        give_way: Callable[[ConfigError], None],
+        end: Callable[[ConfigError], None],
     ) -> None:
         self._settings = settings
         self._control = control
@@ -76,7 +76,9 @@ class Services:
             federation=settings.federation,
             url=settings.broker.url,
             link=link,
-            give_way=give_way,
+            guard=None if control.trust is None else control.trust.guard,
+            end=end,
+            give_way=lambda: self.presence.give_way(),
         )
         self.metrics = None if frame_events is None else self._metrics(frame_events, state)
         self.presence = OwnBrokerPresence(

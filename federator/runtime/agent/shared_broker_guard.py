@@ -1,38 +1,56 @@
-"""Noticing another agent with another id at our own broker: two would let everything in twice.
+"""Noticing another agent at our own broker: two would let everything in twice.
 
 Neighbours only publish on our broker; who subscribes to the federation's topics there is an agent
 of it. So each agent says who it is on a topic that agents hear on their own broker only, when it
-has come and when it hears of another one for the first time in a while. The younger one has made
-the mistake and gives way, but only while it is new: a word on a topic is no proof, and must not end
-an agent that is at work.
+has come and when it hears of another one for the first time in a while.
 
-Two agents with *one* id are another matter; see ``presence.TakeoverDetector``.
+Nobody is believed who does not prove it. With its word each agent asks a question, drawn anew
+whenever it comes to its broker, and an answer is signed under a certificate of the id it names: a
+client can repeat what it heard, but not answer. (In an open federation the answer is enough.)
+
+Of two agents with different ids the younger has made the mistake and ends, but only while it is
+new: an agent at work goes on. Of two agents with *one* id the younger leaves the broker to the
+other for a while, whenever it learns of it.
+
+Source: docs/protocol.md 17.
 """
 
 import re
+import secrets
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import structlog
 from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
 
 from federator.errors import ConfigError
+from federator.protocol.messages.control import PROOF_BYTES_MAX
 from federator.protocol.messages.topics import agents_topic
 from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.trust.guard import Guard
 from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.process.clocks import monotonic_ms
 
 NEW_MS = 10_000
-"""How long after it first met its broker an agent gives way."""
+"""How long after it first met its broker an agent ends for one with another id."""
 
 ANSWER_GAP_MS = Millis(10_000)
 """Least time between two answers, or two complaints, to one agent."""
 
 ANSWERED_MAX = 64
-EXIT_CODE = 78
+"""Ids that are remembered, and words that cost a signature or its judgement within the gap."""
 
-_ANNOUNCED = re.compile(rb"(\d{1,10}) (\d{1,19})")
+EXIT_CODE = 78
+DRAWN_BYTES: Final = 16
+"""Of what is drawn: for a run, and for each question."""
+
+_DRAWN: Final = rf"[0-9a-f]{{{2 * DRAWN_BYTES}}}"
+_WORD: Final = re.compile(
+    rf"(\d{{1,10}}) (\d{{1,19}}) ({_DRAWN}) ({_DRAWN})"
+    rf"(?: ({_DRAWN}) ((?:[0-9a-f]{{2}}){{0,{PROOF_BYTES_MAX}}}))?".encode()
+)
 
 _log = structlog.get_logger()
 
@@ -42,17 +60,58 @@ class AgentAtBroker(NamedTuple):
 
     epoch: Epoch
     id: BrokerId
+    run: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What an agent says at its own broker.
+
+    Attributes:
+        agent: Who says it.
+        question: Asked of whoever hears it.
+        answered: The question that this answers, if any,
+        proof: and the signature under the answer; none in an open federation.
+    """
+
+    agent: AgentAtBroker
+    question: str
+    answered: str = ""
+    proof: bytes = b""
+
+    def encode(self) -> bytes:
+        """The wire form."""
+        epoch, id, run = self.agent
+        answer = f" {self.answered} {self.proof.hex()}" if self.answered else ""
+        return f"{id} {epoch} {run} {self.question}{answer}".encode()
+
+    @classmethod
+    def decode(cls, payload: bytes) -> "Word | None":
+        """What was said; ``None`` when it is no such word."""
+        found = _WORD.fullmatch(payload)
+        if found is None:
+            return None
+        id, epoch, run, question, answered, proof = ((g or b"").decode() for g in found.groups())
+        agent = AgentAtBroker(Epoch(int(epoch)), BrokerId(int(id)), run)
+        return cls(agent, question, answered, bytes.fromhex(proof))
+
+
+def signed_part(agent: AgentAtBroker, answered: str) -> bytes:
+    """What stands under the signature of an answer."""
+    return f"{agent.id} {agent.epoch} {agent.run} {answered}".encode()
 
 
 class SharedBrokerGuard:
     """Watches for other agents at our own broker.
 
     Args:
-        me: This agent.
+        me: This agent, as it started.
         federation: The federation's name. Agents of several may share a broker.
         url: Our broker's, for people.
         link: The control connection to our broker.
-        give_way: Ends this agent with the error.
+        guard: Signs answers and judges them; ``None`` in an open federation.
+        end: Ends this agent with the error.
+        give_way: Leaves the broker to another agent with our id.
     """
 
     def __init__(
@@ -62,17 +121,27 @@ class SharedBrokerGuard:
         federation: str,
         url: str,
         link: MqttLink,
-        give_way: Callable[[ConfigError], None],
+        guard: Guard | None,
+        end: Callable[[ConfigError], None],
+        give_way: Callable[[], None],
     ) -> None:
         self.topic = agents_topic(federation)
-        self._me = me
+        self._me = me._replace(run=_drawn())
         self._url = url
         self._link = link
+        self._guard = guard
+        self._end = end
         self._give_way = give_way
+        self._question = _drawn()
         self._since_ms: Millis | None = None
         self._answers: RateLimiter[BrokerId] = RateLimiter(
             gap_ms=ANSWER_GAP_MS, keys_max=ANSWERED_MAX
         )
+        self._complaints: RateLimiter[BrokerId] = RateLimiter(
+            gap_ms=ANSWER_GAP_MS, keys_max=ANSWERED_MAX
+        )
+        self._work = 0
+        self._work_since_ms = monotonic_ms()
 
     def subscription(self) -> TopicFilter:
         """What to subscribe on the control connection."""
@@ -84,25 +153,34 @@ class SharedBrokerGuard:
         )
 
     def on_local_up(self, now_ms: Millis) -> None:
-        """We are at our broker: say so."""
+        """We are at our broker: say so, and ask who else is."""
         if self._since_ms is None:
             self._since_ms = now_ms
+        self._question = _drawn()
         self._say()
 
     def on_publish(self, packet: PublishPacket) -> None:
         """Hear that an agent is at our broker."""
+        word = Word.decode(packet.payload)
+        if word is None or word.agent.run == self._me.run:
+            return
         now_ms = monotonic_ms()
-        found = _ANNOUNCED.fullmatch(packet.payload)
-        if found is None:
+        if self._may_work(now_ms) and self._answers.allow(word.agent.id, now_ms):
+            self._say(answering=word.question)
+        if word.answered == self._question and self._may_work(now_ms) and self._is_proven(word):
+            self._on_agent(word.agent, now_ms)
+
+    def _on_agent(self, other: AgentAtBroker, now_ms: Millis) -> None:
+        """There is another agent, and it has that id."""
+        if other.id == self._me.id:
+            if self._me > other:
+                self._give_way()
             return
-        other = AgentAtBroker(Epoch(int(found[2])), BrokerId(int(found[1])))
-        if other.id == self._me.id or not self._answers.allow(other.id, now_ms):
-            return
-        self._say()
-        _log.error("broker.shared", id=self._me.id, other=other.id, broker=self._url)
+        if self._complaints.allow(other.id, now_ms):
+            _log.error("broker.shared", id=self._me.id, other=other.id, broker=self._url)
         is_new = self._since_ms is None or now_ms - self._since_ms < NEW_MS
         if is_new and self._me > other:
-            self._give_way(
+            self._end(
                 ConfigError(
                     f"broker.url: {self._url} has an agent already, with id {other.id}: "
                     "run one agent per broker, or name another broker",
@@ -110,5 +188,27 @@ class SharedBrokerGuard:
                 )
             )
 
-    def _say(self) -> None:
-        self._link.publish(self.topic, b"%d %d" % (self._me.id, self._me.epoch), urgent=True)
+    def _may_work(self, now_ms: Millis) -> bool:
+        """Whether one more signature may be made or judged: words come from anybody."""
+        if now_ms - self._work_since_ms >= ANSWER_GAP_MS:
+            self._work, self._work_since_ms = 0, now_ms
+        self._work += 1
+        return self._work <= ANSWERED_MAX
+
+    def _is_proven(self, word: Word) -> bool:
+        if self._guard is None:
+            return True
+        signer = self._guard.present(signed_part(word.agent, word.answered), word.proof)
+        return signer == word.agent.id
+
+    def _say(self, *, answering: str = "") -> None:
+        """Say who we are, and ask who else has our id."""
+        proof = b""
+        if answering and self._guard is not None:
+            proof = self._guard.prove_presence(signed_part(self._me, answering))
+        word = Word(self._me, self._question, answering, proof)
+        self._link.publish(self.topic, word.encode(), urgent=True)
+
+
+def _drawn() -> str:
+    return secrets.token_hex(DRAWN_BYTES)

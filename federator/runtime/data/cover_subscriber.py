@@ -135,6 +135,10 @@ class CoverSubscriber:
             ]
         )
 
+    def recalled(self) -> list[str]:
+        """What earlier processes subscribed on the data connection."""
+        return self._session.recalled()
+
     def change(self, change: CoverChange) -> None:
         """Subscribe what the cover has now."""
         self._perform(self._transition.change(change))

@@ -45,7 +45,7 @@ class DropReports:
             if so_far > told.dropped and now_ms >= told.quiet_until_ms:
                 _log.warning(
                     "connection.dropped",
-                    client_id=link.client_id,
+                    client_id=link.name,
                     broker=link.endpoint.place,
                     dropped=so_far - told.dropped,
                     so_far=so_far,

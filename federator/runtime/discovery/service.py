@@ -28,7 +28,7 @@ from federator.protocol.types import Millis
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.process.clocks import DeadlineTimer, DutyCycle, monotonic_ms, wall_clock_ms
 from federator.runtime.process.notices import log_notice
-from federator.runtime.storage.durable import write_whole
+from federator.runtime.storage.durable import PRIVATE_FILE, write_whole
 
 FILE_NAME = "subscriptions.msgpack"
 SAVE_GAP_S = 1.0
@@ -304,7 +304,7 @@ class Discovery:
 
     def _write(self, content: bytes) -> None:
         try:
-            write_whole(self._path, content)
+            write_whole(self._path, content, mode=PRIVATE_FILE)  # it has our own names
         except OSError as error:
             if not self._complained:  # it is tried again every second
                 self._complained = True

@@ -26,6 +26,7 @@ from federator.protocol.messages.topics import (
 )
 from federator.runtime.doctor.diagnosis import Facts, TopicAccess
 from federator.runtime.mqtt.probe import BrokerProbe, plain
+from federator.runtime.mqtt.secret_names import secret_name
 
 LOG_SUBSCRIBE = "$SYS/broker/log/M/subscribe"
 LOG_UNSUBSCRIBE = "$SYS/broker/log/M/unsubscribe"
@@ -107,7 +108,7 @@ async def examine(
         LinkError: It cannot be reached; ``RefusedError`` when it refuses us.
     """
     nonce = secrets.token_hex(4)
-    name = f"federator-{settings.broker.id}-doctor-{nonce}"
+    name = secret_name(f"{settings.broker.id}-doctor")
     control = doctor_topic(settings.federation, nonce)
     data = f"{CLIENTS_TOPIC}/{nonce}"
     async with BrokerProbe(settings.broker, client_id=name) as probe:

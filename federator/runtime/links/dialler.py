@@ -11,10 +11,11 @@ from mqtt5 import Will
 
 from federator.config import BrokerAddress, Settings
 from federator.protocol.messages.topics import connection_state_topic
-from federator.protocol.types import BrokerId, Cost, Epoch
+from federator.protocol.types import BrokerId, Cost
 from federator.runtime.links.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, NeighbourLinks
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.link import LinkObserver, MqttLink
+from federator.runtime.mqtt.secret_names import secret_name
 
 LINK_UP, LINK_DOWN = b"1", b"0"
 """What a neighbour's broker keeps of our link, in the words of bridges."""
@@ -28,15 +29,11 @@ class Dialler:
     Args:
         settings: Name neighbours, and say how connections are kept.
         neighbours: Keeps the connections.
-        epoch: Ours, now.
     """
 
-    def __init__(
-        self, settings: Settings, neighbours: NeighbourLinks, epoch: Callable[[], Epoch]
-    ) -> None:
+    def __init__(self, settings: Settings, neighbours: NeighbourLinks) -> None:
         self._settings = settings
         self._neighbours = neighbours
-        self._epoch = epoch
 
     def start(self) -> None:
         """Dial those that the operator names."""
@@ -73,16 +70,15 @@ class Dialler:
     def _dial(self, neighbour: NeighbourLink, connection: BrokerAddress) -> None:
         links = self._settings.links
         target = connection.address
+        ours = f"{self._settings.broker.id}-to-{target.host}-{target.port}"
 
         def make_link(
             role: str, observer: LinkObserver, will: Callable[[], Will] | None
         ) -> MqttLink:
-            # The epoch keeps two agents with one id from throwing each other out.
-            ours = f"federator-{self._settings.broker.id}"
             return MqttLink(
                 endpoint_of(connection),
                 observer,
-                client_id=f"{ours}-to-{target.host}-{target.port}-{role}-{self._epoch():x}",
+                client_id=secret_name(f"{ours}-{role}"),
                 will=self._link_will() if role == "data" else will,
                 reconnect_min_ms=links.reconnect_min_ms,
                 reconnect_max_ms=links.reconnect_max_ms,

@@ -17,7 +17,7 @@ from mqtt5 import PublishPacket, QoS, TopicFilter
 
 from federator.config import LoopSettings
 from federator.protocol.bounded_cache import BoundedCache
-from federator.protocol.discovery.subscription_table import OWN_PREFIX
+from federator.protocol.client_names import OWN_PREFIX
 from federator.protocol.filters import matches
 from federator.protocol.loops.detection import (
     Fate,

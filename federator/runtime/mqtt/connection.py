@@ -64,6 +64,10 @@ class Introduction:
     def __post_init__(self) -> None:
         self.must_wipe = self.clean_start and self.session_expiry_s > 0
 
+    def forget_session(self) -> None:
+        """Have what the broker keeps for us wiped before the next connection."""
+        self.must_wipe = self.session_expiry_s > 0
+
     def connect(self) -> bytes:
         """The CONNECT of a connection that stays."""
         return self._packet(
@@ -163,11 +167,12 @@ class MqttConnection:
             if not pipe.lost.done() and pipe.bytes_in == received and not draining:
                 raise LinkError(f"no sign of life for {self._answer_in_s:g} s")
 
-    async def leave(self, *, with_will: bool) -> None:
+    async def leave(self, *, with_will: bool, keep_session: bool = True) -> None:
         """Send DISCONNECT and what the transport holds, within ``CLOSE_TIMEOUT_S``.
 
         Args:
             with_will: The broker publishes our Will.
+            keep_session: The broker keeps the session as long as it was asked to.
         """
         code = (
             DisconnectReasonCode.DISCONNECT_WITH_WILL_MESSAGE
@@ -176,7 +181,9 @@ class MqttConnection:
         )
         try:
             if self._accepted.done():
-                self._pipe.close(DisconnectPacket(reason_code=code).write())
+                expiry_s = None if keep_session else 0
+                packet = DisconnectPacket(reason_code=code, session_expiry_interval=expiry_s)
+                self._pipe.close(packet.write())
                 await asyncio.wait({self._pipe.lost}, timeout=CLOSE_TIMEOUT_S)
         finally:
             self._pipe.abort()

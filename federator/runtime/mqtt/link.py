@@ -17,10 +17,10 @@ import structlog
 from mqtt5 import ConnAckPacket, ConnAckReasonCode, DisconnectPacket, Packet, PingRespPacket, Will
 
 from federator.errors import LinkError
+from federator.protocol.client_names import shown
 from federator.runtime.mqtt.connection import Introduction
 from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.mqtt.failures import (
-    TakenOverError,
     check_greeting,
     dismissal,
     explain,
@@ -34,8 +34,8 @@ from federator.runtime.mqtt.wire import Inbound, Out, read_packets
 PACKET_BYTES_MAX = 16 * 1024 * 1024
 SEND_QUEUE_BYTES_MAX = 16 * 1024 * 1024
 CONNECT_TIMEOUT_S = 5.0
-TAKEN_OVER_PAUSE_S = 30.0
-"""Two clients with one id would throw each other out for ever: who was thrown out waits."""
+GIVE_WAY_S = 30.0
+"""Who gives way to another agent looks again whether it is still there."""
 
 __all__ = ["Endpoint", "Inbound", "LinkCounters", "LinkObserver", "MqttLink"]
 
@@ -70,7 +70,7 @@ class MqttLink(PacketSender):
     Args:
         endpoint: The broker.
         observer: Told what happens.
-        client_id: Ours at that broker.
+        client_id: Ours at that broker; people are told its ``name``.
         clean_start: The first connection of ``run`` starts a new session. Later ones resume it when
             ``session_expiry_s`` is positive, and start a new one otherwise. A session to be resumed
             is wiped first, and begun without a clean start: see ``Introduction``.
@@ -83,7 +83,7 @@ class MqttLink(PacketSender):
         send_queue_bytes_max: Bound of each send queue, and of unacknowledged QoS 1 and 2 messages.
         packet_bytes_max: A longer packet from the broker closes the connection.
         connect_timeout_s: From the first SYN to CONNACK.
-        taken_over_pause_s: Wait this long after another client came with our client id.
+        give_way_s: Wait this long when the place is another's.
         rng: Source of jitter.
         acknowledge: Acknowledge publications once the observer returned. When false, the owner
             calls ``acknowledge`` for each QoS 1 and 2 publication.
@@ -104,13 +104,14 @@ class MqttLink(PacketSender):
         send_queue_bytes_max: int = SEND_QUEUE_BYTES_MAX,
         packet_bytes_max: int = PACKET_BYTES_MAX,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        taken_over_pause_s: float = TAKEN_OVER_PAUSE_S,
+        give_way_s: float = GIVE_WAY_S,
         rng: random.Random | None = None,
         acknowledge: bool = True,
     ) -> None:
         super().__init__(queue_bytes_max=send_queue_bytes_max, acknowledge=acknowledge)
         self.endpoint: Final = endpoint
         self.client_id = client_id
+        self.name = shown(client_id)
         self.last_error: str | None = None
         self.refused_with: ConnAckReasonCode | None = None
         self._observer = observer
@@ -133,11 +134,11 @@ class MqttLink(PacketSender):
                 min_ms=reconnect_min_ms, max_ms=reconnect_max_ms, rng=rng or random.Random()
             ),
             connect_timeout_s=connect_timeout_s,
-            taken_over_pause_s=taken_over_pause_s,
+            give_way_s=give_way_s,
         )
         self._logged_error: str | None = None
         self._rejection_logged = False
-        self._log = _log.bind(client_id=client_id, broker=endpoint.place)
+        self._log = _log.bind(client_id=self.name, broker=endpoint.place)
 
     # State
 
@@ -145,6 +146,11 @@ class MqttLink(PacketSender):
     def taken_over(self) -> bool:
         """Whether the last connection ended because another client has our client id."""
         return self._reconnector.taken_over
+
+    @property
+    def gave_way(self) -> bool:
+        """Whether we left the place to another, and are not back."""
+        return self._reconnector.gave_way
 
     @property
     def closed_by_broker(self) -> bool:
@@ -253,7 +259,7 @@ class MqttLink(PacketSender):
         self.limits = self._session.resume(ack, out)
         self._up = True
         self.last_error = self._logged_error = self.refused_with = None
-        self._reconnector.taken_over = False
+        self._reconnector.taken_over = self._reconnector.gave_way = False
         self._counters.connects += 1
         self._log.info("connection.up", session_present=ack.session_present)
         self._send(out)
@@ -273,19 +279,18 @@ class MqttLink(PacketSender):
         await self._reconnector.run()
 
     def give_way(self) -> None:
-        """Behave as if the session had been taken over: its owner learnt that elsewhere."""
-        self._reconnector.pause_as_taken_over()
-        if self._pipe is not None:
-            self._pipe.abort(TakenOverError("another client has our place"))
+        """Leave the place to another for a while, and what waits for us there for good."""
+        self._reconnector.give_way()
+        self.drop("another agent has our place")
 
     def drop(self, reason: str) -> None:
         """Break the connection, if there is one; ``run`` makes another."""
         if self._pipe is not None:
             self._pipe.abort(LinkError(reason))
 
-    async def close(self, *, with_will: bool = False) -> None:
+    async def close(self, *, with_will: bool = False, keep_session: bool = True) -> None:
         """Leave and make ``run`` return; ``with_will`` has the broker publish the Will."""
-        await self._reconnector.close(with_will=with_will)
+        await self._reconnector.close(with_will=with_will, keep_session=keep_session)
 
     # As a ReconnectorContext
 
@@ -312,7 +317,7 @@ class MqttLink(PacketSender):
         else:
             reason = self.last_error = explain(pipe.reason, host=self.endpoint.host)
         if was_up:
-            quiet = stopping or self.taken_over  # the owner says it better
+            quiet = stopping or self.gave_way  # the owner says it better
             level = logging.INFO if quiet else logging.WARNING
             self._log.log(level, "connection.down", reason=reason)
             self._observer.on_down(self, reason)

@@ -71,12 +71,13 @@ class Reconnector:
         introduction: Who we are there.
         backoff: How long to wait between two connections.
         connect_timeout_s: From the first SYN to CONNACK.
-        taken_over_pause_s: Wait this long after another client came with our client id.
+        give_way_s: Wait this long when the place is another's.
 
     Attributes:
         connection: The present one.
         attempts: Connections tried.
         taken_over: The last connection ended because another client has our client id.
+        gave_way: We left the place to another, and are not back.
         closed_by_broker: The last connection was ended by the broker without a word.
     """
 
@@ -88,20 +89,21 @@ class Reconnector:
         *,
         backoff: Backoff,
         connect_timeout_s: float,
-        taken_over_pause_s: float,
+        give_way_s: float,
     ) -> None:
         self._context = context
         self._endpoint = endpoint
         self._introduction = introduction
         self._backoff = backoff
         self._connect_timeout_s = connect_timeout_s
-        self._taken_over_pause_s = taken_over_pause_s
+        self._give_way_s = give_way_s
         self._resume_at_s = 0.0
         self._due_s = math.inf  # by when run() attends to the link again; never, unless it runs
         self._stop = asyncio.Event()
         self.connection: MqttConnection | None = None
         self.attempts = 0
         self.taken_over = False
+        self.gave_way = False
         self.closed_by_broker = False
 
     @property
@@ -124,9 +126,7 @@ class Reconnector:
         while not self._stop.is_set():
             self._backoff.connection_lasted(await self._connect_once())
             delay_s = self._backoff.next_delay_ms() / 1000
-            if self.taken_over:
-                delay_s = self._taken_over_pause_s
-            self._resume_at_s = time.monotonic() + delay_s
+            self._resume_at_s = max(self._resume_at_s, time.monotonic() + delay_s)
             # Asked again when the pause is over: it may have been made longer meanwhile.
             while not self._stop.is_set() and time.monotonic() < self._resume_at_s:
                 self._due_s = self._resume_at_s
@@ -135,16 +135,17 @@ class Reconnector:
                         await self._stop.wait()
         self._due_s = math.inf
 
-    def pause_as_taken_over(self) -> None:
-        """Wait as long as after a connection that another client with our id ended."""
-        self.taken_over = True
-        self._resume_at_s = time.monotonic() + self._taken_over_pause_s
+    def give_way(self) -> None:
+        """Wait for a while, and then begin with a new session: the other has what was for us."""
+        self.gave_way = True
+        self._introduction.forget_session()
+        self._resume_at_s = time.monotonic() + self._give_way_s
 
-    async def close(self, *, with_will: bool) -> None:
+    async def close(self, *, with_will: bool, keep_session: bool) -> None:
         """Leave and make ``run`` return; ``with_will`` has the broker publish the Will."""
         self._stop.set()
         if self.connection is not None:
-            await self.connection.leave(with_will=with_will)
+            await self.connection.leave(with_will=with_will, keep_session=keep_session)
 
     async def _connect_once(self) -> float:
         """Open a connection and serve it to its end; return how long it was up, in ms."""

@@ -14,9 +14,8 @@ class Presence(Protocol):
 
     up: bool
 
-    @property
-    def taken_over(self) -> bool:
-        """Another agent with our id is at our own broker."""
+    has_rival: bool
+    """Another agent with our id is at our own broker, in our place."""
 
 
 class Readiness:
@@ -48,8 +47,8 @@ class Readiness:
     def __call__(self) -> tuple[bool, str]:
         """Whether publications flow, and otherwise why not."""
         place, id_ = self._broker.reached_at, self._broker.id
-        if self._presence.taken_over:
-            return False, f"broker {place}: session taken over (0x8e): another agent has id {id_}"
+        if self._presence.has_rival:
+            return False, f"broker {place}: another agent with id {id_} is there: stop one of them"
         for link in self._own_links:
             if not link.connected:
                 return False, f"broker {place}: {link.last_error or 'not connected yet'}"

@@ -39,8 +39,8 @@ class LinkContext(Protocol):
     """What watching over a connection needs to know of it."""
 
     @property
-    def client_id(self) -> str:
-        """Ours at its broker."""
+    def name(self) -> str:
+        """Ours at its broker, as people are told."""
 
     @property
     def overdue_s(self) -> float:
@@ -129,7 +129,7 @@ class ServiceNotifier:
         return True
 
     def _is_well(self) -> bool:
-        stuck = tuple(x.client_id for x in self._links() if x.overdue_s > OVERDUE_S_MAX)
+        stuck = tuple(x.name for x in self._links() if x.overdue_s > OVERDUE_S_MAX)
         if stuck and stuck != self._stuck:
             _log.error("service.stuck", connections=stuck)
         self._stuck = stuck

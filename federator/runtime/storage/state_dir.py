@@ -1,18 +1,24 @@
-"""A folder that one process uses at a time, and the epoch that an agent keeps in its own.
+"""A folder that one process uses at a time; an agent's holds its epoch and its names' secret.
 
 The epoch is the wall clock in milliseconds, unless that would not be greater than the last one: a
 clock that was set back must not make a restart look like a replay.
+
+The secret part of the agent's client ids at its broker is drawn once: under another it would not
+find its session again. A folder from before names had a secret has none. What waits under the
+name of that time is taken once (``data.former_session``), and a file says so till then.
 """
 
 import contextlib
 import errno
 import fcntl
 import os
+import secrets
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from federator.errors import ConfigError
+from federator.protocol.client_names import SECRET_DIGITS, is_secret
 from federator.protocol.types import EPOCH_MAX, Epoch
 from federator.runtime.process.clocks import wall_clock_ms
 from federator.runtime.storage.durable import (
@@ -22,6 +28,7 @@ from federator.runtime.storage.durable import (
     write_whole,
 )
 
+TOKEN_FILE = "client-token"
 IN_USE = 75
 """Exit code of ``sysexits.h``."""
 
@@ -101,6 +108,40 @@ class StateDir(LockedFolder):
     def __init__(self, path: Path) -> None:
         taken = "another agent uses it: stop it, or name another folder"
         super().__init__(path, "lock", key="state_dir", taken=taken)
+
+    def client_token(self) -> str:
+        """The secret part of our names at our broker. To be asked before ``next_epoch``.
+
+        Raises:
+            ConfigError: It cannot be read or written.
+        """
+        path = self.path / TOKEN_FILE
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                if is_secret(token := path.read_text(errors="replace").strip()):
+                    path.chmod(PRIVATE_FILE)
+                    return token
+            if (self.path / "epoch").exists():
+                write_whole(self._former_path, b"")
+            token = secrets.token_hex(SECRET_DIGITS // 2)
+            write_whole(path, f"{token}\n".encode(), mode=PRIVATE_FILE)
+        except OSError as error:
+            text = f"state_dir: {path}: {error.strerror}: let this user read and write it"
+            raise ConfigError(text, exit_code=CANNOT_CREATE) from error
+        return token
+
+    @property
+    def has_former_session(self) -> bool:
+        """Whether publications may wait at our broker under the name that had no secret."""
+        return self._former_path.exists()
+
+    def forget_former_session(self) -> None:
+        """Nothing waits under that name any longer."""
+        self._former_path.unlink(missing_ok=True)
+
+    @property
+    def _former_path(self) -> Path:
+        return self.path / "former-session"
 
     def next_epoch(self) -> Epoch:
         """An epoch greater than every one before, written down."""

@@ -99,7 +99,8 @@ async def test_two_agents_with_one_id_at_one_broker_do_not_fight(plain):
         await asyncio.sleep(5)  # in which a fight would show
         status = await loser.status()
 
-    assert "session taken over (0x8e): another agent has id 1" in status["ready_reason"]
+    assert "another agent with id 1 is there" in status["ready_reason"]
+    assert loser is rivals[1]
     assert [tally(agent)["connection.up"] for agent in rivals] == before
     assert [len(named(agent, "id.taken_over")) for agent in (loser, winner)] == [1, 0]
     plain.assert_calm()

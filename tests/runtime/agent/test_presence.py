@@ -1,4 +1,4 @@
-"""At our own broker or not, and who gives way to another agent with our id."""
+"""At our own broker or not, thrown out by a stranger, or giving way to another agent."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ class Place:
                 client_id=name,
                 reconnect_min_ms=1,
                 reconnect_max_ms=2,
-                taken_over_pause_s=3_600,
+                give_way_s=3_600,
             )
         self.presence = OwnBrokerPresence(
             broker=1,
@@ -97,23 +97,34 @@ async def test_we_are_there_with_both_connections_and_not_with_one(place):
 
     assert place.presence.up
     assert place.ups == [True, False, True]
-    assert not place.presence.taken_over
+    assert not place.presence.has_rival
 
 
 async def test_a_broker_that_closes_a_connection_has_us_back(place):
     place.writers["ctl"].close()
 
     await until(lambda: place.ups == [True, False, True], "gone and back")
-    assert not place.presence.taken_over
+    assert not place.presence.has_rival
 
 
-async def test_whom_another_agent_threw_out_gives_way_with_every_connection_and_says_so_once(place):
+async def test_whom_a_stranger_threw_out_says_so_and_comes_back_at_once(place):
     place.presence.on_log(mqtt5.PublishPacket(ERROR_TOPIC, THROWN_OUT))
 
     with structlog.testing.capture_logs() as logs:
         place.writers["ctl"].close()
-        await until(lambda: all(x.taken_over for x in place.links.values()), "all gave way")
+        await until(lambda: place.ups == [True, False, True], "gone and back")
 
-    assert place.presence.taken_over
+    assert [x["client_id"] for x in logs if x["event"] == "connection.taken_over"] == ["ctl"]
+    assert not place.presence.has_rival
+
+
+async def test_who_gives_way_does_so_with_every_connection_and_says_so_once(place):
+    with structlog.testing.capture_logs() as logs:
+        place.presence.give_way()
+        place.presence.give_way()
+        await until(lambda: not any(x.connected for x in place.links.values()), "all gave way")
+
+    assert place.presence.has_rival
     assert place.ups == [True, False]
     assert [line["id"] for line in logs if line["event"] == "id.taken_over"] == [1]
+    assert all(link.gave_way for link in place.links.values())

@@ -189,7 +189,7 @@ async def test_a_broker_that_is_away_is_no_hang(manager, monkeypatch):
 async def test_a_wait_of_our_own_choice_is_no_hang(manager, monkeypatch):
     monkeypatch.setattr(talk, "OVERDUE_S_MAX", 1.0)
     port = free_ports(1)[0]
-    link = link_to(port, connect_timeout_s=0.1, reconnect_max_ms=100, taken_over_pause_s=600)
+    link = link_to(port, connect_timeout_s=0.1, reconnect_max_ms=100, give_way_s=600)
     async with kept(link), talk.told(lambda: (True, "ready"), lambda: [link]):
         await until(lambda: link.counters.attempts >= 1, "tried")
         link.give_way()

@@ -1,0 +1,233 @@
+"""A client with a login takes the names by which agents are known to brokers.
+
+On brokers with passwords and the ACL that `federator doctor --acl` prints, so that nothing but the
+name is left to steal. docs/security.md, "Threats and answers".
+"""
+
+import asyncio
+import subprocess
+import tarfile
+import time
+
+import mqtt5
+import pytest
+from click.testing import CliRunner
+
+from federator.cli.setup.doctor import command as doctor_command
+from federator.runtime.mqtt.endpoint import Endpoint
+from federator.runtime.mqtt.session_cleanup import wipe_session
+from tests.real.agent_log import named
+from tests.real.flow import Publisher, Subscriber, running
+from tests.real.observability.test_cli_agent import ran
+from tests.real.plain_agents import DEEP, QUICK, eventually, gets_through, linked
+from tests.real.polling import until
+from tests.real.trust.test_signed import Attacker, Office
+
+SECRET = "right"
+USERS = ("federator", "federator-peer", "alice", "mallory")
+ROLES = ("ctl", "data", "retained", "share-0", "share-1")
+
+
+@pytest.fixture
+def office(tmp_path):
+    return Office(tmp_path / "office")
+
+
+@pytest.fixture
+def passwords(tmp_path):
+    path = tmp_path / "passwords"
+    path.write_text("".join(f"{user}:{SECRET}\n" for user in USERS))
+    subprocess.run(["mosquitto_passwd", "-U", str(path)], check=True)
+    return path
+
+
+@pytest.fixture
+async def guarded(plain, tmp_path, office, passwords):
+    """Brokers 1 - 2 - 3 that let nobody do what is not theirs, and their signed agents."""
+    secret_file = tmp_path / "secret"
+    secret_file.touch(mode=0o600)
+    secret_file.write_text(SECRET)
+    config = tmp_path / "doctor.toml"
+    brokers = []
+    for id_ in (1, 2, 3):
+        config.write_text(f'[broker]\nid = {id_}\nurl = "mqtt://b"\n')
+        acl = tmp_path / f"acl-{id_}"
+        acl.write_text(CliRunner().invoke(doctor_command, ["--acl", "-c", str(config)]).stdout)
+        lines = (*QUICK, *DEEP, f"password_file {passwords}", f"acl_file {acl}")
+        brokers.append(await plain.broker(allow_anonymous=False, extra_config=lines))
+    for id_, broker in enumerate(brokers, 1):
+        await plain.agent(
+            id_,
+            broker,
+            *([brokers[id_ - 2].url] if id_ > 1 else []),
+            broker={"username": "federator", "password_file": str(secret_file)},
+            links={"username": "federator-peer", "password_file": str(secret_file)},
+            security="signed",
+            more=office.section(id_),
+        )
+    await eventually(plain.agents[1], linked(1, 3), "linked")
+    return brokers
+
+
+def alice():
+    return "alice", SECRET.encode()
+
+
+async def steal(broker, name):
+    """Be ``name`` at ``broker`` for a moment, and leave nothing of its session."""
+    connect = mqtt5.ConnectPacket(
+        name, username="mallory", password=SECRET.encode(), clean_start=True
+    )
+    await wipe_session(Endpoint("127.0.0.1", broker.port), connect.write())
+
+
+async def steal_all(brokers, agents):
+    """Take every name that can be guessed, or that another broker's log gives away."""
+    for here, broker in enumerate(brokers, 1):
+        names = {f"federator-{here}-{role}" for role in ROLES}
+        for other in (each for each in brokers if each is not broker):
+            told = set(broker_words(other))
+            names |= {word for word in told if word.startswith(f"federator-{here}-")}
+            names |= {
+                f"federator-{here}-{role}-{word.rsplit('-', 1)[-1]}"
+                for word in told
+                if word.startswith(f"federator-{here}-to-")
+                for role in ROLES[:3]
+            }
+        for epoch in {line["epoch"] for a in agents for line in named(a, "agent.started")}:
+            names |= {f"federator-{here}-{role}-{epoch:x}" for role in ROLES[:3]}
+        for name in sorted(names):
+            await steal(broker, name)
+
+
+def broker_words(broker):
+    return broker.log_path.read_text().replace("'", " ").split()
+
+
+async def test_who_takes_our_names_takes_nothing_from_us(guarded, plain):
+    one, _, three = guarded
+    subscriber = Subscriber(three.port, "plant/#", client_id="sub", qos=1, login=alice())
+    publisher = Publisher(one.port, "plant/1", client_id="pub", qos=1, login=alice())
+    async with running(subscriber, publisher):
+        await gets_through(publisher, subscriber)
+        first, since_s = publisher.sent, time.monotonic()
+        for _ in range(3):
+            await steal_all(guarded, plain.agents)
+            await asyncio.sleep(1)  # what was published meanwhile is under way
+        gap_s = subscriber.longest_gap_s(since_s, time.monotonic())
+        await gets_through(publisher, subscriber)
+        last = publisher.sent
+        await until(lambda: set(range(first, last)) <= set(subscriber.came), "all came")
+
+    assert gap_s < 5, "a name alone put an agent out"
+    assert subscriber.duplicates == 0
+    for agent in plain.agents:
+        assert not named(agent, "connection.taken_over") + named(agent, "id.taken_over")
+    plain.assert_calm()
+
+
+async def test_what_waits_for_an_agent_outlasts_who_takes_its_name(guarded, plain):
+    one, _, three = guarded
+    agent = plain.agents[0]
+    subscriber = Subscriber(three.port, "plant/#", client_id="sub", qos=1, login=alice())
+    publisher = Publisher(one.port, "plant/1", client_id="pub", qos=1, login=alice())
+    async with running(subscriber, publisher):
+        await gets_through(publisher, subscriber)
+        await agent.stop()
+        first = publisher.sent
+        await until(lambda: publisher.sent >= first + 50, "50 wait in the broker")
+        publisher.pause()
+        await until(lambda: publisher.link.unacknowledged == 0, "the broker has them")
+        await steal_all(guarded, plain.agents)
+        await agent.start()
+        publisher.resume()
+        last = publisher.sent
+        await until(lambda: set(range(first, last)) <= set(subscriber.came), "all came")
+
+
+async def test_who_knows_our_name_throws_us_out_for_a_moment_only(guarded, plain):
+    one, _, three = guarded
+    agent = plain.agents[0]
+    secret = (agent.state_dir / "client-token").read_text().strip()
+    subscriber = Subscriber(three.port, "plant/#", client_id="sub", login=alice())
+    publisher = Publisher(one.port, "plant/1", client_id="pub", login=alice())
+    async with running(subscriber, publisher):
+        await gets_through(publisher, subscriber)
+        for role in ("ctl", "data"):
+            await steal(one, f"federator-1-{role}-{secret}")
+            await until(
+                lambda role=role: any(
+                    line["client_id"] == f"federator-1-{role}"
+                    for line in named(agent, "connection.taken_over")
+                ),
+                "it is said who did it",
+            )
+            since_s = time.monotonic()
+            await gets_through(publisher, subscriber)
+            assert time.monotonic() - since_s < 20
+
+    assert not named(agent, "id.taken_over")
+    plain.assert_calm()
+
+
+async def test_the_secret_of_our_names_is_told_to_nobody(guarded, plain, tmp_path):
+    secrets = [(a.state_dir / "client-token").read_text().strip() for a in plain.agents]
+    assert len(set(secrets)) == 3
+    agent = plain.agents[1]
+    assert (agent.state_dir / "client-token").stat().st_mode & 0o077 == 0
+    archive = tmp_path / "archive.tar.gz"
+    config = ("-c", str(agent.config_path))
+    told = [each.log_path.read_text() for each in plain.agents]
+    told.append(str(await agent.status()))
+    for verb in ("doctor", "status"):
+        told += [str(each) for each in await ran(verb, *config)]
+    await ran("diag", *config, "-o", str(archive), "--log", str(agent.log_path))
+    with tarfile.open(archive) as files:
+        told += [files.extractfile(each).read().decode() for each in files if each.isfile()]
+
+    for own, secret in zip(guarded, secrets, strict=True):
+        assert secret in own.log_path.read_text(), "our broker knows us by it"
+        for text in (*told, *(o.log_path.read_text() for o in guarded if o is not own)):
+            assert secret not in text
+
+
+async def test_only_an_agent_with_our_certificate_has_us_give_way(plain, office):
+    one, two = [await plain.broker() for _ in range(2)]  # without an ACL
+    keys = {"security": "signed", "more": office.section(1)}
+    first = await plain.agent(1, one, **keys)
+    await plain.agent(2, two, one.url, security="signed", more=office.section(2))
+    await eventually(first, linked(2), "linked")
+    stranger = Attacker(one.port)
+    async with running(stranger):
+        await until(lambda: stranger.link.subscribed, "the stranger listens")
+        rival = await plain.agent(1, one, **keys)
+        await until(lambda: named(rival, "id.taken_over"), "the younger gives way")
+        words = [payload for _, payload in stranger.of("agent")]
+        assert any(len(word.split()) > 4 for word in words), "an answer was heard"
+        await rival.stop()
+
+        await first.restart()  # now it is the younger of all that was heard
+        await eventually(first, linked(2), "linked again")
+        heard = len(stranger.of("agent"))
+        await until(lambda: len(stranger.of("agent")) >= heard, "it spoke")
+        questions = [payload.split()[3] for _, payload in stranger.of("agent")]
+        for word in words:
+            stranger.say("agent", word)
+            for question in questions:
+                stranger.say("agent", b" ".join([*word.split()[:4], question, b"00"]))
+                stranger.say("agent", b" ".join([*word.split()[:4], question, *word.split()[5:]]))
+        stranger.say("agent", b"7 1 " + words[0].split(b" ", 2)[2])
+        await gets_through_at(one, two)
+
+    assert not named(first, "id.taken_over")
+    assert not named(first, "broker.shared")
+    await eventually(first, linked(2), "still linked")
+    plain.agents.remove(rival)
+    plain.assert_calm()
+
+
+async def gets_through_at(one, two):
+    subscriber = Subscriber(two.port, "plant/#", client_id="sub")
+    publisher = Publisher(one.port, "plant/1", client_id="pub")
+    async with running(subscriber, publisher):
+        await gets_through(publisher, subscriber)
