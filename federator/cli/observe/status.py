@@ -10,6 +10,7 @@ import click
 
 from federator.cli.agent_pages import agent_url, get, url_option
 from federator.cli.options import answer_option, columns, config_option
+from federator.runtime.doctor.strangers import Speakers
 
 MESHES_SHOWN = 20
 LOOPS_SHOWN = 3
@@ -100,7 +101,11 @@ def _security(security: Mapping[str, Any]) -> list[str]:
             day = datetime.fromtimestamp(security.get("expires_s", 0), UTC).date().isoformat()
             refused = security.get("refused", 0)
             more = f", {refused} refused: see trust.refused in the log" if refused else ""
-            return [f"security: {mode}, certificate until {day}{more}"]
+            line = f"security: {mode}, certificate until {day}{more}"
+            who = security.get("strangers_may_speak")
+            if who in (None, Speakers.NOBODY):
+                return [line]
+            return [line, f"  NO ACL: $fed/# may be written by {who}: see federator doctor --acl"]
 
 
 def _loops(loops: Mapping[str, Any]) -> list[str]:

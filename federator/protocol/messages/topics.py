@@ -30,6 +30,16 @@ def registrations_topic(federation: str) -> str:
     return f"$fed/{federation}/new_regular_topic"
 
 
+def nobodys_topic(federation: str) -> str:
+    """What no part of a federation needs: who may write there is kept off by no ACL of ours."""
+    return f"$fed/{federation}/nobody"
+
+
+def all_topics(federation: str) -> str:
+    """A filter of everything that a federation's parts say to each other."""
+    return f"$fed/{federation}/#"
+
+
 def agents_topic(federation: str) -> str:
     """Where agents say that they are at this broker."""
     return f"$fed/{federation}/agent"

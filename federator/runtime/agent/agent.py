@@ -229,6 +229,7 @@ class Agent:
     def _client_parts(self) -> list[Part]:
         """The parts that serve gateways, operators and clients."""
         services, failover = self.services, self.settings.failover.enabled
+        signed = self.settings.security != "open"
         guide, health = services.guide, services.health
         tasks = {"failover": services.failover.run, "prepared sessions": services.prepared.run}
         return [
@@ -237,6 +238,7 @@ class Agent:
                 topics=dict.fromkeys((guide.sessions_topic, guide.drain_topic), guide.on_publish),
             ),
             Part(tasks={"health": health.run}),
+            Part(tasks={"strangers": services.strangers.run} if signed else {}),
             Part(tasks=tasks if failover else {}),
         ]
 

@@ -50,6 +50,7 @@ def _status(agent: Agent, routes: v.RoutesView) -> v.Answer:
         "security": {
             "mode": settings.security,
             **({} if trust is None else trust.snapshot()),
+            "strangers_may_speak": services.strangers.speakers,
         },
         "links": v.links_section(control.node.links, control.connections, datagrams),
         "datagrams": None if datagrams is None else datagrams.totals(),

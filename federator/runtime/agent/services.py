@@ -13,6 +13,7 @@ from federator.runtime.agent.health import HealthReporter
 from federator.runtime.agent.presence import OwnBrokerPresence
 from federator.runtime.agent.shared_broker_guard import AgentAtBroker, SharedBrokerGuard
 from federator.runtime.discovery.service import Discovery
+from federator.runtime.doctor.strangers import StrangerWatch
 from federator.runtime.failover.guide_publisher import GuidePublisher
 from federator.runtime.failover.prepared_sessions import PreparedSessions, SessionContext
 from federator.runtime.failover.service import FailoverService
@@ -89,6 +90,7 @@ class Services:
             others=lambda: data.retained_links,
             changed=self._on_presence,
         )
+        self.strangers = StrangerWatch(settings, lambda: self.presence.up)
         self.ready = Readiness(
             settings.broker,
             presence=self.presence,

@@ -12,6 +12,8 @@ from typing import Literal
 import mqtt5
 
 from federator.config import Settings
+from federator.protocol.messages.topics import all_topics
+from federator.runtime.doctor.strangers import Speakers
 from federator.runtime.mqtt.link import PACKET_BYTES_MAX
 
 CONFIG_EXIT_CODE = 78
@@ -58,6 +60,7 @@ class Facts:
     data_returned: bool
     data_connection: tuple[TopicAccess, ...]
     system_seen: bool
+    speakers: Speakers
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ def judge(facts: Facts, settings: Settings) -> Report:
         *_limits(facts.connack, settings),
         _log_topics(facts, settings),
         _system(facts),
+        _strangers(facts, settings),
     ]
     return Report(tuple(findings), _config_lines(facts, settings), _acl_lines(facts, settings))
 
@@ -182,6 +186,14 @@ def _system(facts: Facts) -> Finding:
         return Finding("$SYS", "ok", "the number of subscriptions is told")
     found = "no $SYS/broker/subscriptions/count: lost log lines would go unnoticed"
     return Finding("$SYS", "warn", found, "set sys_interval 10, and allow $SYS/broker/# in the ACL")
+
+
+def _strangers(facts: Facts, settings: Settings) -> Finding:
+    who, topics = facts.speakers, all_topics(settings.federation)
+    if who is Speakers.NOBODY:
+        return Finding("ACL", "ok", f"strangers may not write {topics}")
+    mend = "an acl_file as `federator doctor --acl` prints it, and allow_anonymous false"
+    return Finding("ACL", "warn", f"{topics} may be written by {who}", mend)
 
 
 def _config_lines(facts: Facts, settings: Settings) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from federator.protocol.messages.topics import (
     retained_mark_topic,
 )
 from federator.runtime.doctor.diagnosis import Facts, TopicAccess
+from federator.runtime.doctor.strangers import who_may_speak
 from federator.runtime.mqtt.probe import BrokerProbe, plain
 from federator.runtime.mqtt.secret_names import secret_name
 
@@ -139,6 +140,7 @@ async def examine(
                 for topic, answer in tried.items()
             ),
             system_seen=heard.system_seen,
+            speakers=await who_may_speak(settings),
         )
 
 
