@@ -12,6 +12,7 @@ from pydantic import Field, Strict, model_validator
 from federator.config.brokers import Address, BrokerAddress, Credentials, in_clear
 from federator.config.observability import HttpSettings, LogSettings
 from federator.config.section import Name, Section, Switch, WholeNumber, wrong
+from federator.config.topology import HOSTS_MAX, HostPattern, host_matches
 from federator.protocol.effects import Notice
 
 COLLECTED_BROKERS_MAX = 512
@@ -29,6 +30,23 @@ class LoginSettings(Credentials):
     allow_plaintext: Switch = True
     """Go to mqtt:// addresses of other hosts that guides tell of. A warning is logged when
     credentials would travel in clear."""
+    hosts: tuple[HostPattern, ...] = Field(default=(), max_length=HOSTS_MAX)
+    """Hosts that guides may send us to: names, "*.example.org", networks like "10.1.0.0/16" for
+    addresses. Empty: any, but without a password; one is sent to [[brokers]] and to these hosts
+    only."""
+
+    def check_host(self, address: Address) -> None:
+        """Accept where a guide sends us: anybody who may write one could have our password.
+
+        Raises:
+            ValueError: It is none of ``hosts``.
+        """
+        has_secret = self.password is not None or self.password_file is not None
+        if not self.hosts and not has_secret:
+            return
+        if not any(host_matches(pattern, address.host) for pattern in self.hosts):
+            what = "our password is sent to no others" if has_secret else "others are not dialled"
+            raise ValueError(f"{address.host} is none of login.hosts: {what}")
 
 
 class LandingSettings(Section):
@@ -109,9 +127,10 @@ class CollectorSettings(Section):
         """How to reach a broker that a guide says to be at ``url``.
 
         Raises:
-            ValueError: ``url`` is no broker's URL, or plaintext off this host is not allowed.
+            ValueError: ``url`` is no broker's URL, or the login may not go there.
         """
         address = Address.parse(url)
+        self.login.check_host(address)
         if address.is_exposed and not self.login.allow_plaintext:
             raise ValueError(f"{url} is plaintext: login.allow_plaintext is false")
         return self.connection(BrokerAddress(url=url))

@@ -111,6 +111,7 @@ url = "mqtts://broker-1"
 [login]
 username = "collector"
 password_file = "/etc/federator/collector.password"
+hosts = ["*.example.org"]       # where else the password may go
 ```
 """
 

@@ -72,10 +72,11 @@ class TopologySettings(Section):
 
     def allows(self, address: Address) -> bool:
         """Whether a link may be made there without the operator naming it."""
-        return not self.hosts or any(_matches(pattern, address.host) for pattern in self.hosts)
+        return not self.hosts or any(host_matches(pattern, address.host) for pattern in self.hosts)
 
 
-def _matches(pattern: str, host: str) -> bool:
+def host_matches(pattern: str, host: str) -> bool:
+    """Whether ``host``, a name or an address, is one of ``pattern``."""
     if "/" in pattern:
         try:
             return ipaddress.ip_address(host) in ipaddress.ip_network(pattern)

@@ -20,6 +20,7 @@ url = "mqtt://one"
 url = "mqtt://two"
 username = "other"
 [login]
+hosts = ['three', '10.1.0.0/16']
 username = "collector"
 password = "secret"
 """
@@ -77,6 +78,15 @@ def test_login_holds_for_brokers_without_credentials_and_for_those_that_are_foun
     ]
 
 
+@pytest.mark.parametrize("url", ["mqtt://four", "mqtt://10.2.0.1", "mqtt://three.org"])
+def test_the_password_goes_to_no_host_that_is_not_named(closed, write, url):
+    with pytest.raises(ValueError, match=r"none of login\.hosts: our password is sent"):
+        load_collector(closed, {}).found(url)
+
+    assert load_collector(closed, {}).found("mqtt://10.1.2.3").secret() == b"secret"
+    assert load_collector(write(GOOD), {}).found(url).secret() is None
+
+
 def test_a_found_broker_whose_address_is_plaintext_or_none_can_be_refused(write):
     settings = load_collector(write(GOOD + "[login]\nallow_plaintext = false\n"), {})
 
@@ -98,6 +108,7 @@ def test_a_found_broker_whose_address_is_plaintext_or_none_can_be_refused(write)
         (GOOD + "[files]\nrotate_bytes = 3\n", "files.rotate_bytes = 3: it should be greater"),
         (GOOD + "[reading]\nwindow_max = 0\n", "reading.window_max = 0: it should be greater"),
         (GOOD + "[login]\npassword = 'x'\n", "a password without a username"),
+        (GOOD + "[login]\nhosts = ['a b']\n", "names no hosts: write gateway-7, *.example.org"),
         (GOOD + "[http]\nhost = '0.0.0.0'\n", "http.host = '0.0.0.0' is not loopback"),
     ],
 )

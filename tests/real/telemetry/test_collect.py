@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import random
+import subprocess
 import time
 
 import pytest
@@ -15,7 +16,7 @@ from federator.runtime.mqtt.link import Endpoint, MqttLink
 from lab.grid.processes.children import get
 from lab.grid.processes.relay import Relay
 from tests.collector.world import ModelAgent, line
-from tests.real.agent_log import tally
+from tests.real.agent_log import named, tally
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.handler import Handler
 from tests.real.plain_agents import eventually, linked
@@ -250,6 +251,51 @@ async def test_a_broker_reached_by_two_addresses_is_read_by_the_one_that_was_nam
         assert status["unreached"] == [3]
         assert tally(collector)["collector.not_dialled"] == 1
     way.close()
+
+
+@contextlib.asynccontextmanager
+async def trap():
+    """Somebody else's port, and all that is sent there."""
+    came = bytearray()
+
+    async def take(reader, writer):
+        came.extend(await reader.read(65_536))
+        writer.close()
+
+    async with await asyncio.start_server(take, "127.0.0.1", 0) as server:
+        yield f"mqtt://localhost:{server.sockets[0].getsockname()[1]}", came
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+async def test_the_password_goes_where_it_was_configured_for_and_nowhere_else(
+    start_broker, tmp_path, allowed
+):
+    passwords, secret_file = tmp_path / "passwords", tmp_path / "secret"
+    passwords.write_text("collector:open-sesame\n")
+    await asyncio.to_thread(subprocess.run, ["mosquitto_passwd", "-U", passwords], check=True)
+    secret_file.touch(mode=0o600)
+    secret_file.write_text("open-sesame")
+    broker = await start_broker(extra_config=(f"password_file {passwords}",))
+    forger = Asked(broker.port)
+    login = f'[login]\nusername = "collector"\npassword_file = {json.dumps(str(secret_file))}\n'
+    login += 'hosts = ["localhost"]\n' if allowed else ""
+    async with (
+        running(forger),
+        trap() as (elsewhere, came),
+        collecting(tmp_path / "collector", broker.url, sections=FILES + login) as collector,
+    ):
+        await connected(collector, {broker.url})
+        brokers = (GuideBroker(1, broker.url), GuideBroker(9, elsewhere))
+        await forger.say("guide", encode_word(Guide(1, "fed", 1, 1, 1, 1, brokers)))
+        if allowed:
+            await until(lambda: b"open-sesame" in came, "it goes where it may")
+        else:
+            await until(lambda: tally(collector)["collector.not_dialled"], "it is refused")
+            await asyncio.sleep(1)  # in which it would be dialled
+
+    (told,) = named(collector, "collector.not_dialled") or [{"reason": ""}]
+    assert (b"open-sesame" in came) == allowed
+    assert ("login.hosts" in told["reason"]) == (not allowed)
 
 
 class Vandal(Handler):
