@@ -164,6 +164,10 @@ class FailoverSettings(Section):
     """Topics on which a client that moved is given what it missed: those on which a broker gave it
     something before, or "all" that it subscribes to. Only where no broker denies clients topics
     that they subscribe to, "all" tells nobody secrets."""
+    recall: Literal["guarded", "always"] = "guarded"
+    """Other gateways are asked what their clients published around a death, and answered, over
+    brokers that let no stranger write below $fed/; "always": over all, and whoever may read and
+    write there reads it, too."""
     recent_bytes_max: WholeNumber = Field(default=67_108_864, ge=65_536, le=2**40)
     """Bytes of them, of all clients, and as many again of deliveries; the oldest go first."""
 

@@ -123,6 +123,7 @@ class Gateway:
         """
         for broker in self.brokers.values():
             self._tasks.create_task(broker.link.run(), name=f"control connection to {broker.id}")
+            self._tasks.create_task(broker.strangers.run(), name=f"strangers at {broker.id}")
         now = datetime.now(UTC)
         for each in self.settings.listeners:
             listener = Listener(self, each, each.context(now))

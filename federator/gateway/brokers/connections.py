@@ -19,6 +19,7 @@ from federator.protocol.messages import gateways, topics
 from federator.protocol.messages.guide import Guide
 from federator.protocol.messages.json_codec import decode, encode
 from federator.protocol.types import BrokerId
+from federator.runtime.doctor.strangers import Speakers, StrangerWatch
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.link import Inbound, MqttLink
 from federator.runtime.mqtt.secret_names import secret_name
@@ -72,6 +73,7 @@ class Broker:
         clients: How many of ours are attached there.
         has_agent: Whether an agent there ever spoke to us.
         generation: Counts our connections: a broker that came back is another one.
+        strangers: Knows whether others than gateways can ask what our clients published.
     """
 
     def __init__(
@@ -89,6 +91,13 @@ class Broker:
         self._federation = gateway.federation
         self._unanswered = 0
         self._probe: asyncio.Task[bool] | None = None
+        self._recalls_always = gateway.failover.recall == "always"
+        self.strangers = StrangerWatch(
+            settings,
+            federation=gateway.federation,
+            name=f"gateway-{gateway.name}",
+            is_up=lambda: self.up,
+        )
         self.link = MqttLink(
             self.endpoint,
             self,
@@ -111,6 +120,11 @@ class Broker:
     def up(self) -> bool:
         """Whether our connection to the broker stands."""
         return self.link.connected
+
+    @property
+    def may_recall(self) -> bool:
+        """Whether what clients published may be asked and told there: only gateways hear it."""
+        return self._recalls_always or self.strangers.speakers is Speakers.NOBODY
 
     # -- what the link tells --------------------------------------------------------------------
 
@@ -144,9 +158,11 @@ class Broker:
         elif topic == topics.claims_topic(self._federation):
             self._observer.on_claim(decode(gateways.Claim, payload))
         elif topic == topics.recall_topic(self._federation):
-            self._observer.on_recall(decode(gateways.Recall, payload), self)
+            if self.may_recall:
+                self._observer.on_recall(decode(gateways.Recall, payload), self)
         elif topic == topics.recalled_topic(self._federation, self._gateway):
-            self._observer.on_recalled(decode(gateways.Recalled, payload))
+            if self.may_recall:
+                self._observer.on_recalled(decode(gateways.Recalled, payload))
         elif topic == topics.taken_topic(self._federation, self._gateway):
             self.has_agent = True
             self._observer.on_taken(self.id, decode(gateways.Taken, payload).number)
@@ -180,7 +196,8 @@ class Broker:
 
     def ask_others(self, recall: gateways.Recall) -> None:
         """Ask other gateways what their clients published."""
-        self.link.publish(topics.recall_topic(self._federation), encode(recall))
+        if self.may_recall:
+            self.link.publish(topics.recall_topic(self._federation), encode(recall))
 
     def answer(self, gateway: str, answer: gateways.Recalled) -> None:
         """Answer another gateway's question."""

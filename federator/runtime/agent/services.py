@@ -90,7 +90,12 @@ class Services:
             others=lambda: data.retained_links,
             changed=self._on_presence,
         )
-        self.strangers = StrangerWatch(settings, lambda: self.presence.up)
+        self.strangers = StrangerWatch(
+            settings.broker,
+            federation=settings.federation,
+            name=str(settings.broker.id),
+            is_up=lambda: self.presence.up,
+        )
         self.ready = Readiness(
             settings.broker,
             presence=self.presence,

@@ -140,7 +140,9 @@ async def examine(
                 for topic, answer in tried.items()
             ),
             system_seen=heard.system_seen,
-            speakers=await who_may_speak(settings),
+            speakers=await who_may_speak(
+                settings.broker, federation=settings.federation, name=str(settings.broker.id)
+            ),
         )
 
 

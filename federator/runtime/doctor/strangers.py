@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from federator.config import BrokerAddress, Settings
+from federator.config import BrokerAddress
 from federator.errors import LinkError
 from federator.protocol.messages.topics import DOCTORS_WORD, all_topics, nobodys_topic
 from federator.runtime.mqtt.probe import BrokerProbe, RefusedError, plain
@@ -36,44 +36,49 @@ class Speakers(StrEnum):
     ANYBODY = "anybody, without a login"
 
 
-async def who_may_speak(settings: Settings) -> Speakers:
+async def who_may_speak(broker: BrokerAddress, *, federation: str, name: str) -> Speakers:
     """Try it.
+
+    Args:
+        broker: Where, and who we are there.
+        federation: Whose topics.
+        name: Ours, for people who read the broker's log.
 
     Raises:
         LinkError: The broker cannot be reached.
     """
-    broker = settings.broker
     nameless = broker.model_copy(update=dict.fromkeys(("username", "password", "password_file")))
-    if await _may_write(settings, nameless):
-        return Speakers.ANYBODY
-    named = broker.username is not None and await _may_write(settings, broker)
-    return Speakers.LOGINS if named else Speakers.NOBODY
-
-
-async def _may_write(settings: Settings, as_whom: BrokerAddress) -> bool:
-    name = secret_name(f"{settings.broker.id}-stranger")
-    try:
-        async with BrokerProbe(as_whom, client_id=name) as probe:
-            answer = await probe.publish(nobodys_topic(settings.federation), DOCTORS_WORD)
-    except RefusedError:
-        return False
-    return plain(answer) in ("success", "no matching subscribers")
+    for as_whom, who in ((nameless, Speakers.ANYBODY), (broker, Speakers.LOGINS)):
+        try:
+            async with BrokerProbe(as_whom, client_id=secret_name(f"{name}-stranger")) as probe:
+                answer = await probe.publish(nobodys_topic(federation), DOCTORS_WORD)
+        except RefusedError:
+            continue
+        if plain(answer) in ("success", "no matching subscribers"):
+            return who
+    return Speakers.NOBODY
 
 
 class StrangerWatch:
-    """Says loudly, in the log and in the status, that strangers may speak at our broker.
+    """Knows whether strangers may speak at a broker, and says so loudly in the log.
 
     Args:
-        settings: Where it is.
+        broker: Where it is, and who we are there.
+        federation: Whose topics.
+        name: Ours, for people who read the broker's log.
         is_up: Whether we are there.
 
     Attributes:
         speakers: What was found last; ``None`` before the first try.
     """
 
-    def __init__(self, settings: Settings, is_up: Callable[[], bool]) -> None:
+    def __init__(
+        self, broker: BrokerAddress, *, federation: str, name: str, is_up: Callable[[], bool]
+    ) -> None:
         self.speakers: Speakers | None = None
-        self._settings = settings
+        self._broker = broker
+        self._federation = federation
+        self._name = name
         self._is_up = is_up
 
     async def run(self) -> None:
@@ -85,12 +90,12 @@ class StrangerWatch:
     async def _look(self) -> bool:
         """Try; whether the broker answered."""
         try:
-            found = await who_may_speak(self._settings)
+            found = await who_may_speak(self._broker, federation=self._federation, name=self._name)
         except LinkError:
             return False
         if found not in (self.speakers, Speakers.NOBODY):
-            place = self._settings.broker.reached_at
-            topics = all_topics(self._settings.federation)
+            place = self._broker.reached_at
+            topics = all_topics(self._federation)
             _log.error("acl.missing", broker=place, topics=topics, who=found.value)
         self.speakers = found
         return True

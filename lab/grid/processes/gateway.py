@@ -38,6 +38,7 @@ class GatewayConfig:
         sections: dict[str, dict[str, Any]] = {
             "http": {"port": http_port},
             "log": {"format": "json"},
+            "failover": {"recall": "always"},  # brokers of experiments have no ACL
         }
         for section, keys in self.more.items():
             sections[section] = {**sections.get(section, {}), **keys}

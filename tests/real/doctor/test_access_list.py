@@ -14,6 +14,7 @@ from federator.protocol.messages.topics import (
     metrics_again_topic,
     metrics_ask_topic,
     metrics_head_topic,
+    nobodys_topic,
 )
 from federator.protocol.telemetry.records import encode
 from federator.protocol.telemetry.replay import Ask
@@ -129,7 +130,8 @@ def spoken(brokers):
     line = re.compile(r"\d+: (Received|Denied) PUBLISH from (\S+) \(.*?, '(.*)', \.\.\. ")
     for broker in brokers:
         for found in line.finditer(broker.log_path.read_text()):
-            yield found[2], found[3], found[1] == "Received"
+            if found[3] != nobodys_topic("fed"):  # which all are kept off, and ours try it
+                yield found[2], found[3], found[1] == "Received"
 
 
 def asked(brokers):

@@ -60,7 +60,8 @@ async def test_who_may_speak_is_said_at_the_start_in_the_status_and_by_the_docto
     )
     _, printed, _ = await ran("doctor", "-c", str(agent.config_path))
 
-    assert await who_may_speak(load(agent.config_path, {})) is who
+    broker_settings = load(agent.config_path, {}).broker
+    assert await who_may_speak(broker_settings, federation="fed", name="test") is who
     assert status["security"]["strangers_may_speak"] == who
     bad = who is not Speakers.NOBODY
     assert [line["who"] for line in named(agent, "acl.missing")] == ([who] if bad else [])

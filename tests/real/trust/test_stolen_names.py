@@ -191,6 +191,10 @@ async def test_the_secret_of_our_names_is_told_to_nobody(guarded, plain, tmp_pat
             assert secret not in text
 
 
+def with_link(status):
+    return status["ready"] and [link["state"] for link in status["links"]] == ["up"]
+
+
 async def test_only_an_agent_with_our_certificate_has_us_give_way(plain, office):
     one, two = [await plain.broker() for _ in range(2)]  # without an ACL
     keys = {"security": "signed", "more": office.section(1)}
@@ -207,7 +211,7 @@ async def test_only_an_agent_with_our_certificate_has_us_give_way(plain, office)
         await rival.stop()
 
         await first.restart()  # now it is the younger of all that was heard
-        await eventually(first, linked(2), "linked again")
+        await eventually(first, with_link, "linked again")
         heard = len(stranger.of("agent"))
         await until(lambda: len(stranger.of("agent")) >= heard, "it spoke")
         questions = [payload.split()[3] for _, payload in stranger.of("agent")]
@@ -221,7 +225,7 @@ async def test_only_an_agent_with_our_certificate_has_us_give_way(plain, office)
 
     assert not named(first, "id.taken_over")
     assert not named(first, "broker.shared")
-    await eventually(first, linked(2), "still linked")
+    assert with_link(await first.status())
     plain.agents.remove(rival)
     plain.assert_calm()
 
@@ -231,3 +235,30 @@ async def gets_through_at(one, two):
     publisher = Publisher(one.port, "plant/1", client_id="pub")
     async with running(subscriber, publisher):
         await gets_through(publisher, subscriber)
+
+
+class Pretender(Attacker):
+    """Answers whatever an agent asks at its broker, as one with another id that came before it."""
+
+    def on_publishes(self, link, chunk, publishes):
+        super().on_publishes(link, chunk, publishes)
+        for packet, _, _ in publishes:
+            if packet.topic == "$fed/fed/agent":
+                question = packet.payload.split()[3] if packet.payload.count(b" ") > 2 else b""
+                self.say("agent", b"7 1")
+                self.say("agent", b"7 1 %b %b %b 00" % (b"ab" * 16, b"cd" * 16, question))
+
+
+async def test_no_word_of_a_client_ends_an_agent_that_starts(plain, office):
+    one = await plain.broker()
+    pretender = Pretender(one.port)
+    async with running(pretender):
+        await until(lambda: pretender.link.subscribed, "the stranger listens")
+        agent = await plain.agent(1, one, security="signed", more=office.section(1))
+        await until(lambda: len(pretender.of("agent")) > 0, "it asked and was answered")
+        await eventually(agent, lambda s: s["ready"], "ready")
+        await agent.restart()
+        await eventually(agent, lambda s: s["ready"], "ready again")
+
+    assert not named(agent, "broker.shared")
+    plain.assert_calm()
