@@ -6,7 +6,7 @@ from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import Plain, eventually, linked
 from tests.real.polling import until
 
-SESSION = re.compile(r": federator-1-data (?:([012]) )?([^$ ]\S*)$", re.MULTILINE)
+SESSION = re.compile(r": federator-1-data-[0-9a-f]+ (?:([012]) )?([^$ ]\S*)$", re.MULTILINE)
 AFTER = 100
 
 
