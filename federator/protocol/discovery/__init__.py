@@ -8,7 +8,7 @@ from federator.protocol.discovery.discovery import (
 )
 from federator.protocol.discovery.interest import InterestChanged, MembersChanged
 from federator.protocol.discovery.log_lines import LOG_TOPICS
-from federator.protocol.discovery.reconciliation import ProbeCounts
+from federator.protocol.discovery.reconciliation import CountOwn, ProbeCounts
 from federator.protocol.discovery.records import (
     DiscoveryParameters,
     DiscoveryRecord,
@@ -23,6 +23,7 @@ __all__ = [
     "SYS_TOPICS",
     "VERSION_TOPIC",
     "ClientFlow",
+    "CountOwn",
     "Discovery",
     "DiscoveryEffect",
     "DiscoveryParameters",

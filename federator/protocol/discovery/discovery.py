@@ -16,27 +16,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from federator.errors import DecodeError
-from federator.protocol.client_names import OWN_PREFIX, shown
+from federator.protocol.client_names import OWN_PREFIX
+from federator.protocol.discovery.continuity import LATE_MS, Continuity
 from federator.protocol.discovery.interest import (
     MATCH_ALL,
     Interest,
     InterestChanged,
     MembersChanged,
 )
-from federator.protocol.discovery.log_lines import (
-    Ambiguous,
-    ClientConnected,
-    ClientEnded,
-    ClientEvent,
-    Dropping,
-    LogEvent,
-    LogReader,
-    SessionExpired,
-    Subscribed,
-    Unreadable,
-    Unsubscribed,
-)
+from federator.protocol.discovery.line_effects import DROPPED, LineEffects
+from federator.protocol.discovery.log_lines import LogReader
 from federator.protocol.discovery.reconciliation import (
+    CountOwn,
     Kind,
     ProbeCounts,
     Reconciliation,
@@ -53,7 +44,6 @@ from federator.protocol.discovery.records import (
 )
 from federator.protocol.discovery.regular_topics import RegularTopics
 from federator.protocol.discovery.subscription_table import (
-    CUT_MARK,
     WARN_PERCENT,
     ClientFlow,
     SubscriptionTable,
@@ -75,18 +65,9 @@ LOG_LINES_KEPT_MS = Millis(18_000)
 """The broker throws a waiting line away after 20 s; less what its clock rounds."""
 
 _NUMBER = re.compile(rb"\d{1,15}(?= seconds\Z|\Z)")
-_LINE_CHARS_MAX = 200
+_WHY_CHARS_MAX = 200
 
-DiscoveryEffect = InterestChanged | MembersChanged | ProbeCounts | Notice
-
-
-@dataclass(slots=True)
-class _Counters:
-    lines: int = 0
-    ambiguous: int = 0
-    unreadable: int = 0
-    broker_drops: int = 0
-    registrations: int = 0
+DiscoveryEffect = InterestChanged | MembersChanged | ProbeCounts | CountOwn | Notice
 
 
 @dataclass(slots=True)
@@ -134,10 +115,12 @@ class Discovery:
             ttl_ms=parameters.registration_ttl_ms,
             filters_max=parameters.registrations_max,
         )
+        self._continuity = Continuity()
         self._notices = NoticeLimiter(gap_ms=parameters.notice_gap_ms)
-        self._counters = _Counters()
+        self._registrations = 0
         self._hearing = _Hearing()
         self._pending: list[Notice] = []
+        self._lines = LineEffects(self._table, self._reconciliation, own_id=own_id, say=self._say)
         self._told: Verdict | None = None
         self._holds_everything = False
         self._warned_full = False
@@ -164,7 +147,7 @@ class Discovery:
     @property
     def revision(self) -> int:
         """Grows whenever there is something new to save."""
-        return self._counters.lines + self._counters.registrations + self._table.revision
+        return self._lines.read + self._registrations + self._table.revision
 
     @property
     def table_revision(self) -> int:
@@ -200,11 +183,12 @@ class Discovery:
             registered=len(self._regular),
             kept_local=self._interest.kept_local,
             full_percent=self._table.full_percent,
-            lines=self._counters.lines,
-            ambiguous=self._counters.ambiguous,
-            unreadable=self._counters.unreadable,
-            broker_drops=self._counters.broker_drops,
+            lines=self._lines.read,
+            ambiguous=self._lines.ambiguous,
+            unreadable=self._lines.unreadable,
+            broker_drops=self._lines.broker_drops,
             refused=self._table.refused,
+            lines_lost=self._continuity.lost,
         )
 
     def next_deadline_ms(self) -> Millis | None:
@@ -236,6 +220,7 @@ class Discovery:
         probes = [self._reconciliation.drop_probe()] if hearing.first and session_present else []
         hearing.first = False
         hearing.last_heard_ms = now_ms
+        self._continuity.on_up(session_present=session_present)
         self._reconciliation.on_broker_up(now_ms=now_ms)
         return self._finish(probes, now_ms=now_ms)
 
@@ -254,14 +239,40 @@ class Discovery:
         self._table.set_own(id, filters)
         return self._finish([], now_ms=now_ms)
 
+    def on_packet(
+        self, packet_id: int, *, duplicate: bool, now_ms: Millis
+    ) -> list[DiscoveryEffect]:
+        """Follow the identifier of whatever came at QoS 1, before its content is looked at."""
+        lost = self._continuity.on_packet(packet_id, duplicate=duplicate)
+        if not lost:
+            return []
+        self._reconciliation.lose(DROPPED, now_ms=now_ms)
+        self._say("discovery.lines_lost", "warning", lines=lost, total=self._continuity.lost)
+        return self._finish([], now_ms=now_ms)
+
+    def on_mark_sent(self, *, now_ms: Millis) -> list[DiscoveryEffect]:
+        """Note that a mark was published; doubt all when an older one is missing for long."""
+        self._continuity.on_mark_sent(now_ms=now_ms)
+        late = self._continuity.is_late(now_ms=now_ms)
+        if late and not self._reconciliation.late:
+            self._reconciliation.distrust(
+                f"what the broker tells comes over {LATE_MS} ms late", gap=False, now_ms=now_ms
+            )
+        self._reconciliation.late = late
+        return self._finish([], now_ms=now_ms)
+
+    def on_mark(self, sent_at_ms: Millis) -> None:
+        """Note that the mark published then has come back."""
+        self._continuity.on_mark(sent_at_ms)
+
     def on_log(self, topic: str, payload: bytes, *, now_ms: Millis) -> list[DiscoveryEffect]:
         """Read a line of the broker's log. Never raises, whatever it says."""
         self._hearing.last_heard_ms = now_ms
-        self._counters.lines += 1
+        self._lines.read += 1
         self._reconciliation.end_tick(now_ms=now_ms)
         event = self._reader.read(topic, payload)
         if event is not None:
-            self._on_event(event, now_ms=now_ms)
+            self._lines.on_event(event, now_ms=now_ms)
         return self._finish([], now_ms=now_ms)
 
     def on_sys(
@@ -292,11 +303,11 @@ class Discovery:
 
     def on_regular_topic(self, payload: bytes, *, now_ms: Millis) -> list[DiscoveryEffect]:
         """Register, renew or withdraw a filter for a client."""
-        self._counters.registrations += 1
+        self._registrations += 1
         try:
             self._regular.on_payload(payload, now_ms=now_ms)
         except DecodeError as error:
-            self._say("discovery.registration_refused", "warning", why=str(error)[:_LINE_CHARS_MAX])
+            self._say("discovery.registration_refused", "warning", why=str(error)[:_WHY_CHARS_MAX])
         return self._finish([], now_ms=now_ms)
 
     def on_deadline(self, *, now_ms: Millis) -> list[DiscoveryEffect]:
@@ -316,6 +327,8 @@ class Discovery:
             registered=self._regular.remaining_ms(now_ms=now_ms),
             clients=list(self._table.records()),
             guesses=self._table.guessed(),
+            lost=self._reconciliation.lost,
+            packet_id=self._continuity.last,
         )
 
     def load(
@@ -350,6 +363,8 @@ class Discovery:
         self._table.load(clients, guesses)
         self._table.complete = record.complete
         self._regular.load(record.registered, now_ms=now_ms)
+        self._reconciliation.lost = record.lost
+        self._continuity.last = record.packet_id
         hearing.loaded = True
         hearing.uptime_s = record.uptime_s
         if away_ms is not None and away_ms >= 0:
@@ -370,81 +385,6 @@ class Discovery:
             self._reconciliation.on_broker_restarted()
         self._hearing.uptime_s = uptime_s
 
-    def _on_event(self, event: LogEvent, *, now_ms: Millis) -> None:
-        match event:
-            case Unreadable():
-                self._counters.unreadable += 1
-                self._table.complete = False
-                if event.subscription:
-                    self._reconciliation.distrust(
-                        "a subscription could not be read from the log", gap=False, now_ms=now_ms
-                    )
-                self._say("discovery.unreadable", "warning", line=_shortened(event.line))
-            case Ambiguous():
-                self._counters.ambiguous += 1
-                for candidate in event.candidates:
-                    self._on_candidate(candidate, now_ms=now_ms)
-                if event.cut and any(isinstance(c, Subscribed) for c in event.candidates):
-                    self._reconciliation.distrust(
-                        "a subscription was cut in the log", gap=False, now_ms=now_ms
-                    )
-                self._say(
-                    "discovery.ambiguous",
-                    "warning",
-                    line=_shortened(event.line),
-                    readings=len(event.candidates),
-                )
-            case _:
-                self._on_client_event(event, now_ms=now_ms)
-
-    def _on_client_event(self, event: ClientEvent, *, now_ms: Millis) -> None:
-        match event:
-            case ClientConnected():
-                self._table.on_connected(event.id, clean=event.clean, protocol=event.protocol)
-            case ClientEnded():
-                self._table.on_ended(event.id)
-            case SessionExpired():
-                self._table.on_expired(event.id)
-            case Subscribed():
-                if not self._table.on_subscribed(event.id, _stored(event), event.qos):
-                    self._on_full(now_ms=now_ms)
-            case Unsubscribed():
-                self._table.on_unsubscribed(event.id, _stored(event))
-            case Dropping():
-                self._on_dropping(event.id, now_ms=now_ms)
-
-    def _on_candidate(self, event: ClientEvent, *, now_ms: Millis) -> None:
-        """Follow an event that perhaps happened: only ever want more for it."""
-        match event:
-            case ClientConnected():
-                self._table.doubt_connected(event.id)
-            case ClientEnded() | SessionExpired():
-                self._table.doubt_client(event.id)
-            case Subscribed():
-                if not self._table.doubt_subscribed(event.id, _stored(event)):
-                    self._on_full(now_ms=now_ms)
-            case Unsubscribed():
-                self._table.doubt_filter(event.id, _stored(event))
-            case Dropping():
-                self._on_dropping(event.id, now_ms=now_ms)
-
-    def _on_dropping(self, id: str, *, now_ms: Millis) -> None:
-        if not id.startswith(OWN_PREFIX):
-            return
-        self._counters.broker_drops += 1
-        if id == self._own_id:
-            self._table.on_gap()
-            self._reconciliation.distrust(
-                "the broker drops log lines: our queue there is full", gap=True, now_ms=now_ms
-            )
-        self._say("discovery.broker_drops", "warning", client=_shortened(id))
-
-    def _on_full(self, *, now_ms: Millis) -> None:
-        if not isinstance(self._reconciliation.verdict, Widened):
-            self._reconciliation.distrust(
-                f"{self._table.refused} did not fit into the table", gap=False, now_ms=now_ms
-            )
-
     def _say(self, name: str, level: str, **details: int | str) -> None:
         self._pending.append(Notice(name, level, details))
 
@@ -457,6 +397,7 @@ class Discovery:
             self._holds_everything = widen
             change = self._interest.hold if widen else self._interest.release
             change(MATCH_ALL, by_client=False)
+        effects += self._reconciliation.count_own(now_ms=now_ms)
         if verdict != self._told:
             self._told = verdict
             self._tell_verdict(verdict)
@@ -490,11 +431,3 @@ class Discovery:
             self._say("discovery.table_filling", "warning", percent=percent)
         elif percent < WARN_PERCENT and self._warned_full:
             self._warned_full = False
-
-
-def _stored(event: Subscribed | Unsubscribed) -> str:
-    return event.filter + CUT_MARK if event.cut else event.filter
-
-
-def _shortened(text: str) -> str:
-    return ascii(shown(text)[:_LINE_CHARS_MAX])[1:-1]

@@ -15,8 +15,12 @@ our other connections had then, not what they have now.
   likely: something unknown may make up for something gone. It is believed for ``hopeful_ms``.
 - **In between**: says little, trust stays what it was. But a broker that restarted may have kept
   its persistent sessions only.
-- **Less than the sure ones**: something vanished without a line. What we know is too much, never
-  too little: who was trusted stays so, who was not gains nothing.
+- **Less than the sure ones**: something vanished without a line, and where a line was lost, others
+  may have been. Not trusted either: what went unheard makes up in the count for what came unheard.
+
+Once lines were **lost**, nothing is believed because numbers add up: whoever can make a broker lose
+lines can choose how many subscriptions go unheard. Trust returns with a count of exactly those that
+were heard since.
 
 A count that has not changed for long is not even stored (2.0.x: 60 s). While one is missing we
 change it ourselves now and then with a subscription of our own (``ProbeCounts``).
@@ -40,6 +44,10 @@ PROBES_ANSWERED_WITHIN = 2
 
 BACKLOG_MS_MAX = Millis(20_000)
 """What waited for us has come by then, though no stored value ended it."""
+
+
+COUNT_OWN_GAP_MS = Millis(1_000)
+"""Between two orders to count our own subscriptions: a storm loses lines all the time."""
 
 
 class Kind(Enum):
@@ -78,6 +86,11 @@ class ProbeCounts:
     """Orders to subscribe to the probe filters, or unsubscribe, so that the broker counts anew."""
 
     subscribe: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CountOwn:
+    """Orders to tell again what our own connections subscribe: lines about them may be lost."""
 
 
 Comparison = tuple[Outcome, bool, bool]
@@ -123,6 +136,10 @@ class Reconciliation:
             nothing has changed.
         tick_ms: After which a tick is over when no line has ended it.
         probe_interval_ms: Between two probes. Should exceed the broker's ``sys_interval``.
+
+    Attributes:
+        lost: Whether lines were lost since the table was last trusted.
+        late: Whether what we hear is too old to trust the table for it.
     """
 
     def __init__(
@@ -144,6 +161,10 @@ class Reconciliation:
         self._verdict: Verdict = Widened("starting: the broker has not been counted yet")
         self._hopeful_until_ms = Millis(0)
         self._restarted = False
+        self.lost = False
+        self.late = False
+        self._count_own_at_ms: Millis | None = None
+        self._own_counted_at_ms = Millis(-COUNT_OWN_GAP_MS)
         self._tick_ends_at_ms: Millis | None = None
         self._unordered_until_ms = Millis(0)
         self._up = False
@@ -167,6 +188,8 @@ class Reconciliation:
         deadlines = [] if self._tick_ends_at_ms is None else [self._tick_ends_at_ms]
         if self._needs_probe:
             deadlines.append(self._probe_at_ms)
+        if self._count_own_at_ms is not None:
+            deadlines.append(self._count_own_at_ms)
         return min(deadlines, default=None)
 
     def trust(self) -> None:
@@ -182,6 +205,21 @@ class Reconciliation:
             self._counts.clear()
             self._connected = None
             self._restarted = False
+
+    def lose(self, reason: str, *, now_ms: Millis) -> None:
+        """Trust nothing heard so far: lines between were lost."""
+        self.distrust(reason, gap=True, now_ms=now_ms)
+        self.lost = True
+        self._table.on_gap()
+        self._count_own_at_ms = Millis(max(now_ms, self._own_counted_at_ms + COUNT_OWN_GAP_MS))
+
+    def count_own(self, *, now_ms: Millis) -> list[CountOwn]:
+        """The order to tell what our own connections subscribe, when it is time."""
+        if self._count_own_at_ms is None or now_ms < self._count_own_at_ms:
+            return []
+        self._count_own_at_ms = None
+        self._own_counted_at_ms = now_ms
+        return [CountOwn()]
 
     def on_broker_restarted(self) -> None:
         """Note that the broker restarted: its uptime is shorter than before."""
@@ -247,11 +285,13 @@ class Reconciliation:
         if self._tick_ends_at_ms is None:
             return
         self._tick_ends_at_ms = None
+        if self._count_own_at_ms is not None:
+            return  # what we have ourselves is unsure
         if self._connected == self._table.connected:
             self._table.complete = True
         if isinstance(self._verdict, Trusted):
-            self._check()
-        else:
+            self._check(now_ms=now_ms)
+        elif not self.late:
             self._reconsider(now_ms=now_ms)
 
     def on_deadline(self, *, now_ms: Millis) -> list[ProbeCounts]:
@@ -278,9 +318,12 @@ class Reconciliation:
             for kind, count in self._counts.items()
         }
 
-    def _check(self) -> None:
+    def _check(self, *, now_ms: Millis) -> None:
         """Compare while we trust: every subscription is known, only doubts are open."""
         compared = self._compare(hopeful=True, by_class=False)
+        if less := [kind for kind in compared if self._is_too_few(kind)]:
+            self.lose(self._reason(less), now_ms=now_ms)
+            return
         if more := [kind for kind, (outcome, _, _) in compared.items() if outcome is Outcome.MORE]:
             self._verdict = Widened(self._reason(more))
         for kind, (outcome, persistent, other) in compared.items():
@@ -289,7 +332,7 @@ class Reconciliation:
 
     def _reconsider(self, *, now_ms: Millis) -> None:
         """Compare while we do not trust."""
-        hopeful = now_ms < self._hopeful_until_ms and not self._table.guesses
+        hopeful = now_ms < self._hopeful_until_ms and not self._table.guesses and not self.lost
         compared = self._compare(hopeful=hopeful, by_class=hopeful and self._restarted)
         agree = {kind for kind, (outcome, _, _) in compared.items() if outcome is Outcome.EXACT}
         all_agree = len(agree) == len(Kind)
@@ -303,6 +346,14 @@ class Reconciliation:
                 self._settle(kind, persistent=persistent, other=other)
         if all_agree:
             self._verdict = Trusted()
+            self.lost = False
+
+    def _is_too_few(self, kind: Kind) -> bool:
+        """Whether fewer are counted than are sure, bridges that are away allowed for."""
+        plain, shared = self._table.tallies()
+        if kind is Kind.SHARED:
+            return self._counts[kind] < shared.sure
+        return self._counts[kind] + self._unlogged < plain.sure
 
     def _settle(self, kind: Kind, *, persistent: bool, other: bool) -> None:
         shared = kind is Kind.SHARED

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from federator.errors import DecodeError
+from federator.protocol.discovery.continuity import PACKET_IDS
 from federator.protocol.discovery.subscription_table import ClientRecord
 from federator.protocol.types import Millis
 
@@ -79,6 +80,7 @@ class DiscoverySnapshot:
         unreadable: Lines that could not be read.
         broker_drops: Times the broker said that it drops messages for one of our clients.
         refused: Entries for which there was no room.
+        lines_lost: Lines that the broker dropped before they reached us.
     """
 
     trusted: bool
@@ -98,6 +100,7 @@ class DiscoverySnapshot:
     unreadable: int
     broker_drops: int
     refused: int
+    lines_lost: int
 
 
 class DiscoveryRecord(msgspec.Struct, array_like=True, frozen=True):
@@ -111,6 +114,8 @@ class DiscoveryRecord(msgspec.Struct, array_like=True, frozen=True):
         registered: Filters registered by clients, with the milliseconds each had left.
         clients: The table of subscriptions.
         guesses: Subscriptions that are one of several readings of a line, as (client, filter).
+        lost: Whether lines were lost since the table was last trusted.
+        packet_id: The identifier of the last line heard; 0: none was.
     """
 
     version: Annotated[int, msgspec.Meta(ge=RECORD_VERSION, le=RECORD_VERSION)]
@@ -120,6 +125,8 @@ class DiscoveryRecord(msgspec.Struct, array_like=True, frozen=True):
     registered: list[tuple[str, int]]
     clients: list[ClientRecord]
     guesses: list[tuple[str, str]] = []
+    lost: bool = False
+    packet_id: Annotated[int, msgspec.Meta(ge=0, le=PACKET_IDS)] = 0
 
 
 def doubted(client: ClientRecord) -> ClientRecord:

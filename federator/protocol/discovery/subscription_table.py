@@ -143,6 +143,7 @@ class SubscriptionTable:
         self._bytes = 0
         self._connected = 0
         self._guesses: set[tuple[str, str]] = set()
+        self._touched: set[str] = set()  # clients with anything believed since the last gap
         self.complete = False
         self.refused = 0
         self.revision = 0
@@ -184,8 +185,7 @@ class SubscriptionTable:
 
     def is_connected(self, id: str) -> bool:
         """Whether the client is connected, as far as is known."""
-        client = self._clients.get(id)
-        return client is not None and client.connected
+        return id in self._clients and self._clients[id].connected
 
     def filters_of(self, id: str) -> frozenset[str]:
         """The client's filters, sure and doubtful."""
@@ -308,8 +308,7 @@ class SubscriptionTable:
 
     def doubt_subscribed(self, id: str, filter: str) -> bool:
         """Add a doubtful subscription; ``False`` when the table is full."""
-        client = self._client(id)
-        if client is None:
+        if (client := self._client(id)) is None:
             return False
         if filter not in client.sure and filter not in client.doubtful:
             if not self._store(id, client, filter):
@@ -335,20 +334,19 @@ class SubscriptionTable:
             self._doubt_cuts(client, filter)
 
     def on_gap(self) -> None:
-        """Doubt everything but what is our own: lines were missed."""
+        """Doubt everything but our own: lines were missed. As long as what came since the last."""
         self.complete = False
-        for id, client in self._clients.items():
+        touched, self._touched = self._touched, set()
+        for id in sorted(touched & self._clients.keys()):
             if not id.startswith(OWN_PREFIX):
-                self._doubt(client)
-                self._set_connected(client, False)
-        for id, client in list(self._clients.items()):
-            self._forget_if_empty(id, client)
+                self._doubt(self._clients[id])
+                self._set_connected(self._clients[id], False)
+            self._forget_if_empty(id, self._clients[id])
 
     def set_own(self, id: str, filters: frozenset[str]) -> None:
         """Note that one of our own clients is connected and holds exactly ``filters``."""
         assert id.startswith(OWN_PREFIX), f"not a client of ours: {id!r}"
-        client = self._client(id)
-        if client is None:
+        if (client := self._client(id)) is None:
             return
         for filter in sorted((client.sure | client.doubtful) - filters):
             self._drop(id, client, filter)
@@ -365,6 +363,7 @@ class SubscriptionTable:
                 continue
             for filter in sorted(f for f in client.doubtful if is_shared(f) is shared):
                 if survive:
+                    self._touched.add(id)
                     self._believe(client, filter)
                 else:
                     self._drop(id, client, filter)
@@ -413,6 +412,7 @@ class SubscriptionTable:
                 return None
             client = self._clients[id] = Client()
             self._bytes += size
+        self._touched.add(id)
         return client
 
     def _set_connected(self, client: Client, connected: bool) -> None:
@@ -455,11 +455,11 @@ class SubscriptionTable:
 
     def _doubt(self, client: Client, filters: set[str] | None = None) -> None:
         """Make ``filters``, some of the sure ones, doubtful; all of them by default."""
-        moved = set(client.sure) if filters is None else filters
-        client.doubtful |= moved
-        client.sure -= moved
-        client.sure_cuts -= moved
+        moved = client.sure if filters is None else filters
         self.revision += len(moved)
+        client.doubtful |= moved
+        client.sure_cuts -= moved
+        client.sure = set() if filters is None else client.sure - moved
 
     def _doubt_cuts(self, client: Client, filter: str) -> None:
         """Doubt the stored beginnings that ``filter`` may have begun with."""
@@ -471,6 +471,7 @@ class SubscriptionTable:
     def _forget_if_empty(self, id: str, client: Client) -> None:
         if not (client.connected or client.sure or client.doubtful) and id in self._clients:
             del self._clients[id]
+            self._touched.discard(id)
             self._bytes -= len(id.encode())
 
     def _hold(self, filter: str, *, release: bool = False) -> None:

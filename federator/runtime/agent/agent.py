@@ -175,8 +175,13 @@ class Agent:
         return [
             # First: once our broker's log is subscribed, it reports our other subscriptions.
             Part(
-                subscriptions=services.discovery.subscriptions(),
-                tasks={"custody": self._tend_custody, "discovery": services.discovery.run},
+                subscriptions=[*services.discovery.subscriptions(), services.echo.subscription()],
+                topics={services.echo.topic: services.echo.on_echo},
+                tasks={
+                    "custody": self._tend_custody,
+                    "discovery": services.discovery.run,
+                    "marks": services.echo.run,
+                },
             ),
             Part(
                 tasks={
@@ -265,7 +270,6 @@ class Agent:
                     topics={
                         **dict.fromkeys(COUNTED_SYS_TOPICS, metrics.state.on_sys),
                         metrics.replay.topic: metrics.replay.on_ask,
-                        metrics.echo.topic: metrics.echo.on_echo,
                     },
                     tasks={
                         "metrics stream": metrics.run,

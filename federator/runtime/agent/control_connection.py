@@ -82,6 +82,8 @@ class ControlConnection:
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
         """Hand on what one socket read brought."""
         for packet, _, _ in publishes:
+            if packet.packet_id is not None:
+                self._discovery.on_packet(packet.packet_id, duplicate=packet.duplicate)
             message = self._traffic.receive(packet)
             if message is not None:
                 self._dispatch.on_message(message)

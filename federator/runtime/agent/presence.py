@@ -105,7 +105,10 @@ class OwnBrokerPresence:
 
     def update(self) -> None:
         """One of the two connections came or went."""
-        up = self._control.subscribed and self._data.connected
+        control = self._control
+        # A subscription more on its way, to see how the broker counts, is no absence.
+        heard = control.subscribed or (self.up and control.connected)
+        up = heard and self._data.connected
         if up != self.up:
             self.up = up
             if up:

@@ -12,6 +12,7 @@ from federator.runtime.agent.data_parts import DataParts
 from federator.runtime.agent.health import HealthReporter
 from federator.runtime.agent.presence import OwnBrokerPresence
 from federator.runtime.agent.shared_broker_guard import AgentAtBroker, SharedBrokerGuard
+from federator.runtime.discovery.echo import BrokerEcho
 from federator.runtime.discovery.service import Discovery
 from federator.runtime.doctor.strangers import StrangerWatch
 from federator.runtime.failover.guide_publisher import GuidePublisher
@@ -23,7 +24,6 @@ from federator.runtime.observability.readiness import Readiness
 from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.settling.service import SettlingService
 from federator.runtime.storage.state_dir import StateDir
-from federator.runtime.telemetry.echo import BrokerEcho
 from federator.runtime.telemetry.state import AgentState
 from federator.runtime.telemetry.stream import MetricsStream
 
@@ -61,6 +61,13 @@ class Services:
             ordered=control.driver.handle,
         )
         self.discovery = self._discovery(state)
+        self.echo = BrokerEcho(
+            link,
+            federation=settings.federation,
+            broker=settings.broker_id,
+            sent=self.discovery.on_mark_sent,
+            came=self.discovery.on_mark,
+        )
         self.failover = self._failover(state)
         self.prepared = self._prepared_sessions()
         self.settling = SettlingService(
@@ -156,7 +163,6 @@ class Services:
         settings, control, data = self._settings, self._control, self._data
         link, federation = control.control.link, settings.federation
         assert control.peers is not None, "control messages are counted where metrics are kept"
-        echo = BrokerEcho(link, federation=federation, broker=settings.broker_id)
         failover = self.failover
         parameters = settings.parameters()
         agent_state = AgentState(
@@ -169,7 +175,7 @@ class Services:
             discovery=self.discovery,
             clients=lambda: failover.clients if settings.failover.enabled else None,
             peers=control.peers,
-            echo=echo,
+            echo=self.echo,
         )
         return MetricsStream(
             settings.metrics,
@@ -180,7 +186,6 @@ class Services:
             mesh_events=control.node.meshes.event_log,
             frame_events=frame_events,
             state=agent_state,
-            echo=echo,
             link=link,
             folder=state.path / "metrics",
         )

@@ -171,14 +171,7 @@ class Discovery:
         self._link = link
         now_ms = monotonic_ms()
         self._perform(self._pure.on_broker_up(session_present=session_present, now_ms=now_ms))
-        probes = self._probes if self._probing else ()
-        self._hold(self._own_id, [*self._control_filters(), *probes])
-        links = list(self._own_links())
-        self._unanswered = [link for link in links if not link.subscribed]
-        for link in links:
-            # One that was not answered counts for nothing: its broker may have forgotten it, and
-            # clients of whom no line was heard would make up for it in the count.
-            self._hold(link.client_id, _granted(link) if link.subscribed else ())
+        self._hold_own()
 
     def on_down(self) -> None:
         """Note that lines of the log may pass unheard: the control connection is gone."""
@@ -199,6 +192,18 @@ class Discovery:
             effects = self._pure.on_regular_topic(payload, now_ms=now_ms)
         self._perform(effects)
 
+    def on_packet(self, packet_id: int, *, duplicate: bool) -> None:
+        """Follow the identifiers of all that comes at QoS 1, before it is looked at."""
+        self._perform(self._pure.on_packet(packet_id, duplicate=duplicate, now_ms=monotonic_ms()))
+
+    def on_mark_sent(self) -> None:
+        """Note that a mark among the lines is on its way."""
+        self._perform(self._pure.on_mark_sent(now_ms=monotonic_ms()))
+
+    def on_mark(self, sent_at_ms: Millis) -> None:
+        """Note that a mark came."""
+        self._pure.on_mark(sent_at_ms)
+
     async def run(self) -> None:
         """Load the file, keep it up to date until cancelled, then close it.
 
@@ -216,6 +221,17 @@ class Discovery:
             self._write(self._content(closed=True))
 
     # Within
+
+    def _hold_own(self) -> None:
+        """Count what our own connections subscribe: log lines about them may be missing."""
+        probes = self._probes if self._probing else ()
+        self._hold(self._own_id, [*self._control_filters(), *probes])
+        links = list(self._own_links())
+        self._unanswered = [link for link in links if not link.subscribed]
+        for link in links:
+            # One that was not answered counts for nothing: its broker may have forgotten it, and
+            # clients of whom no line was heard would make up for it in the count.
+            self._hold(link.client_id, _granted(link) if link.subscribed else ())
 
     def _hold(self, client_id: str, filters: Iterable[str]) -> None:
         own = frozenset(filters)
@@ -269,6 +285,8 @@ class Discovery:
                     self._members_changed(effect)
                 case pure.ProbeCounts(subscribe):
                     self._probe(subscribe)
+                case pure.CountOwn():
+                    self._hold_own()
                 case Notice():
                     log_notice(effect)
                 case _:

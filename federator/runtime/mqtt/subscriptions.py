@@ -2,11 +2,12 @@
 
 Changes queue per filter, the last one wins, and leave in packets of bounded size with a bounded
 number of them unanswered: Mosquitto drops even acknowledgements once 1,000 packets wait on one
-socket.
+socket. It logs each filter, too, and our connection that hears the log has 20 lines on their way at
+a time: a client that changes filters faster makes its own agent lose lines (1,020 at once did).
 
 **A session may go back in time.** Mosquitto writes sessions to disk when it stops in order, and
 every half hour: after a kill it comes back with those of then, and calls them present. So each
-connection asks again for everything wanted, which costs a packet for a thousand filters, and drops
+connection asks again for everything wanted, which costs a packet for 20 filters, and drops
 again what the session once had and should have no more: overlapping subscriptions bring two copies.
 
 Pure: packets are appended to ``out``.
@@ -22,9 +23,9 @@ from mqtt5 import SubAckPacket, SubscribePacket, TopicFilter, UnsubAckPacket, Un
 from federator.runtime.mqtt.window import PacketIds
 from federator.runtime.mqtt.wire import Out
 
-SUBSCRIBE_FILTERS_MAX = 1_000
+SUBSCRIBE_FILTERS_MAX = 20
 SUBSCRIBE_BYTES_MAX = 65_536
-UNANSWERED_MAX = 16
+UNANSWERED_MAX = 1
 FORMER_MAX = 4_096
 """Patterns remembered that the session once had; the oldest are forgotten."""
 

@@ -18,11 +18,11 @@ from federator.protocol.parameters import Parameters
 from federator.protocol.telemetry.records import Agents, Announcements, Control, Links
 from federator.protocol.types import BrokerId
 from federator.runtime.data.data_path import DataPath
+from federator.runtime.discovery.echo import BrokerEcho
 from federator.runtime.discovery.service import Discovery
 from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.links.peer_traffic import PeerTraffic
 from federator.runtime.mqtt.link import MqttLink
-from federator.runtime.telemetry.echo import BrokerEcho
 from federator.runtime.telemetry.window_aggregator import Neighbour, Row
 
 CLIENTS_TOPIC: Final = "$SYS/broker/clients/connected"

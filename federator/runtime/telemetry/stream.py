@@ -24,7 +24,6 @@ from federator.protocol.telemetry.frame_events import FrameEventBuffer
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 from federator.runtime.storage.disk_trouble import DiskTrouble
-from federator.runtime.telemetry.echo import BrokerEcho
 from federator.runtime.telemetry.events import EventRecorder
 from federator.runtime.telemetry.replay import LivePush, ReplayService
 from federator.runtime.telemetry.spool import Batch, Limits, Part, Row, Spool
@@ -47,7 +46,6 @@ class MetricsStream:
         mesh_events: What happened to meshes.
         frame_events: What happened to frames.
         state: Reads what the agent knows, at the end of each window.
-        echo: Measures our broker.
         link: The control connection to our broker.
         folder: Where the spool is.
 
@@ -70,7 +68,6 @@ class MetricsStream:
         mesh_events: MeshEventLog,
         frame_events: FrameEventBuffer,
         state: AgentState,
-        echo: BrokerEcho,
         link: MqttLink,
         folder: Path,
     ) -> None:
@@ -87,7 +84,6 @@ class MetricsStream:
             sample=settings.sample,
         )
         frame_events.on_full = self._fold
-        self.echo = echo
         self.state = state
         limits = Limits(
             settings.spool_bytes_max, settings.segment_bytes_max, settings.segment_age_ms
@@ -106,7 +102,6 @@ class MetricsStream:
         self._flushing = asyncio.Lock()
         self._since = (wall_clock_us(), monotonic_ms())
         self._lag_s = 0.0
-        self._called = False
         self._lost = 0
         self.records_lost = 0
         self.events.note("agent_started", value=links.epoch)
@@ -119,9 +114,9 @@ class MetricsStream:
         return self._trouble.failures
 
     def subscriptions(self) -> list[TopicFilter]:
-        """What the control connection subscribes: the broker's counts, asks, and our echoes."""
+        """What the control connection subscribes: the broker's counts, and asks."""
         told = [TopicFilter(topic, max_qos=QoS.AT_MOST_ONCE) for topic in SYS_TOPICS]
-        return [*told, self.replay.subscription(), self.echo.subscription()]
+        return [*told, self.replay.subscription()]
 
     def on_handled(self) -> None:
         """The node saw an event: see what it did to meshes."""
@@ -138,11 +133,7 @@ class MetricsStream:
             await asyncio.sleep(max(0.0, look_s - loop.time()))
             self._lag_s = max(self._lag_s, loop.time() - look_s)
             self._fold()
-            if not self._called and loop.time() >= due_s - self._flush_s / 2:
-                self.echo.call()  # between two flushes, when we are idle as clients are
-                self._called = True
             if loop.time() >= due_s:
-                self._called = False
                 due_s = max(due_s + self._flush_s, loop.time())
                 await self.flush()
 

@@ -13,6 +13,7 @@ from functools import partial
 from federator.protocol.discovery import (
     LOG_TOPICS,
     SYS_TOPICS,
+    CountOwn,
     Discovery,
     DiscoveryEffect,
     DiscoveryParameters,
@@ -214,8 +215,8 @@ class Host:
                     self._world.interest_changed(self.agent, added, removed)
                 case ProbeCounts(subscribe):
                     self._probe(subscribe)
-                case MembersChanged():
-                    pass  # of shared subscriptions, which no client here has
+                case MembersChanged() | CountOwn():
+                    pass  # shared subscriptions, and lost lines: there are none here
                 case Notice():
                     self._world.noticed(effect)
         self._arm()

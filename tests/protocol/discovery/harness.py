@@ -79,6 +79,13 @@ class Driven:
             topic, line = printed(event, version=self.version)
             self.apply(self.discovery.on_log(topic, line, now_ms=self.now_ms))
 
+    def packets(self, *ids: int, duplicate: bool = False) -> None:
+        for id in ids:
+            self.apply(self.discovery.on_packet(id, duplicate=duplicate, now_ms=self.now_ms))
+
+    def mark(self) -> None:
+        self.apply(self.discovery.on_mark_sent(now_ms=self.now_ms))
+
     def line(self, topic: str, text: str) -> None:
         self.apply(self.discovery.on_log(topic, text.encode(), now_ms=self.now_ms))
 

@@ -135,16 +135,92 @@ def test_a_broker_that_publishes_no_counts_is_named_as_the_reason():
     assert "sys_interval" in agent.discovery.snapshot().reason
 
 
-def test_a_higher_count_widens_and_a_lower_one_does_not():
+@pytest.mark.parametrize("count", [0, 2])
+def test_any_count_but_that_of_what_we_know_widens(count):
     agent = Driven()
     agent.settle()
     agent.log(*arrive("c", "a"))
 
-    agent.count_plain(0)
+    agent.count_plain(count)
+
+    assert agent.wanted == {"a", "#"}
+
+
+def test_bridges_that_are_away_are_not_missing():
+    agent = Driven(unlogged_subscriptions=2)
+    agent.settle(2)
+    agent.log(*arrive("c", "a"))
+
+    agent.count_plain(1)
+
     assert agent.wanted == {"a"}
 
-    agent.count_plain(2)
-    assert agent.wanted == {"a", "#"}
+
+def test_what_went_unheard_does_not_make_up_for_what_came_unheard():
+    agent = Driven()
+    agent.settle()
+    agent.log(*arrive("storm", "s/1", "s/2"))
+    agent.packets(7, 8)
+
+    agent.packets(11)  # an UNSUBSCRIBE of s/1, and a client with a filter nobody heard of
+    agent.counts(2)
+    agent.later(60_000)
+    assert agent.wanted == {"#", "s/1", "s/2"}
+
+    agent.log(ClientEnded("storm", "gone"), *arrive("unheard", "b"))
+    agent.packets(12)
+    agent.counts(1)
+    assert agent.wanted == {"b"}
+
+
+def test_identifiers_begin_again_and_what_comes_twice_is_no_loss():
+    agent = Driven()
+    agent.settle()
+
+    agent.packets(65_533, 65_534, 65_535, 1, 2)
+    agent.packets(65_535, 1, 2, duplicate=True)
+    agent.packets(3)
+
+    assert agent.discovery.snapshot().lines_lost == 0
+    agent.packets(2)
+    assert agent.discovery.snapshot().lines_lost == 65_533
+
+
+def test_what_was_lost_while_an_agent_restarted_is_missed_afterwards():
+    first = Driven()
+    first.settle()
+    first.packets(7)
+    record = first.discovery.record(now_ms=first.now_ms)
+
+    second = Driven()
+    second.apply(
+        second.discovery.load(
+            decode_record(encode_record(record)), away_ms=1_000, now_ms=second.now_ms
+        )
+    )
+    second.up(session_present=True)
+    assert second.wanted == set()
+
+    second.packets(9)
+    assert second.wanted == {"#"}
+
+
+def test_marks_that_are_late_widen_until_they_come():
+    agent = Driven()
+    agent.settle()
+
+    sent_at_ms = agent.now_ms
+    agent.mark()
+    agent.later(5_000)
+    agent.mark()
+    assert agent.wanted == {"#"}
+    agent.count_plain(0)
+    assert agent.wanted == {"#"}
+
+    agent.discovery.on_mark(sent_at_ms)
+    agent.mark()
+    agent.count_plain(0)
+    assert agent.wanted == set()
 
 
 def test_a_line_after_the_count_does_not_make_up_for_one_that_is_missing():
@@ -391,8 +467,9 @@ def test_counts_that_waited_for_us_do_not_hide_clients_behind_what_came_since():
     agent.settle()
     agent.apply(agent.discovery.on_own_subscriptions(*ours, now_ms=agent.now_ms))
     agent.later(600)
-    agent.log(*arrive("keeper", "a", "b", protocol=5, clean=False), Dropping(OWN_ID))
+    agent.log(*arrive("keeper", "a", "b", protocol=5, clean=False))
     agent.down()
+    agent.later(20_000)
 
     # The broker restarts, keeps both sessions, and counts before our other connection is back.
     agent.apply(agent.discovery.on_broker_up(session_present=True, now_ms=agent.now_ms))

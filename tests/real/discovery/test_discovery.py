@@ -84,6 +84,8 @@ class Agent:
                 *SYS_TOPICS,
                 self.discovery.registrations_topic,
             )
+            if packet.packet_id is not None:
+                self.discovery.on_packet(packet.packet_id, duplicate=packet.duplicate)
             self.discovery.on_publish(packet)
             self.heard.append((packet.topic, packet.payload))
 

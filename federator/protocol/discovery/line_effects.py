@@ -1,0 +1,153 @@
+"""What a line of the log does to the table of subscriptions, and when it costs us our trust.
+
+A line that can be read in several ways only ever makes us want more.
+
+Source: docs/protocol.md 9.
+"""
+
+from typing import Protocol
+
+from federator.protocol.client_names import OWN_PREFIX, shown
+from federator.protocol.discovery.log_lines import (
+    Ambiguous,
+    ClientConnected,
+    ClientEnded,
+    ClientEvent,
+    Dropping,
+    LogEvent,
+    SessionExpired,
+    Subscribed,
+    Unreadable,
+    Unsubscribed,
+)
+from federator.protocol.discovery.reconciliation import Reconciliation, Widened
+from federator.protocol.discovery.subscription_table import (
+    CUT_MARK,
+    SubscriptionTable,
+)
+from federator.protocol.types import Millis
+
+DROPPED = "the broker drops log lines: our queue there is full"
+_LINE_CHARS_MAX = 200
+
+
+class Say(Protocol):
+    """Tells operators of an event."""
+
+    def __call__(self, name: str, level: str, **details: int | str) -> None:
+        """Say it, sooner or later."""
+
+
+class LineEffects:
+    """Carries what lines say into the table.
+
+    Args:
+        table: Clients and their subscriptions.
+        reconciliation: Told what cannot be trusted.
+        own_id: Client id of the connection that hears the log.
+        say: Tells operators.
+
+    Attributes:
+        read: Lines read.
+        ambiguous: Lines with several readings.
+        unreadable: Lines that could not be read.
+        broker_drops: Times the broker said that it drops messages for one of our clients.
+    """
+
+    def __init__(
+        self,
+        table: SubscriptionTable,
+        reconciliation: Reconciliation,
+        *,
+        own_id: str,
+        say: Say,
+    ) -> None:
+        self._table = table
+        self._reconciliation = reconciliation
+        self._own_id = own_id
+        self._say = say
+        self.read = 0
+        self.ambiguous = 0
+        self.unreadable = 0
+        self.broker_drops = 0
+
+    def on_event(self, event: LogEvent, *, now_ms: Millis) -> None:
+        """Follow what a line says."""
+        match event:
+            case Unreadable():
+                self.unreadable += 1
+                self._table.complete = False
+                if event.subscription:
+                    self._reconciliation.distrust(
+                        "a subscription could not be read from the log", gap=False, now_ms=now_ms
+                    )
+                self._say("discovery.unreadable", "warning", line=_shortened(event.line))
+            case Ambiguous():
+                self.ambiguous += 1
+                for candidate in event.candidates:
+                    self._on_candidate(candidate, now_ms=now_ms)
+                if event.cut and any(isinstance(c, Subscribed) for c in event.candidates):
+                    self._reconciliation.distrust(
+                        "a subscription was cut in the log", gap=False, now_ms=now_ms
+                    )
+                self._say(
+                    "discovery.ambiguous",
+                    "warning",
+                    line=_shortened(event.line),
+                    readings=len(event.candidates),
+                )
+            case _:
+                self._on_client_event(event, now_ms=now_ms)
+
+    def _on_client_event(self, event: ClientEvent, *, now_ms: Millis) -> None:
+        match event:
+            case ClientConnected():
+                self._table.on_connected(event.id, clean=event.clean, protocol=event.protocol)
+            case ClientEnded():
+                self._table.on_ended(event.id)
+            case SessionExpired():
+                self._table.on_expired(event.id)
+            case Subscribed():
+                if not self._table.on_subscribed(event.id, _stored(event), event.qos):
+                    self._on_full(now_ms=now_ms)
+            case Unsubscribed():
+                self._table.on_unsubscribed(event.id, _stored(event))
+            case Dropping():
+                self._on_dropping(event.id, now_ms=now_ms)
+
+    def _on_candidate(self, event: ClientEvent, *, now_ms: Millis) -> None:
+        """Follow an event that perhaps happened: only ever want more for it."""
+        match event:
+            case ClientConnected():
+                self._table.doubt_connected(event.id)
+            case ClientEnded() | SessionExpired():
+                self._table.doubt_client(event.id)
+            case Subscribed():
+                if not self._table.doubt_subscribed(event.id, _stored(event)):
+                    self._on_full(now_ms=now_ms)
+            case Unsubscribed():
+                self._table.doubt_filter(event.id, _stored(event))
+            case Dropping():
+                self._on_dropping(event.id, now_ms=now_ms)
+
+    def _on_dropping(self, id: str, *, now_ms: Millis) -> None:
+        if not id.startswith(OWN_PREFIX):
+            return
+        self.broker_drops += 1
+        if id == self._own_id:
+            self._reconciliation.lose(DROPPED, now_ms=now_ms)
+        self._say("discovery.broker_drops", "warning", client=_shortened(id))
+
+    def _on_full(self, *, now_ms: Millis) -> None:
+        if not isinstance(self._reconciliation.verdict, Widened):
+            self._reconciliation.distrust(
+                f"{self._table.refused} did not fit into the table", gap=False, now_ms=now_ms
+            )
+
+
+def _stored(event: Subscribed | Unsubscribed) -> str:
+    return event.filter + CUT_MARK if event.cut else event.filter
+
+
+def _shortened(text: str) -> str:
+    return ascii(shown(text)[:_LINE_CHARS_MAX])[1:-1]

@@ -1,0 +1,83 @@
+"""We publish to ourselves, over the connection that hears the broker's log: marks among its lines.
+
+Two things are learned from them. A line that the broker dropped shows with whatever comes next
+(``protocol.discovery.continuity``), so something must; and when marks are late, so are the lines.
+And how long our broker takes to give a publication to a client: delays in the metrics stream run
+from agent to agent, and what a client sees has two more legs, from the publisher by its broker to
+the agent, and from the agent by its broker to the subscriber. Both are what a mark's way measures:
+one client writes, the broker passes on, another one wakes up and reads.
+
+Source: docs/protocol.md 9; docs/metrics.md, "agents".
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
+
+from federator.protocol.messages.topics import echo_topic
+from federator.protocol.types import Millis
+from federator.runtime.mqtt.link import MqttLink
+
+GAP_S: Final = 0.5
+"""Between two marks: a loss is noticed within a second."""
+
+
+class BrokerEcho:
+    """Publishes marks, and hears them.
+
+    Args:
+        link: The control connection to our own broker.
+        federation: The federation's name.
+        broker: Our id.
+        sent: Told when a mark was published,
+        came: and when it came back, with the time at which it was published.
+    """
+
+    def __init__(
+        self,
+        link: MqttLink,
+        *,
+        federation: str,
+        broker: int,
+        sent: Callable[[], None],
+        came: Callable[[Millis], None],
+    ) -> None:
+        self.topic = echo_topic(federation, broker)
+        self._link = link
+        self._sent = sent
+        self._came = came
+        self._last_us = 0
+        self._round_trip_us: int | None = None
+
+    def subscription(self) -> TopicFilter:
+        """What the control connection subscribes: in order with the log, and counted like it."""
+        return TopicFilter(
+            self.topic, max_qos=QoS.AT_LEAST_ONCE, retain_handling=RetainHandling.SEND_NEVER
+        )
+
+    async def run(self) -> None:
+        """Publish marks until cancelled."""
+        while True:
+            await asyncio.sleep(GAP_S)
+            if self._link.connected:
+                self._sent()
+                self._last_us = time.monotonic_ns() // 1_000
+                self._link.publish(self.topic, b"%d" % self._last_us, qos=1)
+
+    def on_echo(self, packet: PublishPacket) -> None:
+        """One came: ours, unless somebody else publishes here."""
+        if len(packet.payload) > len(str(self._last_us)) or not packet.payload.isdigit():
+            return
+        sent_us, now_us = int(packet.payload), time.monotonic_ns() // 1_000
+        if sent_us <= self._last_us:
+            self._came(Millis(sent_us // 1_000))
+            if sent_us == self._last_us:
+                self._round_trip_us = now_us - sent_us
+
+    def take_us(self) -> int | None:
+        """What was measured since this was last asked."""
+        taken, self._round_trip_us = self._round_trip_us, None
+        return taken

@@ -1,0 +1,77 @@
+"""Clients as rude as the broker lets them be: bare packets, as many as a socket takes."""
+
+import asyncio
+from itertools import count
+
+
+def _sized(text):
+    content = text.encode()
+    return len(content).to_bytes(2, "big") + content
+
+
+def _packet(first, body):
+    size, length = len(body), b""
+    while True:
+        size, low = divmod(size, 128)
+        length += bytes([low | (128 if size else 0)])
+        if not size:
+            return bytes([first]) + length + body
+
+
+def subscribe(filters):
+    """One SUBSCRIBE at QoS 1."""
+    return _packet(0x82, b"\0\1" + b"".join(_sized(each) + b"\1" for each in filters))
+
+
+def unsubscribe(filters):
+    """One UNSUBSCRIBE."""
+    return _packet(0xA2, b"\0\1" + b"".join(map(_sized, filters)))
+
+
+class Rude:
+    """A client of MQTT 3.1.1 that sends what it is given, and waits for the answers at most."""
+
+    def __init__(self, port, client_id):
+        self._port, self._id = port, client_id
+
+    async def __aenter__(self):
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writer.write(_packet(0x10, _sized("MQTT") + b"\4\2\0\0" + _sized(self._id)))
+        await self._answer()
+        return self
+
+    async def __aexit__(self, *_):
+        self.kill()
+
+    async def send(self, *packets):
+        """Send all at once; returns when each was answered."""
+        self._writer.write(b"".join(packets))
+        for _ in packets:
+            await self._answer()
+
+    def write(self, packet):
+        """Send, and wait for nothing."""
+        self._writer.write(packet)
+
+    def kill(self):
+        """Go without a word."""
+        self._writer.transport.abort()
+
+    async def _answer(self):
+        await self._reader.readexactly(1)
+        size = shift = 0
+        while True:
+            (byte,) = await self._reader.readexactly(1)
+            size |= (byte & 0x7F) << shift
+            if byte < 128:
+                await self._reader.readexactly(size)
+                return
+            shift += 7
+
+
+async def churn(client, name, *, filters=3_000, rest_s=0.2):
+    """Subscribe and drop, for ever."""
+    for round_ in count():
+        names = [f"storm/{name}/{round_ % 4}/{number}" for number in range(filters)]
+        await client.send(subscribe(names), unsubscribe(names))
+        await asyncio.sleep(rest_s)
