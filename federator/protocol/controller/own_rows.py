@@ -13,6 +13,7 @@ could prepare for their clients.
 Source: Chen 2020, Table 11; docs/protocol.md 15.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -30,6 +31,12 @@ SILENT_MS = 3 * SESSIONS_INTERVAL_S * 1_000
 SESSIONS_MAX = 200_000
 """Sessions of one gateway here; a longer report is not taken."""
 
+REPORTS_BYTES_MAX = 33_554_432
+"""Of all reports, whole ones and those of which pages are missing, as they were sent."""
+
+UNFINISHED_BYTES_MAX = 16_777_216
+"""Of pages that wait for others. The report unfinished for longest gives way."""
+
 
 @dataclass(slots=True)
 class _Gateway:
@@ -37,13 +44,24 @@ class _Gateway:
     collecting: tuple[Epoch, int] = (Epoch(-1), 0)
     pages: dict[int, tuple[ReportedSession, ...]] = field(default_factory=dict)
     sessions: tuple[ReportedSession, ...] = ()
+    collected: int = 0  # sessions in pages
+    sessions_bytes: int = 0
 
 
 class SessionReports:
-    """The newest whole report of each gateway. ``revision`` grows when any changes."""
+    """The newest whole report of each gateway, within bounds.
+
+    Attributes:
+        revision: Grows when any changes.
+        refused: Pages for which there was no room, or whose report gave way to others.
+    """
 
     def __init__(self) -> None:
         self.revision = 0
+        self.refused = 0
+        self._bytes = 0
+        self._unfinished: OrderedDict[str, int] = OrderedDict()  # bytes of pages, by gateway
+        self._unfinished_bytes = 0
         self._gateways: dict[str, _Gateway] = {}
         self._timers: Timers[str] = Timers()
 
@@ -54,16 +72,18 @@ class SessionReports:
     def on_deadline(self, *, now_ms: Millis) -> None:
         """Forget gateways that are silent."""
         for name in self._timers.pop_due(now_ms):
-            del self._gateways[name]
+            self._drop_pages(name)
+            self._bytes -= self._gateways.pop(name).sessions_bytes
             self.revision += 1
 
-    def on_page(self, page: SessionReport, *, now_ms: Millis) -> None:
-        """Collect a page; with the last one of a newer report, replace the older."""
+    def on_page(self, page: SessionReport, *, size: int, now_ms: Millis) -> None:
+        """Collect a page of ``size`` bytes; the last one of a newer report replaces the older."""
         if page.page >= page.pages:
             return
         gateway = self._gateways.get(page.gateway)
         if gateway is None:
             if len(self._gateways) >= GATEWAYS_MAX:
+                self.refused += 1
                 return
             gateway = self._gateways[page.gateway] = _Gateway()
         number = (page.epoch, page.seq)
@@ -71,14 +91,41 @@ class SessionReports:
             return
         self._timers.set(page.gateway, Millis(now_ms + SILENT_MS))
         if number > gateway.collecting:
-            gateway.collecting, gateway.pages = number, {}
+            self._drop_pages(page.gateway)
+            gateway.collecting = number
+        if page.page in gateway.pages:
+            return  # it comes twice
         gateway.pages[page.page] = page.sessions
-        if sum(map(len, gateway.pages.values())) > SESSIONS_MAX:
-            gateway.pages = {}
-        elif len(gateway.pages) == page.pages:
-            whole = tuple(s for _, part in sorted(gateway.pages.items()) for s in part)
-            self.revision += whole != gateway.sessions
-            gateway.number, gateway.sessions, gateway.pages = number, whole, {}
+        gateway.collected += len(page.sessions)
+        self._unfinished.setdefault(page.gateway, 0)
+        self._unfinished[page.gateway] += size
+        self._unfinished_bytes += size
+        if len(gateway.pages) == page.pages and gateway.collected <= SESSIONS_MAX:
+            self._replace(page.gateway, gateway)
+        while self._unfinished_bytes > UNFINISHED_BYTES_MAX or gateway.collected > SESSIONS_MAX:
+            too_long = gateway.collected > SESSIONS_MAX
+            self._give_way(page.gateway if too_long else next(iter(self._unfinished)))
+
+    def _replace(self, name: str, gateway: _Gateway) -> None:
+        """Let a report that is whole now take effect, if there is room for it."""
+        whole = tuple(s for _, part in sorted(gateway.pages.items()) for s in part)
+        size, number = self._unfinished[name], gateway.collecting
+        if self._bytes - gateway.sessions_bytes + size > REPORTS_BYTES_MAX:
+            self._give_way(name)
+            return
+        self._drop_pages(name)
+        self._bytes += size - gateway.sessions_bytes
+        self.revision += whole != gateway.sessions
+        gateway.number, gateway.sessions, gateway.sessions_bytes = number, whole, size
+
+    def _give_way(self, name: str) -> None:
+        self.refused += len(self._gateways[name].pages)
+        self._drop_pages(name)
+
+    def _drop_pages(self, name: str) -> None:
+        gateway = self._gateways[name]
+        gateway.pages, gateway.collected = {}, 0
+        self._unfinished_bytes -= self._unfinished.pop(name, 0)
 
     def sessions(self) -> Iterator[ReportedSession]:
         """Every session reported, gateway by gateway."""

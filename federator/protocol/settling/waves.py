@@ -16,7 +16,7 @@ an origin is under way at a time; questions that come meanwhile share the next.
 Source: docs/protocol.md 14.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -29,6 +29,11 @@ TIMEOUT_MS: Final = Millis(2_000)
 """After which a question is given up, and a wave of another origin."""
 
 QUESTIONS_MAX: Final = 8_192
+OPEN_BYTES_MAX: Final = 4_194_304
+"""Of all questions that are not answered yet; a quarter of it for one gateway."""
+QUESTION_BYTES: Final = 64
+"""What a question counts besides its filters."""
+
 WAVES_MAX: Final = 1_024
 WAVE_BYTES_MAX: Final = 65_536
 
@@ -38,6 +43,10 @@ POLL_MS: Final = Millis(20)
 
 BEGIN_GAP_MS: Final = Millis(5)
 """Least time between two walks through the questions that wait: there may be thousands."""
+LOOKED_MAX: Final = 2_048
+"""Filters looked at in one such walk; those behind them come first in the next."""
+LOOKED_PER_MS: Final = 100
+"""By how much a longer walk puts off the next."""
 
 
 class Standing(Enum):
@@ -130,12 +139,16 @@ class Settling:
 
     Attributes:
         settled: Questions answered with yes,
-        gave_up: and those whose time passed.
+        gave_up: and those whose time passed, or for which there was no room,
+        refused: those for which there was none.
     """
 
     def __init__(self, self_id: BrokerId, epoch: Epoch, context: SettlingContext) -> None:
         self.settled = 0
         self.gave_up = 0
+        self.refused = 0
+        self._open: Counter[str] = Counter()  # bytes of questions not answered yet, by gateway
+        self._open_bytes = 0  # of all of them
         self._self_id = self_id
         self._epoch = epoch
         self._context = context
@@ -159,12 +172,19 @@ class Settling:
 
     def ask(self, question: Question, *, now_ms: Millis) -> None:
         """Answer ``question`` when its filters are known everywhere in reach, or its time is up."""
-        size = sum(len(f.encode()) for f in question.filters)
-        if len(self._waiting) >= QUESTIONS_MAX or size > WAVE_BYTES_MAX:
+        size, gateway = _size(question), question.gateway
+        full = len(self._waiting) >= QUESTIONS_MAX or self._open_bytes + size > OPEN_BYTES_MAX
+        self._open[gateway] += size
+        self._open_bytes += size
+        if full or size > WAVE_BYTES_MAX or self._open[gateway] > OPEN_BYTES_MAX // 4:
+            self.refused += 1
             self._give_up([question])
             return
         self._waiting.append(question)
-        self.proceed(now_ms=now_ms)
+        # What is under way is looked after when it is due: to do so for each question costs each
+        # the more, the more there are.
+        while self._own is None and self._ask_on(now_ms):
+            pass
 
     def on_wave(self, wave: Wave, *, now_ms: Millis) -> None:
         """Take a wave that a neighbour passes on to us."""
@@ -234,7 +254,7 @@ class Settling:
         self._own = None
         self.settled += len(own.questions)
         for question in own.questions:
-            self._context.answer(question, known=True)
+            self._answer(question, known=True)
         return True
 
     def _is_astray(self, own: _Own) -> bool:
@@ -255,27 +275,35 @@ class Settling:
             return
         self._begin_ms = Millis(now_ms + BEGIN_GAP_MS)
         self._give_up([q for q in self._waiting if q.until_ms <= now_ms])
-        self._waiting = [q for q in self._waiting if q.until_ms > now_ms]
-        taken: dict[Question, None] = {}
+        waiting = [q for q in self._waiting if q.until_ms > now_ms]
+        taken: list[Question] = []
+        unheard: list[Question] = []
         filters: dict[str, None] = {}
-        size = 0
-        for question in self._waiting:
+        looked = size = passed = 0
+        for question in waiting:
+            looked += len(question.filters)
+            if passed and looked > LOOKED_MAX:
+                break
             standings = {f: self._context.standing(f) for f in question.filters}
             if Standing.UNHEARD in standings.values():
-                continue  # the wave would overtake the announcement
+                unheard.append(question)  # the wave would overtake the announcement
+                passed += 1
+                continue
             more = [f for f, s in standings.items() if s is Standing.ANNOUNCED and f not in filters]
             size += sum(len(f.encode()) for f in more)
             if taken and (len(filters) + len(more) > WAVE_FILTERS_MAX or size > WAVE_BYTES_MAX):
                 break
             filters.update(dict.fromkeys(more))
-            taken[question] = None
+            taken.append(question)
+            passed += 1
+        self._begin_ms = Millis(self._begin_ms + looked // LOOKED_PER_MS)
+        self._waiting = waiting[passed:] + unheard
         if not taken:
             return
-        self._waiting = [q for q in self._waiting if q not in taken]
         self._number += 1
         aimed = tuple((f, self._aim(f)) for f in filters)
         cores = sorted({to for _, to in aimed} - {self._self_id})
-        self._own = _Own(self._number, list(taken), aimed, cores=dict.fromkeys(cores, False))
+        self._own = _Own(self._number, taken, aimed, cores=dict.fromkeys(cores, False))
 
     def _go_up(self, own: _Own) -> None:
         for core in own.cores.keys() - own.asked:
@@ -309,7 +337,15 @@ class Settling:
     def _give_up(self, questions: Iterable[Question]) -> None:
         for question in questions:
             self.gave_up += 1
-            self._context.answer(question, known=False)
+            self._answer(question, known=False)
+
+    def _answer(self, question: Question, *, known: bool) -> None:
+        size = _size(question)
+        self._open[question.gateway] -= size
+        self._open_bytes -= size
+        if not self._open[question.gateway]:
+            del self._open[question.gateway]
+        self._context.answer(question, known=known)
 
     # Others' waves
 
@@ -363,3 +399,7 @@ class Settling:
             return set()
         parent = context.parent_to(core)
         return None if parent is None else {parent}
+
+
+def _size(question: Question) -> int:
+    return QUESTION_BYTES + sum(len(filter.encode()) for filter in question.filters)

@@ -65,6 +65,7 @@ def _status(agent: Agent, routes: v.RoutesView) -> v.Answer:
         "settling": {
             "settled": settling.settling.settled,
             "gave_up": settling.settling.gave_up,
+            "refused": settling.settling.refused,
             "malformed": settling.malformed,
         },
         "tracing": {"malformed": data.tracing.malformed},

@@ -98,9 +98,11 @@ class GuidePublisher:
         now_ms = monotonic_ms()
         try:
             if packet.topic == self.sessions_topic:
-                self.reports.on_page(
-                    json_codec.decode(gateways.SessionReport, packet.payload), now_ms=now_ms
-                )
+                page = json_codec.decode(gateways.SessionReport, packet.payload)
+                refused, size = self.reports.refused, len(packet.payload)
+                self.reports.on_page(page, size=size, now_ms=now_ms)
+                if self.reports.refused > refused and self._complaints.allow("refused", now_ms):
+                    _log.warning("sessions.refused", so_far=self.reports.refused)
             else:
                 order = json_codec.decode(operators.Drain, packet.payload)
                 self._ordered(DrainRequested(order.broker, order.drain))

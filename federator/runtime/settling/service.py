@@ -79,7 +79,7 @@ class SettlingService:
         self._link = link
         self.topic = topics.settle_topic(self._federation)
         self._timer = DeadlineTimer(self._on_time)
-        self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
+        self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=2)
 
     def subscription(self) -> TopicFilter:
         """The subscription to gateways' questions, for the control connection."""
@@ -103,7 +103,10 @@ class SettlingService:
             return
         until_ms = Millis(now_ms + TIMEOUT_MS)
         filters = tuple(dict.fromkeys(texts))
+        refused = self.settling.refused
         self.settling.ask(Question(asked.gateway, asked.token, filters, until_ms), now_ms=now_ms)
+        if self.settling.refused > refused and self._complaints.allow("refused", now_ms):
+            _log.warning("settle.refused", so_far=self.settling.refused)
         self._arm(now_ms)
 
     def on_message(self, message: SettlingMessage) -> None:

@@ -355,3 +355,53 @@ def test_waves_of_any_kind_raise_nothing_and_are_bounded():
 
     assert understood > 200
     assert len(network.nodes[2].settling._passing) <= WAVES_MAX
+
+
+class Counting:
+    """Hears of nothing, and counts how often it is asked."""
+
+    def __init__(self):
+        self.looks = 0
+        self.answers = []
+
+    def neighbours(self):
+        return [2]
+
+    def send(self, neighbour, message): ...
+
+    def standing(self, filter):
+        self.looks += 1
+        return Standing.UNHEARD
+
+    def answer(self, question, *, known):
+        self.answers.append((question.token, known))
+
+
+def test_a_flood_of_questions_costs_what_it_is_long():
+    context = Counting()
+    settling = Settling(1, 1, context)
+
+    for token in range(3_000):
+        filters = tuple(f"nobody/{token}/{each}" for each in range(40))
+        settling.ask(Question(f"g{token % 7}", token, filters, 2_000), now_ms=0)
+    for now_ms in range(1, 1_000):
+        settling.proceed(now_ms=now_ms)
+
+    assert context.looks < 120_000
+    assert settling.refused == 0
+    settling.proceed(now_ms=2_000)
+    assert sorted(context.answers) == [(token, False) for token in range(3_000)]
+
+
+def test_one_gateway_leaves_room_for_others():
+    context = Counting()
+    settling = Settling(1, 1, context)
+    long = ("x" * 60_000,)
+
+    for token in range(100):
+        settling.ask(Question("greedy", token, long, 2_000), now_ms=0)
+    for token in range(100, 110):
+        settling.ask(Question("modest", token, long, 2_000), now_ms=0)
+
+    assert settling.refused == len(context.answers) == 83
+    assert all(token < 100 for token, _ in context.answers)

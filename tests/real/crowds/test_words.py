@@ -1,0 +1,114 @@
+"""Words of gateways that are none: they cost what they may, and no more.
+
+docs/security.md, "Threats and answers".
+"""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from federator.runtime.mqtt.link import Endpoint, MqttLink
+from tests.real.agent_log import named
+from tests.real.crowds.test_storms import signed_pair
+from tests.real.flow import Publisher, Subscriber, running
+from tests.real.handler import Handler
+from tests.real.plain_agents import gets_through
+from tests.real.polling import until
+
+ANSWER_S = 3.0
+"""In which a page answers, at most; usually some milliseconds. It once took a minute."""
+
+
+@pytest.fixture
+async def pair(plain, tmp_path):
+    """Two brokers, and signed agents."""
+    return await signed_pair(plain, tmp_path)
+
+
+class Impostor(Handler):
+    """A local client that speaks as gateways do."""
+
+    def __init__(self, port):
+        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id="impostor")
+
+    async def say(self, kind, words):
+        """Publish each of ``words`` as soon as there is room."""
+        for word in words:
+            payload = json.dumps(word).encode()
+            await until(
+                lambda p=payload: self.link.publish(f"$fed/fed/{kind}", p, qos=1),
+                "there is room",
+            )
+
+
+async def longest_answer_s(agent, until_done):
+    """The longest time that a page of ``agent`` took, until ``until_done`` is."""
+    longest_s = 0.0
+    while not until_done.done():
+        asked_s = time.monotonic()
+        await agent.status()
+        longest_s = max(longest_s, time.monotonic() - asked_s)
+        await asyncio.sleep(0.05)
+    return longest_s
+
+
+async def attacked(pair, words_of):
+    """The longest answer of agent 2 while an impostor says ``words_of``; honest traffic passes."""
+    brokers, agents = pair
+    steady = Subscriber(brokers[1].port, "steady/#", client_id="steady", qos=1)
+    publisher = Publisher(brokers[0].port, "steady/1", client_id="steady-pub", qos=1, rate_hz=50)
+    impostor = Impostor(brokers[1].port)
+    async with running(steady, publisher, impostor):
+        await gets_through(publisher, steady)
+        first = publisher.sent
+        kind, words = words_of
+        saying = asyncio.create_task(impostor.say(kind, words))
+        longest_s = await longest_answer_s(agents[1], saying)
+        await saying
+        last = publisher.sent + 20
+        after = asyncio.create_task(until(lambda: last in steady.came, "honest traffic passes"))
+        longest_s = max(longest_s, await longest_answer_s(agents[1], after))
+        await after
+    assert set(steady.came) >= set(range(first, last + 1))
+    return longest_s
+
+
+async def test_a_flood_of_questions_does_not_hold_the_loop(pair):
+    questions = (
+        {
+            "type": "settle",
+            "gateway": f"g{number % 7}",
+            "token": number,
+            "filters": [f"nobody/{number}/{each}" for each in range(40)],
+        }
+        for number in range(3_000)
+    )
+
+    longest_s = await attacked(pair, ("settle", questions))
+
+    assert longest_s < ANSWER_S
+
+
+async def test_reports_that_are_never_finished_fill_no_memory(pair):
+    client = {"client": "c" * 200, "on": True, "clean": True, "subscribes": ["t" * 100] * 20}
+    pages = (
+        {"type": "sessions", "gateway": f"g{number}", "epoch": 1, "seq": 1}
+        | {"page": 0, "pages": 2, "sessions": [client] * 400}
+        for number in range(160)
+    )
+    before = resident_bytes(pair[1][1])
+
+    longest_s = await attacked(pair, ("sessions", pages))
+
+    assert longest_s < ANSWER_S
+    assert named(pair[1][1], "sessions.refused")
+    assert resident_bytes(pair[1][1]) - before < 150 * 2**20
+
+
+def resident_bytes(agent):
+    """What the kernel says that the process of ``agent`` has in memory."""
+    status = Path(f"/proc/{agent.pid}/status").read_text()
+    return 1_024 * int(status.split("VmRSS:")[1].split()[0])
