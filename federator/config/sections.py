@@ -200,6 +200,11 @@ class ShareSettings(Section):
     scope: Literal["federation", "broker"] = "federation"
     """Who shares: "federation" gives each publication to one member of the group anywhere, "broker"
     to one member on each broker."""
+    groups_max: WholeNumber = Field(default=256, ge=1, le=10_000)
+    """Groups with members on this broker that are shared with other brokers; each costs every
+    broker work. What is beyond is shared on each broker for itself."""
+    client_groups_max: WholeNumber = Field(default=32, ge=1, le=10_000)
+    """The same for the memberships of one client."""
     stand_ins_max: WholeNumber = Field(default=8, ge=0, le=64)
     """Connections by which the agent takes what is published here for members elsewhere out of a
     group: as many as members elsewhere give everybody the same share, 0 leaves publications with

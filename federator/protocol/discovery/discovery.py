@@ -95,6 +95,8 @@ class Discovery:
         self._interest = Interest(
             federate_match_all=parameters.match_all == "federate",
             groups_span_brokers=parameters.groups_span_brokers,
+            groups_max=parameters.groups_max,
+            client_groups_max=parameters.client_groups_max,
         )
         self._table = SubscriptionTable(
             self._interest,
@@ -124,6 +126,7 @@ class Discovery:
         self._told: Verdict | None = None
         self._holds_everything = False
         self._warned_full = False
+        self._told_beyond = 0
         for filter in parameters.filters:
             self._interest.hold(filter, by_client=False)
 
@@ -189,6 +192,7 @@ class Discovery:
             broker_drops=self._lines.broker_drops,
             refused=self._table.refused,
             lines_lost=self._continuity.lost,
+            groups_beyond_quota=self._interest.beyond_quota,
         )
 
     def next_deadline_ms(self) -> Millis | None:
@@ -402,6 +406,9 @@ class Discovery:
             self._told = verdict
             self._tell_verdict(verdict)
         self._check_room()
+        if self._interest.beyond_quota > self._told_beyond:
+            self._say("share.beyond_quota", "warning", memberships=self._interest.beyond_quota)
+        self._told_beyond = self._interest.beyond_quota
 
         pending, self._pending = self._pending, []
         for notice in pending:

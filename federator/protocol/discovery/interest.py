@@ -9,7 +9,9 @@ not pull the whole federation onto a gateway.
 
 ``$share/<group>/<filter>`` is interest in ``<filter>`` when each broker's group is served for
 itself. When groups span brokers, members are counted instead: what they get is not for every
-broker (``protocol.sharing``).
+broker (``protocol.sharing``). That costs every broker work for each group, so a client, and all of
+them together, have a quota of groups. Beyond it a group is served on each broker for itself: its
+filter is wanted like any other. Nobody goes without; members on several brokers each get a copy.
 
 Source: docs/protocol.md 9.
 """
@@ -20,6 +22,8 @@ from dataclasses import dataclass
 from federator.protocol.filters import is_match_all, may_travel, share_of, without_share
 
 MATCH_ALL = "#"
+
+GroupKey = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +53,26 @@ class Interest:
     Args:
         federate_match_all: Whether to let ``#`` and ``+/#`` from clients travel too.
         groups_span_brokers: Whether to count the members of shared groups apart.
+        groups_max: Groups whose members are counted apart.
+        client_groups_max: Memberships of one client that are.
     """
 
     def __init__(
-        self, *, federate_match_all: bool = False, groups_span_brokers: bool = False
+        self,
+        *,
+        federate_match_all: bool = False,
+        groups_span_brokers: bool = False,
+        groups_max: int = 256,
+        client_groups_max: int = 32,
     ) -> None:
         self._federate_match_all = federate_match_all
         self._groups_span_brokers = groups_span_brokers
-        self._members: Counter[tuple[str, str]] = Counter()
-        self._members_before: dict[tuple[str, str], int] = {}
+        self._groups_max = groups_max
+        self._client_groups_max = client_groups_max
+        self._members: Counter[GroupKey] = Counter()
+        self._members_before: dict[GroupKey, int] = {}
+        self._memberships: Counter[str] = Counter()  # counted apart, by client
+        self._beyond: set[tuple[str, GroupKey]] = set()
         self._watched_before = False
         self._held: Counter[str] = Counter()
         self._kept_local: Counter[str] = Counter()
@@ -76,26 +91,34 @@ class Interest:
     def __len__(self) -> int:
         return len(self._held)
 
-    def hold(self, filter: str, *, by_client: bool = True) -> None:
-        """Count one more reason to want ``filter``, as subscribed (``$share/...`` included)."""
+    @property
+    def beyond_quota(self) -> int:
+        """Memberships of groups that are served here alone, for there are too many."""
+        return len(self._beyond)
+
+    def hold(self, filter: str, *, by_client: bool = True, client: str = "") -> None:
+        """Count one more reason to want ``filter``, as subscribed (``$share/...`` included).
+
+        A client holds each filter once.
+        """
         plain = without_share(filter)
         if not may_travel(plain):
             return
         if self._stays_local(plain, by_client):
             self._kept_local[plain] += 1
             return
-        if self._count_member(filter, 1):
+        if self._count_member(client, filter, 1):
             return
         self._wanted_before.setdefault(plain, plain in self._held)
         self._held[plain] += 1
 
-    def release(self, filter: str, *, by_client: bool = True) -> None:
+    def release(self, filter: str, *, by_client: bool = True, client: str = "") -> None:
         """Count one reason less; the counterpart of ``hold`` with the same arguments."""
         plain = without_share(filter)
         if not may_travel(plain):
             return
         local = self._stays_local(plain, by_client)
-        if not local and self._count_member(filter, -1):
+        if not local and self._count_member(client, filter, -1):
             return
         counts = self._kept_local if local else self._held
         assert counts[plain] > 0, f"released more often than held: {plain!r}"
@@ -126,11 +149,23 @@ class Interest:
         self._watched_before = watched
         return MembersChanged(changed, watched)
 
-    def _count_member(self, filter: str, change: int) -> bool:
+    def _count_member(self, client: str, filter: str, change: int) -> bool:
         """Whether ``filter`` is a membership that is counted apart; it was counted then."""
         key = share_of(filter) if self._groups_span_brokers else None
         if key is None:
             return False
+        if change > 0:
+            full = len(self._members) >= self._groups_max
+            greedy = self._memberships[client] >= self._client_groups_max
+            if key not in self._members and (full or greedy):
+                self._beyond.add((client, key))
+                return False
+        elif (client, key) in self._beyond:
+            self._beyond.discard((client, key))
+            return False
+        self._memberships[client] += change
+        if not self._memberships[client]:
+            del self._memberships[client]
         self._members_before.setdefault(key, self._members[key])
         self._members[key] += change
         assert self._members[key] >= 0, f"released more often than held: {filter!r}"

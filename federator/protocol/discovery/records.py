@@ -27,6 +27,8 @@ class DiscoveryParameters:
         filters: Always wanted, by configuration.
         match_all: Whether ``#`` and ``+/#`` of clients stay local or travel.
         groups_span_brokers: Count members of shared groups apart, instead of wanting their filters.
+        groups_max: Groups whose members are counted apart; others are wanted like any filter.
+        client_groups_max: Memberships of one client that are counted apart.
         widen: Want ``#`` while the table cannot be trusted; otherwise only say so.
         unlogged_subscriptions: Held by bridges that are configured in the broker itself, which
             counts but never logs them.
@@ -47,6 +49,8 @@ class DiscoveryParameters:
     filters: tuple[str, ...] = ()
     match_all: Literal["local", "federate"] = "local"
     groups_span_brokers: bool = False
+    groups_max: int = 256
+    client_groups_max: int = 32
     widen: bool = True
     unlogged_subscriptions: int = 0
     filters_max: int = 1_000_000
@@ -80,6 +84,8 @@ class DiscoverySnapshot:
         unreadable: Lines that could not be read.
         broker_drops: Times the broker said that it drops messages for one of our clients.
         refused: Entries for which there was no room.
+        groups_beyond_quota: Memberships of shared groups that each broker serves for itself,
+            because clients have too many.
         lines_lost: Lines that the broker dropped before they reached us.
     """
 
@@ -101,6 +107,7 @@ class DiscoverySnapshot:
     broker_drops: int
     refused: int
     lines_lost: int
+    groups_beyond_quota: int
 
 
 class DiscoveryRecord(msgspec.Struct, array_like=True, frozen=True):

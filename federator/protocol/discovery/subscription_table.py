@@ -429,7 +429,7 @@ class SubscriptionTable:
         self._filters += 1
         self._bytes += size
         if not id.startswith(OWN_PREFIX):
-            self._hold(filter)
+            self._hold(id, filter)
         return True
 
     def _drop(self, id: str, client: Client, filter: str) -> None:
@@ -441,7 +441,7 @@ class SubscriptionTable:
         self._filters -= 1
         self._bytes -= len(filter.encode())
         if not id.startswith(OWN_PREFIX):
-            self._hold(filter, release=True)
+            self._hold(id, filter, release=True)
 
     def _drop_all(self, id: str, client: Client) -> None:
         for filter in sorted(client.sure | client.doubtful):
@@ -474,12 +474,12 @@ class SubscriptionTable:
             self._touched.discard(id)
             self._bytes -= len(id.encode())
 
-    def _hold(self, filter: str, *, release: bool = False) -> None:
+    def _hold(self, id: str, filter: str, *, release: bool = False) -> None:
         change = self._interest.release if release else self._interest.hold
         if filter.endswith(CUT_MARK):
             change(widened(filter), by_client=False)
         else:
-            change(filter)
+            change(filter, client=id)
 
 
 def is_shared(filter: str) -> bool:

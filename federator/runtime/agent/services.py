@@ -126,6 +126,7 @@ class Services:
             own_id=control.control.link.client_id,
             state_dir=state.path,
             interest_changed=self._interest_changed,
+            share=settings.share,
             members_changed=self._members_changed if settings.groups_span_brokers else None,
             control_filters=lambda: control.control.filters,
             own_links=self._own_links,

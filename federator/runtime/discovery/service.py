@@ -19,7 +19,7 @@ import msgspec
 import structlog
 from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
 
-from federator.config import DiscoverySettings
+from federator.config import DiscoverySettings, ShareSettings
 from federator.errors import DecodeError
 from federator.protocol import discovery as pure
 from federator.protocol.effects import Notice
@@ -57,6 +57,7 @@ class Discovery:
         own_id: Client id of the control connection.
         state_dir: Where the table is kept.
         interest_changed: Called with the filters added and removed.
+        share: How many groups may have their members counted.
         members_changed: Called when groups gained or lost members, when groups span brokers;
             without it, shared filters are wanted as others are.
         control_filters: All that the control connection subscribes.
@@ -72,11 +73,13 @@ class Discovery:
         own_id: str,
         state_dir: Path,
         interest_changed: InterestChanged,
+        share: ShareSettings | None = None,
         members_changed: MembersChanged | None = None,
         control_filters: Callable[[], Iterable[str]] = tuple,
         own_links: Callable[[], Iterable[MqttLink]] = tuple,
     ) -> None:
         self._settings = settings
+        share = share or ShareSettings()
         self.registrations_topic = registrations_topic(federation)
         probe = probe_topic(federation)
         self._probes = (probe, f"$share/federator/{probe}")
@@ -94,6 +97,8 @@ class Discovery:
                 filters=settings.filters,
                 match_all=settings.match_all,
                 groups_span_brokers=members_changed is not None,
+                groups_max=share.groups_max,
+                client_groups_max=share.client_groups_max,
                 widen=settings.widen,
                 registration_ttl_ms=Millis(settings.registration_ttl_ms),
                 unlogged_subscriptions=settings.unlogged_subscriptions,

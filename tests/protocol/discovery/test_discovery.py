@@ -945,3 +945,45 @@ def test_a_refused_guess_leaves_no_client_behind():
     assert not table.doubt_subscribed("a", "x" * 20)
 
     assert table.clients == 0
+
+
+def test_beyond_its_quota_a_client_s_groups_are_wanted_like_any_filter():
+    interest = Interest(groups_span_brokers=True, groups_max=3, client_groups_max=2)
+    for number in range(4):
+        interest.hold(f"$share/g/a/{number}", client="greedy")
+    interest.hold("$share/g/b", client="modest")
+    interest.hold("$share/g/c", client="late")
+
+    assert interest.wanted == {"a/2", "a/3", "c"}
+    assert interest.beyond_quota == 3
+    members = interest.take_members()
+    assert members is not None
+    assert members.members == {("g", "a/0"): 1, ("g", "a/1"): 1, ("g", "b"): 1}
+
+    interest.hold("$share/g/b", client="greedy")  # costs nobody a group more
+    members = interest.take_members()
+    assert members is not None
+    assert members.members == {("g", "b"): 2}
+
+    for number in range(4):
+        interest.release(f"$share/g/a/{number}", client="greedy")
+    interest.release("$share/g/b", client="greedy")
+    interest.release("$share/g/b", client="modest")
+    interest.release("$share/g/c", client="late")
+    assert interest.wanted == frozenset()
+    assert interest.beyond_quota == 0
+    members = interest.take_members()
+    assert members is not None
+    assert set(members.members.values()) == {0}
+
+
+def test_groups_beyond_the_quota_are_told_once():
+    agent = Driven(groups_span_brokers=True, client_groups_max=1)
+    agent.settle()
+
+    agent.log(*arrive("greedy", "$share/g/a", "$share/g/b"))
+    agent.log(*arrive("other", "x"))
+
+    assert agent.names().count("share.beyond_quota") == 1
+    assert agent.discovery.snapshot().groups_beyond_quota == 1
+    assert agent.wanted == {"b", "x"}
