@@ -53,7 +53,8 @@ _log = structlog.get_logger()
 class Gateway:
     """One gateway: its listeners, its clients, its connections to brokers, and what it remembers.
 
-    Everything that lasts runs in ``tasks``.
+    Everything that lasts runs in ``tasks``. Who said CONNECT is kept apart, in ``connecting``,
+    until a broker accepted it: before, its client id is only a claim.
     """
 
     def __init__(self, settings: GatewaySettings, tasks: asyncio.TaskGroup) -> None:
@@ -68,6 +69,7 @@ class Gateway:
         self.epoch = wall_clock_ms()
         self.counters = GatewayCounters()
         self.clients: dict[str, ProxiedClient] = {}
+        self.connecting: dict[ProxiedClient, None] = {}  # no broker has accepted them
         self.brokers = {
             BrokerId(each.id): Broker(each, settings, self) for each in settings.brokers
         }
@@ -149,7 +151,7 @@ class Gateway:
     @property
     def every(self) -> list[ProxiedClient]:
         """All clients, also while some come and go; each leg of a client of several is one."""
-        return [*self.clients.values()]
+        return [*self.clients.values(), *self.connecting]
 
     def now_ms(self) -> Millis:
         """Monotonic time."""
@@ -194,7 +196,7 @@ class Gateway:
             MalformedError: The client is not let in; its version is in the error.
         """
         room = self.settings.clients.clients_max * self._upstreams.legs
-        if self._draining or len(self.clients) >= room:
+        if self._draining or len(self.clients) + len(self.connecting) >= room:
             raise _refusal(connect, Reason.SERVER_BUSY, "no room for another client")
         if wire.text_in(connect.properties, wire.Property.AUTHENTICATION_METHOD) is not None:
             text = "enhanced authentication, which cannot be repeated elsewhere"
@@ -205,7 +207,6 @@ class Gateway:
         if assigned:
             name = f"gateway-{self.settings.name}-{secrets.token_hex(8)}"
             connect = replace(connect, client_id=name)
-        self.counters.admitted += 1
         if self._upstreams.legs > 1:
             return self._upstreams.admit(connect, port, splitter, assigned=assigned)
         client = self.proxy(connect, port, splitter, assigned=assigned)
@@ -215,8 +216,7 @@ class Gateway:
     def proxy(
         self, connect: wire.Connect, end: End, splitter: wire.Splitter, *, assigned: bool
     ) -> ProxiedClient:
-        """Make the proxied client of a client, or of one of its legs; who had its id has to go."""
-        self.evict(connect.client_id)
+        """Make the proxied client of a client, or of one of its legs."""
         session = ClientSession(
             connect,
             assigned=assigned,
@@ -228,19 +228,23 @@ class Gateway:
             ),
         )
         client = ProxiedClient(self, session, end, splitter)
-        self.clients[connect.client_id] = client
+        self.connecting[client] = None
         return client
 
-    def evict(self, client_id: str) -> None:
-        """Dismiss whoever has this client id, for it came again."""
-        former = self.clients.get(client_id)
+    def on_accepted(self, client: ProxiedClient) -> None:
+        """Give ``client`` the place of its id: a broker let it in, so who had the id has to go."""
+        self.counters.admitted += 1
+        del self.connecting[client]
+        former = self.clients.get(client.client_id)
         if former is not None:
             self.counters.takeovers += 1
             former.dismiss(Reason.SESSION_TAKEN_OVER, "its client id came again")
+        self.clients[client.client_id] = client
 
     def on_gone(self, client: ProxiedClient) -> None:
         """Forget a client that is gone for good."""
         client.session.recent.close()
+        self.connecting.pop(client, None)
         if self.clients.get(client.client_id) is client:
             del self.clients[client.client_id]
         self._settlings.forget(client)
@@ -254,9 +258,8 @@ class Gateway:
         """Claim a client that a broker accepted, perhaps after it ``moved`` there from another."""
         assert client.broker is not None
         self.counters.moved += moved
+        self._cleanup.cancel(client.client_id, client.broker.id)  # what is there is this client's
         lasts = client.session.persistent
-        if lasts:
-            self._cleanup.cancel(client.client_id, client.broker.id)
         claim = self._claims.of(client.client_id, client.broker.id, came=not moved, lasts=lasts)
         for broker in self.brokers.values():
             if broker.up:
@@ -296,12 +299,7 @@ class Gateway:
         return broker.up and self.guides.state(broker.id) == "up"
 
     def _candidate(self, broker: Broker) -> Candidate:
-        clients = 0
-        if (
-            self.attachment.policy == "least-loaded"
-        ):  # counting takes long when thousands move at once
-            ours = sum(each.broker is broker for each in self.clients.values())
-            clients = max(ours, self.guides.clients(broker.id))
+        clients = max(broker.clients, self.guides.clients(broker.id))
         return Candidate(broker.id, clients, broker.round_trip_s)
 
     # -- what brokers tell ------------------------------------------------------------------------

@@ -56,6 +56,7 @@ GATEWAY: Final[tuple[Definition, ...]] = (
         "gauge",
         ("ready", "ready", "1 when clients can be attached to a broker."),
         ("clients", "clients", "Clients connected."),
+        ("connecting", "clients_connecting", "Clients that no broker has accepted yet."),
         ("away", "clients_away", "Clients without a broker."),
         ("journal_bytes", "journal_bytes", "Bytes of publications kept."),
         ("unsafe", "publications_unsafe", "Publications that only one broker is known to have."),

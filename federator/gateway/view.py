@@ -53,6 +53,7 @@ class GatewayView:
             "ready": ready,
             "ready_reason": reason,
             "clients": len(gateway.clients),
+            "connecting": len(gateway.connecting),
             "states": Counter(a.session.state.value for a in gateway.every),
             "controller": guide.controller if guide is not None else None,
             "brokers": [
@@ -77,7 +78,7 @@ class GatewayView:
         return {"topic": topic, "text": "ask the agent of a broker: a gateway routes nothing"}
 
     def routes(self) -> Iterable[Answer]:
-        """One entry per client, of at most ``LISTED_MAX``."""
+        """One entry per client that a broker accepted, of at most ``LISTED_MAX``."""
         return (
             {
                 "client": client.client_id,
@@ -89,7 +90,7 @@ class GatewayView:
                 "subscribes": len(client.session.subscriptions.granted),
                 "publishes": len(client.session.up.topics),
             }
-            for client in islice(self._gateway.every, LISTED_MAX)
+            for client in islice(self._gateway.clients.values(), LISTED_MAX)
         )
 
     def controller(self) -> Answer:
@@ -113,7 +114,8 @@ class GatewayView:
                 "http_refused": self.http_refused(),
                 "ready": int(self.ready()[0]),
                 "clients": len(gateway.clients),
-                "away": sum(not a.session.attached for a in gateway.every),
+                "connecting": len(gateway.connecting),
+                "away": sum(not a.session.attached for a in gateway.clients.values()),
                 "journal_bytes": gateway.journal.bytes,
                 "unsafe": sum(gateway.journal.unsafe(id) for id in gateway.brokers),
                 "up": {(str(broker.id),): int(broker.up) for broker in brokers},

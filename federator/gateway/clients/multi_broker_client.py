@@ -258,9 +258,6 @@ class MultiBrokerClient:
 class MultiBrokerContext(GatewayContext, Protocol):
     """What clients of several brokers need of the gateway."""
 
-    def evict(self, client_id: str) -> None:
-        """Dismiss whoever has this client id, for it came again."""
-
     def proxy(
         self, connect: wire.Connect, end: End, splitter: wire.Splitter, *, assigned: bool
     ) -> ProxiedClient:
@@ -291,9 +288,11 @@ class Upstreams:
     ) -> MultiBrokerClient:
         """Let in a client that said ``connect``."""
         context = self._context
-        context.evict(connect.client_id)
-        unreleased = self._unreleased.pop(connect.client_id, {})
-        split = SplitSession(connect, self._owners, unreleased={} if connect.clean else unreleased)
+        split = SplitSession(
+            connect,
+            self._owners,
+            take_unreleased=lambda: self._unreleased.pop(connect.client_id, {}),
+        )
         client = MultiBrokerClient(
             port,
             splitter,

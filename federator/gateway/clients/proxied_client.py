@@ -80,6 +80,9 @@ class GatewayContext(Protocol):
     ) -> None:
         """Call ``client.on_settled(token)`` when ``filters`` are known everywhere, or in time."""
 
+    def on_accepted(self, client: "ProxiedClient") -> None:
+        """Note that ``client``, which was a stranger, was let in by its first broker."""
+
     def on_attached(self, client: "ProxiedClient", *, moved: bool) -> None:
         """Note that a broker accepted ``client``, and whether it ``moved`` there from another."""
 
@@ -162,6 +165,7 @@ class ProxiedClient:
             except MalformedError as error:
                 session.refuse(error)
         elif port is self._broker_port:
+            accepted = session.accepted
             try:
                 block, packets = self._from_broker.feed(data)
                 session.from_broker(block, packets, now_ms)
@@ -171,6 +175,8 @@ class ProxiedClient:
                 broker = self.broker.id if self.broker else None
                 _log.warning("gateway.broker_malformed", broker=broker, reason=str(error)[:200])
                 session.on_broker_lost()
+            if session.accepted and not accepted:
+                self._context.on_accepted(self)
             if self._attempt_end.is_set and session.attached:
                 self._on_attached()
         self.flush()
@@ -425,7 +431,9 @@ class ProxiedClient:
         self._broker_port = port
         self._from_broker = Splitter(firsts=FROM_SERVER)
         port.block("client", self._client_port.full)
-        kept = self._context.unsafe_of(self, lost.id if lost is not None else None)
+        kept: list[bytes] = []
+        if self.session.accepted:  # nothing that is kept for its id is a stranger's
+            kept = self._context.unsafe_of(self, lost.id if lost is not None else None)
         self._count(broker)
         self._generation = broker.generation
         self._attempt_end.set(Millis(monotonic_ms() + int(self._context.attempt_s * 1_000)))

@@ -23,7 +23,7 @@ Source: OASIS MQTT 5.0; Fawwaz 2022, 3.1; docs/gateway.md, "Topics of certain br
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -70,7 +70,11 @@ class SplitSession:
     """One client of several brokers.
 
     Whoever drives it sends, after each call, what stands in ``to_client`` and ``to_legs``, and
-    empties them. ``unreleased`` is what an earlier connection of the client left there.
+    empties them.
+
+    Args:
+        take_unreleased: Gives what an earlier connection of the client left in ``unreleased``;
+            called when all legs were accepted, as nobody else may have it.
 
     Attributes:
         leaving: Whether the client said goodbye.
@@ -81,7 +85,7 @@ class SplitSession:
         connect: wire.Connect,
         owners: TopicOwners,
         *,
-        unreleased: Mapping[Delivery, int] | None = None,
+        take_unreleased: Callable[[], Mapping[Delivery, int]] = dict,
     ) -> None:
         self.to_client: list[bytes] = []
         self.to_legs: list[list[bytes]] = [[] for _ in range(owners.legs)]
@@ -91,7 +95,7 @@ class SplitSession:
         self._owners = owners
         self._connacks = ConnackMerger(connect.version, owners.legs)
         self._early: list[tuple[int, bytes, list[Packet]]] = []
-        self._unreleased = dict(unreleased or {})
+        self._take_unreleased = take_unreleased
         self._room = receive_max(connect.properties, connect.version)
         self._ids = DeliveryIds(self._room, {})
         self._requests = RequestMerger(connect.version)
@@ -260,9 +264,11 @@ class SplitSession:
         if packets and not self._connacks.has(leg):
             connack = self._connacks.add(leg, block, packets[0])
             packets = packets[1:]
-            if connack:
+            if self._connacks.complete:
+                unreleased = self._take_unreleased()
                 if self._connacks.with_session:
-                    self._ids = DeliveryIds(self._room, self._unreleased)
+                    self._ids = DeliveryIds(self._room, unreleased)
+            if connack:
                 self.to_client.append(connack)
         return packets
 

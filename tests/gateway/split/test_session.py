@@ -7,10 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federator.gateway import wire
+from federator.gateway.split.session import SplitSession
 from federator.gateway.split.topic_owners import REST, TopicOwners
 from federator.gateway.wire import V5, V311, Kind, MalformedError, Reason
 from federator.protocol.filters import matches
-from tests.gateway.split.split_world import FILTERS, TOPICS, UPSTREAMS, One, Several, handed
+from tests.gateway.split.split_world import (
+    FILTERS,
+    TOPICS,
+    UPSTREAMS,
+    One,
+    Several,
+    connect,
+    handed,
+)
 
 versions = st.sampled_from([V311, V5])
 rooms = st.sampled_from([1, 2, 3, 20])
@@ -221,6 +230,23 @@ def test_unfinished_deliveries_keep_their_ids_for_the_clients_next_connection():
 
     assert set(several.split.unreleased) == {(0, 1), (1, 1), (2, 1)}
     assert set(several.split.unreleased.values()) == set(several.client.in_flight)
+
+
+@pytest.mark.parametrize("last", [Reason.SUCCESS, Reason.NOT_AUTHORIZED])
+def test_what_an_earlier_connection_left_is_taken_when_all_brokers_let_the_client_in(last):
+    taken = []
+    split = SplitSession(
+        connect(V5, 20), TopicOwners(UPSTREAMS), take_unreleased=lambda: taken.append(True) or {}
+    )
+    legs = len(split.to_legs)
+
+    for leg in range(legs):
+        assert not taken
+        reason = last if leg == legs - 1 else Reason.SUCCESS
+        connack = wire.write_connack(wire.Connack(not reason, reason), V5)
+        split.from_leg(leg, connack, [wire.only(connack)])
+
+    assert taken == [True] * (last == Reason.SUCCESS)
 
 
 def test_a_topic_alias_is_refused_as_it_was_never_offered():
