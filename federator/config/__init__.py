@@ -20,7 +20,12 @@ from federator.config.reading import (
     load_gateway,
     service_manager,
 )
-from federator.config.sections import AgentFailoverSettings, DiscoverySettings, RetainedSettings
+from federator.config.sections import (
+    AgentFailoverSettings,
+    DiscoverySettings,
+    RetainedSettings,
+    ShareSettings,
+)
 from federator.config.settings import Settings
 from federator.config.topics import LoopSettings
 
@@ -41,6 +46,7 @@ __all__ = [
     "RetainedSettings",
     "ServiceManager",
     "Settings",
+    "ShareSettings",
     "UpstreamSettings",
     "load",
     "load_collector",
