@@ -243,7 +243,10 @@ class Receiver(Followed[F]):
             skipped = doubted.back_to is not None
             if number < doubted.number or skipped:
                 lies.append(doubted)
-                age_us = LOOK_BACK_US if chain.undo else self._wanted.age_us(key, now.us)
+                age_us = LOOK_BACK_US
+                if not chain.undo:  # of an earlier life; its clients may come only now
+                    wants = self.wants(key)
+                    age_us = self._wanted.age_us(key, now.us) if wants else self._keep_ms * 1_000
                 since_us = max(1, made_us - age_us)
                 lie = (chain.last or 0) if skipped else doubted.number
                 through = number - 1 if skipped else number

@@ -177,3 +177,17 @@ def test_a_question_that_nobody_answers_ends():
         asked += len(doubts.questions(Now(due_ms, 1)))
 
     assert asked == TRIES_MAX
+
+
+def test_a_chain_of_an_earlier_life_whose_clients_are_not_back_is_asked_for_from_far_back():
+    receiver = Receiver(keep_ms=60_000)
+    now = Now(Millis(1_000), 500_000_000)
+    receiver.restore({(ORIGIN, KEY): (EPOCH, ABSURD)}, now_ms=now.ms)
+
+    heads = [Chained(KEY, 10)]
+    receiver.tail(ORIGIN, EPOCH, heads, made_us=1, now_us=now.us, now_ms=now.ms)
+    assert receiver.doubts.questions(now)
+    receiver.on_word(ORIGIN, EPOCH, 10, heads, made_us=now.us, now=now)
+
+    [ask] = receiver.asks(now.ms)
+    assert ask.chains[0].not_before_us == now.us - 60_000_000
