@@ -368,7 +368,8 @@ class Discovery:
         self._table.complete = record.complete
         self._regular.load(record.registered, now_ms=now_ms)
         self._reconciliation.lost = record.lost
-        self._continuity.last = record.packet_id
+        # Who was killed heard more than it wrote: that is no loss in the broker.
+        self._continuity.last = 0 if away_ms is None else record.packet_id
         hearing.loaded = True
         hearing.uptime_s = record.uptime_s
         if away_ms is not None and away_ms >= 0:

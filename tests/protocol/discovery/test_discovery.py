@@ -205,6 +205,20 @@ def test_what_was_lost_while_an_agent_restarted_is_missed_afterwards():
     assert second.wanted == {"#"}
 
 
+def test_what_a_killed_agent_heard_and_did_not_write_is_not_taken_for_lost():
+    first = Driven()
+    first.settle()
+    first.packets(7)
+    record = first.discovery.record(now_ms=first.now_ms)
+
+    second = Driven()
+    second.apply(second.discovery.load(record, away_ms=None, now_ms=second.now_ms))
+    second.up(session_present=True)
+    second.packets(20)
+
+    assert second.discovery.snapshot().lines_lost == 0
+
+
 def test_marks_that_are_late_widen_until_they_come():
     agent = Driven()
     agent.settle()
