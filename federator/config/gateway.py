@@ -4,6 +4,7 @@ The same manners as an agent's settings: one TOML file, the environment over it,
 mistake. A gateway has a name instead of an id, for it is no broker.
 """
 
+import ipaddress
 import ssl
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +23,7 @@ LISTENERS_MAX = 16
 BROKERS_MAX = 256
 ASSIGNMENTS_MAX = 4_096
 UPSTREAMS_MAX = 16
+SHARED_ADDRESSES_MAX = 256
 UPSTREAM_FILTERS_MAX = 100_000
 
 _Span = Annotated[int, Strict(), Field(ge=1, le=86_400_000)]
@@ -137,9 +139,34 @@ class ClientSettings(Section):
     """Per client and direction, what is kept while it has no broker or does not read. Beyond it the
     client is disconnected, for the promise cannot be kept."""
     connect_timeout_ms: _Span = 5_000
-    """From the TCP connection to a whole CONNECT."""
+    """From the TCP connection, TLS included, to a whole CONNECT."""
+    unfinished_max: WholeNumber = Field(default=1_024, ge=1, le=1_000_000)
+    """Connections without a whole CONNECT; for one more, the oldest gives way."""
+    connecting_per_address_max: WholeNumber = Field(default=256, ge=1, le=1_000_000)
+    """Connections of one IPv4 address, or of one IPv6 network of 64 bits, that no broker has
+    accepted. For one more, its oldest without a whole CONNECT gives way; without such a one it is
+    refused."""
+    connecting_bytes_max: WholeNumber = Field(default=16_777_216, ge=65_536, le=2**40)
+    """Bytes that all connections which no broker has accepted may have sent; beyond it, the one
+    that sent the most gives way. A packet of packet_bytes_max has room in any case."""
+    shared_addresses: tuple[str, ...] = Field(
+        default=("127.0.0.0/8", "::1"), max_length=SHARED_ADDRESSES_MAX
+    )
+    """Addresses and networks of balancers, or of others behind which many clients are:
+    connecting_per_address_max is not for them."""
     filters_max: WholeNumber = Field(default=10_000, ge=1, le=1_000_000)
     """Subscriptions of one client."""
+
+    @model_validator(mode="after")
+    def _addresses_are_addresses(self) -> Self:
+        for index, text in enumerate(self.shared_addresses):
+            try:
+                ipaddress.ip_network(text)
+            except ValueError:
+                what = f"clients.shared_addresses[{index}] = {text[:60]!r}"
+                mend = "write an address or a network, like 10.0.0.7 or 10.0.0.0/24"
+                raise wrong(f"shared_addresses.{index}", what, mend) from None
+        return self
 
 
 class FailoverSettings(Section):

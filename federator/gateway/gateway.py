@@ -17,6 +17,7 @@ from federator.config import GatewaySettings
 from federator.gateway import wire
 from federator.gateway.brokers.connections import PROBE_POLL_S, PROBE_POLLS, Broker
 from federator.gateway.brokers.session_cleanup import SessionCleanup
+from federator.gateway.clients.antechamber import Antechamber, Place
 from federator.gateway.clients.listener import ConnectingClient, Listener
 from federator.gateway.clients.loss_reconciler import LossReconciler
 from federator.gateway.clients.multi_broker_client import Upstreams
@@ -46,6 +47,8 @@ RECENT_SLACK_MS: Final = 2_000
 
 MOVES_AT_ONCE: Final = 16
 OUR_NAMES: Final = "federator-"
+READ_BYTES_MAX: Final = 262_144
+"""What one read of a socket may bring, beyond the packet that it ends."""
 
 _log = structlog.get_logger()
 
@@ -69,7 +72,14 @@ class Gateway:
         self.epoch = wall_clock_ms()
         self.counters = GatewayCounters()
         self.clients: dict[str, ProxiedClient] = {}
-        self.connecting: dict[ProxiedClient, None] = {}  # no broker has accepted them
+        self.connecting: dict[ProxiedClient, Place] = {}  # no broker has accepted them
+        self.antechamber = Antechamber(
+            self.counters,
+            unfinished_max=clients.unfinished_max,
+            per_address_max=clients.connecting_per_address_max,
+            bytes_max=max(clients.connecting_bytes_max, clients.packet_bytes_max + READ_BYTES_MAX),
+            shared=clients.shared_addresses,
+        )
         self.brokers = {
             BrokerId(each.id): Broker(each, settings, self) for each in settings.brokers
         }
@@ -138,6 +148,7 @@ class Gateway:
         self._draining = True
         for listener in self.listeners:
             listener.close()
+        self.antechamber.clear()
         end_s = asyncio.get_running_loop().time() + patience_s
         await _until(lambda: not any(a.session.up.in_flight for a in self.every), end_s)
         for client in self.every:
@@ -174,6 +185,7 @@ class Gateway:
             for id in (*self.guides.in_state("draining"), *self.guides.in_state("gone")):
                 self._drain(id)  # also who was not quiet when it was to move
             self._tell_moves()
+            self.antechamber.tell(now_ms)
 
     def _tell_moves(self) -> None:
         """Log one line for all clients that moved since the last line."""
@@ -189,8 +201,10 @@ class Gateway:
 
     # -- clients come and go ----------------------------------------------------------------------
 
-    def admit(self, connect: wire.Connect, port: Port, splitter: wire.Splitter) -> ConnectingClient:
-        """Let in a client that said ``connect``.
+    def admit(
+        self, connect: wire.Connect, port: Port, splitter: wire.Splitter, place: Place
+    ) -> ConnectingClient:
+        """Let in a client that said ``connect``, to the broker that shall judge it.
 
         Raises:
             MalformedError: The client is not let in; its version is in the error.
@@ -208,13 +222,19 @@ class Gateway:
             name = f"gateway-{self.settings.name}-{secrets.token_hex(8)}"
             connect = replace(connect, client_id=name)
         if self._upstreams.legs > 1:
-            return self._upstreams.admit(connect, port, splitter, assigned=assigned)
-        client = self.proxy(connect, port, splitter, assigned=assigned)
+            return self._upstreams.admit(connect, port, splitter, place, assigned=assigned)
+        client = self.proxy(connect, port, splitter, place, assigned=assigned)
         client.start()
         return client
 
     def proxy(
-        self, connect: wire.Connect, end: End, splitter: wire.Splitter, *, assigned: bool
+        self,
+        connect: wire.Connect,
+        end: End,
+        splitter: wire.Splitter,
+        place: Place,
+        *,
+        assigned: bool,
     ) -> ProxiedClient:
         """Make the proxied client of a client, or of one of its legs."""
         session = ClientSession(
@@ -228,13 +248,18 @@ class Gateway:
             ),
         )
         client = ProxiedClient(self, session, end, splitter)
-        self.connecting[client] = None
+        self.connecting[client] = place
         return client
+
+    def on_early(self, client: ProxiedClient, count: int) -> None:
+        """Count bytes that ``client`` sent before a broker let it in; it may be dismissed."""
+        if client in self.connecting:
+            self.connecting[client].receive(count)
 
     def on_accepted(self, client: ProxiedClient) -> None:
         """Give ``client`` the place of its id: a broker let it in, so who had the id has to go."""
         self.counters.admitted += 1
-        del self.connecting[client]
+        self.connecting.pop(client).leave()
         former = self.clients.get(client.client_id)
         if former is not None:
             self.counters.takeovers += 1
@@ -244,7 +269,9 @@ class Gateway:
     def on_gone(self, client: ProxiedClient) -> None:
         """Forget a client that is gone for good."""
         client.session.recent.close()
-        self.connecting.pop(client, None)
+        place = self.connecting.pop(client, None)
+        if place is not None:
+            place.leave()
         if self.clients.get(client.client_id) is client:
             del self.clients[client.client_id]
         self._settlings.forget(client)

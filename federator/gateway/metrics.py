@@ -15,6 +15,8 @@ class GatewayCounters:
 
     admitted: int = 0
     refused: int = 0
+    gave_way: int = 0
+    over_share: int = 0
     dismissed: int = 0
     takeovers: int = 0
     moved: int = 0
@@ -30,6 +32,16 @@ GATEWAY: Final[tuple[Definition, ...]] = (
         "counter",
         ("admitted", "clients_admitted", "Clients let in."),
         ("refused", "connections_refused", "Connections sent away before they were clients."),
+        (
+            "gave_way",
+            "connections_gave_way",
+            "Connections that no broker had accepted, and whose place another needed.",
+        ),
+        (
+            "over_share",
+            "connections_over_share",
+            "Connections refused, as many of their address waiting for a broker's word.",
+        ),
         ("dismissed", "clients_dismissed", "Clients that the gateway disconnected."),
         ("takeovers", "client_takeovers", "Clients whose id came again."),
         ("moved", "clients_moved", "Times that a client was attached to another broker."),
@@ -57,6 +69,12 @@ GATEWAY: Final[tuple[Definition, ...]] = (
         ("ready", "ready", "1 when clients can be attached to a broker."),
         ("clients", "clients", "Clients connected."),
         ("connecting", "clients_connecting", "Clients that no broker has accepted yet."),
+        ("unfinished", "connections_unfinished", "Connections without a whole CONNECT."),
+        (
+            "connecting_bytes",
+            "connecting_bytes",
+            "Bytes sent by connections that no broker has accepted yet.",
+        ),
         ("away", "clients_away", "Clients without a broker."),
         ("journal_bytes", "journal_bytes", "Bytes of publications kept."),
         ("unsafe", "publications_unsafe", "Publications that only one broker is known to have."),

@@ -115,6 +115,8 @@ class GatewayView:
                 "ready": int(self.ready()[0]),
                 "clients": len(gateway.clients),
                 "connecting": len(gateway.connecting),
+                "unfinished": len(gateway.antechamber),
+                "connecting_bytes": gateway.antechamber.bytes,
                 "away": sum(not a.session.attached for a in gateway.clients.values()),
                 "journal_bytes": gateway.journal.bytes,
                 "unsafe": sum(gateway.journal.unsafe(id) for id in gateway.brokers),

@@ -87,6 +87,10 @@ def test_assignments_are_read_in_order_and_patterns_may_hold_an_equals_sign(writ
             GOOD + "[[listeners]]\ncert_file = '/none'\nkey_file = '/none'\n",
             "/none: no such file or directory: correct the path",
         ),
+        (
+            GOOD + "[clients]\nshared_addresses = ['::1', '10.0.0.300']\n",
+            "clients.shared_addresses[1] = '10.0.0.300': write an address or a network",
+        ),
         (GOOD + "[http]\nhost = '0.0.0.0'\n", "http.host = '0.0.0.0' is not loopback"),
     ],
 )

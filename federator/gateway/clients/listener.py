@@ -4,31 +4,38 @@ Source: OASIS MQTT 5.0, 3.1; who does not say CONNECT in time is sent away.
 """
 
 import asyncio
+import contextlib
+import socket
 import ssl
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 import structlog
 
 from federator.config import ListenerSettings
 from federator.errors import ConfigError
 from federator.gateway import wire
+from federator.gateway.clients.antechamber import Antechamber, Place
 from federator.gateway.clients.ports import Port, PortOwner
 from federator.gateway.metrics import GatewayCounters
-from federator.gateway.wire.kinds import MalformedError, Packet, Version
+from federator.gateway.wire.kinds import MalformedError, Packet, Reason, Version
 from federator.protocol.types import Millis
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 
 PORT_TAKEN_EXIT_CODE: Final = 69
-PENDING_MAX: Final = 1_024
-"""Connections that have not said CONNECT; more are closed at once."""
-
 BACKLOG: Final = 1_024
+"""Connections that the kernel keeps for us,"""
+
+ACCEPTED_AT_ONCE: Final = 32
+"""and those that are taken from it in one turn of the loop."""
 
 _log = structlog.get_logger()
 
 
 class ConnectingClient(PortOwner, Protocol):
     """Who hears of a client's connection once its CONNECT is whole."""
+
+    def dismiss(self, reason: Reason, text: str) -> None:
+        """End the client, and tell it why."""
 
     def go_on(self, block: bytes, packets: list[Packet]) -> None:
         """Take what the client sent behind its CONNECT in the same read."""
@@ -37,12 +44,15 @@ class ConnectingClient(PortOwner, Protocol):
 class ListenerContext(Protocol):
     """What a listener needs of the gateway, which lets clients in."""
 
+    antechamber: Antechamber
     counters: GatewayCounters
     packet_bytes_max: int
     connect_timeout_ms: int
 
-    def admit(self, connect: wire.Connect, port: Port, splitter: wire.Splitter) -> ConnectingClient:
-        """Let in a client that said ``connect``.
+    def admit(
+        self, connect: wire.Connect, port: Port, splitter: wire.Splitter, place: Place
+    ) -> ConnectingClient:
+        """Let in a client that said ``connect``, to the broker that shall judge it.
 
         Raises:
             MalformedError: The client is not let in.
@@ -59,7 +69,6 @@ class Listener:
         self._settings = settings
         self._tls = tls
         self._server: asyncio.Server | None = None
-        self._pending: set[_PendingConnection] = set()
 
     async def open(self) -> None:
         """Begin to listen.
@@ -70,8 +79,14 @@ class Listener:
         host, port = self._settings.host, self._settings.port
         try:
             self._server = await asyncio.get_running_loop().create_server(
-                self._make_port, host, port, ssl=self._tls, backlog=BACKLOG
+                lambda: _PendingConnection(self._context, self._tls),
+                host,
+                port,
+                backlog=ACCEPTED_AT_ONCE,
             )
+            for each in self._server.sockets:
+                with each.dup() as same:
+                    same.listen(BACKLOG)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             text = f"listeners: port {port} on {host}: {reason}: choose another port"
@@ -81,38 +96,63 @@ class Listener:
         """Let nobody in any more."""
         if self._server is not None:
             self._server.close()
-        for connection in [*self._pending]:
-            connection.port.abort()
-        self._pending.clear()
-
-    def _make_port(self) -> Port:
-        connection = _PendingConnection(self._context, self._pending)
-        if len(self._pending) >= PENDING_MAX:
-            self._context.counters.refused += 1
-            connection.port.abort()
-        else:
-            connection.wait()
-        return connection.port
 
 
-class _PendingConnection:
-    """A connection whose CONNECT is not whole yet."""
+class _PendingConnection(asyncio.Protocol):
+    """A connection whose CONNECT is not whole yet; a TLS one is plain at first."""
 
-    def __init__(self, context: ListenerContext, pending: "set[_PendingConnection]") -> None:
+    _place: Place
+
+    def __init__(self, context: ListenerContext, tls: ssl.SSLContext | None) -> None:
         self.port = Port(self)
         self._context = context
-        self._pending = pending
+        self._tls = tls
+        self._socket: socket.socket | None = None
+        self._handshake: asyncio.Task[None] | None = None
         self._splitter = wire.Splitter(limit=context.packet_bytes_max, firsts=wire.FROM_CLIENT)
         self._timer = DeadlineTimer(self._give_up)
 
-    def wait(self) -> None:
-        """Give the client time to say CONNECT."""
-        self._pending.add(self)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take a place, and give the client time to say CONNECT."""
+        arrived = cast("asyncio.Transport", transport)  # uvloop's is none
+        host, *_ = arrived.get_extra_info("peername") or ("",)
+        place = self._context.antechamber.enter(host, self._give_up)
+        if place is None:
+            self._context.counters.refused += 1
+            arrived.abort()
+            return
+        self._place = place
         self._timer.set(Millis(monotonic_ms() + self._context.connect_timeout_ms))
+        if self._tls is None:
+            arrived.set_protocol(self.port)
+            self.port.connection_made(arrived)
+            return
+        # The loop's own TLS servers tell nobody of a connection before its handshake is over.
+        try:
+            self._socket = arrived.get_extra_info("socket").dup()
+        except OSError:  # the system lets us have no more
+            self._give_up()
+            return
+        finally:
+            arrived.abort()
+        handshake = self._shake_hands(self._socket, self._tls)
+        self._handshake = asyncio.create_task(handshake, name=f"TLS handshake with {host}")
+
+    async def _shake_hands(self, arrived: socket.socket, tls: ssl.SSLContext) -> None:
+        timeout_s = self._context.connect_timeout_ms / 1000
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: self.port, arrived, ssl=tls, ssl_handshake_timeout=timeout_s
+            )
+        except OSError:  # TLS errors are such
+            self._leave()
 
     def on_data(self, port: Port, data: bytes) -> None:
         """Let the client in when its CONNECT is whole, or send it away."""
         version: Version | None = None
+        self._place.receive(len(data))
+        if not port.open:
+            return
         try:
             block, packets = self._splitter.feed(data)
             if not packets:
@@ -122,11 +162,12 @@ class _PendingConnection:
             connect = wire.read_connect(block, packets[0])
             version = connect.version
             self._splitter.speak(version)
-            client = self._context.admit(connect, port, self._splitter)
+            client = self._context.admit(connect, port, self._splitter, self._place)
         except MalformedError as error:
             self._refuse(error, version)
             return
-        self._leave()
+        self._timer.set(None)
+        self._place.finish(lambda: client.dismiss(Reason.SERVER_BUSY, "others need its place"))
         port.give_to(client)
         if len(packets) > 1 or self._splitter.fault is not None:
             client.go_on(block, packets[1:])
@@ -151,7 +192,11 @@ class _PendingConnection:
         self._context.counters.refused += 1
         self._leave()
         self.port.abort()
+        if self._socket is not None:  # which the port has not, before the handshake is over
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
 
     def _leave(self) -> None:
-        self._pending.discard(self)
+        self._place.leave()
+        self._splitter = wire.Splitter(firsts=wire.FROM_CLIENT)  # what it holds is freed at once
         self._timer.set(None)

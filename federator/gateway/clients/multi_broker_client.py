@@ -13,12 +13,13 @@ from typing import Final, Protocol
 
 from federator.config import UpstreamSettings
 from federator.gateway import wire
+from federator.gateway.clients.antechamber import Place
 from federator.gateway.clients.ports import End, Port
 from federator.gateway.clients.proxied_client import GatewayContext, ProxiedClient
 from federator.gateway.split.delivery_ids import Delivery
 from federator.gateway.split.session import SUFFIX, SplitSession
 from federator.gateway.split.topic_owners import TopicOwners
-from federator.gateway.wire.kinds import MalformedError, Packet, Version
+from federator.gateway.wire.kinds import MalformedError, Packet, Reason, Version
 from federator.protocol.types import BrokerId, Millis
 
 DEPARTED_MAX: Final = 4_096
@@ -76,6 +77,7 @@ class MultiBrokerClient:
         port: Port,
         splitter: wire.Splitter,
         split: SplitSession,
+        place: Place,
         *,
         version: Version,
         buffer_bytes_max: int,
@@ -86,6 +88,7 @@ class MultiBrokerClient:
         self._port = port
         self._splitter = splitter
         self._split = split
+        self._place = place
         self._version = version
         self._buffer_bytes_max = buffer_bytes_max
         self._now_ms = now_ms
@@ -140,6 +143,10 @@ class MultiBrokerClient:
 
     def on_data(self, port: Port, data: bytes) -> None:
         """Take what the client sent."""
+        if not self._split.accepted:
+            self._place.receive(len(data))
+            if self._over:
+                return
         try:
             self.go_on(*self._splitter.feed(data))
         except MalformedError as error:
@@ -163,9 +170,12 @@ class MultiBrokerClient:
                 yield proxied, leg
 
     def _refuse(self, error: MalformedError) -> None:
-        # One leg is enough: as it ends the client, all others end.
+        self.dismiss(error.reason, str(error))
+
+    def dismiss(self, reason: Reason, text: str) -> None:
+        """End the client, and tell it why: by one leg, for as that ends it, all others end."""
         for proxied in self._proxied[:1]:
-            proxied.dismiss(error.reason, str(error))
+            proxied.dismiss(reason, text)
 
     # -- the legs ---------------------------------------------------------------------------------
 
@@ -252,6 +262,7 @@ class MultiBrokerClient:
     def _end(self) -> None:
         if not self._over:
             self._over = True
+            self._early.clear()
             self._on_over(self._split)
 
 
@@ -259,7 +270,13 @@ class MultiBrokerContext(GatewayContext, Protocol):
     """What clients of several brokers need of the gateway."""
 
     def proxy(
-        self, connect: wire.Connect, end: End, splitter: wire.Splitter, *, assigned: bool
+        self,
+        connect: wire.Connect,
+        end: End,
+        splitter: wire.Splitter,
+        place: Place,
+        *,
+        assigned: bool,
     ) -> ProxiedClient:
         """Make the proxied client of one leg."""
 
@@ -284,7 +301,13 @@ class Upstreams:
         return [(f"*{SUFFIX}{leg}", id) for leg, id in enumerate(self._brokers, start=1)]
 
     def admit(
-        self, connect: wire.Connect, port: Port, splitter: wire.Splitter, *, assigned: bool
+        self,
+        connect: wire.Connect,
+        port: Port,
+        splitter: wire.Splitter,
+        place: Place,
+        *,
+        assigned: bool,
     ) -> MultiBrokerClient:
         """Let in a client that said ``connect``."""
         context = self._context
@@ -297,6 +320,7 @@ class Upstreams:
             port,
             splitter,
             split,
+            place,
             version=connect.version,
             buffer_bytes_max=context.buffer_bytes_max,
             now_ms=context.now_ms,
@@ -307,7 +331,8 @@ class Upstreams:
         for index, (each, leg) in enumerate(zip(split.connects(), client.legs, strict=True)):
             from_leg = wire.Splitter(limit=context.packet_bytes_max, firsts=wire.FROM_CLIENT)
             from_leg.speak(connect.version)
-            proxied.append(context.proxy(each, leg, from_leg, assigned=assigned and not index))
+            first = assigned and not index
+            proxied.append(context.proxy(each, leg, from_leg, place, assigned=first))
         client.start(proxied)
         return client
 

@@ -21,7 +21,14 @@ from federator.gateway.session.healing import EARLY_MS, missed, missed_before
 from federator.gateway.session.journal import Journal, Publication
 from federator.gateway.session.orders import State
 from federator.gateway.session.session import ClientSession
-from federator.gateway.wire import FROM_SERVER, MalformedError, Packet, Reason, Splitter
+from federator.gateway.wire import (
+    FROM_CLIENT,
+    FROM_SERVER,
+    MalformedError,
+    Packet,
+    Reason,
+    Splitter,
+)
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 
@@ -79,6 +86,9 @@ class GatewayContext(Protocol):
         self, client: "ProxiedClient", token: int, filters: tuple[str, ...], *, client_waits: bool
     ) -> None:
         """Call ``client.on_settled(token)`` when ``filters`` are known everywhere, or in time."""
+
+    def on_early(self, client: "ProxiedClient", count: int) -> None:
+        """Count bytes that ``client`` sent before a broker let it in; it may be dismissed."""
 
     def on_accepted(self, client: "ProxiedClient") -> None:
         """Note that ``client``, which was a stranger, was let in by its first broker."""
@@ -157,6 +167,10 @@ class ProxiedClient:
         session, now_ms = self.session, self._context.now_ms()
         if port is self._client_port:
             self.heard_ms = now_ms
+            if not session.accepted:
+                self._context.on_early(self, len(data))
+                if session.state is State.GONE:
+                    return
             try:
                 block, packets = self._from_client.feed(data)
                 session.from_client(block, packets, now_ms)
@@ -326,6 +340,8 @@ class ProxiedClient:
         self._search.cancel()
         self._end_draining()
         self._count(None)
+        self.session.backlog.take()  # freed at once, and so is what stands in the splitter
+        self._from_client = Splitter(firsts=FROM_CLIENT)
         self._context.on_gone(self)
 
     def _heal(self) -> None:

@@ -4,14 +4,18 @@ The federation is signed, and its brokers ask for passwords. What clients publis
 has to arrive, all of it, on the connections that they have.
 """
 
+import asyncio
 import contextlib
+import ssl
 import subprocess
 
 import pytest
 
 from federator.gateway import wire
 from federator.gateway.wire import V5, V311, Reason
+from lab.bench.processor import resident_mb
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
+from lab.grid.processes.ports import free_ports
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.gateway.test_sessions import Raw
 from tests.real.plain_agents import DEEP, QUICK, eventually, linked
@@ -23,6 +27,8 @@ USER = "alice"
 LOGIN = USER, SECRET.encode()
 WRONG = b"wrong"
 TRIES = 60
+AT_ONCE = 50
+GROWTH_MB_MAX = 60.0
 WILL = "will/of/victim"
 
 
@@ -178,3 +184,121 @@ async def test_a_right_password_takes_the_place_wherever_the_former_is(
             assert len(rows) == 1 + len(upstreams)
             homes.add(rows["twin"]["broker"])
     assert upstreams or homes == {1, 2}
+
+
+@contextlib.asynccontextmanager
+async def crowd(port, count, said=b"", *, host="127.0.0.1"):
+    """So many connections that say ``said`` and then nothing more."""
+    limit, made = asyncio.Semaphore(AT_ONCE), []
+
+    async def come():
+        async with limit:
+            made.append(await asyncio.open_connection("127.0.0.1", port, local_addr=(host, 0)))
+            with contextlib.suppress(ConnectionError):  # it gave way to another
+                made[-1][1].write(said)
+                await made[-1][1].drain()
+
+    try:
+        await asyncio.gather(*(come() for _ in range(count)))
+        yield made
+    finally:
+        for _, writer in made:
+            writer.transport.abort()
+        for _, writer in made:
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+
+async def newcomers(port, count=20, **options):
+    """So many come, one after the other, and each is let in."""
+    for number in range(count):
+        async with client(port, connect(V5, f"new-{number}"), **options) as (_, answer):
+            assert answer is not None, number
+            assert wire.read_connack(answer, wire.only(answer), V5).reason == 0
+
+
+def unfinished(size):
+    """All but the end of a CONNECT of ``size`` bytes."""
+    return wire.write_publish("t", bytes(size), version=V311).replace(b"0", b"\x10", 1)[:-1]
+
+
+PATIENT = {"clients": {"connect_timeout_ms": 600_000}}
+"""No test depends on how soon a crowd is sent away for being slow."""
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "TLS"])
+async def test_a_thousand_silent_ones_lock_nobody_out(brokers, tmp_path, keys, secure):
+    (port,) = free_ports(1)
+    tls = {
+        "port": port,
+        "cert_file": str(keys / "broker.pem"),
+        "key_file": str(keys / "broker.key"),
+    }
+    options = {}
+    if secure:
+        options["ssl"] = ssl.create_default_context(cafile=keys / "broker.pem")
+    async with gateway_at(brokers, tmp_path, listeners=(tls,), **PATIENT) as gateway:
+        door = port if secure else gateway.port
+        async with Honest(gateway.port).talking(), crowd(door, 1_100):
+            await newcomers(door, **options)
+
+
+async def test_unfinished_packets_take_no_more_than_their_share_in_sum(brokers, tmp_path):
+    async with gateway_at(brokers, tmp_path, **PATIENT) as gateway:
+        before = resident_mb(gateway.pid)
+        async with Honest(gateway.port).talking(), crowd(gateway.port, 400, unfinished(900_000)):
+            await newcomers(gateway.port)
+            will = wire.Will("w", bytes(60_000), 0, False)
+            async with client(gateway.port, connect(V5, "big", will=will)) as (_, answer):
+                assert answer[0] == wire.Kind.CONNACK
+            grown = resident_mb(gateway.pid) - before
+    assert grown < GROWTH_MB_MAX, grown
+
+
+async def test_one_address_crowds_out_itself_alone(brokers, tmp_path):
+    share = {
+        "unfinished_max": 100,
+        "connecting_per_address_max": 50,
+        "shared_addresses": ["127.0.0.1"],
+        **PATIENT["clients"],
+    }
+    slow = connect(V5, "")
+    async with gateway_at(brokers, tmp_path, clients=share) as gateway:
+        async with (
+            Honest(gateway.port).talking(),
+            crowd(gateway.port, 40, b"\x10", host="127.0.0.3") as patient,
+            crowd(gateway.port, 300, host="127.0.0.2"),
+        ):
+            await newcomers(gateway.port, local_addr=("127.0.0.2", 0))
+
+            for reader, writer in patient:
+                writer.write(wire.write_connect(slow)[1:])
+                assert (await reader.read(100))[:1] == bytes([wire.Kind.CONNACK])
+        status = await gateway.status()
+        await until(lambda: "gateway.crowded" in gateway.log_path.read_text(), "it is told")
+    assert status["counters"]["gave_way"] >= 250
+    assert gateway.log_path.read_text().count("gateway.crowded") == 1
+
+
+async def test_what_waits_for_a_broker_s_word_takes_no_more_than_its_share(brokers, tmp_path):
+    share = {"connecting_per_address_max": 50, "shared_addresses": ["127.0.0.1"]}
+    flood = wire.write_publish("t", bytes(900_000), version=V311)
+    hello = wire.write_connect(connect(V311, ""))
+    async with gateway_at(brokers, tmp_path, clients=share) as gateway:
+        before = resident_mb(gateway.pid)
+        async with Honest(gateway.port).talking():
+            for broker in brokers.values():
+                broker.pause()
+            try:
+                async with crowd(gateway.port, 200, hello + flood):
+                    grown = resident_mb(gateway.pid) - before
+                async with crowd(gateway.port, 60, hello, host="127.0.0.2") as many:
+                    ends = [asyncio.create_task(reader.read(1)) for reader, _ in many]
+                    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                    status = await gateway.status()
+                await asyncio.gather(*ends, return_exceptions=True)
+            finally:
+                for broker in brokers.values():
+                    broker.resume()
+    assert grown < GROWTH_MB_MAX, grown
+    assert status["counters"]["over_share"] >= 1
