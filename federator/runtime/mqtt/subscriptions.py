@@ -25,7 +25,8 @@ from federator.runtime.mqtt.wire import Out
 
 SUBSCRIBE_FILTERS_MAX = 20
 SUBSCRIBE_BYTES_MAX = 65_536
-UNANSWERED_MAX = 1
+UNANSWERED_MAX = 2
+"""What a session that came back must drop, and what is wanted of it, go together."""
 FORMER_MAX = 4_096
 """Patterns remembered that the session once had; the oldest are forgotten."""
 
