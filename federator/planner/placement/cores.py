@@ -13,13 +13,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
+from federator.errors import FederatorError
 from federator.planner.delegation.live import Broker
-from federator.planner.placement.instance import Ints, Matrix, PlacementError, hops_of
 from federator.protocol.filters import matches
+
+Matrix = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.intp]
 
 PASSES_MAX = 20
 RESTARTS_MAX, RESTART_UNITS = 20, 20_000_000
+
+
+class PlacementError(FederatorError):
+    """A problem makes no sense, the solver refused it, or it gave no usable answer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,4 +158,22 @@ def _hops(ids: Sequence[int], links: Sequence[tuple[int, int]]) -> Matrix:
     if not np.isfinite(hops).all():
         lost = [ids[at] for at in np.flatnonzero(~np.isfinite(hops[0])).tolist()]
         raise PlacementError(f"no way leads from broker {ids[0]} to {lost[:5]}")
+    return hops
+
+
+def hops_of(linked: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+    """Hops between all nodes, shape (D, D); inf where no way leads.
+
+    Args:
+        linked: Shape (D, D), symmetric.
+    """
+    nodes = len(linked)
+    reached = np.eye(nodes, dtype=bool)
+    hops = np.where(reached, 0.0, np.inf)
+    for distance in range(1, nodes):
+        further = (reached @ linked) & ~reached
+        if not further.any():
+            break
+        hops[further] = distance
+        reached |= further
     return hops

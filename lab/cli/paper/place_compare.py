@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from federator.cli.options import columns, option
-from federator.planner.placement.instance import PlacementError
+from federator.planner.placement.cores import PlacementError
 from lab.cli.paper.place_solve import METHODS, PROVING, SEED_MAX, solve
 from lab.papers.placement.instances import Setting, draw
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from federator.cli.options import PLACE, columns, option
 from federator.cli.planning.files import read_text
-from federator.planner.placement.instance import Instance, Placement, PlacementError
+from federator.planner.placement.cores import PlacementError
 from lab.papers.placement.exact import solve_exactly
+from lab.papers.placement.instance import Instance, Placement
 from lab.papers.placement.instance_file import parse
 from lab.papers.placement.search import search
 from lab.papers.placement.simple import place_greedily, place_randomly

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from federator.planner.placement.instance import Instance, Matrix
+from federator.planner.placement.cores import Matrix
+from lab.papers.placement.instance import Instance
 
 
 @dataclass(slots=True, eq=False)

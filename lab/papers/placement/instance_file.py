@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from federator.errors import ConfigError
-from federator.planner.placement.instance import Instance, Matrix, PlacementError, hops_of
+from federator.planner.placement.cores import Matrix, PlacementError, hops_of
+from lab.papers.placement.instance import Instance
 
 BAD_DATA = 65
 """Exit code of ``sysexits.h``."""

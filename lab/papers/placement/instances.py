@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from federator.planner.placement.instance import Instance, Matrix, hops_of
+from federator.planner.placement.cores import Matrix, hops_of
+from lab.papers.placement.instance import Instance
 
 BROKER_WORK = 10.0
 SERVICE_WORK = (1.0, 50.0)

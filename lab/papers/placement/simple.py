@@ -14,7 +14,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from federator.planner.placement.instance import Instance, Ints, Placement, checked, room
+from federator.planner.placement.cores import Ints
+from lab.papers.placement.instance import Instance, Placement, checked, room
 
 
 def place_greedily(instance: Instance) -> Placement | None:

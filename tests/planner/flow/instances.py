@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 
-from federator.planner.placement.instance import Instance, load, power, room
+from lab.papers.placement.instance import Instance, load, power, room
 from lab.papers.placement.instances import Setting, draw
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from federator.planner.delegation.live import Broker
-from federator.planner.placement.cores import cost_of, meshes, order, place_cores
-from federator.planner.placement.instance import PlacementError
+from federator.planner.placement.cores import PlacementError, cost_of, meshes, order, place_cores
 
 LINE = [(1, 2), (2, 3), (3, 4)]
 

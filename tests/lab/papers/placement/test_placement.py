@@ -5,16 +5,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from federator.planner.placement.instance import (
-    InfeasibleError,
-    PlacementError,
-    checked,
-    load,
-    power,
-    traffic_hops,
-)
+from federator.planner.placement.cores import PlacementError
 from lab.papers.placement.bound import lower_bound
 from lab.papers.placement.exact import can_be_placed, cuts, solve_exactly
+from lab.papers.placement.instance import InfeasibleError, checked, load, power, traffic_hops
 from lab.papers.placement.instances import Setting, draw
 from lab.papers.placement.search import State, search
 from lab.papers.placement.simple import place_greedily, place_randomly

@@ -17,19 +17,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-from federator.errors import FederatorError
-
-Matrix = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.intp]
+from federator.planner.placement.cores import Ints, Matrix, PlacementError
 
 SLACK = 1e-6
 """Share of a capacity by which rounding may exceed it."""
-
-
-class PlacementError(FederatorError):
-    """An instance makes no sense, the solver refused it, or it gave no usable answer."""
 
 
 class InfeasibleError(PlacementError):
@@ -199,21 +191,3 @@ def checked(
     drawn = power(instance, device_of)
     assert lower_bound <= drawn * (1 + SLACK) + SLACK, f"{lower_bound} bounds {drawn}"
     return Placement(device_of, drawn, min(lower_bound, drawn), method)
-
-
-def hops_of(linked: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
-    """Hops between all nodes, shape (D, D); inf where no way leads.
-
-    Args:
-        linked: Shape (D, D), symmetric.
-    """
-    nodes = len(linked)
-    reached = np.eye(nodes, dtype=bool)
-    hops = np.where(reached, 0.0, np.inf)
-    for distance in range(1, nodes):
-        further = (reached @ linked) & ~reached
-        if not further.any():
-            break
-        hops[further] = distance
-        reached |= further
-    return hops
