@@ -80,9 +80,9 @@ class FrameLog:
         return held[start : start + limit]
 
     def last(self, key: bytes, upto: int) -> int:
-        """The greatest number of a chain up to ``upto``; that itself where it is not known."""
+        """The greatest number of a chain up to ``upto``, or the last that is gone beyond it."""
         held = [seq for seq in self._chains.get(key, []) if seq <= upto]
-        return held[-1] if held else min(upto, self._dropped.get(key, 0))
+        return held[-1] if held else self._dropped.get(key, 0)
 
     def floor(self, key: bytes, after: int) -> int:
         """The last frame of a chain that is gone, when it is greater than ``after``."""

@@ -225,7 +225,8 @@ class Receiver(Followed[F]):
             origin: Who.
             epoch: Of its numbers.
             top: The greatest of them.
-            heads: Of each chain, the greatest number up to the doubted one (``prev``).
+            heads: Of each chain, the greatest number up to the doubted one (``prev``); a greater
+                one is the last of those that are gone, the doubted one among them.
             made_us: When it said so, by its own wall clock.
             now: Our clocks.
         """
@@ -241,7 +242,11 @@ class Receiver(Followed[F]):
             if doubted is None or chain is None:
                 continue
             skipped = doubted.back_to is not None
-            if number < doubted.number or skipped:
+            if doubted.back_to is None:
+                is_lie = number < doubted.number
+            else:  # otherwise what the chain left out was the lie, or is gone
+                is_lie = doubted.back_to < number <= doubted.number
+            if is_lie:
                 lies.append(doubted)
                 age_us = LOOK_BACK_US
                 if not chain.undo:  # of an earlier life; its clients may come only now

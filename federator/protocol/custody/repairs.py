@@ -30,7 +30,7 @@ class FrameArchive(Protocol):
         """The last frame on a chain; 0: none."""
 
     def last(self, key: bytes, upto: int) -> int:
-        """The greatest number of a chain up to ``upto``; that itself where it is not known."""
+        """The greatest number of a chain up to ``upto``, or the last that is gone beyond it."""
 
     def select(self, key: bytes, after: int, *, limit: int) -> list[int]:
         """The first ``limit`` frames of a chain after ``after``."""

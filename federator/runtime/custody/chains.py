@@ -100,12 +100,12 @@ class Chains:
         return chain.seqs[start : start + limit].tolist()
 
     def last(self, key: bytes, upto: int) -> int:
-        """The greatest number of the chain up to ``upto``; that itself where it is not known."""
+        """The greatest number of the chain up to ``upto``, or the last that is gone beyond it."""
         chain = self._live.get(key)
         if chain is None:
-            return min(upto, self.idle.get(key, 0))
+            return self.idle.get(key, 0)
         at = bisect_right(chain.seqs, upto)
-        return chain.seqs[at - 1] if at else min(upto, chain.dropped)
+        return chain.seqs[at - 1] if at else chain.dropped
 
     def floor(self, key: bytes, after: int) -> int:
         """The largest number of the chain that is dropped and greater than ``after``, or that."""

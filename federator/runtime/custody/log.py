@@ -139,7 +139,7 @@ class CustodyLog:
         return self._chains.heads()
 
     def last(self, key: bytes, upto: int) -> int:
-        """The greatest number of a chain up to ``upto``; that itself where it is not known."""
+        """The greatest number of a chain up to ``upto``, or the last that is gone beyond it."""
         return self._chains.last(key, upto)
 
     def select(self, key: bytes, after: int, *, limit: int) -> list[int]:

@@ -17,7 +17,7 @@ class World:
     def __init__(self):
         self.receiver = Receiver()
         self.receiver.want(KEY, since_us=0)
-        self.made = 0
+        self.made = self.gone = 0
         self.delivered = []
         self.now = Now(Millis(1_000_000), 100_000_000)
 
@@ -47,7 +47,10 @@ class World:
         for _ in range(20):
             self.now = Now(Millis(self.now.ms + ASK_GAP_MS), self.now.us + ASK_GAP_MS * 1_000)
             for question in self.receiver.doubts.questions(self.now):
-                through = [Chained(k, min(after, self.made)) for k, after, _ in question.chains]
+                through = [
+                    Chained(k, max(min(after, self.made), self.gone))
+                    for k, after, _ in question.chains
+                ]
                 lies += self.receiver.on_word(
                     ORIGIN, EPOCH, self.made, through, made_us=self.now.us, now=self.now
                 )
@@ -114,6 +117,36 @@ def test_a_tail_behind_the_chain_makes_it_ask():
     world.make()
 
     assert world.honest[-1] == 11
+
+
+def test_what_its_origin_has_no_more_is_no_lie_when_it_comes_after_all():
+    world = World()
+    world.make(10)
+    world.made = world.gone = 14
+    now = world.now
+    world.receiver.skip(ORIGIN, EPOCH, KEY, 14, now_ms=now.ms, brought_by=HONEST)
+    world.make(2)
+
+    world.arrive(12, 11)
+
+    assert world.settle() == []
+    assert world.honest == [*range(1, 11), 15, 16]
+
+
+def test_a_frame_that_was_never_made_takes_no_chain_back():
+    world = World()
+    world.make(10)
+    world.made = 20
+    world.arrive(21, 10)  # on this chain the next one: those between are of others
+
+    world.arrive(15, 10, by=LIAR)
+    world.now = Now(Millis(world.now.ms + ASK_GAP_MS), world.now.us)
+    (question,) = world.receiver.doubts.questions(world.now)
+    word = [Chained(key, 10) for key, _, _ in question.chains]
+    lies = world.receiver.on_word(ORIGIN, EPOCH, 21, word, made_us=1, now=world.now)
+
+    assert lies == []
+    assert not world.receiver.gaps
 
 
 def test_strange_epochs_move_nothing():
