@@ -258,6 +258,7 @@ async def test_a_group_beside_ordinary_subscribers_misses_nothing_and_the_agent_
     burst = Burst(brokers[0].port, "jobs/1", client_id="pub")
     async with running(*members, ordinary, burst):
         await until(lambda: bool(named(agents[0], "share.inexact")), "the agent complains")
+        await warm_up(burst, members, [ordinary])
 
         await publish(range(300), burst)
         await all_came(members, 300)
