@@ -241,11 +241,12 @@ class Receiver(Followed[F]):
             doubted, chain = asked.get(key), known.chains.get(key)
             if doubted is None or chain is None:
                 continue
-            skipped = doubted.back_to is not None
             if doubted.back_to is None:
                 is_lie = number < doubted.number
+                lie, through = doubted.number, number
             else:  # otherwise what the chain left out was the lie, or is gone
                 is_lie = doubted.back_to < number <= doubted.number
+                lie, through = chain.last or 0, number - 1
             if is_lie:
                 lies.append(doubted)
                 age_us = LOOK_BACK_US
@@ -253,8 +254,6 @@ class Receiver(Followed[F]):
                     wants = self.wants(key)
                     age_us = self._wanted.age_us(key, now.us) if wants else self._keep_ms * 1_000
                 since_us = max(1, made_us - age_us)
-                lie = (chain.last or 0) if skipped else doubted.number
-                through = number - 1 if skipped else number
                 chain.take_back(through, doubted.back_to, not_before_us=since_us)
                 if chain.target <= lie:
                     chain.target = max(number, chain.last or 0)
