@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import re
-import subprocess
 
 import mqtt5
 import pytest
@@ -22,12 +21,12 @@ from federator.runtime.mqtt.link import Endpoint, MqttLink
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.handler import Handler
+from tests.real.logins import login, write_passwords, write_secret
 from tests.real.observability.test_cli_agent import ran
 from tests.real.plain_agents import eventually, linked
 from tests.real.polling import until
 
 USERS = ("federator", "federator-peer", "federator-gateway", "federator-collector", "alice", "eve")
-SECRET = "right"
 DEADLINE_S = 60.0
 FED = "$fed/fed/"
 
@@ -41,10 +40,6 @@ NOT_ALWAYS_SAID = {
     # By those whose broker died, who were asked, or who share clients.
     "federator-gateway": {f"{FED}recall", f"{FED}recalled/+", f"{FED}claims"},
 }
-
-
-def login(user):
-    return user, SECRET.encode()
 
 
 class Reader(Handler):
@@ -63,18 +58,12 @@ class Reader(Handler):
 
 @pytest.fixture
 def secret_file(tmp_path):
-    path = tmp_path / "secret"
-    path.touch(mode=0o600)
-    path.write_text(SECRET)
-    return path
+    return write_secret(tmp_path / "secret")
 
 
 @pytest.fixture
 def passwords(tmp_path):
-    path = tmp_path / "passwords"
-    path.write_text("".join(f"{user}:{SECRET}\n" for user in USERS))
-    subprocess.run(["mosquitto_passwd", "-U", str(path)], check=True)
-    return path
+    return write_passwords(tmp_path / "passwords", *USERS)
 
 
 @pytest.fixture

@@ -1,20 +1,15 @@
 """A signed agent whose broker lets strangers speak below $fed/ says so, and is quiet otherwise."""
 
-import subprocess
-
 import pytest
-from click.testing import CliRunner
 
 from federator.cli.observe.status import as_text
-from federator.cli.setup.doctor import command as doctor_command
 from federator.config import load
 from federator.runtime.doctor.strangers import Speakers, who_may_speak
 from tests.real.agent_log import named
+from tests.real.logins import write_acl, write_passwords, write_secret
 from tests.real.observability.test_cli_agent import ran
 from tests.real.plain_agents import eventually
 from tests.real.trust.test_signed import Office
-
-SECRET = "right"
 
 
 @pytest.fixture
@@ -24,21 +19,14 @@ def office(tmp_path):
 
 @pytest.fixture
 def secret_file(tmp_path):
-    path = tmp_path / "secret"
-    path.touch(mode=0o600)
-    path.write_text(SECRET)
-    return path
+    return write_secret(tmp_path / "secret")
 
 
 @pytest.fixture
 def logins(tmp_path):
     """Lines of mosquitto.conf by which one needs a login; and an ACL as the doctor prints it."""
-    passwords, acl, config = (tmp_path / name for name in ("passwords", "acl", "doctor.toml"))
-    passwords.write_text(f"federator:{SECRET}\n")
-    subprocess.run(["mosquitto_passwd", "-U", str(passwords)], check=True)
-    config.write_text('[broker]\nid = 1\nurl = "mqtt://b"\n')
-    acl.write_text(CliRunner().invoke(doctor_command, ["--acl", "-c", str(config)]).stdout)
-    return f"password_file {passwords}", f"acl_file {acl}"
+    passwords = write_passwords(tmp_path / "passwords", "federator")
+    return f"password_file {passwords}", f"acl_file {write_acl(tmp_path / 'acl')}"
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,8 @@
 """Who asks a gateway what its clients published: other gateways are told, strangers are not."""
 
-import subprocess
-
 import mqtt5
 import pytest
-from click.testing import CliRunner
 
-from federator.cli.setup.doctor import command as doctor_command
 from federator.protocol.messages.gateways import Recall
 from federator.protocol.messages.json_codec import encode
 from federator.runtime.mqtt.link import Endpoint, MqttLink
@@ -14,9 +10,9 @@ from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from tests.real.agent_log import named
 from tests.real.flow import Publisher, running
 from tests.real.handler import Handler
+from tests.real.logins import login, write_acl, write_passwords, write_secret
 from tests.real.polling import until
 
-SECRET = "right"
 GUARDED = {"failover": {"recall": "guarded"}}  # the default
 
 
@@ -41,16 +37,10 @@ class Asker(Handler):
 @pytest.fixture
 def with_acl(tmp_path):
     """Lines of mosquitto.conf, and the gateway's login."""
-    passwords, acl, config = (tmp_path / name for name in ("passwords", "acl", "doctor.toml"))
-    passwords.write_text("".join(f"{u}:{SECRET}\n" for u in ("federator-gateway", "alice")))
-    subprocess.run(["mosquitto_passwd", "-U", str(passwords)], check=True)
-    config.write_text('[broker]\nid = 1\nurl = "mqtt://b"\n')
-    acl.write_text(CliRunner().invoke(doctor_command, ["--acl", "-c", str(config)]).stdout)
-    secret = tmp_path / "secret"
-    secret.touch(mode=0o600)
-    secret.write_text(SECRET)
-    login = {"username": "federator-gateway", "password_file": str(secret)}
-    return (f"password_file {passwords}", f"acl_file {acl}"), login
+    passwords = write_passwords(tmp_path / "passwords", "federator-gateway", "alice")
+    acl, secret = write_acl(tmp_path / "acl"), write_secret(tmp_path / "secret")
+    us = {"username": "federator-gateway", "password_file": str(secret)}
+    return (f"password_file {passwords}", f"acl_file {acl}"), us
 
 
 async def test_without_an_acl_no_gateway_hands_out_what_its_clients_published(plain, tmp_path):
@@ -73,13 +63,13 @@ async def test_without_an_acl_no_gateway_hands_out_what_its_clients_published(pl
 
 
 async def test_with_an_acl_other_gateways_are_told(plain, tmp_path, with_acl):
-    lines, login = with_acl
+    lines, us = with_acl
     broker = await plain.broker(allow_anonymous=False, extra_config=lines)
-    config = GatewayConfig("gate", {1: broker.url}, federation="fed", more=GUARDED, broker=login)
+    config = GatewayConfig("gate", {1: broker.url}, federation="fed", more=GUARDED, broker=us)
     async with GatewayProcess(tmp_path / "gate", config) as gateway:
-        user = ("alice", SECRET.encode())
+        user = login("alice")
         publisher = Publisher(gateway.port, "private/1", client_id="pub", qos=1, login=user)
-        other = Asker(broker.port, "federator-gateway", SECRET.encode())
+        other = Asker(broker.port, *login("federator-gateway"))
         async with running(publisher, other):
             await until(lambda: publisher.sent > 100 and other.link.subscribed, "published")
             while not other.answers:

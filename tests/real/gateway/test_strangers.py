@@ -7,7 +7,6 @@ has to arrive, all of it, on the connections that they have.
 import asyncio
 import contextlib
 import ssl
-import subprocess
 
 import pytest
 
@@ -18,13 +17,13 @@ from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from lab.grid.processes.ports import free_ports
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.gateway.test_sessions import Raw
+from tests.real.logins import login, write_passwords, write_secret
 from tests.real.plain_agents import DEEP, QUICK, eventually, linked
 from tests.real.polling import until
 from tests.real.trust.test_signed import Office
 
-SECRET = "right"
 USER = "alice"
-LOGIN = USER, SECRET.encode()
+LOGIN = login(USER)
 WRONG = b"wrong"
 TRIES = 60
 AT_ONCE = 50
@@ -63,12 +62,8 @@ class Honest:
 
 @pytest.fixture
 def passwords(tmp_path):
-    path, secret = tmp_path / "passwords", tmp_path / "secret"
-    path.write_text(f"{USER}:{SECRET}\n")
-    subprocess.run(["mosquitto_passwd", "-U", str(path)], check=True)
-    secret.touch(mode=0o600)
-    secret.write_text(SECRET)
-    return path
+    write_secret(tmp_path / "secret")
+    return write_passwords(tmp_path / "passwords", USER)
 
 
 @pytest.fixture

@@ -5,25 +5,22 @@ name is left to steal. docs/security.md, "Threats and answers".
 """
 
 import asyncio
-import subprocess
 import tarfile
 import time
 
 import mqtt5
 import pytest
-from click.testing import CliRunner
 
-from federator.cli.setup.doctor import command as doctor_command
 from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.mqtt.session_cleanup import wipe_session
 from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
+from tests.real.logins import SECRET, login, write_acl, write_passwords, write_secret
 from tests.real.observability.test_cli_agent import ran
 from tests.real.plain_agents import DEEP, QUICK, eventually, gets_through, linked
 from tests.real.polling import until
 from tests.real.trust.test_signed import Attacker, Office
 
-SECRET = "right"
 USERS = ("federator", "federator-peer", "alice", "mallory")
 ROLES = ("ctl", "data", "retained", "share-0", "share-1")
 
@@ -35,24 +32,16 @@ def office(tmp_path):
 
 @pytest.fixture
 def passwords(tmp_path):
-    path = tmp_path / "passwords"
-    path.write_text("".join(f"{user}:{SECRET}\n" for user in USERS))
-    subprocess.run(["mosquitto_passwd", "-U", str(path)], check=True)
-    return path
+    return write_passwords(tmp_path / "passwords", *USERS)
 
 
 @pytest.fixture
 async def guarded(plain, tmp_path, office, passwords):
     """Brokers 1 - 2 - 3 that let nobody do what is not theirs, and their signed agents."""
-    secret_file = tmp_path / "secret"
-    secret_file.touch(mode=0o600)
-    secret_file.write_text(SECRET)
-    config = tmp_path / "doctor.toml"
+    secret_file = write_secret(tmp_path / "secret")
     brokers = []
     for id_ in (1, 2, 3):
-        config.write_text(f'[broker]\nid = {id_}\nurl = "mqtt://b"\n')
-        acl = tmp_path / f"acl-{id_}"
-        acl.write_text(CliRunner().invoke(doctor_command, ["--acl", "-c", str(config)]).stdout)
+        acl = write_acl(tmp_path / f"acl-{id_}", id_)
         lines = (*QUICK, *DEEP, f"password_file {passwords}", f"acl_file {acl}")
         brokers.append(await plain.broker(allow_anonymous=False, extra_config=lines))
     for id_, broker in enumerate(brokers, 1):
@@ -70,7 +59,7 @@ async def guarded(plain, tmp_path, office, passwords):
 
 
 def alice():
-    return "alice", SECRET.encode()
+    return login("alice")
 
 
 async def steal(broker, name):
