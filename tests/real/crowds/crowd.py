@@ -3,29 +3,17 @@
 import asyncio
 from itertools import count
 
-
-def _sized(text):
-    content = text.encode()
-    return len(content).to_bytes(2, "big") + content
-
-
-def _packet(first, body):
-    size, length = len(body), b""
-    while True:
-        size, low = divmod(size, 128)
-        length += bytes([low | (128 if size else 0)])
-        if not size:
-            return bytes([first]) + length + body
+from federator.gateway.wire.fields import write_packet, write_text
 
 
 def subscribe(filters):
     """One SUBSCRIBE at QoS 1."""
-    return _packet(0x82, b"\0\1" + b"".join(_sized(each) + b"\1" for each in filters))
+    return write_packet(0x82, b"\0\1" + b"".join(write_text(each) + b"\1" for each in filters))
 
 
 def unsubscribe(filters):
     """One UNSUBSCRIBE."""
-    return _packet(0xA2, b"\0\1" + b"".join(map(_sized, filters)))
+    return write_packet(0xA2, b"\0\1" + b"".join(map(write_text, filters)))
 
 
 class Rude:
@@ -36,7 +24,9 @@ class Rude:
 
     async def __aenter__(self):
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
-        self._writer.write(_packet(0x10, _sized("MQTT") + b"\4\2\0\0" + _sized(self._id)))
+        self._writer.write(
+            write_packet(0x10, write_text("MQTT"), b"\4\2\0\0", write_text(self._id))
+        )
         await self._answer()
         return self
 
