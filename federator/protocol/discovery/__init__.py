@@ -8,9 +8,9 @@ from federator.protocol.discovery.discovery import (
 )
 from federator.protocol.discovery.interest import InterestChanged, MembersChanged
 from federator.protocol.discovery.log_lines import LOG_TOPICS
+from federator.protocol.discovery.parameters import DiscoveryParameters
 from federator.protocol.discovery.reconciliation import CountOwn, ProbeCounts
 from federator.protocol.discovery.records import (
-    DiscoveryParameters,
     DiscoveryRecord,
     DiscoverySnapshot,
     decode_record,

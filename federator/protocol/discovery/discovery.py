@@ -12,8 +12,6 @@ Source: docs/protocol.md 9.
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 
 from federator.errors import DecodeError
 from federator.protocol.client_names import OWN_PREFIX
@@ -26,30 +24,19 @@ from federator.protocol.discovery.interest import (
 )
 from federator.protocol.discovery.line_effects import DROPPED, LineEffects
 from federator.protocol.discovery.log_lines import LogReader
-from federator.protocol.discovery.reconciliation import (
-    CountOwn,
-    Kind,
-    ProbeCounts,
-    Reconciliation,
-    Trusted,
-    Verdict,
-    Widened,
-)
+from federator.protocol.discovery.parameters import DiscoveryParameters
+from federator.protocol.discovery.reconciliation import CountOwn, ProbeCounts, Reconciliation
 from federator.protocol.discovery.records import (
     RECORD_VERSION,
-    DiscoveryParameters,
     DiscoveryRecord,
     DiscoverySnapshot,
     doubted,
 )
 from federator.protocol.discovery.regular_topics import RegularTopics
-from federator.protocol.discovery.subscription_table import (
-    WARN_PERCENT,
-    ClientFlow,
-    SubscriptionTable,
-)
+from federator.protocol.discovery.subscription_table import WARN_PERCENT, Kind, SubscriptionTable
 from federator.protocol.effects import Notice
 from federator.protocol.rate_limiter import NoticeLimiter
+from federator.protocol.timers import earliest
 from federator.protocol.types import Millis
 
 VERSION_TOPIC = "$SYS/broker/version"
@@ -70,149 +57,101 @@ _WHY_CHARS_MAX = 200
 DiscoveryEffect = InterestChanged | MembersChanged | ProbeCounts | CountOwn | Notice
 
 
-@dataclass(slots=True)
-class _Hearing:
-    """When the broker was last heard, and whether lines may be missing since."""
-
-    last_heard_ms: Millis | None = None
-    first: bool = True
-    loaded: bool = False
-    uptime_s: int = 0
-
-
 class Discovery:
     """Turns what the broker says into the set of filters that our clients want.
 
     Args:
         own_id: Client id of the connection that subscribes to the log.
         parameters: How to behave.
+
+    Attributes:
+        table: Clients and their subscriptions, as far as is known.
+        widened: Whether everything is wanted, for lack of certainty.
     """
 
     def __init__(self, *, own_id: str, parameters: DiscoveryParameters) -> None:
         assert own_id.startswith(OWN_PREFIX), f"our client ids begin with {OWN_PREFIX}"
         self._own_id = own_id
         self._parameters = parameters
-        self._interest = Interest(
-            federate_match_all=parameters.match_all == "federate",
-            groups_span_brokers=parameters.groups_span_brokers,
-            groups_max=parameters.groups_max,
-            client_groups_max=parameters.client_groups_max,
-        )
-        self._table = SubscriptionTable(
-            self._interest,
-            filters_max=parameters.filters_max,
-            bytes_max=parameters.bytes_max,
-            clients_max=parameters.clients_max,
-        )
-        self._reader = LogReader(own_id=own_id, known=self._table)
-        self._reconciliation = Reconciliation(
-            self._table,
-            unlogged=parameters.unlogged_subscriptions,
-            hopeful_ms=parameters.hopeful_ms,
-            tick_ms=parameters.tick_ms,
-            probe_interval_ms=parameters.probe_interval_ms,
-        )
-        self._regular = RegularTopics(
-            self._interest,
-            ttl_ms=parameters.registration_ttl_ms,
-            filters_max=parameters.registrations_max,
-        )
+        self._interest = Interest(parameters)
+        self.table = SubscriptionTable(self._interest, parameters)
+        self._reader = LogReader(own_id=own_id, known=self.table)
+        self._reconciliation = Reconciliation(self.table, parameters)
+        self._regular = RegularTopics(self._interest, parameters)
         self._continuity = Continuity()
         self._notices = NoticeLimiter(gap_ms=parameters.notice_gap_ms)
         self._registrations = 0
-        self._hearing = _Hearing()
+        self._heard_ms: Millis | None = None  # when the broker was, last
+        self._uptime_s = 0
+        self._first = True  # connection of this process
+        self._loaded = False
         self._pending: list[Notice] = []
-        self._lines = LineEffects(self._table, self._reconciliation, own_id=own_id, say=self._say)
-        self._told: Verdict | None = None
-        self._holds_everything = False
+        self._lines = LineEffects(self.table, self._reconciliation, own_id=own_id, say=self._say)
+        self._told: str | None = "nothing yet"
+        self.widened = False
         self._warned_full = False
         self._told_beyond = 0
         for filter in parameters.filters:
-            self._interest.hold(filter, by_client=False)
+            self._interest.count(filter, 1, by_client=False)
 
     # What is known
 
     @property
-    def widened(self) -> bool:
-        """Whether everything is wanted, for lack of certainty."""
-        return self._holds_everything
-
-    @property
     def wanted(self) -> frozenset[str]:
         """Every filter wanted from the federation."""
-        return self._interest.wanted
+        return frozenset(self._interest.held)
 
     @property
     def wanted_count(self) -> int:
         """How many filters are wanted."""
-        return len(self._interest)
+        return len(self._interest.held)
 
     @property
     def revision(self) -> int:
         """Grows whenever there is something new to save."""
-        return self._lines.read + self._registrations + self._table.revision
-
-    @property
-    def table_revision(self) -> int:
-        """Grows whenever clients or subscriptions change."""
-        return self._table.revision
-
-    def is_connected(self, id: str) -> bool:
-        """Whether the client is connected, as far as is known."""
-        return self._table.is_connected(id)
-
-    def filters_of(self, id: str) -> frozenset[str]:
-        """What the client subscribes, as far as is known."""
-        return self._table.filters_of(id)
-
-    def flow(self) -> Iterator[ClientFlow]:
-        """What each client of our broker subscribes. Walks the whole table."""
-        return self._table.flow()
+        return self._lines.read + self._registrations + self.table.revision
 
     def snapshot(self) -> DiscoverySnapshot:
         """The state of discovery for operators. Walks the whole table."""
-        verdict, counts = self._verdict(), self._reconciliation.counts
-        tallies = self._table.tallies()
+        doubt, counts = self._doubt(), self._reconciliation.counts
+        tallies = self.table.tallies().values()
         return DiscoverySnapshot(
-            trusted=isinstance(verdict, Trusted),
-            widened=self._holds_everything,
-            reason=verdict.reason if isinstance(verdict, Widened) else "",
+            trusted=doubt is None,
+            widened=self.widened,
+            reason=doubt or "",
             counted=counts.get(Kind.PLAIN, -1),
             counted_shared=counts.get(Kind.SHARED, -1),
             sure=sum(tally.sure for tally in tallies),
             doubtful=sum(tally.most - tally.sure for tally in tallies),
-            clients=self._table.clients,
-            wanted=len(self._interest),
+            clients=len(self.table),
+            wanted=self.wanted_count,
             registered=len(self._regular),
-            kept_local=self._interest.kept_local,
-            full_percent=self._table.full_percent,
+            kept_local=dict(sorted(self._interest.kept_local.items())),
+            full_percent=self.table.full_percent,
             lines=self._lines.read,
             ambiguous=self._lines.ambiguous,
             unreadable=self._lines.unreadable,
             broker_drops=self._lines.broker_drops,
-            refused=self._table.refused,
+            refused=self.table.refused,
             lines_lost=self._continuity.lost,
-            groups_beyond_quota=self._interest.beyond_quota,
+            groups_beyond_quota=len(self._interest.beyond),
         )
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` must be called."""
-        deadlines = (self._reconciliation.next_deadline_ms(), self._regular.next_deadline_ms())
-        return min((at for at in deadlines if at is not None), default=None)
+        return earliest(self._reconciliation.next_deadline_ms(), self._regular.next_deadline_ms())
 
     # What happens
 
     def on_broker_up(self, *, session_present: bool, now_ms: Millis) -> list[DiscoveryEffect]:
         """Follow the log again: its connection is up, and our subscriptions are on their way."""
-        hearing = self._hearing
         self._reader.timestamps.forget()
-        heard = hearing.last_heard_ms
-        away_ms = None if heard is None else now_ms - heard
+        away_ms = None if self._heard_ms is None else now_ms - self._heard_ms
         if not session_present:
-            self._table.set_own(self._own_id, frozenset())
+            self.table.set_own(self._own_id, frozenset())
         if not session_present or away_ms is None or away_ms > LOG_LINES_KEPT_MS:
-            self._table.on_gap()
-            if hearing.first and not hearing.loaded:
+            self.table.on_gap()
+            if self._first and not self._loaded:
                 reason = "starting: the broker has not yet been counted"
             elif away_ms is None:
                 reason = "the agent did not stop orderly, so lines may be missing"
@@ -221,9 +160,9 @@ class Discovery:
                 reason = f"the log was not heard for {away_ms} ms{forgotten}"
             self._reconciliation.distrust(reason, gap=True, now_ms=now_ms)
         # A session from before our start may hold a probe subscription, which would be counted.
-        probes = [self._reconciliation.drop_probe()] if hearing.first and session_present else []
-        hearing.first = False
-        hearing.last_heard_ms = now_ms
+        probes = [self._reconciliation.drop_probe()] if self._first and session_present else []
+        self._first = False
+        self._heard_ms = now_ms
         self._continuity.on_up(session_present=session_present)
         self._reconciliation.on_broker_up(now_ms=now_ms)
         return self._finish(probes, now_ms=now_ms)
@@ -238,9 +177,9 @@ class Discovery:
     ) -> list[DiscoveryEffect]:
         """Note that one of our own clients holds exactly ``filters``, whatever the log said."""
         self._reconciliation.end_tick(now_ms=now_ms)
-        if id != self._own_id and filters != self._table.filters_of(id):
+        if id != self._own_id and filters != self.table.filters_of(id):
             self._reconciliation.on_unordered(now_ms=now_ms)
-        self._table.set_own(id, filters)
+        self.table.set_own(id, filters)
         return self._finish([], now_ms=now_ms)
 
     def on_packet(
@@ -271,11 +210,10 @@ class Discovery:
 
     def on_log(self, topic: str, payload: bytes, *, now_ms: Millis) -> list[DiscoveryEffect]:
         """Read a line of the broker's log. Never raises, whatever it says."""
-        self._hearing.last_heard_ms = now_ms
+        self._heard_ms = now_ms
         self._lines.read += 1
         self._reconciliation.end_tick(now_ms=now_ms)
-        event = self._reader.read(topic, payload)
-        if event is not None:
+        if (event := self._reader.read(topic, payload)) is not None:
             self._lines.on_event(event, now_ms=now_ms)
         return self._finish([], now_ms=now_ms)
 
@@ -283,19 +221,20 @@ class Discovery:
         self, topic: str, payload: bytes, *, now_ms: Millis, retained: bool = False
     ) -> list[DiscoveryEffect]:
         """Take a ``$SYS`` topic; ``retained`` when it was stored before we subscribed."""
-        self._hearing.last_heard_ms = now_ms
+        self._heard_ms = now_ms
         if retained:
             self._reconciliation.on_stored()
         if topic == VERSION_TOPIC:
             self._reader.on_version(payload.decode(errors="replace"))
             return []
-        found = _NUMBER.match(payload)
-        if found is None:
+        if (found := _NUMBER.match(payload)) is None:
             return []
         number = int(found.group())
         reconciliation = self._reconciliation
         if topic == UPTIME_TOPIC:
-            self._on_uptime(number)
+            if number < self._uptime_s:
+                reconciliation.restarted = True
+            self._uptime_s = number
             if not retained:
                 reconciliation.on_tick(now_ms=now_ms)
         elif topic == CONNECTED_TOPIC:
@@ -325,12 +264,12 @@ class Discovery:
         """The record of everything worth keeping over a restart."""
         return DiscoveryRecord(
             version=RECORD_VERSION,
-            trusted=isinstance(self._reconciliation.verdict, Trusted),
-            complete=self._table.complete,
-            uptime_s=self._hearing.uptime_s,
+            trusted=self._reconciliation.doubt is None,
+            complete=self.table.complete,
+            uptime_s=self._uptime_s,
             registered=self._regular.remaining_ms(now_ms=now_ms),
-            clients=list(self._table.records()),
-            guesses=self._table.guessed(),
+            clients=self.table.records(),
+            guesses=sorted(self.table.guesses),
             lost=self._reconciliation.lost,
             packet_id=self._continuity.last,
         )
@@ -353,8 +292,7 @@ class Discovery:
             outdated: It could not write what came after. A count that agrees proves nothing then:
                 as many subscriptions may have come as gone.
         """
-        hearing = self._hearing
-        assert hearing.first, "load comes before the first connection"
+        assert self._first, "load comes before the first connection"
         clients = [
             client
             for client in record.clients
@@ -364,78 +302,57 @@ class Discovery:
         if outdated:
             clients = [doubted(client) for client in clients if client.id != self._own_id]
             guesses = [(client.id, filter) for client in clients for filter in client.doubtful]
-        self._table.load(clients, guesses)
-        self._table.complete = record.complete
+        self.table.load(clients, guesses)
+        self.table.complete = record.complete
         self._regular.load(record.registered, now_ms=now_ms)
         self._reconciliation.lost = record.lost
         # Who was killed heard more than it wrote: that is no loss in the broker.
         self._continuity.last = 0 if away_ms is None else record.packet_id
-        hearing.loaded = True
-        hearing.uptime_s = record.uptime_s
+        self._loaded = True
+        self._uptime_s = record.uptime_s
         if away_ms is not None and away_ms >= 0:
-            hearing.last_heard_ms = Millis(now_ms - away_ms)
-            if record.trusted:
-                self._reconciliation.trust()
+            self._heard_ms = Millis(now_ms - away_ms)
+            if record.trusted:  # and no line was missed since
+                self._reconciliation.doubt = None
         return self._finish([], now_ms=now_ms)
 
     # Within
 
-    def _verdict(self) -> Verdict:
-        if not self._parameters.log_topics:
-            return Trusted()
-        return self._reconciliation.verdict
-
-    def _on_uptime(self, uptime_s: int) -> None:
-        if uptime_s < self._hearing.uptime_s:
-            self._reconciliation.on_broker_restarted()
-        self._hearing.uptime_s = uptime_s
+    def _doubt(self) -> str | None:
+        """Why the table is not trusted; what never hears the log has nothing to doubt."""
+        return self._reconciliation.doubt if self._parameters.log_topics else None
 
     def _say(self, name: str, level: str, **details: int | str) -> None:
         self._pending.append(Notice(name, level, details))
 
     def _finish(self, probes: list[ProbeCounts], *, now_ms: Millis) -> list[DiscoveryEffect]:
-        """Bring ``#`` in line with the verdict; collect what changed."""
+        """Bring ``#`` in line with what we doubt; collect what changed."""
         effects: list[DiscoveryEffect] = list(probes) if self._parameters.log_topics else []
-        verdict = self._verdict()
-        widen = isinstance(verdict, Widened) and self._parameters.widen
-        if widen is not self._holds_everything:
-            self._holds_everything = widen
-            change = self._interest.hold if widen else self._interest.release
-            change(MATCH_ALL, by_client=False)
+        doubt = self._doubt()
+        widen = doubt is not None and self._parameters.widen
+        if widen is not self.widened:
+            self.widened = widen
+            self._interest.count(MATCH_ALL, 1 if widen else -1, by_client=False)
         effects += self._reconciliation.count_own(now_ms=now_ms)
-        if verdict != self._told:
-            self._told = verdict
-            self._tell_verdict(verdict)
+        if doubt != self._told:
+            self._told = doubt
+            if doubt is None:
+                self._say("discovery.trusted", "info", filters=self.wanted_count)
+            else:
+                self._say("discovery.untrusted", "warning", reason=doubt, widened=int(widen))
         self._check_room()
-        if self._interest.beyond_quota > self._told_beyond:
-            self._say("share.beyond_quota", "warning", memberships=self._interest.beyond_quota)
-        self._told_beyond = self._interest.beyond_quota
 
         pending, self._pending = self._pending, []
         for notice in pending:
             effects += self._notices.limit(notice, now_ms=now_ms)
-        if changed := self._interest.take():
-            effects.append(changed)
-        if members := self._interest.take_members():
-            effects.append(members)
-        return effects
-
-    def _tell_verdict(self, verdict: Verdict) -> None:
-        match verdict:
-            case Trusted():
-                self._say("discovery.trusted", "info", filters=len(self._interest))
-            case Widened():
-                self._say(
-                    "discovery.untrusted",
-                    "warning",
-                    reason=verdict.reason,
-                    widened=int(self._holds_everything),
-                )
+        return effects + self._interest.take()
 
     def _check_room(self) -> None:
-        percent = self._table.full_percent
+        """Tell when the table fills, and when clients have more groups than their quota."""
+        percent, beyond = self.table.full_percent, len(self._interest.beyond)
         if percent >= WARN_PERCENT and not self._warned_full:
-            self._warned_full = True
             self._say("discovery.table_filling", "warning", percent=percent)
-        elif percent < WARN_PERCENT and self._warned_full:
-            self._warned_full = False
+        self._warned_full = percent >= WARN_PERCENT
+        if beyond > self._told_beyond:
+            self._say("share.beyond_quota", "warning", memberships=beyond)
+        self._told_beyond = beyond

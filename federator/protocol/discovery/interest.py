@@ -18,12 +18,15 @@ Source: docs/protocol.md 9.
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import TypeVar
 
+from federator.protocol.discovery.parameters import DiscoveryParameters
 from federator.protocol.filters import is_match_all, may_travel, share_of, without_share
 
 MATCH_ALL = "#"
 
 GroupKey = tuple[str, str]
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,135 +46,92 @@ class MembersChanged:
         watched: Whether some client subscribes to everything here, unknown to the federation.
     """
 
-    members: dict[tuple[str, str], int]
+    members: dict[GroupKey, int]
     watched: bool = False
 
 
 class Interest:
     """Filters wanted from the federation.
 
-    Args:
-        federate_match_all: Whether to let ``#`` and ``+/#`` from clients travel too.
-        groups_span_brokers: Whether to count the members of shared groups apart.
-        groups_max: Groups whose members are counted apart.
-        client_groups_max: Memberships of one client that are.
+    Attributes:
+        held: The filters, and how many reasons there are to want each.
+        kept_local: Those that do not travel by policy, likewise.
+        beyond: Memberships of groups that are served here alone, for there are too many.
     """
 
-    def __init__(
-        self,
-        *,
-        federate_match_all: bool = False,
-        groups_span_brokers: bool = False,
-        groups_max: int = 256,
-        client_groups_max: int = 32,
-    ) -> None:
-        self._federate_match_all = federate_match_all
-        self._groups_span_brokers = groups_span_brokers
-        self._groups_max = groups_max
-        self._client_groups_max = client_groups_max
+    def __init__(self, parameters: DiscoveryParameters) -> None:
+        self.held: Counter[str] = Counter()
+        self.kept_local: Counter[str] = Counter()
+        self.beyond: set[tuple[str, GroupKey]] = set()
+        self._parameters = parameters
         self._members: Counter[GroupKey] = Counter()
         self._members_before: dict[GroupKey, int] = {}
         self._memberships: Counter[str] = Counter()  # counted apart, by client
-        self._beyond: set[tuple[str, GroupKey]] = set()
         self._watched_before = False
-        self._held: Counter[str] = Counter()
-        self._kept_local: Counter[str] = Counter()
         self._wanted_before: dict[str, bool] = {}
 
-    @property
-    def wanted(self) -> frozenset[str]:
-        """The filters that somebody holds."""
-        return frozenset(self._held)
+    def count(self, filter: str, change: int, *, by_client: bool = True, client: str = "") -> None:
+        """Count one reason more (1) or less (-1) to want ``filter``.
 
-    @property
-    def kept_local(self) -> dict[str, int]:
-        """Filters that do not travel by policy, with the number of their subscriptions."""
-        return dict(sorted(self._kept_local.items()))
-
-    def __len__(self) -> int:
-        return len(self._held)
-
-    @property
-    def beyond_quota(self) -> int:
-        """Memberships of groups that are served here alone, for there are too many."""
-        return len(self._beyond)
-
-    def hold(self, filter: str, *, by_client: bool = True, client: str = "") -> None:
-        """Count one more reason to want ``filter``, as subscribed (``$share/...`` included).
-
-        A client holds each filter once.
+        Args:
+            filter: As subscribed, ``$share/...`` included.
+            change: One less goes with the same arguments as the one more before.
+            by_client: Whether a client subscribes to it.
+            client: Which, if known. A client holds each filter once.
         """
         plain = without_share(filter)
         if not may_travel(plain):
             return
-        if self._stays_local(plain, by_client):
-            self._kept_local[plain] += 1
-            return
-        if self._count_member(client, filter, 1):
-            return
-        self._wanted_before.setdefault(plain, plain in self._held)
-        self._held[plain] += 1
-
-    def release(self, filter: str, *, by_client: bool = True, client: str = "") -> None:
-        """Count one reason less; the counterpart of ``hold`` with the same arguments."""
-        plain = without_share(filter)
-        if not may_travel(plain):
-            return
-        local = self._stays_local(plain, by_client)
-        if not local and self._count_member(client, filter, -1):
-            return
-        counts = self._kept_local if local else self._held
-        assert counts[plain] > 0, f"released more often than held: {plain!r}"
+        local = by_client and self._parameters.match_all == "local" and is_match_all(plain)
         if not local:
-            self._wanted_before.setdefault(plain, True)
-        counts[plain] -= 1
-        if not counts[plain]:
-            del counts[plain]
+            if self._count_member(client, filter, change):
+                return
+            self._wanted_before.setdefault(plain, plain in self.held)
+        _add(self.kept_local if local else self.held, plain, change)
 
-    def take(self) -> InterestChanged | None:
-        """The change since the last call, or ``None`` when there is none."""
+    def take(self) -> list[InterestChanged | MembersChanged]:
+        """What changed since the last call."""
+        changes: list[InterestChanged | MembersChanged] = []
         touched, self._wanted_before = self._wanted_before, {}
-        added = frozenset(f for f, before in touched.items() if not before and f in self._held)
-        removed = frozenset(f for f, before in touched.items() if before and f not in self._held)
-        return InterestChanged(added, removed) if added or removed else None
-
-    def take_members(self) -> MembersChanged | None:
-        """What changed about groups since the last call, or ``None`` when nothing did."""
-        touched, self._members_before = self._members_before, {}
-        changed = {
+        added = frozenset(f for f, before in touched.items() if not before and f in self.held)
+        removed = frozenset(f for f, before in touched.items() if before and f not in self.held)
+        if added or removed:
+            changes.append(InterestChanged(added, removed))
+        groups, self._members_before = self._members_before, {}
+        members = {
             key: self._members[key]
-            for key, before in sorted(touched.items())
+            for key, before in sorted(groups.items())
             if self._members[key] != before
         }
-        watched = self._groups_span_brokers and bool(self._kept_local)
-        if not changed and watched == self._watched_before:
-            return None
-        self._watched_before = watched
-        return MembersChanged(changed, watched)
+        watched = self._parameters.groups_span_brokers and bool(self.kept_local)
+        if members or watched != self._watched_before:
+            self._watched_before = watched
+            changes.append(MembersChanged(members, watched))
+        return changes
 
     def _count_member(self, client: str, filter: str, change: int) -> bool:
         """Whether ``filter`` is a membership that is counted apart; it was counted then."""
-        key = share_of(filter) if self._groups_span_brokers else None
+        key = share_of(filter) if self._parameters.groups_span_brokers else None
         if key is None:
             return False
         if change > 0:
-            full = len(self._members) >= self._groups_max
-            greedy = self._memberships[client] >= self._client_groups_max
+            full = len(self._members) >= self._parameters.groups_max
+            greedy = self._memberships[client] >= self._parameters.client_groups_max
             if key not in self._members and (full or greedy):
-                self._beyond.add((client, key))
+                self.beyond.add((client, key))
                 return False
-        elif (client, key) in self._beyond:
-            self._beyond.discard((client, key))
+        elif (client, key) in self.beyond:
+            self.beyond.discard((client, key))
             return False
-        self._memberships[client] += change
-        if not self._memberships[client]:
-            del self._memberships[client]
         self._members_before.setdefault(key, self._members[key])
-        self._members[key] += change
-        assert self._members[key] >= 0, f"released more often than held: {filter!r}"
-        if not self._members[key]:
-            del self._members[key]
+        _add(self._memberships, client, change)
+        _add(self._members, key, change)
         return True
 
-    def _stays_local(self, plain: str, by_client: bool) -> bool:
-        return by_client and not self._federate_match_all and is_match_all(plain)
+
+def _add(counts: Counter[K], key: K, change: int) -> None:
+    """Count, and keep no zeros."""
+    counts[key] += change
+    assert counts[key] >= 0, f"released more often than held: {key!r}"
+    if not counts[key]:
+        del counts[key]

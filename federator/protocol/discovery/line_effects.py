@@ -5,7 +5,7 @@ A line that can be read in several ways only ever makes us want more.
 Source: docs/protocol.md 9.
 """
 
-from typing import Protocol
+from collections.abc import Callable
 
 from federator.protocol.client_names import OWN_PREFIX, shown
 from federator.protocol.discovery.log_lines import (
@@ -20,22 +20,12 @@ from federator.protocol.discovery.log_lines import (
     Unreadable,
     Unsubscribed,
 )
-from federator.protocol.discovery.reconciliation import Reconciliation, Widened
-from federator.protocol.discovery.subscription_table import (
-    CUT_MARK,
-    SubscriptionTable,
-)
+from federator.protocol.discovery.reconciliation import Reconciliation
+from federator.protocol.discovery.subscription_table import CUT_MARK, SubscriptionTable
 from federator.protocol.types import Millis
 
 DROPPED = "the broker drops log lines: our queue there is full"
 _LINE_CHARS_MAX = 200
-
-
-class Say(Protocol):
-    """Tells operators of an event."""
-
-    def __call__(self, name: str, level: str, **details: int | str) -> None:
-        """Say it, sooner or later."""
 
 
 class LineEffects:
@@ -45,7 +35,7 @@ class LineEffects:
         table: Clients and their subscriptions.
         reconciliation: Told what cannot be trusted.
         own_id: Client id of the connection that hears the log.
-        say: Tells operators.
+        say: Tells operators of an event: its name, its level, and details by keyword.
 
     Attributes:
         read: Lines read.
@@ -60,7 +50,7 @@ class LineEffects:
         reconciliation: Reconciliation,
         *,
         own_id: str,
-        say: Say,
+        say: Callable[..., None],
     ) -> None:
         self._table = table
         self._reconciliation = reconciliation
@@ -96,17 +86,12 @@ class LineEffects:
                     line=_shortened(event.line),
                     readings=len(event.candidates),
                 )
-            case _:
-                self._on_client_event(event, now_ms=now_ms)
-
-    def _on_client_event(self, event: ClientEvent, *, now_ms: Millis) -> None:
-        match event:
             case ClientConnected():
                 self._table.on_connected(event.id, clean=event.clean, protocol=event.protocol)
             case ClientEnded():
                 self._table.on_ended(event.id)
             case SessionExpired():
-                self._table.on_expired(event.id)
+                self._table.on_ended(event.id, expired=True)
             case Subscribed():
                 if not self._table.on_subscribed(event.id, _stored(event), event.qos):
                     self._on_full(now_ms=now_ms)
@@ -139,7 +124,7 @@ class LineEffects:
         self._say("discovery.broker_drops", "warning", client=_shortened(id))
 
     def _on_full(self, *, now_ms: Millis) -> None:
-        if not isinstance(self._reconciliation.verdict, Widened):
+        if self._reconciliation.doubt is None:
             self._reconciliation.distrust(
                 f"{self._table.refused} did not fit into the table", gap=False, now_ms=now_ms
             )

@@ -22,9 +22,7 @@ Source: docs/protocol.md 9; Mosquitto 2.0.11, 2.0.22, 2.1.0, 2.1.1 and 2.1.2: ``
 """
 
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import Enum
 from typing import Protocol
 
 from federator.protocol.filters import validate_filter
@@ -112,8 +110,7 @@ LogEvent = ClientEvent | Ambiguous | Unreadable
 LOG_ROOT = "$SYS/broker/log/"
 
 _EPOCH = re.compile(r"\d{9,11}: ")
-_NOTHING = re.compile("")
-_RUNS = re.compile(r"(\d+)|([^\W\d_]+)|( +)|(.)", re.DOTALL)
+_RUNS = re.compile(r"(\d+)|([^\W\d_]+)|( +)|.", re.DOTALL)
 PREFIX_CHARS_MAX = 256
 
 
@@ -158,20 +155,17 @@ class TimestampShape:
 
 def _shape_of(prefix: str) -> re.Pattern[str]:
     if not prefix:
-        return _NOTHING
+        return re.compile("")
     if _EPOCH.fullmatch(prefix):
         return _EPOCH
-    shape = []
-    for digits, letters, blanks, other in _RUNS.findall(prefix.removesuffix(": ")):
-        if digits:
-            shape.append(r"\d+")
-        elif letters:
-            shape.append(r"[^\W\d_]+")
-        elif blanks:
-            shape.append(" +")
-        else:
-            shape.append("[+-]" if other in "+-" else re.escape(other))
-    return re.compile("".join(shape) + ": ")  # one blank: an id may begin with more
+    shape = _RUNS.sub(_shape_of_run, prefix.removesuffix(": "))
+    return re.compile(shape + ": ")  # one blank: an id may begin with more
+
+
+def _shape_of_run(run: re.Match[str]) -> str:
+    if run.lastindex is not None:
+        return (r"\d+", r"[^\W\d_]+", " +")[run.lastindex - 1]
+    return "[+-]" if run.group() in "+-" else re.escape(run.group())
 
 
 LINE_BYTES_MAX = 999
@@ -195,19 +189,13 @@ _END_UNTIL_2_1_0 = re.compile(
     r"|been disconnected by administrative action|already connected, closing old connection)\.)\Z)"
 )
 _END_FROM_2_1_1 = re.compile(r"(?= \[[^\[\] ]*:\d+\] disconnected(?:\.|: (.+))\Z)", re.DOTALL)
+_ENDS: tuple[re.Pattern[str], ...] = (_END_FROM_2_1_1, _END_UNTIL_2_1_0)
 _BAD_SOCKET = "Bad socket read/write on client "
 _REASON = re.compile(r"(?=: (.*)\Z)", re.DOTALL)
 _EXPIRED = re.compile(r"Expiring client (.+) due to timeout\.", re.DOTALL)
 _DROPPING = re.compile(r"Outgoing messages are being dropped for client (.+)\.", re.DOTALL)
 _VERSION = re.compile(r"mosquitto version (\d+)\.(\d+)(?:\.(\d+))?")
-_PROTOCOL_IN_2_0 = {1: 3, 2: 4}
-
-
-class Dialect(Enum):
-    """How this broker reports that a connection ended."""
-
-    UNTIL_2_1_0 = "until 2.1.0"
-    FROM_2_1_1 = "from 2.1.1"
+_PROTOCOLS_IN_2_0 = {"1": 3, "2": 4}
 
 
 class KnownClients(Protocol):
@@ -231,47 +219,41 @@ class LogReader:
 
     def __init__(self, *, own_id: str, known: KnownClients) -> None:
         self.timestamps = TimestampShape(own_id)
-        self.dialect: Dialect | None = None
         self._known = known
+        self._ends = _ENDS
 
     def on_version(self, text: str) -> None:
         """Take the dialect from ``$SYS/broker/version``; without one, every dialect is tried."""
         found = _VERSION.match(text)
-        if found is None:
-            self.dialect = None
-            return
-        version = tuple(int(part or 0) for part in found.groups())
-        self.dialect = Dialect.FROM_2_1_1 if version >= (2, 1, 1) else Dialect.UNTIL_2_1_0
+        self._ends = _ENDS
+        if found is not None:
+            version = tuple(int(part or 0) for part in found.groups())
+            self._ends = _ENDS[:1] if version >= (2, 1, 1) else _ENDS[1:]
 
     def read(self, topic: str, payload: bytes) -> LogEvent | None:
         """What the line says, or ``None`` when it concerns no subscriptions. Never raises."""
-        cut = len(payload) >= LINE_BYTES_MAX
+        cut, subscription = len(payload) >= LINE_BYTES_MAX, topic == SUBSCRIBE_TOPIC
         try:
             line = _decode(payload, cut=cut)
         except UnicodeDecodeError:
-            return Unreadable(ascii(payload), topic == SUBSCRIBE_TOPIC)
-        if topic == SUBSCRIBE_TOPIC:
+            return Unreadable(ascii(payload), subscription)
+        if subscription:
             self.timestamps.learn(line)
         text = self.timestamps.strip(line)
-        if topic == SUBSCRIBE_TOPIC:
-            if text is None:
-                return Unreadable(line, subscription=True)
-            return self._pick(line, _subscriptions(text, cut=cut), cut=cut) or Unreadable(
-                line, subscription=True
-            )
+        unreadable = Unreadable(line, subscription)
         if text is None:
-            return Unreadable(line, subscription=False)
+            return unreadable
+        if subscription:
+            return self._pick(line, _subscriptions(text, cut=cut), cut=cut) or unreadable
         if topic == UNSUBSCRIBE_TOPIC:
-            return self._pick(line, _unsubscriptions(text, cut=cut), cut=cut) or Unreadable(
-                line, subscription=False
-            )
+            return self._pick(line, _unsubscriptions(text, cut=cut), cut=cut) or unreadable
         if topic in (NOTICE_TOPIC, ERROR_TOPIC):
             return self._life_cycle(line, text, cut=cut)
         return None
 
     def _life_cycle(self, line: str, text: str, *, cut: bool) -> LogEvent | None:
         if found := _CONNECT.fullmatch(text):
-            connects = list(_connects(found.group(1)))
+            connects = _connects(found.group(1))
             if not connects:
                 return Unreadable(line, subscription=False)
             return connects[0] if len(connects) == 1 else _ambiguous(line, connects, cut=cut)
@@ -283,11 +265,7 @@ class LogReader:
             return self._pick(line, _ends(_REASON, text[len(_BAD_SOCKET) :]), cut=cut)
         if text.startswith("Client "):
             rest = text[len("Client ") :]
-            ends: list[ClientEvent] = []
-            if self.dialect is not Dialect.UNTIL_2_1_0:
-                ends += _ends(_END_FROM_2_1_1, rest)
-            if self.dialect is not Dialect.FROM_2_1_1:
-                ends += _ends(_END_UNTIL_2_1_0, rest)
+            ends = [end for tail in self._ends for end in _ends(tail, rest)]
             return self._pick(line, ends, cut=cut)
         return None
 
@@ -336,26 +314,20 @@ def _subscriptions(text: str, *, cut: bool) -> list[ClientEvent]:
 def _unsubscriptions(text: str, *, cut: bool) -> list[ClientEvent]:
     return [
         Unsubscribed(text[:at], text[at + 1 :], cut)
-        for at in _positions(text.find, " ")
-        if _is_filter(text[at + 1 :], cut=cut)
+        for at, sign in enumerate(text)
+        if at and sign == " " and _is_filter(text[at + 1 :], cut=cut)
     ]
 
 
-def _positions(find: Callable[[str, int], int], wanted: str) -> Iterator[int]:
-    at = find(wanted, 1)
-    while at >= 0:
-        yield at
-        at = find(wanted, at + 1)
-
-
-def _connects(rest: str) -> Iterator[ClientEvent]:
-    for at in _CONNECT_TAIL.finditer(rest, 1):
-        protocol = int(at.group(1))
-        yield ClientConnected(
+def _connects(rest: str) -> list[ClientEvent]:
+    return [
+        ClientConnected(
             id=rest[: at.start()],
             clean=at.group(2) == "1",
-            protocol=_PROTOCOL_IN_2_0.get(protocol, protocol),
+            protocol=_PROTOCOLS_IN_2_0.get(at.group(1)) or int(at.group(1)),
         )
+        for at in _CONNECT_TAIL.finditer(rest, 1)
+    ]
 
 
 def _ends(tail: re.Pattern[str], rest: str) -> list[ClientEvent]:

@@ -31,9 +31,15 @@ Source: docs/protocol.md 9; Mosquitto's ``subs.c`` and ``sys_tree.c``.
 """
 
 from dataclasses import dataclass
-from enum import Enum
 
-from federator.protocol.discovery.subscription_table import SubscriptionTable, Tally
+from federator.protocol.discovery.parameters import DiscoveryParameters
+from federator.protocol.discovery.subscription_table import (
+    Alive,
+    Kind,
+    SubscriptionTable,
+    Tally,
+)
+from federator.protocol.timers import earliest
 from federator.protocol.types import Millis
 
 FIRST_PROBE_MS = Millis(1_000)
@@ -45,40 +51,8 @@ PROBES_ANSWERED_WITHIN = 2
 BACKLOG_MS_MAX = Millis(20_000)
 """What waited for us has come by then, though no stored value ended it."""
 
-
 COUNT_OWN_GAP_MS = Millis(1_000)
 """Between two orders to count our own subscriptions: a storm loses lines all the time."""
-
-
-class Kind(Enum):
-    """What one count is about."""
-
-    PLAIN = "subscriptions"
-    SHARED = "shared subscriptions"
-
-
-class Outcome(Enum):
-    """How a count compares with what we know."""
-
-    EXACT = "agrees"
-    WITHIN = "within doubt"
-    MORE = "more"
-    LESS = "less"
-
-
-@dataclass(frozen=True, slots=True)
-class Trusted:
-    """The verdict that what we know is all there is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Widened:
-    """The verdict that there may be more than we know."""
-
-    reason: str
-
-
-Verdict = Trusted | Widened
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,36 +67,25 @@ class CountOwn:
     """Orders to tell again what our own connections subscribe: lines about them may be lost."""
 
 
-Comparison = tuple[Outcome, bool, bool]
-
-
-def compare(count: int, tally: Tally, *, hopeful: bool, by_class: bool) -> Comparison:
-    """Compare one count with one tally.
+def compare(count: int, tally: Tally, *, hopeful: bool, by_class: bool) -> Alive | None:
+    """Which doubtful subscriptions a count proves alive; ``None``: it does not agree with us.
 
     Args:
         count: What the broker says.
         tally: What we know.
         hopeful: Whether all doubtful ones may be alive.
         by_class: Whether those of one class may be alive alone.
-
-    Returns:
-        The outcome and, when it is ``EXACT``, whether the doubtful subscriptions of persistent
-        sessions and the other doubtful ones are alive.
     """
-    if count < tally.sure:
-        return Outcome.LESS, False, False
-    if count > tally.most:
-        return Outcome.MORE, False, False
     if count == tally.sure:
         alive = tally.most == tally.sure
-        return Outcome.EXACT, alive, alive
+        return Alive(alive, alive)
     if count == tally.most and hopeful:
-        return Outcome.EXACT, True, True
+        return Alive(persistent=True, other=True)
     only_persistent = count == tally.sure + tally.doubtful_persistent
     only_other = count == tally.sure + tally.doubtful_other
     if by_class and only_persistent != only_other:
-        return Outcome.EXACT, only_persistent, only_other
-    return Outcome.WITHIN, False, False
+        return Alive(only_persistent, only_other)
+    return None
 
 
 class Reconciliation:
@@ -130,39 +93,26 @@ class Reconciliation:
 
     Args:
         table: The table to judge; doubts in it are settled from here.
-        unlogged: Plain subscriptions that the broker counts but never logs: those of bridges that
-            are configured in the broker itself.
-        hopeful_ms: After a gap, how long a count of everything we knew is taken to mean that
-            nothing has changed.
-        tick_ms: After which a tick is over when no line has ended it.
-        probe_interval_ms: Between two probes. Should exceed the broker's ``sys_interval``.
+        parameters: How patient to be.
 
     Attributes:
+        doubt: Why there may be more than we know; ``None``: the table is trusted.
+        counts: The broker's counts since the last gap.
         lost: Whether lines were lost since the table was last trusted.
         late: Whether what we hear is too old to trust the table for it.
+        restarted: Whether the broker restarted since the last gap: its uptime is shorter.
     """
 
-    def __init__(
-        self,
-        table: SubscriptionTable,
-        *,
-        unlogged: int,
-        hopeful_ms: Millis,
-        tick_ms: Millis,
-        probe_interval_ms: Millis,
-    ) -> None:
-        self._table = table
-        self._unlogged = unlogged
-        self._hopeful_ms = hopeful_ms
-        self._tick_ms = tick_ms
-        self._probe_interval_ms = probe_interval_ms
-        self._counts: dict[Kind, int] = {}
-        self._connected: int | None = None
-        self._verdict: Verdict = Widened("starting: the broker has not been counted yet")
-        self._hopeful_until_ms = Millis(0)
-        self._restarted = False
+    def __init__(self, table: SubscriptionTable, parameters: DiscoveryParameters) -> None:
+        self.doubt: str | None = "starting: the broker has not been counted yet"
+        self.counts: dict[Kind, int] = {}
         self.lost = False
         self.late = False
+        self.restarted = False
+        self._table = table
+        self._parameters = parameters
+        self._connected: int | None = None
+        self._hopeful_until_ms = Millis(0)
         self._count_own_at_ms: Millis | None = None
         self._own_counted_at_ms = Millis(-COUNT_OWN_GAP_MS)
         self._tick_ends_at_ms: Millis | None = None
@@ -173,38 +123,20 @@ class Reconciliation:
         self._probing = False
         self._unanswered_probes = 0
 
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict now."""
-        return self._verdict
-
-    @property
-    def counts(self) -> dict[Kind, int]:
-        """The broker's counts since the last gap."""
-        return dict(self._counts)
-
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` must be called."""
-        deadlines = [] if self._tick_ends_at_ms is None else [self._tick_ends_at_ms]
-        if self._needs_probe:
-            deadlines.append(self._probe_at_ms)
-        if self._count_own_at_ms is not None:
-            deadlines.append(self._count_own_at_ms)
-        return min(deadlines, default=None)
-
-    def trust(self) -> None:
-        """Believe the table as it was loaded: no line was missed since it was written."""
-        self._verdict = Trusted()
+        probe_at_ms = self._probe_at_ms if self._needs_probe else None
+        return earliest(self._tick_ends_at_ms, probe_at_ms, self._count_own_at_ms)
 
     def distrust(self, reason: str, *, gap: bool, now_ms: Millis) -> None:
         """Trust the table no more: lines are missing; in a ``gap``, perhaps counts as well."""
-        self._verdict = Widened(reason)
+        self.doubt = reason
         self._tick_ends_at_ms = None
-        self._hopeful_until_ms = Millis(now_ms + self._hopeful_ms)
+        self._hopeful_until_ms = Millis(now_ms + self._parameters.hopeful_ms)
         if gap:
-            self._counts.clear()
+            self.counts.clear()
             self._connected = None
-            self._restarted = False
+            self.restarted = False
 
     def lose(self, reason: str, *, now_ms: Millis) -> None:
         """Trust nothing heard so far: lines between were lost."""
@@ -220,10 +152,6 @@ class Reconciliation:
         self._count_own_at_ms = None
         self._own_counted_at_ms = now_ms
         return [CountOwn()]
-
-    def on_broker_restarted(self) -> None:
-        """Note that the broker restarted: its uptime is shorter than before."""
-        self._restarted = True
 
     def on_broker_up(self, *, now_ms: Millis) -> None:
         """Note that the broker answers again: what waited for us comes, then what it has stored."""
@@ -255,22 +183,22 @@ class Reconciliation:
         Numbers that come now may be older, and lack what we just learned; a subscription that no
         line told of would make up for it. The next tick has newer ones.
         """
-        self._unordered_until_ms = Millis(now_ms + self._tick_ms)
+        self._unordered_until_ms = Millis(now_ms + self._parameters.tick_ms)
 
     def on_tick(self, *, now_ms: Millis) -> None:
         """Open a tick: the broker begins to publish its numbers."""
         ordered = now_ms >= max(self._unordered_until_ms, self._backlog_until_ms)
         if self._tick_ends_at_ms is None and ordered:
-            self._tick_ends_at_ms = Millis(now_ms + self._tick_ms)
+            self._tick_ends_at_ms = Millis(now_ms + self._parameters.tick_ms)
 
     def on_count(self, kind: Kind, count: int, *, stored: bool, now_ms: Millis) -> None:
         """Take a count; a ``stored`` one is the newest from before we subscribed."""
         if kind is Kind.PLAIN:
-            count = max(0, count - self._unlogged)
+            count = max(0, count - self._parameters.unlogged_subscriptions)
         if stored:
-            self._counts.setdefault(kind, count)
+            self.counts.setdefault(kind, count)
             return
-        self._counts[kind] = count
+        self.counts[kind] = count
         self._unanswered_probes = 0
         self.on_tick(now_ms=now_ms)
 
@@ -289,7 +217,7 @@ class Reconciliation:
             return  # what we have ourselves is unsure
         if self._connected == self._table.connected:
             self._table.complete = True
-        if isinstance(self._verdict, Trusted):
+        if self.doubt is None:
             self._check(now_ms=now_ms)
         elif not self.late:
             self._reconsider(now_ms=now_ms)
@@ -300,74 +228,61 @@ class Reconciliation:
             self.end_tick(now_ms=now_ms)
         if not self._needs_probe or now_ms < self._probe_at_ms:
             return []
-        self._probe_at_ms = Millis(now_ms + self._probe_interval_ms)
+        self._probe_at_ms = Millis(now_ms + self._parameters.probe_interval_ms)
         if self._unanswered_probes >= PROBES_ANSWERED_WITHIN:
-            self._verdict = Widened("the broker publishes no counts; is its sys_interval 0?")
+            self.doubt = "the broker publishes no counts; is its sys_interval 0?"
         self._unanswered_probes += 1
         self._probing = not self._probing
         return [ProbeCounts(self._probing)]
 
     @property
     def _needs_probe(self) -> bool:
-        return self._up and len(self._counts) < len(Kind)
+        return self._up and len(self.counts) < len(Kind)
 
-    def _compare(self, *, hopeful: bool, by_class: bool) -> dict[Kind, Comparison]:
-        tallies = dict(zip((Kind.PLAIN, Kind.SHARED), self._table.tallies(), strict=True))
+    def _compare(self, *, hopeful: bool, by_class: bool) -> dict[Kind, Alive | None]:
+        tallies = self._table.tallies()
         return {
             kind: compare(count, tallies[kind], hopeful=hopeful, by_class=by_class)
-            for kind, count in self._counts.items()
+            for kind, count in self.counts.items()
         }
 
     def _check(self, *, now_ms: Millis) -> None:
         """Compare while we trust: every subscription is known, only doubts are open."""
-        compared = self._compare(hopeful=True, by_class=False)
-        if less := [kind for kind in compared if self._is_too_few(kind)]:
+        compared, tallies = self._compare(hopeful=True, by_class=False), self._table.tallies()
+        # Bridges that are away are allowed for.
+        away = {Kind.PLAIN: self._parameters.unlogged_subscriptions, Kind.SHARED: 0}
+        if less := [k for k, count in self.counts.items() if count + away[k] < tallies[k].sure]:
             self.lose(self._reason(less), now_ms=now_ms)
             return
-        if more := [kind for kind, (outcome, _, _) in compared.items() if outcome is Outcome.MORE]:
-            self._verdict = Widened(self._reason(more))
-        for kind, (outcome, persistent, other) in compared.items():
-            if outcome is Outcome.EXACT:
-                self._settle(kind, persistent=persistent, other=other)
+        if more := [k for k, count in self.counts.items() if count > tallies[k].most]:
+            self.doubt = self._reason(more)
+        for kind, alive in compared.items():
+            if alive is not None:
+                self._table.settle(kind, alive)
 
     def _reconsider(self, *, now_ms: Millis) -> None:
         """Compare while we do not trust."""
         hopeful = now_ms < self._hopeful_until_ms and not self._table.guesses and not self.lost
-        compared = self._compare(hopeful=hopeful, by_class=hopeful and self._restarted)
-        agree = {kind for kind, (outcome, _, _) in compared.items() if outcome is Outcome.EXACT}
+        compared = self._compare(hopeful=hopeful, by_class=hopeful and self.restarted)
+        agree = {kind: alive for kind, alive in compared.items() if alive is not None}
+        if disagree := [kind for kind in compared if kind not in agree]:
+            self.doubt = self._reason(disagree)
         all_agree = len(agree) == len(Kind)
-        disagree = [kind for kind in compared if kind not in agree]
-        if disagree:
-            self._verdict = Widened(self._reason(disagree))
-        for kind in sorted(agree, key=lambda kind: kind.value):
-            _, persistent, other = compared[kind]
+        for kind, alive in agree.items():
             # While one kind disagrees, doubtful ones of the other may go, but are not believed.
-            if all_agree or not (persistent or other):
-                self._settle(kind, persistent=persistent, other=other)
+            if all_agree or not any(alive):
+                self._table.settle(kind, alive)
         if all_agree:
-            self._verdict = Trusted()
+            self.doubt = None
             self.lost = False
-
-    def _is_too_few(self, kind: Kind) -> bool:
-        """Whether fewer are counted than are sure, bridges that are away allowed for."""
-        plain, shared = self._table.tallies()
-        if kind is Kind.SHARED:
-            return self._counts[kind] < shared.sure
-        return self._counts[kind] + self._unlogged < plain.sure
-
-    def _settle(self, kind: Kind, *, persistent: bool, other: bool) -> None:
-        shared = kind is Kind.SHARED
-        self._table.settle(shared=shared, persistent=True, survive=persistent)
-        self._table.settle(shared=shared, persistent=False, survive=other)
 
     def _reason(self, kinds: list[Kind]) -> str:
         parts = []
-        plain, shared = self._table.tallies()
         for kind in kinds:
-            tally = plain if kind is Kind.PLAIN else shared
+            tally = self._table.tallies()[kind]
             doubtful = tally.most - tally.sure
             parts.append(
-                f"{kind.value}: the broker counts {self._counts[kind]}, "
+                f"{kind.value}: the broker counts {self.counts[kind]}, "
                 f"{tally.sure} are known" + (f" and {doubtful} doubtful" if doubtful else "")
             )
         if self._table.refused:

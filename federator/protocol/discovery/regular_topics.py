@@ -9,6 +9,7 @@ Source: Spohn 2021, 6 (NEW_REGULAR_TOPIC); docs/protocol.md 9.
 
 from federator.errors import DecodeError
 from federator.protocol.discovery.interest import Interest
+from federator.protocol.discovery.parameters import DiscoveryParameters
 from federator.protocol.filters import may_travel, validate_filter, without_share
 from federator.protocol.types import Millis
 
@@ -21,14 +22,13 @@ class RegularTopics:
 
     Args:
         interest: Where the filters are held.
-        ttl_ms: How long a registration lasts.
-        filters_max: Registrations at a time; more are refused.
+        parameters: How long, and how many at a time.
     """
 
-    def __init__(self, interest: Interest, *, ttl_ms: Millis, filters_max: int) -> None:
+    def __init__(self, interest: Interest, parameters: DiscoveryParameters) -> None:
         self._interest = interest
-        self._ttl_ms = ttl_ms
-        self._filters_max = filters_max
+        self._ttl_ms = parameters.registration_ttl_ms
+        self._filters_max = parameters.registrations_max
         # Ascending by expiry: each renewal moves to the end, and all last equally long.
         self._expires_at_ms: dict[str, Millis] = {}
 
@@ -61,12 +61,12 @@ class RegularTopics:
         known = self._expires_at_ms.pop(filter, None) is not None
         if withdraw:
             if known:
-                self._interest.release(filter)
+                self._interest.count(filter, -1)
             return
         if not known:
             if len(self._expires_at_ms) >= self._filters_max:
                 raise DecodeError(f"{self._filters_max} filters are registered, no more are taken")
-            self._interest.hold(filter)
+            self._interest.count(filter, 1)
         self._expires_at_ms[filter] = Millis(now_ms + self._ttl_ms)
 
     def on_deadline(self, *, now_ms: Millis) -> None:
@@ -76,7 +76,7 @@ class RegularTopics:
             if expires_at_ms > now_ms:
                 return
             del self._expires_at_ms[filter]
-            self._interest.release(filter)
+            self._interest.count(filter, -1)
 
     def remaining_ms(self, *, now_ms: Millis) -> list[tuple[str, int]]:
         """The registrations with the time each has left."""
@@ -87,4 +87,4 @@ class RegularTopics:
         for filter, left_ms in sorted(remaining, key=lambda each: each[1])[: self._filters_max]:
             left_ms = min(max(0, left_ms), self._ttl_ms)
             self._expires_at_ms[filter] = Millis(now_ms + left_ms)
-            self._interest.hold(filter)
+            self._interest.count(filter, 1)

@@ -29,12 +29,14 @@ Source: docs/protocol.md 9; Mosquitto's ``connect__on_authorised`` and ``subs.c`
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import Enum, IntEnum
+from typing import NamedTuple
 
 import msgspec
 
 from federator.protocol.client_names import OWN_PREFIX
 from federator.protocol.discovery.interest import MATCH_ALL, Interest
+from federator.protocol.discovery.parameters import DiscoveryParameters
 from federator.protocol.filters import without_share
 
 CUT_MARK = "\0"
@@ -44,6 +46,13 @@ CUTS_COMPARED_MAX = 64
 """Beginnings compared with one unsubscribed filter; when there are more, all are doubted."""
 
 WARN_PERCENT = 75
+
+
+class Kind(Enum):
+    """Which subscriptions the broker counts together."""
+
+    PLAIN = "subscriptions"
+    SHARED = "shared subscriptions"
 
 
 class Fate(IntEnum):
@@ -111,77 +120,65 @@ class Tally:
         return self.sure + self.doubtful_persistent + self.doubtful_other
 
 
+class Alive(NamedTuple):
+    """Whether the doubtful subscriptions of persistent sessions are alive, and the others."""
+
+    persistent: bool
+    other: bool
+
+
 class SubscriptionTable:
     """Clients and their subscriptions; keeps ``interest`` in step.
 
     Args:
         interest: Where clients' filters are held and released.
-        filters_max: Subscriptions stored.
-        bytes_max: UTF-8 bytes of the client ids and filters stored.
-        clients_max: Clients stored, with or without subscriptions.
+        parameters: How many there is room for.
 
     Attributes:
         complete: Whether all connected clients are known.
+        connected: Clients that are connected, as far as is known.
         refused: Entries for which there was no room.
         revision: Grows with every change.
     """
 
-    def __init__(
-        self,
-        interest: Interest,
-        *,
-        filters_max: int = 1_000_000,
-        bytes_max: int = 128 * 1024 * 1024,
-        clients_max: int = 200_000,
-    ) -> None:
+    def __init__(self, interest: Interest, parameters: DiscoveryParameters) -> None:
+        self.complete = False
+        self.connected = 0
+        self.refused = 0
+        self.revision = 0
         self._interest = interest
-        self._filters_max = filters_max
-        self._bytes_max = bytes_max
-        self._clients_max = clients_max
+        self._parameters = parameters
         self._clients: dict[str, Client] = {}
         self._filters = 0
         self._bytes = 0
-        self._connected = 0
         self._guesses: set[tuple[str, str]] = set()
         self._touched: set[str] = set()  # clients with anything believed since the last gap
-        self.complete = False
-        self.refused = 0
-        self.revision = 0
-        self._counted = (0, (Tally(), Tally()))
+        self._counted = (0, dict.fromkeys(Kind, Tally()))
 
     # What is known
 
     def __len__(self) -> int:
-        return self._filters
-
-    @property
-    def clients(self) -> int:
-        """Clients stored."""
+        """How many clients are known."""
         return len(self._clients)
-
-    @property
-    def connected(self) -> int:
-        """Clients that are connected, as far as is known."""
-        return self._connected
 
     @property
     def full_percent(self) -> int:
         """How full the table is, by the bound that is nearest."""
         return max(
-            100 * self._filters // self._filters_max,
-            100 * self._bytes // self._bytes_max,
-            100 * len(self._clients) // self._clients_max,
+            100 * self._filters // self._parameters.filters_max,
+            100 * self._bytes // self._parameters.bytes_max,
+            100 * len(self._clients) // self._parameters.clients_max,
         )
 
     @property
-    def guesses(self) -> int:
-        """Doubtful subscriptions of which some were never made: readings of ambiguous lines."""
+    def guesses(self) -> set[tuple[str, str]]:
+        """Doubtful (client, filter) of which some never were: readings of ambiguous lines."""
         self._guesses = {
             (id, filter)
             for id, filter in self._guesses
             if id in self._clients and filter in self._clients[id].doubtful
         }
-        return len(self._guesses)
+        return self._guesses
 
     def is_connected(self, id: str) -> bool:
         """Whether the client is connected, as far as is known."""
@@ -205,30 +202,26 @@ class SubscriptionTable:
             keeps = client.fate is Fate.PERSISTS or (client.fate is Fate.UNKNOWN and client.resumes)
             yield ClientFlow(id, client.connected, keeps, filters)
 
-    def tallies(self) -> tuple[Tally, Tally]:
-        """Plain and shared subscriptions, counted. Walks the whole table when it has changed."""
-        at, counted = self._counted
-        if at != self.revision:
-            counted = self._count()
-            self._counted = (self.revision, counted)
-        return counted
-
-    def _count(self) -> tuple[Tally, Tally]:
-        plain, shared = [0, 0, 0], [0, 0, 0]
-        for client in self._clients.values():
-            for filter in client.sure:
-                (shared if is_shared(filter) else plain)[0] += 1
-            doubt = 1 if client.fate is Fate.PERSISTS else 2
-            for filter in client.doubtful:
-                (shared if is_shared(filter) else plain)[doubt] += 1
-        return Tally(*plain), Tally(*shared)
+    def tallies(self) -> dict[Kind, Tally]:
+        """Subscriptions of each kind, counted. Walks the whole table when it has changed."""
+        if self._counted[0] != self.revision:
+            counts = [0, 0, 0], [0, 0, 0]  # plain, shared
+            for client in self._clients.values():
+                for filter in client.sure:
+                    counts[is_shared(filter)][0] += 1
+                doubt = 1 if client.fate is Fate.PERSISTS else 2
+                for filter in client.doubtful:
+                    counts[is_shared(filter)][doubt] += 1
+            plain, shared = counts
+            tallies = {Kind.PLAIN: Tally(*plain), Kind.SHARED: Tally(*shared)}
+            self._counted = (self.revision, tallies)
+        return self._counted[1]
 
     # What happens
 
     def on_connected(self, id: str, *, clean: bool, protocol: int) -> None:
         """Follow a client that connected; an older connection of the same id is thereby over."""
-        client = self._client(id)
-        if client is None:
+        if (client := self._client(id)) is None:
             return
         if clean or client.fate is Fate.ENDS:
             self._drop_all(id, client)
@@ -246,33 +239,19 @@ class SubscriptionTable:
             client.fate = Fate.ENDS if clean else Fate.PERSISTS
         self.revision += 1
 
-    def on_ended(self, id: str) -> None:
-        """Follow the end of a connection."""
-        client = self._clients.get(id)
-        if client is None:
+    def on_ended(self, id: str, *, expired: bool = False) -> None:
+        """Follow the end of a connection; ``expired``: the broker forgot the session as well."""
+        if (client := self._clients.get(id)) is None:
             return
-        if client.fate is Fate.ENDS:
+        if expired or client.fate is Fate.ENDS:
             self._drop_all(id, client)
         elif client.fate is Fate.UNKNOWN:
             self._doubt(client)
-        self._set_connected(client, False)
-        self._forget_if_empty(id, client)
-        self.revision += 1
-
-    def on_expired(self, id: str) -> None:
-        """Drop all of a client whose session the broker forgot."""
-        client = self._clients.get(id)
-        if client is None:
-            return
-        self._drop_all(id, client)
-        self._set_connected(client, False)
-        self._forget_if_empty(id, client)
-        self.revision += 1
+        self._disconnect(id, client)
 
     def on_subscribed(self, id: str, filter: str, qos: int = 1) -> bool:
         """Add a subscription; ``False`` when the table is full and does not remember it."""
-        client = self._client(id)
-        if client is None:
+        if (client := self._client(id)) is None:
             return False
         self._set_connected(client, True)
         known = filter in client.sure or filter in client.doubtful
@@ -286,8 +265,7 @@ class SubscriptionTable:
 
     def on_unsubscribed(self, id: str, filter: str) -> None:
         """Drop a subscription. A stored beginning of ``filter`` becomes doubtful."""
-        client = self._clients.get(id)
-        if client is None:
+        if (client := self._clients.get(id)) is None:
             return
         if not filter.endswith(CUT_MARK) and (filter in client.sure or filter in client.doubtful):
             self._drop(id, client, filter)
@@ -300,8 +278,7 @@ class SubscriptionTable:
     def doubt_connected(self, id: str) -> None:
         """Doubt what a connection of this client would have changed: perhaps it connected."""
         self.complete = False
-        client = self._clients.get(id)
-        if client is not None:
+        if (client := self._clients.get(id)) is not None:
             self._doubt(client)
             client.fate = Fate.UNKNOWN
             self.revision += 1
@@ -320,16 +297,13 @@ class SubscriptionTable:
     def doubt_client(self, id: str) -> None:
         """Doubt all of this client: perhaps its connection or session ended."""
         self.complete = False
-        client = self._clients.get(id)
-        if client is not None:
+        if (client := self._clients.get(id)) is not None:
             self._doubt(client)
-            self._set_connected(client, False)
-            self._forget_if_empty(id, client)
+            self._disconnect(id, client)
 
     def doubt_filter(self, id: str, filter: str) -> None:
         """Doubt a subscription: perhaps this client unsubscribed."""
-        client = self._clients.get(id)
-        if client is not None:
+        if (client := self._clients.get(id)) is not None:
             self._doubt(client, {filter} & client.sure)
             self._doubt_cuts(client, filter)
 
@@ -338,10 +312,11 @@ class SubscriptionTable:
         self.complete = False
         touched, self._touched = self._touched, set()
         for id in sorted(touched & self._clients.keys()):
-            if not id.startswith(OWN_PREFIX):
+            if id.startswith(OWN_PREFIX):
+                self._forget_if_empty(id, self._clients[id])
+            else:
                 self._doubt(self._clients[id])
-                self._set_connected(self._clients[id], False)
-            self._forget_if_empty(id, self._clients[id])
+                self._disconnect(id, self._clients[id])
 
     def set_own(self, id: str, filters: frozenset[str]) -> None:
         """Note that one of our own clients is connected and holds exactly ``filters``."""
@@ -356,11 +331,11 @@ class SubscriptionTable:
 
     # What the broker's count settles
 
-    def settle(self, *, shared: bool, persistent: bool, survive: bool) -> None:
-        """Keep or drop all doubtful subscriptions of one kind and class, as the count says."""
+    def settle(self, kind: Kind, alive: Alive) -> None:
+        """Keep or drop the doubtful subscriptions of one kind, as the count says."""
+        shared = kind is Kind.SHARED
         for id, client in list(self._clients.items()):
-            if (client.fate is Fate.PERSISTS) is not persistent:
-                continue
+            survive = alive.persistent if client.fate is Fate.PERSISTS else alive.other
             for filter in sorted(f for f in client.doubtful if is_shared(f) is shared):
                 if survive:
                     self._touched.add(id)
@@ -372,23 +347,18 @@ class SubscriptionTable:
 
     # On disk
 
-    def records(self) -> Iterator[ClientRecord]:
+    def records(self) -> list[ClientRecord]:
         """The whole table."""
-        for id, client in self._clients.items():
-            yield ClientRecord(
-                id, client.fate, client.connected, sorted(client.sure), sorted(client.doubtful)
-            )
-
-    def guessed(self) -> list[tuple[str, str]]:
-        """What ``guesses`` counts, as (client, filter)."""
-        return sorted(self._guesses) if self.guesses else []
+        return [
+            ClientRecord(id, each.fate, each.connected, sorted(each.sure), sorted(each.doubtful))
+            for id, each in self._clients.items()
+        ]
 
     def load(self, records: list[ClientRecord], guesses: Iterable[tuple[str, str]] = ()) -> None:
         """Fill an empty table as it was when written."""
         assert not self._clients, "load is for an empty table"
         for record in records:
-            client = self._client(record.id)
-            if client is None:
+            if (client := self._client(record.id)) is None:
                 break
             client.fate = record.fate
             for filter in record.sure:
@@ -406,7 +376,8 @@ class SubscriptionTable:
         client = self._clients.get(id)
         if client is None:
             size = len(id.encode())
-            if len(self._clients) >= self._clients_max or self._bytes + size > self._bytes_max:
+            bounds = self._parameters
+            if len(self._clients) >= bounds.clients_max or self._bytes + size > bounds.bytes_max:
                 self.refused += 1
                 self.complete = False
                 return None
@@ -416,20 +387,24 @@ class SubscriptionTable:
         return client
 
     def _set_connected(self, client: Client, connected: bool) -> None:
-        self._connected += int(connected) - int(client.connected)
+        self.connected += int(connected) - int(client.connected)
         client.connected = connected
 
+    def _disconnect(self, id: str, client: Client) -> None:
+        self._set_connected(client, False)
+        self._forget_if_empty(id, client)
+        self.revision += 1
+
     def _store(self, id: str, client: Client, filter: str) -> bool:
-        size = len(filter.encode())
-        if self._filters >= self._filters_max or self._bytes + size > self._bytes_max:
+        size, bounds = len(filter.encode()), self._parameters
+        if self._filters >= bounds.filters_max or self._bytes + size > bounds.bytes_max:
             self.refused += 1
             self._forget_if_empty(id, client)
             return False
         self.revision += 1
         self._filters += 1
         self._bytes += size
-        if not id.startswith(OWN_PREFIX):
-            self._hold(id, filter)
+        self._count(id, filter, 1)
         return True
 
     def _drop(self, id: str, client: Client, filter: str) -> None:
@@ -440,8 +415,7 @@ class SubscriptionTable:
         self.revision += 1
         self._filters -= 1
         self._bytes -= len(filter.encode())
-        if not id.startswith(OWN_PREFIX):
-            self._hold(id, filter, release=True)
+        self._count(id, filter, -1)
 
     def _drop_all(self, id: str, client: Client) -> None:
         for filter in sorted(client.sure | client.doubtful):
@@ -474,12 +448,12 @@ class SubscriptionTable:
             self._touched.discard(id)
             self._bytes -= len(id.encode())
 
-    def _hold(self, id: str, filter: str, *, release: bool = False) -> None:
-        change = self._interest.release if release else self._interest.hold
-        if filter.endswith(CUT_MARK):
-            change(widened(filter), by_client=False)
-        else:
-            change(filter, client=id)
+    def _count(self, id: str, filter: str, change: int) -> None:
+        """Tell ``interest`` that one client more or less wants ``filter``."""
+        if filter.endswith(CUT_MARK) and not id.startswith(OWN_PREFIX):
+            self._interest.count(widened(filter), change, by_client=False)
+        elif not id.startswith(OWN_PREFIX):
+            self._interest.count(filter, change, client=id)
 
 
 def is_shared(filter: str) -> bool:

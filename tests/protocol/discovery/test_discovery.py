@@ -7,6 +7,7 @@ from federator.protocol.discovery import (
     DiscoveryParameters,
     DiscoveryRecord,
     InterestChanged,
+    MembersChanged,
     decode_record,
     encode_record,
 )
@@ -37,6 +38,11 @@ from tests.protocol.discovery.harness import (
 
 def arrive(id: str, *filters: str, clean: bool = True, protocol: int = 4) -> list[ClientEvent]:
     return [ClientConnected(id, clean, protocol), *(Subscribed(id, 1, f) for f in filters)]
+
+
+def table_of(**bounds: int) -> SubscriptionTable:
+    parameters = DiscoveryParameters(**bounds)
+    return SubscriptionTable(Interest(parameters), parameters)
 
 
 def leave(id: str) -> ClientEvent:
@@ -943,7 +949,7 @@ def test_counts_from_before_a_gap_prove_nothing_after_it():
 
 
 def test_an_end_that_may_be_another_clients_leaves_the_view_incomplete():
-    table = SubscriptionTable(Interest())
+    table = table_of()
     table.on_connected("a", clean=True, protocol=4)
     table.complete = True
 
@@ -954,40 +960,42 @@ def test_an_end_that_may_be_another_clients_leaves_the_view_incomplete():
 
 
 def test_a_refused_guess_leaves_no_client_behind():
-    table = SubscriptionTable(Interest(), bytes_max=10)
+    table = table_of(bytes_max=10)
 
     assert not table.doubt_subscribed("a", "x" * 20)
 
-    assert table.clients == 0
+    assert len(table) == 0
 
 
 def test_beyond_its_quota_a_client_s_groups_are_wanted_like_any_filter():
-    interest = Interest(groups_span_brokers=True, groups_max=3, client_groups_max=2)
+    interest = Interest(
+        DiscoveryParameters(groups_span_brokers=True, groups_max=3, client_groups_max=2)
+    )
     for number in range(4):
-        interest.hold(f"$share/g/a/{number}", client="greedy")
-    interest.hold("$share/g/b", client="modest")
-    interest.hold("$share/g/c", client="late")
+        interest.count(f"$share/g/a/{number}", 1, client="greedy")
+    interest.count("$share/g/b", 1, client="modest")
+    interest.count("$share/g/c", 1, client="late")
 
-    assert interest.wanted == {"a/2", "a/3", "c"}
-    assert interest.beyond_quota == 3
-    members = interest.take_members()
-    assert members is not None
+    assert set(interest.held) == {"a/2", "a/3", "c"}
+    assert len(interest.beyond) == 3
+    *_, members = interest.take()
+    assert isinstance(members, MembersChanged)
     assert members.members == {("g", "a/0"): 1, ("g", "a/1"): 1, ("g", "b"): 1}
 
-    interest.hold("$share/g/b", client="greedy")  # costs nobody a group more
-    members = interest.take_members()
-    assert members is not None
+    interest.count("$share/g/b", 1, client="greedy")  # costs nobody a group more
+    *_, members = interest.take()
+    assert isinstance(members, MembersChanged)
     assert members.members == {("g", "b"): 2}
 
     for number in range(4):
-        interest.release(f"$share/g/a/{number}", client="greedy")
-    interest.release("$share/g/b", client="greedy")
-    interest.release("$share/g/b", client="modest")
-    interest.release("$share/g/c", client="late")
-    assert interest.wanted == frozenset()
-    assert interest.beyond_quota == 0
-    members = interest.take_members()
-    assert members is not None
+        interest.count(f"$share/g/a/{number}", -1, client="greedy")
+    interest.count("$share/g/b", -1, client="greedy")
+    interest.count("$share/g/b", -1, client="modest")
+    interest.count("$share/g/c", -1, client="late")
+    assert not interest.held
+    assert not interest.beyond
+    *_, members = interest.take()
+    assert isinstance(members, MembersChanged)
     assert set(members.members.values()) == {0}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from federator.protocol.custody import Owed, Receiver
 from federator.protocol.data_plane import DataPlane
-from federator.protocol.discovery.reconciliation import Reconciliation, Trusted
+from federator.protocol.discovery.reconciliation import Reconciliation
 from federator.protocol.intake import Intake
 from federator.protocol.types import Epoch
 from lab.sim import world
@@ -22,7 +22,7 @@ def forgets_to_widen_on_mismatch(monkeypatch):
     """The broker counts more subscriptions than we know, and we trust what we know."""
 
     def trust(self, **_):
-        self._verdict = Trusted()
+        self.doubt = None
 
     monkeypatch.setattr(Reconciliation, "_check", trust)
     monkeypatch.setattr(Reconciliation, "_reconsider", trust)
