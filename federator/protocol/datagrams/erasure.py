@@ -15,10 +15,7 @@ class Coder(Protocol):
         """Make ``count`` repair packets, each as long as a symbol."""
 
     def rebuild(self, parts: int, size: int, packets: Mapping[int, bytes]) -> list[bytes] | None:
-        """All symbols of a window of ``parts``; ``None``: these packets do not do.
+        """All ``parts`` symbols of a window, ``None``: these packets do not do.
 
-        Args:
-            parts: How many symbols there are.
-            size: Bytes of each.
-            packets: Packets of ``size`` bytes by place; symbols first, then repair packets.
+        Packets of ``size`` bytes are named by place: symbols first, then repair packets.
         """

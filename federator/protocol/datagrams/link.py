@@ -8,14 +8,14 @@ silent, is left alone for a while: all it held goes by the broker.
 Source: docs/udp-fec.md, "When it is used"; RFC 8085, 3.1.10 (circuit breakers).
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from federator.errors import DecodeError
 from federator.protocol.datagrams import wire
 from federator.protocol.datagrams.erasure import Coder
 from federator.protocol.datagrams.receiver import Receiver
-from federator.protocol.datagrams.sender import Limits, Sender
+from federator.protocol.datagrams.sender import Limits, Outcome, Sender
+from federator.protocol.timers import earliest
 from federator.protocol.types import Millis
 
 PROBE_MS: Final = 1_000
@@ -25,21 +25,6 @@ SILENT_MS: Final = 3_000
 PLR_USABLE_MAX: Final = 0.3
 REST_MS: Final = 10_000
 """How long a link that loses more is left alone."""
-
-
-@dataclass(slots=True)
-class Received:
-    """What follows from one datagram, or from a deadline.
-
-    Attributes:
-        datagrams: To be sealed and sent.
-        given_back: Frames that must go by the broker.
-        frames: Frames of the neighbour.
-    """
-
-    datagrams: list[bytes]
-    given_back: list[bytes]
-    frames: list[bytes]
 
 
 class DatagramLink:
@@ -64,17 +49,14 @@ class DatagramLink:
 
     def next_deadline_ms(self) -> Millis:
         """When ``on_deadline`` has something to do."""
-        times = (self.sender.next_deadline_ms(), self.receiver.next_deadline_ms())
-        return min([self._probe_at_ms, *(time for time in times if time is not None)])
+        at_ms = earliest(self.sender.next_deadline_ms(), self.receiver.next_deadline_ms())
+        return self._probe_at_ms if at_ms is None else min(self._probe_at_ms, at_ms)
 
     def offer(self, frame: bytes, *, now_ms: Millis) -> list[bytes] | None:
         """Datagrams to send for ``frame``; ``None``: it must go by the broker."""
-        if not self.usable:
-            return None
-        outcome = self.sender.offer(frame, now_ms=now_ms)
-        return None if outcome is None else outcome.datagrams
+        return self.sender.offer(frame, now_ms=now_ms) if self.usable else None
 
-    def on_datagram(self, datagram: bytes, *, now_ms: Millis) -> Received:
+    def on_datagram(self, datagram: bytes, *, now_ms: Millis) -> Outcome:
         """Take what the neighbour sent."""
         try:
             stream, number, body = wire.unpack(datagram)
@@ -84,19 +66,18 @@ class DatagramLink:
             frames = self.receiver.take(stream, number, body, now_ms=now_ms)
         except DecodeError:
             self.malformed += 1
-            return Received([], [], [])
-        return self._told([], [], frames, now_ms)
+            return Outcome()
+        return self._reporting(Outcome(frames=frames), now_ms)
 
-    def on_deadline(self, *, now_ms: Millis) -> Received:
+    def on_deadline(self, *, now_ms: Millis) -> Outcome:
         """Probe, repair, give back, or report: whatever is due."""
         outcome = self.sender.on_deadline(now_ms=now_ms)
-        datagrams, given_back = outcome.datagrams, outcome.given_back
         if now_ms >= self._probe_at_ms:
-            datagrams += self._probe(now_ms)
+            outcome.datagrams += self._probe(now_ms)
         if self.usable and now_ms - self._reported_at_ms > SILENT_MS:
-            given_back += self.give_up()
-        frames = self.receiver.on_deadline(now_ms=now_ms)
-        return self._told(datagrams, given_back, frames, now_ms)
+            outcome.given_back += self.give_up()
+        outcome.frames = self.receiver.release(now_ms=now_ms)
+        return self._reporting(outcome, now_ms)
 
     def give_up(self) -> list[bytes]:
         """Use the link no more for now; return the frames that must go another way."""
@@ -112,23 +93,22 @@ class DatagramLink:
         head = self.sender.head(wire.PROBE, now_ms)
         return [head if self.usable else head.ljust(self._limits.datagram_bytes, b"\0")]
 
-    def _on_report(self, report: wire.Report, now_ms: Millis) -> Received:
+    def _on_report(self, report: wire.Report, now_ms: Millis) -> Outcome:
         outcome = self.sender.on_report(report, now_ms=now_ms)
-        if not self.sender.is_about(report):
-            return Received([], [], [])
+        if outcome is None:
+            return Outcome()
         self._reported_at_ms = now_ms
         if self.sender.plr > PLR_USABLE_MAX:
             self._rests_until_ms = Millis(now_ms + REST_MS)
             outcome.given_back += self.give_up()
         else:
             self.usable = now_ms >= self._rests_until_ms
-        return self._told(outcome.datagrams, outcome.given_back, [], now_ms)
+        return self._reporting(outcome, now_ms)
 
-    def _told(
-        self, datagrams: list[bytes], given_back: list[bytes], frames: list[bytes], now_ms: Millis
-    ) -> Received:
+    def _reporting(self, outcome: Outcome, now_ms: Millis) -> Outcome:
+        """Add our own report to ``outcome``, when it is time."""
         report = self.receiver.report(now_ms=now_ms)
         if report is not None:
             head = self.sender.head(wire.REPORT, now_ms)
-            datagrams.append(head + wire.report_body(report))
-        return Received(datagrams, given_back, frames)
+            outcome.datagrams.append(head + wire.report_body(report))
+        return outcome

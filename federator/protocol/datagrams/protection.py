@@ -87,11 +87,6 @@ class Chain:
         self._to_good = 1.0 / abl
         self._to_bad = min(1.0, self._to_good * plr / (1.0 - plr))
 
-    def lost_distribution(self, sent: int) -> Lost:
-        """P(exactly k of ``sent`` packets are lost), for k in 0..sent."""
-        good, bad = self._walk(sent, 1.0 - self._plr, self._plr)
-        return [g + b for g, b in zip(good, bad, strict=True)]
-
     def late_and_lost(self, parts: int, repairs: int) -> tuple[float, float]:
         """P(a group's own window does not mend it), P(a part of it stays lost).
 
@@ -99,12 +94,12 @@ class Chain:
             parts: Parts of a group.
             repairs: Repair packets of a window.
         """
-        after_a = self._walk(parts, 1.0 - self._plr, self._plr)
+        after_a = self.walk(parts, 1.0 - self._plr, self._plr)
         late = total = 0.0
         for state in (0, 1):
-            after_b = self._walk(repairs, 1.0 - state, float(state))
+            after_b = self.walk(repairs, 1.0 - state, float(state))
             for then in (0, 1):
-                later = self._walk(parts + repairs, 1.0 - then, float(then))
+                later = self.walk(parts + repairs, 1.0 - then, float(then))
                 beyond = _tails([g + b for g, b in zip(*later, strict=True)])
                 failed_b = _tails(after_b[then])
                 for lost in range(1, parts + 1):
@@ -115,8 +110,8 @@ class Chain:
                         total += fails * beyond[over] if over < len(beyond) else 0.0
         return late, total
 
-    def _walk(self, steps: int, good_share: float, bad_share: float) -> tuple[Lost, Lost]:
-        """P(k lost in so many packets, and the link then good or bad)."""
+    def walk(self, steps: int, good_share: float, bad_share: float) -> tuple[Lost, Lost]:
+        """P(k lost in so many packets, and the link then good or bad), from such a beginning."""
         good, bad = [0.0] * (steps + 1), [0.0] * (steps + 1)
         good[0], bad[0] = good_share, bad_share
         to_good, to_bad = self._to_good, self._to_bad

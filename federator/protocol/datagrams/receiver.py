@@ -18,6 +18,7 @@ from federator.errors import DecodeError
 from federator.protocol.datagrams import wire
 from federator.protocol.datagrams.erasure import Coder
 from federator.protocol.datagrams.loss import LossMeter
+from federator.protocol.timers import earliest
 from federator.protocol.types import Millis
 
 WINDOWS_MAX: Final = 64
@@ -80,7 +81,6 @@ class Receiver:
         self.counters = ReceiverCounters()
         self.meter = LossMeter()
         self._coder = coder
-        self._stream = -1
         self._begin(-1)
         self._report_at_ms: Millis | None = None
         self._aged_at_ms = Millis(0)
@@ -119,17 +119,15 @@ class Receiver:
             return []
         released: list[bytes] = []
         if stream > self._stream:
-            released = self._release_all()
+            released = [self._pop(number) for number in sorted(self._ready)]
             self._begin(stream)
         self._note_arrival(number, now_ms)
         if isinstance(body, wire.Part):
             self._hold_ms = (1 + wire.SECOND_WAITS) * body.wait_ms + HOLD_EXTRA_MS
-            late = self._on_part(body, now_ms)
+            released += self._on_part(body, now_ms)
         elif isinstance(body, wire.Repair):
-            late = self._on_repair(body, now_ms)
-        else:
-            late = []
-        return released + late + self._release(now_ms)
+            released += self._on_repair(body, now_ms)
+        return released + self.release(now_ms=now_ms)
 
     def note_number(self, stream: int, number: int) -> None:
         """Note the number of a report, which is a datagram like all."""
@@ -137,15 +135,12 @@ class Receiver:
             self.meter.note(number)
 
     def next_deadline_ms(self) -> Millis | None:
-        """When ``on_deadline`` or ``report`` has something to do."""
-        times = [] if self._report_at_ms is None else [self._report_at_ms]
-        if self._ready:
-            times.append(Millis(self._ready[min(self._ready)][1] + self._hold_ms))
-        return min(times) if times else None
-
-    def on_deadline(self, *, now_ms: Millis) -> list[bytes]:
-        """Return frames that waited long enough for those before them."""
-        return self._release(now_ms)
+        """When ``release`` or ``report`` has something to do."""
+        if not self._ready:
+            return self._report_at_ms
+        return earliest(
+            self._report_at_ms, Millis(self._ready[min(self._ready)][1] + self._hold_ms)
+        )
 
     def report(self, *, now_ms: Millis) -> wire.Report | None:
         """The report of what arrived, when it is time to tell."""
@@ -247,15 +242,11 @@ class Receiver:
     def _decode(self, first: int, count: int, window: _Window) -> list[bytes]:
         """Rebuild all symbols of a window; none when these packets do not do."""
         size = len(next(iter(window.repairs.values())))
-        packets: dict[int, bytes] = {}
-        for place in range(count):
-            content = self._parts.get(first + place)
-            if content is None:
-                continue
-            if wire.symbol_bytes([content]) > size:
-                window.done = True
-                raise DecodeError("repair: unlike the parts of its window")
-            packets[place] = wire.to_symbol(content, size)
+        parts = {i: self._parts[first + i] for i in range(count) if first + i in self._parts}
+        if parts and wire.symbol_bytes([*parts.values()]) > size:
+            window.done = True
+            raise DecodeError("repair: unlike the parts of its window")
+        packets = {place: wire.to_symbol(content, size) for place, content in parts.items()}
         symbols = self._coder.rebuild(count, size, packets | window.repairs)
         if symbols is None:
             self.counters.undecodable += 1
@@ -312,7 +303,7 @@ class Receiver:
         self._ready_bytes += len(frame)
         return []
 
-    def _release(self, now_ms: Millis) -> list[bytes]:
+    def release(self, *, now_ms: Millis) -> list[bytes]:
         """Return frames whose turn it is, and those behind a gap that lasted too long."""
         released: list[bytes] = []
         while self._ready:
@@ -332,6 +323,3 @@ class Receiver:
         frame, _ = self._ready.pop(number)
         self._ready_bytes -= len(frame)
         return frame
-
-    def _release_all(self) -> list[bytes]:
-        return [self._pop(number) for number in sorted(self._ready)]

@@ -85,26 +85,16 @@ class SenderCounters:
 
 @dataclass(slots=True)
 class _Group:
-    """Parts that left one after the other.
+    """Parts that left one after the other."""
 
-    Attributes:
-        first: The number of its first part.
-        due_ms: When its window, and later its second one, is to follow.
-        repairs: Packets behind it.
-        done: Whether no window follows any more.
-        waiting: Datagrams for it that wait for their turn.
-        last_number: The number of the last datagram for it so far.
-        sent_ms: When that datagram left.
-    """
-
-    first: int
-    due_ms: Millis
+    first: int  # number of a part
+    due_ms: Millis  # when its window, and later its second one, is to follow
     contents: list[bytes] = field(default_factory=list)
-    repairs: int = 0
-    done: bool = False
-    waiting: int = 0
-    last_number: int = 0
-    sent_ms: Millis = Millis(0)
+    repairs: int = 0  # packets behind it
+    done: bool = False  # no window follows any more
+    waiting: int = 0  # datagrams for it that wait for their turn
+    last_number: int = 0  # of the last datagram for it so far
+    sent_ms: Millis = Millis(0)  # when that one left
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +104,18 @@ class _Flight:
 
 
 @dataclass(slots=True)
-class SendOutcome:
-    """What is to be done, in order.
+class Outcome:
+    """What follows from one datagram, or from a deadline.
 
     Attributes:
-        datagrams: To be sealed and sent.
-        given_back: Frames that must go another way.
+        datagrams: To be sealed and sent, in order.
+        given_back: Frames that must go by the broker.
+        frames: Frames of the neighbour.
     """
 
     datagrams: list[bytes] = field(default_factory=list)
     given_back: list[bytes] = field(default_factory=list)
+    frames: list[bytes] = field(default_factory=list)
 
 
 class Sender:
@@ -139,6 +131,7 @@ class Sender:
         plr: Share of datagrams the link loses, as the other side says.
         abl: How many in a row, likewise.
         asked_ms: When something left last that the other side has to report.
+        round_trip_ms: The smoothed round trip; ``None`` before the first report.
     """
 
     def __init__(self, limits: Limits, coder: Coder, *, stream: int) -> None:
@@ -146,6 +139,7 @@ class Sender:
         self.plr = 0.0
         self.abl = 1.0
         self.asked_ms: Millis | None = None
+        self.round_trip_ms: float | None = None
         self._limits = limits
         self._coder = coder
         self._piece_bytes = _piece_bytes(limits.datagram_bytes)
@@ -164,13 +158,7 @@ class Sender:
         self._credit = 0.0  # bytes that may leave now
         self._credited_ms: Millis | None = None
         self._sent_at: deque[tuple[int, Millis]] = deque(maxlen=SENT_TIMES_MAX)
-        self._smoothed_ms: float | None = None
         self._deviation_ms = 0.0
-
-    @property
-    def round_trip_ms(self) -> float | None:
-        """The smoothed round trip; ``None`` before the first report."""
-        return self._smoothed_ms
 
     @property
     def in_flight(self) -> int:
@@ -180,15 +168,15 @@ class Sender:
     @property
     def timeout_ms(self) -> int:
         """How long after the last datagram for it a frame is waited for."""
-        if self._smoothed_ms is None:
+        if self.round_trip_ms is None:
             return TIMEOUT_FIRST_MS
         spread = 4 * self._deviation_ms
-        return round(self._smoothed_ms + spread) + self._limits.wait_ms + TIMEOUT_EXTRA_MS
+        return round(self.round_trip_ms + spread) + self._limits.wait_ms + TIMEOUT_EXTRA_MS
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` has something to do."""
-        times: list[float] = []
-        times += [group.due_ms for group in (*self._past, self._open) if group is not None][-1:]
+        last = self._open or (self._past[-1] if self._past else None)
+        times: list[float] = [] if last is None else [last.due_ms]
         if self._queue and self._credited_ms is not None:
             lacking = max(0.0, 1.0 - self._credit)
             times.append(self._credited_ms + 1 + lacking * 1000 / self._limits.bytes_per_s)
@@ -205,8 +193,8 @@ class Sender:
             self._sent_at.append((self._number, now_ms))
         return wire.head(kind, stream=self._stream, number=self._number)
 
-    def offer(self, frame: bytes, *, now_ms: Millis) -> SendOutcome | None:
-        """Send ``frame``; ``None``: not this way, there is no room for it or it is too long."""
+    def offer(self, frame: bytes, *, now_ms: Millis) -> list[bytes] | None:
+        """What leaves now for ``frame``; ``None``: there is no room for it, or it is too long."""
         parts = -(-len(frame) // self._piece_bytes)
         limits = self._limits
         if (
@@ -223,34 +211,28 @@ class Sender:
         self._offered_ms = now_ms
         self._frame += 1
         self.counters.frames += 1
-        group: _Group | None = None
         for part in range(parts):
             piece = memoryview(frame)[part * self._piece_bytes : (part + 1) * self._piece_bytes]
             place = wire.Place(self._frame, part, parts)
             group = self._add(wire.content(place, piece), now_ms)
-        assert group is not None, "a frame has at least one part"
         self._flights[self._frame] = _Flight(frame, group)
         self._in_flight_bytes += len(frame)
         if self._open is not None and now_ms + self._gap_ms() >= self._open.due_ms:
             self._close(now_ms)
-        outcome = SendOutcome()
-        self._pump(outcome.datagrams, now_ms)
-        return outcome
+        return self._pump(now_ms)
 
     def _gap_ms(self) -> int:
         """The median time between frames: most often the next one comes no sooner."""
         gaps = sorted(self._gaps_ms)
         return gaps[len(gaps) // 2] if gaps else 0
 
-    def is_about(self, report: wire.Report) -> bool:
-        """Whether ``report`` tells of our stream, and of nothing that we did not send."""
-        return report.stream == self._stream and report.newest <= self._number
+    def on_report(self, report: wire.Report, *, now_ms: Millis) -> Outcome | None:
+        """Forget what arrived; give back what must be lost.
 
-    def on_report(self, report: wire.Report, *, now_ms: Millis) -> SendOutcome:
-        """Forget what arrived; give back what must be lost."""
-        outcome = SendOutcome()
-        if not self.is_about(report):
-            return outcome
+        ``None``: the report is not about our stream, or tells of what we did not send.
+        """
+        if report.stream != self._stream or report.newest > self._number:
+            return None
         self.plr = report.plr_ppm / 1_000_000
         self.abl = report.abl_hundredths / 100
         self._time(report, now_ms)
@@ -260,22 +242,18 @@ class Sender:
                 break
             if at < wire.WINDOW and report.whole >> at & 1:
                 self._forget(number)
-        self._give_back(outcome, lambda group: group.last_number + REORDER_MAX <= report.newest)
-        self._pump(outcome.datagrams, now_ms)
-        return outcome
+        lost = self._give_back(lambda group: group.last_number + REORDER_MAX <= report.newest)
+        return Outcome(self._pump(now_ms), lost)
 
-    def on_deadline(self, *, now_ms: Millis) -> SendOutcome:
+    def on_deadline(self, *, now_ms: Millis) -> Outcome:
         """Send repair packets and what waits for its turn, give back what was not reported."""
-        outcome = SendOutcome()
         if self._open is not None:
             if now_ms >= self._open.due_ms:
                 self._close(now_ms)
         elif self._past and now_ms >= self._past[-1].due_ms:
             self._look_back()
-        self._pump(outcome.datagrams, now_ms)
-        timeout_ms = self.timeout_ms
-        self._give_back(outcome, lambda group: now_ms >= group.sent_ms + timeout_ms)
-        return outcome
+        datagrams, timeout_ms = self._pump(now_ms), self.timeout_ms
+        return Outcome(datagrams, self._give_back(lambda g: now_ms >= g.sent_ms + timeout_ms))
 
     def give_all_back(self) -> list[bytes]:
         """Return all frames that nobody reported whole: the link is not used for now.
@@ -366,8 +344,9 @@ class Sender:
         self._queue.append((kind, body, groups))
         self._queued_bytes += len(body)
 
-    def _pump(self, datagrams: list[bytes], now_ms: Millis) -> None:
+    def _pump(self, now_ms: Millis) -> list[bytes]:
         """Let go what may leave by now. One datagram may overdraw; the next one waits for it."""
+        datagrams: list[bytes] = []
         rate = self._limits.bytes_per_s
         burst = max(rate * BURST_MS / 1000, self._limits.datagram_bytes)
         if self._credited_ms is None:
@@ -393,6 +372,7 @@ class Sender:
                 group.sent_ms = now_ms
             self._sent_at.append((self._number, now_ms))
             datagrams.append(datagram)
+        return datagrams
 
     def _can_number(self) -> bool:
         """Whether numbers are left; a stream that had many is followed once nothing is out."""
@@ -420,25 +400,27 @@ class Sender:
         if sent_ms is None:
             return
         sample_ms = max(0.0, float(now_ms - sent_ms - report.held_ms))
-        if self._smoothed_ms is None:
-            self._smoothed_ms, self._deviation_ms = sample_ms, sample_ms / 2
+        if self.round_trip_ms is None:
+            self.round_trip_ms, self._deviation_ms = sample_ms, sample_ms / 2
             return
-        self._deviation_ms += (abs(sample_ms - self._smoothed_ms) - self._deviation_ms) / 4
-        self._smoothed_ms += (sample_ms - self._smoothed_ms) / 8
+        self._deviation_ms += (abs(sample_ms - self.round_trip_ms) - self._deviation_ms) / 4
+        self.round_trip_ms += (sample_ms - self.round_trip_ms) / 8
 
     def _forget(self, number: int) -> bytes:
         frame = self._flights.pop(number).frame
         self._in_flight_bytes -= len(frame)
         return frame
 
-    def _give_back(self, outcome: SendOutcome, is_lost: Callable[[_Group], bool]) -> None:
+    def _give_back(self, is_lost: Callable[[_Group], bool]) -> list[bytes]:
         """Give back the oldest frames, as long as all that is for them left and counts as lost."""
+        frames: list[bytes] = []
         for number, flight in list(self._flights.items()):
             group = flight.group
             if not group.done or group.waiting or not is_lost(group):
-                return
-            self.counters.given_back += 1
-            outcome.given_back.append(self._forget(number))
+                break
+            frames.append(self._forget(number))
+        self.counters.given_back += len(frames)
+        return frames
 
 
 def _piece_bytes(datagram_bytes: int) -> int:

@@ -17,7 +17,7 @@ Source: docs/udp-fec.md, "On the wire".
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from federator.errors import DecodeError
@@ -159,18 +159,12 @@ def unpack(datagram: bytes) -> tuple[int, int, Body]:
     if len(datagram) < HEAD_BYTES:
         raise DecodeError(f"datagram: {len(datagram)} bytes, at least {HEAD_BYTES} wanted")
     kind, stream, number = _HEAD.unpack_from(datagram)
+    if kind == PROBE:
+        return stream, number, None
+    if kind not in _READERS:
+        raise DecodeError(f"datagram: of kind {kind}")
     try:
-        match kind:
-            case 1:
-                return stream, number, _part(datagram)
-            case 2:
-                return stream, number, _repair(datagram)
-            case 3:
-                return stream, number, _report(datagram)
-            case 4:
-                return stream, number, None
-            case _:
-                raise DecodeError(f"datagram: of kind {kind}")
+        return stream, number, _READERS[kind](datagram)
     except struct.error as error:
         raise DecodeError(f"datagram: kind {kind} in {len(datagram)} bytes") from error
 
@@ -196,14 +190,19 @@ def _repair(datagram: bytes) -> Repair:
 
 
 def _report(datagram: bytes) -> Report:
-    stream, newest, held_ms, top, abl_hundredths, plr_ppm = _REPORT.unpack_from(
-        datagram, HEAD_BYTES
-    )
+    stream, newest, held_ms, top, abl, plr_ppm = _REPORT.unpack_from(datagram, HEAD_BYTES)
     window = datagram[HEAD_BYTES + _REPORT.size :]
-    if len(window) != _WINDOW_BYTES or plr_ppm > 1_000_000 or abl_hundredths < 100:
+    if len(window) != _WINDOW_BYTES or plr_ppm > 1_000_000 or abl < 100:
         raise DecodeError(f"report: {len(window)} bytes, {plr_ppm} lost of 1000000")
     whole = int.from_bytes(window, "little")
-    return Report(stream, newest, held_ms, top, whole, plr_ppm, abl_hundredths)
+    return Report(stream, newest, held_ms, top, whole, plr_ppm, abl)
+
+
+_READERS: dict[int, Callable[[bytes], Body]] = {
+    PART: _part,
+    REPAIR: _repair,
+    REPORT: _report,
+}
 
 
 def open_content(protected: bytes) -> tuple[Place, bytes]:

@@ -6,6 +6,7 @@ import itertools
 import random
 
 from federator.protocol.datagrams.link import DatagramLink
+from federator.protocol.datagrams.protection import Chain as Model
 from federator.protocol.datagrams.sender import Limits
 from federator.runtime.datagrams.raptor import RaptorCoder
 
@@ -23,6 +24,12 @@ class Chain:
         self.bad = self.rng.random() < (1 - self.to_good if self.bad else self.to_bad)
         self.lost += self.bad
         return self.bad
+
+
+def lost_distribution(plr, abl, sent):
+    """P(exactly k of ``sent`` packets are lost), for k in 0..sent, as the model says."""
+    good, bad = Model(plr, abl).walk(sent, 1 - plr, plr)
+    return [g + b for g, b in zip(good, bad, strict=True)]
 
 
 class Road:

@@ -8,7 +8,7 @@ from federator.protocol.datagrams.loss import LATE_MAX, LossMeter
 from federator.protocol.datagrams.protection import Chain as Model
 from federator.protocol.datagrams.protection import repairs_for
 from federator.runtime.datagrams.raptor import RaptorCoder
-from tests.protocol.datagrams.road import Chain
+from tests.protocol.datagrams.road import Chain, lost_distribution
 
 
 def test_a_block_is_rebuilt_from_as_many_packets_as_it_has_parts():
@@ -46,7 +46,7 @@ def test_the_model_agrees_with_chains_stepped_one_by_one(plr, abl):
         for _ in range(50):  # messages are far apart
             chain.loses()
 
-    expected = Model(plr, abl).lost_distribution(sent)
+    expected = lost_distribution(plr, abl, sent)
     for lost in range(5):
         assert counts[lost] / blocks == pytest.approx(expected[lost], abs=0.01)
 

@@ -7,12 +7,11 @@ import pytest
 
 from federator.protocol.datagrams import wire
 from federator.protocol.datagrams.link import DatagramLink
-from federator.protocol.datagrams.protection import Chain as Model
 from federator.protocol.datagrams.receiver import PARTIAL_BYTES_MAX, PARTS_KEPT, WINDOWS_MAX
 from federator.protocol.datagrams.sender import Limits
 from federator.protocol.types import Millis
 from federator.runtime.datagrams.raptor import RaptorCoder
-from tests.protocol.datagrams.road import Road
+from tests.protocol.datagrams.road import Road, lost_distribution
 
 
 def numbered(n, size=100):
@@ -183,13 +182,11 @@ def test_the_pace_is_kept_and_what_does_not_fit_is_refused_not_queued():
 
 
 def test_failing_blocks_are_as_rare_as_the_model_says():
-    total = Model(0.02, 2.0).lost_distribution(20)
+    total = lost_distribution(0.02, 2.0, 20)
 
     assert sum(total) == pytest.approx(1.0)
     assert sum(k * p for k, p in enumerate(total)) == pytest.approx(20 * 0.02)
-    assert Model(0.02, 2.0).lost_distribution(16)[0] == pytest.approx(
-        0.8403, abs=5e-4
-    )  # the paper's
+    assert lost_distribution(0.02, 2.0, 16)[0] == pytest.approx(0.8403, abs=5e-4)  # the paper's
 
 
 def pieces(frames, parts, size=1_100):

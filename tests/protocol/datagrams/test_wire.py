@@ -89,8 +89,7 @@ def test_neither_parts_nor_repair_packets_are_longer_than_a_datagram(size):
     limits = Limits(datagram_bytes=size, bytes_per_s=10**9)
     sender = Sender(limits, RaptorCoder(), stream=1)
     sender.plr, sender.abl = 0.1, 2.0
-    outcome = sender.offer(bytes(40_000), now_ms=0)
-    datagrams = outcome.datagrams + sender.on_deadline(now_ms=1_000).datagrams
+    datagrams = sender.offer(bytes(40_000), now_ms=0) + sender.on_deadline(now_ms=1_000).datagrams
 
     assert sender.counters.repairs > 5
     assert max(map(len, datagrams)) <= size
