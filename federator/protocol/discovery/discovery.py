@@ -65,8 +65,8 @@ class Discovery:
         parameters: How to behave.
 
     Attributes:
-        table: Clients and their subscriptions, as far as is known.
         widened: Whether everything is wanted, for lack of certainty.
+        is_connected, filters_of, flow: Of ``SubscriptionTable``, as far as is known.
     """
 
     def __init__(self, *, own_id: str, parameters: DiscoveryParameters) -> None:
@@ -74,9 +74,12 @@ class Discovery:
         self._own_id = own_id
         self._parameters = parameters
         self._interest = Interest(parameters)
-        self.table = SubscriptionTable(self._interest, parameters)
-        self._reader = LogReader(own_id=own_id, known=self.table)
-        self._reconciliation = Reconciliation(self.table, parameters)
+        self._table = SubscriptionTable(self._interest, parameters)
+        self.is_connected = self._table.is_connected
+        self.filters_of = self._table.filters_of
+        self.flow = self._table.flow
+        self._reader = LogReader(own_id=own_id, known=self._table)
+        self._reconciliation = Reconciliation(self._table, parameters)
         self._regular = RegularTopics(self._interest, parameters)
         self._continuity = Continuity()
         self._notices = NoticeLimiter(gap_ms=parameters.notice_gap_ms)
@@ -86,7 +89,7 @@ class Discovery:
         self._first = True  # connection of this process
         self._loaded = False
         self._pending: list[Notice] = []
-        self._lines = LineEffects(self.table, self._reconciliation, own_id=own_id, say=self._say)
+        self._lines = LineEffects(self._table, self._reconciliation, own_id=own_id, say=self._say)
         self._told: str | None = "nothing yet"
         self.widened = False
         self._warned_full = False
@@ -109,12 +112,17 @@ class Discovery:
     @property
     def revision(self) -> int:
         """Grows whenever there is something new to save."""
-        return self._lines.read + self._registrations + self.table.revision
+        return self._lines.read + self._registrations + self._table.revision
+
+    @property
+    def table_revision(self) -> int:
+        """Grows whenever clients or subscriptions change."""
+        return self._table.revision
 
     def snapshot(self) -> DiscoverySnapshot:
         """The state of discovery for operators. Walks the whole table."""
         doubt, counts = self._doubt(), self._reconciliation.counts
-        tallies = self.table.tallies().values()
+        tallies = self._table.tallies().values()
         return DiscoverySnapshot(
             trusted=doubt is None,
             widened=self.widened,
@@ -123,16 +131,16 @@ class Discovery:
             counted_shared=counts.get(Kind.SHARED, -1),
             sure=sum(tally.sure for tally in tallies),
             doubtful=sum(tally.most - tally.sure for tally in tallies),
-            clients=len(self.table),
+            clients=len(self._table),
             wanted=self.wanted_count,
             registered=len(self._regular),
             kept_local=dict(sorted(self._interest.kept_local.items())),
-            full_percent=self.table.full_percent,
+            full_percent=self._table.full_percent,
             lines=self._lines.read,
             ambiguous=self._lines.ambiguous,
             unreadable=self._lines.unreadable,
             broker_drops=self._lines.broker_drops,
-            refused=self.table.refused,
+            refused=self._table.refused,
             lines_lost=self._continuity.lost,
             groups_beyond_quota=len(self._interest.beyond),
         )
@@ -148,9 +156,9 @@ class Discovery:
         self._reader.timestamps.forget()
         away_ms = None if self._heard_ms is None else now_ms - self._heard_ms
         if not session_present:
-            self.table.set_own(self._own_id, frozenset())
+            self._table.set_own(self._own_id, frozenset())
         if not session_present or away_ms is None or away_ms > LOG_LINES_KEPT_MS:
-            self.table.on_gap()
+            self._table.on_gap()
             if self._first and not self._loaded:
                 reason = "starting: the broker has not yet been counted"
             elif away_ms is None:
@@ -177,9 +185,9 @@ class Discovery:
     ) -> list[DiscoveryEffect]:
         """Note that one of our own clients holds exactly ``filters``, whatever the log said."""
         self._reconciliation.end_tick(now_ms=now_ms)
-        if id != self._own_id and filters != self.table.filters_of(id):
+        if id != self._own_id and filters != self._table.filters_of(id):
             self._reconciliation.on_unordered(now_ms=now_ms)
-        self.table.set_own(id, filters)
+        self._table.set_own(id, filters)
         return self._finish([], now_ms=now_ms)
 
     def on_packet(
@@ -265,11 +273,11 @@ class Discovery:
         return DiscoveryRecord(
             version=RECORD_VERSION,
             trusted=self._reconciliation.doubt is None,
-            complete=self.table.complete,
+            complete=self._table.complete,
             uptime_s=self._uptime_s,
             registered=self._regular.remaining_ms(now_ms=now_ms),
-            clients=self.table.records(),
-            guesses=sorted(self.table.guesses),
+            clients=self._table.records(),
+            guesses=sorted(self._table.guesses),
             lost=self._reconciliation.lost,
             packet_id=self._continuity.last,
         )
@@ -302,8 +310,8 @@ class Discovery:
         if outdated:
             clients = [doubted(client) for client in clients if client.id != self._own_id]
             guesses = [(client.id, filter) for client in clients for filter in client.doubtful]
-        self.table.load(clients, guesses)
-        self.table.complete = record.complete
+        self._table.load(clients, guesses)
+        self._table.complete = record.complete
         self._regular.load(record.registered, now_ms=now_ms)
         self._reconciliation.lost = record.lost
         # Who was killed heard more than it wrote: that is no loss in the broker.
@@ -349,7 +357,7 @@ class Discovery:
 
     def _check_room(self) -> None:
         """Tell when the table fills, and when clients have more groups than their quota."""
-        percent, beyond = self.table.full_percent, len(self._interest.beyond)
+        percent, beyond = self._table.full_percent, len(self._interest.beyond)
         if percent >= WARN_PERCENT and not self._warned_full:
             self._say("discovery.table_filling", "warning", percent=percent)
         self._warned_full = percent >= WARN_PERCENT

@@ -23,8 +23,8 @@ Source: docs/protocol.md 9; Mosquitto 2.0.11, 2.0.22, 2.1.0, 2.1.1 and 2.1.2: ``
 
 import re
 from dataclasses import dataclass
-from typing import Protocol
 
+from federator.protocol.discovery.subscription_table import SubscriptionTable
 from federator.protocol.filters import validate_filter
 
 
@@ -198,26 +198,15 @@ _VERSION = re.compile(r"mosquitto version (\d+)\.(\d+)(?:\.(\d+))?")
 _PROTOCOLS_IN_2_0 = {"1": 3, "2": 4}
 
 
-class KnownClients(Protocol):
-    """What is known of the clients that are connected now."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether no client is connected but the known ones."""
-
-    def is_connected(self, id: str) -> bool:
-        """Whether the client is connected, as far as is known."""
-
-
 class LogReader:
     """Turns log messages into events.
 
     Args:
         own_id: Client id of the connection that subscribes to the log.
-        known: Tells readings of one line apart.
+        known: Tells readings of one line apart, by who is connected.
     """
 
-    def __init__(self, *, own_id: str, known: KnownClients) -> None:
+    def __init__(self, *, own_id: str, known: SubscriptionTable) -> None:
         self.timestamps = TimestampShape(own_id)
         self._known = known
         self._ends = _ENDS

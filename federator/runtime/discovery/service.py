@@ -151,19 +151,19 @@ class Discovery:
     @property
     def table_revision(self) -> int:
         """A number that grows whenever clients or subscriptions change."""
-        return self._pure.table.revision
+        return self._pure.table_revision
 
     def is_connected(self, client: str) -> bool:
         """Whether ``client`` is connected to our broker, as far as its log tells."""
-        return self._pure.table.is_connected(client)
+        return self._pure.is_connected(client)
 
     def filters_of(self, client: str) -> frozenset[str]:
         """What ``client`` subscribes on our broker, as far as its log tells."""
-        return self._pure.table.filters_of(client)
+        return self._pure.filters_of(client)
 
     def flow(self) -> Iterator[pure.ClientFlow]:
         """What each client of our broker subscribes. Walks the whole table."""
-        return self._pure.table.flow()
+        return self._pure.flow()
 
     def snapshot(self) -> dict[str, Any]:
         """What an operator sees, as JSON."""
