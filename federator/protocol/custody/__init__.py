@@ -12,37 +12,29 @@ Source: docs/protocol.md section 11; negative acknowledgements as in NORM (RFC 5
 (RFC 3208).
 """
 
-from federator.protocol.custody.chains import Ask, Chained, Delivery
+from federator.protocol.custody.chains import Chained, Delivery
 from federator.protocol.custody.custodian import Custodian
 from federator.protocol.custody.destination import Destination
 from federator.protocol.custody.followed import HELD_BYTES_MAX
-from federator.protocol.custody.origin import Gathered, Origin
 from federator.protocol.custody.owed import Owed
-from federator.protocol.custody.ports import CustodyContext, Disk, Journal, Log, Positions
+from federator.protocol.custody.ports import CustodyContext, Disk, Positions
 from federator.protocol.custody.receiver import Receiver
 from federator.protocol.custody.record import Record
-from federator.protocol.custody.repairs import FrameArchive, Repair, answer
+from federator.protocol.custody.repairs import answer
 from federator.protocol.custody.tails import Tails
 
 __all__ = [
     "HELD_BYTES_MAX",
-    "Ask",
     "Chained",
     "Custodian",
     "CustodyContext",
     "Delivery",
     "Destination",
     "Disk",
-    "FrameArchive",
-    "Gathered",
-    "Journal",
-    "Log",
-    "Origin",
     "Owed",
     "Positions",
     "Receiver",
     "Record",
-    "Repair",
     "Tails",
     "answer",
 ]

@@ -13,7 +13,6 @@ from collections.abc import Set as AbstractSet
 import msgspec
 
 from federator.protocol.custody.destination import Destination
-from federator.protocol.custody.followed import HELD_BYTES_MAX
 from federator.protocol.custody.origin import Origin
 from federator.protocol.custody.owed import Owed
 from federator.protocol.custody.ports import CustodyContext, Disk
@@ -41,15 +40,7 @@ class Custodian:
     """Both sides of custody.
 
     Args:
-        disk: What is kept.
-        outlet: Passes on requests and notices.
-        forwarder: Where frames go.
-        outgoing: Sends them to neighbours.
-        delivery: Publishes them on our broker.
-        own: Labels those that we are the origin of.
-        notary: Signs our word on our numbers, and knows that of others.
         held_bytes_max: What waits for earlier frames, at most; all of it may come loose at once.
-        now: The time.
 
     Attributes:
         origin: Our side as an origin.
@@ -67,7 +58,7 @@ class Custodian:
         delivery: Delivery,
         own: OwnFrames,
         notary: Notary,
-        held_bytes_max: int = HELD_BYTES_MAX,
+        held_bytes_max: int,
         now: Now,
     ) -> None:
         keep_ms = disk.keep_s * 1_000
@@ -147,8 +138,9 @@ class Custodian:
 
         Of those filters that nobody here wants yet, what was published since then is asked for.
         """
-        keys = [self._forwarder.key(filter) for filter in filters]
-        self.destination.expect(keys, since_us, now.us)
+        for filter in filters:
+            key = self._forwarder.key(filter)
+            self.destination.receiver.begin_at(key, since_us=since_us, now_us=now.us)
 
     def fetch_again(self, filters: Sequence[str], now: Now, *, since_us: int) -> None:
         """Clients came that wanted ``filters`` since ``since_us``, our wall clock.
@@ -180,14 +172,6 @@ class Custodian:
         for filter in sorted(before - filters):
             if not self._forwarder.wants(filter):
                 self._disk.write_owed(filter, None)
-
-    def on_local_up(self, now: Now) -> None:
-        """Our broker is up: its connections stand, and it has told us the marker, if it has one."""
-        self.destination.on_local_up(now.ms)
-
-    def leave(self) -> None:
-        """We go: write down what a later life should know."""
-        self.destination.save(leaving=True)
 
     def on_way_opened(self, now: Now) -> None:
         """A neighbour is in reach again: what is missing may be to be had there."""
@@ -224,7 +208,10 @@ class Custodian:
                 self._outgoing.send_repair(following, frame, now_ms=now.ms)
             return
         if frame.flags & WORD_FLAG:
-            self._on_word(frame, now)
+            # Only the origin can have signed it, and only an answer to our question counts.
+            is_asked = self.destination.receiver.doubts.is_open(frame.origin, asked_us(frame))
+            if is_asked and self._notary.holds(frame, self._self_id):
+                self.destination.on_word(frame, now)
         elif frame.flags & VOID_FLAG:
             self.destination.on_void(frame, now.ms)
         else:
@@ -235,15 +222,7 @@ class Custodian:
                 self.destination.arrive(frame, local, now)
         if frame.flags & LAST_FLAG:
             self.destination.receiver.answered(frame.origin, now_ms=now.ms)
-            self.destination.recall.answered(frame.origin, now_ms=now.ms)
-
-    def _on_word(self, frame: Frame, now: Now) -> None:
-        """An origin answers what we doubted, if it is the origin and this is what we asked."""
-        doubts = self.destination.receiver.doubts
-        if doubts.is_open(frame.origin, asked_us(frame)) and self._notary.holds(
-            frame, self._self_id
-        ):
-            self.destination.on_word(frame, now)
+            self.destination.recall.receiver.answered(frame.origin, now_ms=now.ms)
 
     def on_request(self, request: RepairRequest, now: Now) -> None:
         """Somebody missed something: answer, or pass it on."""
@@ -297,7 +276,7 @@ class Custodian:
         due_ms = earliest(
             self.destination.receiver.next_deadline_ms(),
             self.destination.receiver.doubts.next_deadline_ms(),
-            self.destination.recall.next_deadline_ms(),
+            self.destination.recall.receiver.next_deadline_ms(),
             self.origin.tails.next_deadline_ms(),
         )
         # What moved further away stays: waking up for nothing costs less than a timer per frame.

@@ -35,15 +35,8 @@ COMPLAINT_GAP_MS = Millis(60_000)
 class Destination:
     """The chains that our clients want.
 
-    Args:
-        receiver: What arrived and what is missing.
-        disk: Its journal says what was delivered.
-        delivery: To our broker.
-        outlet: Tells the operator.
-        now_ms: Our monotonic clock.
-
     Attributes:
-        receiver: As given.
+        receiver: What arrived and what is missing.
         recall: What is fetched a second time, for clients that came later.
         started: We know how far an earlier life of ours got. Until then every frame is refused.
         lies: Numbers that their origin never made, by the neighbour that brought them.
@@ -93,18 +86,16 @@ class Destination:
         self.receiver.unwant(key)
         self._wants += 1
 
-    def expect(self, keys: Sequence[bytes], since_us: int, now_us: int) -> None:
-        """Clients will come that wanted ``keys`` since ``since_us``."""
-        for key in keys:
-            self.receiver.begin_at(key, since_us=since_us, now_us=now_us)
-
     def fetch_again(self, keys: Sequence[bytes], since_us: int, now_ms: Millis) -> None:
         """Fetch again what was delivered here since then: clients came that wanted ``keys``."""
         if self.started:
             self.recall.begin(self.receiver.positions(), keys, since_us=since_us, now_ms=now_ms)
 
     def on_local_up(self, now_ms: Millis) -> None:
-        """Our broker is up. It may have lost the marker, and none means: all was delivered."""
+        """Our broker is up, and has told us the marker, if it has one.
+
+        It may have lost it, and no marker means: all was delivered.
+        """
         self._up_ms = now_ms
         if self.started:
             self._delivery.mark(self._journal.marker())
@@ -124,21 +115,20 @@ class Destination:
         if not self._start(now.ms):
             return
         links = _links(frame, local)
-        room = self._delivery.room
-        self._due += self._offer(self.receiver, frame, links, now, room, first)
-        if self.recall:
-            self._again += self._offer(self.recall, frame, links, now, room, first)
+        self._due += self._offer(self.receiver, frame, links, now, first)
+        if self.recall and (ours := self.recall.recalled(frame.origin, frame.seq, links)):
+            due = self._offer(self.recall.receiver, frame, ours, now, False)
+            self._again += self.recall.taken(due)
 
     def _offer(
         self,
-        taker: Receiver[Frame] | Recall[Frame],
+        receiver: Receiver[Frame],
         frame: Frame,
         links: tuple[Chained, ...],
         now: Now,
-        room: bool,
         first: bool,
     ) -> list[Delivery[Frame]]:
-        return taker.arrive(
+        return receiver.arrive(
             frame.origin,
             frame.epoch,
             frame.seq,
@@ -148,7 +138,7 @@ class Destination:
             made_us=frame.origin_time_us,
             now_us=now.us,
             now_ms=now.ms,
-            room=room,
+            room=self._delivery.room,
             first=first,
             brought_by=frame.sender,
         )

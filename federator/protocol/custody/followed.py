@@ -112,11 +112,6 @@ class Followed(Generic[F]):
             known.gaps.pop(key, None)
             self._drop_held(known, key)
 
-    def unwant_all(self) -> None:
-        """Follow nothing any more."""
-        for key in list(self._wanted.since_us):
-            self.unwant(key)
-
     def unwant(self, key: bytes) -> None:
         """Our clients no longer subscribe to the filter with ``key``."""
         self._wanted.since_us.pop(key, None)

@@ -65,13 +65,6 @@ class Gathered(Protocol):
 class Origin:
     """The frames that we are the origin of.
 
-    Args:
-        disk: Where they are kept.
-        outgoing: Sends them.
-        forwarder: Where they go.
-        own: Labels them.
-        notary: Signs our word on their numbers.
-
     Attributes:
         log: Where they are kept.
         tails: When the heads of their chains are repeated.

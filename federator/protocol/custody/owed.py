@@ -14,6 +14,7 @@ from federator.protocol.timers import Timers
 from federator.protocol.types import Millis
 
 OWED_MAX = 262_144
+"""Filters remembered; more are given up at once."""
 
 
 class Owed:
@@ -21,12 +22,10 @@ class Owed:
 
     Args:
         keep_ms: How long a filter stays owed.
-        filters_max: Filters remembered; more are given up at once.
     """
 
-    def __init__(self, *, keep_ms: int, filters_max: int = OWED_MAX) -> None:
+    def __init__(self, *, keep_ms: int) -> None:
         self.keep_ms = keep_ms
-        self._filters_max = filters_max
         self._until: Timers[str] = Timers()
         self._routes: dict[str, FilterRoute | None] = {}  # of owed filters, as last told
 
@@ -37,9 +36,11 @@ class Owed:
     def __contains__(self, filter: str) -> bool:
         return filter in self._routes
 
-    def owe(self, filter: str, until_ms: Millis) -> None:
-        """Owe ``filter`` until then: we did so in an earlier life."""
-        self._owe(filter, None, until_ms)
+    def owe(self, filter: str, until_ms: Millis, route: FilterRoute | None = None) -> None:
+        """Owe ``filter`` until then, whatever its ``route``."""
+        if filter in self._routes or len(self._routes) < OWED_MAX:
+            self._routes[filter] = route
+            self._until.set(filter, until_ms)
 
     def on_route(
         self, filter: str, route: FilterRoute | None, *, lost: bool, now_ms: Millis
@@ -53,7 +54,7 @@ class Owed:
             now_ms: Our monotonic clock.
         """
         if lost:
-            self._owe(filter, route, Millis(now_ms + self.keep_ms))
+            self.owe(filter, Millis(now_ms + self.keep_ms), route)
         elif filter in self._routes:
             self._routes[filter] = route
         return self.effective(filter, route)
@@ -69,9 +70,3 @@ class Owed:
     def expire(self, now_ms: Millis) -> list[tuple[str, FilterRoute | None]]:
         """The filters that are no longer owed, and their routes."""
         return [(filter, self._routes.pop(filter)) for filter in self._until.pop_due(now_ms)]
-
-    def _owe(self, filter: str, route: FilterRoute | None, until_ms: Millis) -> None:
-        if filter not in self._routes and len(self._routes) >= self._filters_max:
-            return
-        self._routes[filter] = route
-        self._until.set(filter, until_ms)

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from federator.protocol.custody.record import Record
-from federator.protocol.custody.repairs import FrameArchive
 from federator.protocol.effects import Notice
 from federator.protocol.messages.control import RepairRequest
 from federator.protocol.types import BrokerId
@@ -24,8 +23,26 @@ Delivered = tuple[BrokerId, int, int, bytes]
 """A delivery as the journal has it: origin, epoch, number and keys."""
 
 
-class Log(FrameArchive, Protocol):
+class Log(Protocol):
     """What we are the origin of, as it is read."""
+
+    def read(self, seq: int) -> Record | None:
+        """The frame ``seq``."""
+
+    def head(self, key: bytes) -> int:
+        """The last frame on a chain; 0: none."""
+
+    def last(self, key: bytes, upto: int) -> int:
+        """The greatest number of a chain up to ``upto``, or the last that is gone beyond it."""
+
+    def select(self, key: bytes, after: int, *, limit: int) -> list[int]:
+        """The first ``limit`` frames of a chain after ``after``."""
+
+    def floor(self, key: bytes, after: int) -> int:
+        """The last frame of a chain that is gone, when it is greater than ``after``."""
+
+    def first_since(self, key: bytes, time_us: int) -> int | None:
+        """The first frame of a chain that was made at ``time_us`` or later."""
 
     @property
     def epoch(self) -> int:

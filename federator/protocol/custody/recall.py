@@ -13,13 +13,11 @@ Source: docs/protocol.md sections 11.8 and 15; docs/failover.md.
 """
 
 from collections.abc import Iterable
-from typing import Generic, TypeVar
+from typing import Generic
 
-from federator.protocol.custody.chains import NOBODY, Ask, Chained, Delivery
+from federator.protocol.custody.chains import Ask, Chained, Delivery, F
 from federator.protocol.custody.receiver import Receiver
 from federator.protocol.types import BrokerId, Millis
-
-F = TypeVar("F")
 
 PATIENCE_MS = 60_000
 """A recall that is not complete by then is given up: its origin is out of reach."""
@@ -38,12 +36,12 @@ class Recall(Generic[F]):
         receiver: Follows the recalled chains. Its room is its own.
 
     Attributes:
-        delivered: Frames fetched a second time.
+        receiver: As given. Takes frames on the chains that are ``recalled``, and gives them to
+            ``taken``.
     """
 
     def __init__(self, receiver: Receiver[F]) -> None:
-        self.delivered = 0
-        self._receiver = receiver
+        self.receiver = receiver
         self._until: dict[tuple[BrokerId, bytes], int] = {}  # where each chain's recall ends
         self._asked: dict[tuple[BrokerId, bytes], tuple[int, int]] = {}  # after what, how often
         self._given_up_ms = Millis(0)
@@ -77,45 +75,22 @@ class Recall(Generic[F]):
                 if not last or (origin, key) in self._until or len(self._until) >= CHAINS_MAX:
                     continue
                 self._until[origin, key] = last
-                self._receiver.want(key, since_us=since_us)
-                self._receiver.look_back(
+                self.receiver.want(key, since_us=since_us)
+                self.receiver.look_back(
                     origin, epoch, key, last, not_before_us=since_us, now_ms=now_ms
                 )
 
-    def arrive(
-        self,
-        origin: BrokerId,
-        epoch: int,
-        seq: int,
-        links: tuple[Chained, ...],
-        frame: F,
-        *,
-        size: int,
-        made_us: int,
-        now_us: int,
-        now_ms: Millis,
-        room: bool = True,
-        first: bool = False,
-        brought_by: BrokerId = NOBODY,
-    ) -> list[Delivery[F]]:
-        """Take a repair; arguments as for ``Receiver.arrive``, links as for all wanted filters."""
-        ours = tuple(link for link in links if seq <= self._until.get((origin, link.key), 0))
-        if not ours:
-            return []
-        due = self._receiver.arrive(
-            origin,
-            epoch,
-            seq,
-            ours,
-            frame,
-            size=size,
-            made_us=made_us,
-            now_us=now_us,
-            now_ms=now_ms,
-            room=room,
-        )
-        self._end_complete()
-        self.delivered += len(due)
+    def recalled(
+        self, origin: BrokerId, seq: int, links: tuple[Chained, ...]
+    ) -> tuple[Chained, ...]:
+        """Those of ``links`` on whose chains the frame ``seq`` is fetched again."""
+        return tuple(link for link in links if seq <= self._until.get((origin, link.key), 0))
+
+    def taken(self, due: list[Delivery[F]]) -> list[Delivery[F]]:
+        """Forget chains that are as far as the main receiver was; return what came."""
+        for (origin, key), (_, last) in self.receiver.positions().items():
+            if last >= self._until.get((origin, key), 0):
+                self._end(origin, key)
         return due
 
     def skip(
@@ -124,27 +99,17 @@ class Recall(Generic[F]):
         """The origin has nothing for us on a chain up to ``through``."""
         if (origin, key) not in self._until:
             return []
-        due = self._receiver.skip(origin, epoch, key, through, now_ms=now_ms)
-        self._end_complete()
-        self.delivered += len(due)
-        return due
-
-    def answered(self, origin: BrokerId, *, now_ms: Millis) -> None:
-        """The last frame of an answer came."""
-        self._receiver.answered(origin, now_ms=now_ms)
-
-    def next_deadline_ms(self) -> Millis | None:
-        """When ``asks`` has something to say."""
-        return self._receiver.next_deadline_ms()
+        return self.taken(self.receiver.skip(origin, epoch, key, through, now_ms=now_ms))
 
     def asks(self, now_ms: Millis) -> list[Ask]:
         """What to ask for now."""
         if self._until and now_ms >= self._given_up_ms:
             self._until.clear()
             self._asked.clear()
-            self._receiver.unwant_all()
-        asks = self._receiver.asks(now_ms)
-        answered = self._receiver.positions()
+            for key in list(self.receiver.since_us):
+                self.receiver.unwant(key)
+        asks = self.receiver.asks(now_ms)
+        answered = self.receiver.positions()
         for ask in asks:
             for chain in ask.chains:
                 at = (ask.origin, chain.key)
@@ -154,15 +119,9 @@ class Recall(Generic[F]):
                     self._end(*at)
         return asks
 
-    def _end_complete(self) -> None:
-        """Forget chains that are as far as the main receiver was."""
-        for (origin, key), (_, last) in self._receiver.positions().items():
-            if last >= self._until.get((origin, key), 0):
-                self._end(origin, key)
-
     def _end(self, origin: BrokerId, key: bytes) -> None:
         self._until.pop((origin, key), None)
         self._asked.pop((origin, key), None)
-        self._receiver.leave(origin, key)
+        self.receiver.leave(origin, key)
         if all(key != other for _, other in self._until):
-            self._receiver.unwant(key)
+            self.receiver.unwant(key)

@@ -10,36 +10,14 @@ Source: docs/protocol.md section 11.
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
+from federator.protocol.custody.ports import Log
 from federator.protocol.custody.record import Record
 from federator.protocol.forwarding.frames import keys_in
 from federator.protocol.messages.control import AskedChain
 
 ANSWER_BYTES_MAX = 131_072
 ANSWER_FRAMES_MAX = 256
-
-
-class FrameArchive(Protocol):
-    """What the origin still has of what it sent."""
-
-    def read(self, seq: int) -> Record | None:
-        """The frame ``seq``."""
-
-    def head(self, key: bytes) -> int:
-        """The last frame on a chain; 0: none."""
-
-    def last(self, key: bytes, upto: int) -> int:
-        """The greatest number of a chain up to ``upto``, or the last that is gone beyond it."""
-
-    def select(self, key: bytes, after: int, *, limit: int) -> list[int]:
-        """The first ``limit`` frames of a chain after ``after``."""
-
-    def floor(self, key: bytes, after: int) -> int:
-        """The last frame of a chain that is gone, when it is greater than ``after``."""
-
-    def first_since(self, key: bytes, time_us: int) -> int | None:
-        """The first frame of a chain that was made at ``time_us`` or later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +30,7 @@ class Repair:
 
 
 def answer(
-    archive: FrameArchive,
+    archive: Log,
     chains: Sequence[AskedChain],
     *,
     bytes_max: int = ANSWER_BYTES_MAX,
@@ -81,7 +59,7 @@ def answer(
     return repairs
 
 
-def _nothing_through(archive: FrameArchive, key: bytes, after: int, not_before_us: int) -> int:
+def _nothing_through(archive: Log, key: bytes, after: int, not_before_us: int) -> int:
     """Up to where the chain has nothing for who asks: gone, or too old to be wanted."""
     through = max(after, archive.floor(key, after))
     if not_before_us:

@@ -30,10 +30,6 @@ class Tails:
         self._heads: dict[bytes, tuple[int, Millis]] = {}  # head, and when it was made
         self._queues: list[deque[tuple[Millis, bytes, int]]] = [deque() for _ in STEPS_MS]
 
-    def __len__(self) -> int:
-        """How many chains are repeated."""
-        return len(self._heads)
-
     def __iter__(self) -> Iterator[bytes]:
         """The chains that are repeated."""
         return iter(self._heads)

@@ -31,10 +31,7 @@ class DatagramLink:
     """The link over datagrams to one neighbour.
 
     Args:
-        limits: How it may be used.
-        coder: The erasure code.
         stream: See ``Sender``.
-        now_ms: When it begins.
     """
 
     def __init__(self, limits: Limits, coder: Coder, *, stream: int, now_ms: Millis) -> None:

@@ -69,9 +69,6 @@ class _Partial:
 class Receiver:
     """Receives the frames of one neighbour.
 
-    Args:
-        coder: Rebuilds what is missing.
-
     Attributes:
         counters: What happened so far.
         meter: What the link loses.

@@ -122,8 +122,6 @@ class Sender:
     """Sends frames to one neighbour.
 
     Args:
-        limits: How the link may be used.
-        coder: Makes repair packets.
         stream: Greater than that of every sender to this neighbour before, under the same keys.
 
     Attributes:

@@ -62,7 +62,6 @@ class Discovery:
 
     Args:
         own_id: Client id of the connection that subscribes to the log.
-        parameters: How to behave.
 
     Attributes:
         widened: Whether everything is wanted, for lack of certainty.

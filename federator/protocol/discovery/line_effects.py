@@ -32,8 +32,6 @@ class LineEffects:
     """Carries what lines say into the table.
 
     Args:
-        table: Clients and their subscriptions.
-        reconciliation: Told what cannot be trusted.
         own_id: Client id of the connection that hears the log.
         say: Tells operators of an event: its name, its level, and details by keyword.
 

@@ -91,10 +91,6 @@ def compare(count: int, tally: Tally, *, hopeful: bool, by_class: bool) -> Alive
 class Reconciliation:
     """Judges whether a table of subscriptions can be trusted.
 
-    Args:
-        table: The table to judge; doubts in it are settled from here.
-        parameters: How patient to be.
-
     Attributes:
         doubt: Why there may be more than we know; ``None``: the table is trusted.
         counts: The broker's counts since the last gap.

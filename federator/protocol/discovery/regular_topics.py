@@ -18,12 +18,7 @@ PAYLOAD_BYTES_MAX = 65_535 + len(WITHDRAW)
 
 
 class RegularTopics:
-    """Registered filters and when they end.
-
-    Args:
-        interest: Where the filters are held.
-        parameters: How long, and how many at a time.
-    """
+    """Registered filters and when they end."""
 
     def __init__(self, interest: Interest, parameters: DiscoveryParameters) -> None:
         self._interest = interest

@@ -130,10 +130,6 @@ class Alive(NamedTuple):
 class SubscriptionTable:
     """Clients and their subscriptions; keeps ``interest`` in step.
 
-    Args:
-        interest: Where clients' filters are held and released.
-        parameters: How many there is room for.
-
     Attributes:
         complete: Whether all connected clients are known.
         connected: Clients that are connected, as far as is known.

@@ -119,7 +119,10 @@ class Links:
             return []
         self.listening = False
         self._timers.clear(("hello", 0))
-        return [*self.farewell(), *self._all_down("own broker is down")]
+        steps = self.farewell()
+        for _, neighbour in sorted(self.neighbours.items()):
+            steps += self._forget_hello(neighbour, "own broker is down")
+        return steps
 
     def farewell(self) -> list[Step]:
         """Orders to say bye over each connection."""
@@ -402,12 +405,6 @@ class Links:
         """A notice about a neighbour, unless the same was said lately."""
         about = BrokerId(int(details.get("neighbour", self.self_id)))
         return [Notice(name, level, details)] if self._said.allow((name, about), now_ms) else []
-
-    def _all_down(self, reason: str) -> list[Step]:
-        steps: list[Step] = []
-        for _, neighbour in sorted(self.neighbours.items()):
-            steps += self._forget_hello(neighbour, reason)
-        return steps
 
     def _ways_to(self, neighbour: Neighbour) -> list[ConnId]:
         """The connection to ``neighbour``, or every connection that may turn out to be it."""

@@ -44,22 +44,18 @@ class LinkDelay:
         self.cost = Cost(1)
         self._latest: deque[int] = deque(maxlen=ROUND_TRIPS)
 
-    def measure(self, round_trip_ms: int) -> bool:
-        """Take a round trip; tells whether the cost is another one now."""
+    def measure(self, round_trip_ms: int) -> None:
+        """Take a round trip; the cost follows when it is far enough from the delay."""
         self._latest.append(round_trip_ms)
         least_ms = min(self._latest)
-        if self.smoothed_ms is None:
+        before_ms = self.smoothed_ms
+        if before_ms is None:
             self.smoothed_ms = float(least_ms)
-            return self._adopt(self.smoothed_ms)
-        self.smoothed_ms += WEIGHT * (least_ms - self.smoothed_ms)
+        else:
+            self.smoothed_ms = before_ms + WEIGHT * (least_ms - before_ms)
         off_ms = abs(self.smoothed_ms - self.cost)
-        if off_ms <= max(SLACK_MS, SLACK_SHARE * self.cost):
-            return False
-        return self._adopt(self.smoothed_ms)
-
-    def _adopt(self, delay_ms: float) -> bool:
-        before, self.cost = self.cost, Cost(max(1, min(COST_MAX, round(delay_ms))))
-        return self.cost != before
+        if before_ms is None or off_ms > max(SLACK_MS, SLACK_SHARE * self.cost):
+            self.cost = Cost(max(1, min(COST_MAX, round(self.smoothed_ms))))
 
 
 @dataclass(slots=True)

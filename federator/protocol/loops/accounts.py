@@ -14,7 +14,7 @@ from collections.abc import Hashable
 from federator.protocol.types import Millis
 
 EXPECTED_MAX = 65_536
-"""Publications expected back; those beyond are let in once more."""
+"""Different publications expected back; the oldest give way, and are let in once more."""
 
 Digest = Hashable
 """A digest of the topic and payload of a publication."""
@@ -25,27 +25,27 @@ class LoopAccounts:
 
     Args:
         window_ms: For how long each is expected.
-        expected_max: How many different publications; the oldest give way.
     """
 
-    def __init__(self, *, window_ms: int, expected_max: int = EXPECTED_MAX) -> None:
+    def __init__(self, *, window_ms: int) -> None:
         self._window_ms = window_ms
-        self._expected_max = expected_max
         self._expected: OrderedDict[Digest, tuple[int, Millis]] = OrderedDict()  # how many, until
 
     def __len__(self) -> int:
         return len(self._expected)
 
-    def expect(self, digest: Digest, *, now_ms: Millis) -> None:
-        """Expect one more copy: a publication was let in."""
-        self._set(digest, self._count(digest, now_ms) + 1, now_ms)
+    def expect(self, digest: Digest, *, delivered: bool = False, now_ms: Millis) -> None:
+        """Expect one more copy of what was let in, or at least one of what was ``delivered`` here.
 
-    def expect_any(self, digest: Digest, *, now_ms: Millis) -> None:
-        """Expect at least one copy of what was delivered here.
-
-        Not one more each time: perhaps the bridge goes one way only.
+        Not one more each time then: perhaps the bridge goes one way only.
         """
-        self._set(digest, max(self._count(digest, now_ms), 1), now_ms)
+        count, until_ms = self._expected.get(digest, (0, now_ms))
+        count = count if until_ms >= now_ms else 0
+        count = max(count, 1) if delivered else count + 1
+        self._expected[digest] = count, Millis(now_ms + self._window_ms)
+        self._expected.move_to_end(digest)
+        if len(self._expected) > EXPECTED_MAX:
+            self._expected.popitem(last=False)
 
     def take(self, digest: Digest, *, now_ms: Millis) -> bool:
         """Whether a publication that came is one of those expected; then it no longer is."""
@@ -59,13 +59,3 @@ class LoopAccounts:
     def clear(self) -> None:
         """Expect nothing any more."""
         self._expected.clear()
-
-    def _count(self, digest: Digest, now_ms: Millis) -> int:
-        count, until_ms = self._expected.get(digest, (0, now_ms))
-        return count if until_ms >= now_ms else 0
-
-    def _set(self, digest: Digest, count: int, now_ms: Millis) -> None:
-        self._expected[digest] = count, Millis(now_ms + self._window_ms)
-        self._expected.move_to_end(digest)
-        if len(self._expected) > self._expected_max:
-            self._expected.popitem(last=False)

@@ -211,7 +211,7 @@ class LoopDetector:
     def on_delivered(self, topic: str, digest: Digest, *, now_ms: Millis) -> None:
         """Expect what we delivered here, if it is in a loop: a bridge may bring it in again."""
         if topic in self._loops:
-            self._accounts.expect_any(digest, now_ms=now_ms)
+            self._accounts.expect(digest, delivered=True, now_ms=now_ms)
 
     def on_room_spent(self, *, now_ms: Millis) -> list[LoopEffect]:
         """End the test, which was too short to tell anything: no more can be held."""
@@ -241,8 +241,7 @@ class LoopDetector:
                 self._phase = _Phase.LISTENING
                 self._phase_ends_ms = Millis(now_ms + self._way_ms)
                 return [Release()]
-            effects = self._judge(now_ms)
-            return effects + self._end_test()
+            return self._judge(now_ms) + self._end_test()
         return []
 
     # Within
@@ -304,17 +303,16 @@ class LoopDetector:
         if trial.passed < (ROUNDS_AGAIN if self._loops else ROUNDS):
             return []
         del self._suspects[topic]
-        is_first = not self._loops
         self._loops[topic] = trial
         found = LoopFound(topic, trial.way_ms)
         # The way round was long under the storm, and is short from now on: copies are stopped.
         trial.way_ms = min(trial.way_ms, 2 * self._parameters.turnaround_ms_max)
+        if len(self._loops) == 1:
+            self._plan_retest(now_ms)
+            return [found]
         if len(self._loops) > LOOPS_MAX:
             self._loops.popitem(last=False)
-        if not is_first:
-            return []
-        self._plan_retest(now_ms)
-        return [found]
+        return []
 
     def _judge_loop(self, topic: str, trial: _Trial, *, returned: bool) -> list[LoopEffect]:
         trial.failed = 0 if returned else trial.failed + 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from federator.protocol.messages.places import AddressVerifier, Place
-from federator.protocol.topology.graph import Pair, near_of
+from federator.protocol.topology.parameters import TopologyParameters
 from federator.protocol.topology.rings import Rings
 from federator.protocol.types import BrokerId, Epoch, Millis
 
@@ -44,11 +44,8 @@ class Directory:
 
     Args:
         self_id: Our broker.
-        rings: How many rings there are.
         verifier: Judges addresses.
-        patience_ms: How long a missed broker keeps its seat.
-        forget_ms: How long it is remembered.
-        members_max: Brokers held; more are ignored.
+        parameters: How many brokers are held, and for how long when they are missed.
 
     Attributes:
         seated: Rings of the brokers that are there, or missed for a moment.
@@ -57,25 +54,16 @@ class Directory:
     """
 
     def __init__(
-        self,
-        self_id: BrokerId,
-        *,
-        rings: int,
-        verifier: AddressVerifier,
-        patience_ms: Millis,
-        forget_ms: Millis,
-        members_max: int,
+        self, self_id: BrokerId, verifier: AddressVerifier, parameters: TopologyParameters
     ) -> None:
-        self.seated = Rings(rings)
-        self.expected = Rings(rings)
+        self.seated = Rings(parameters.rings)
+        self.expected = Rings(parameters.rings)
         self.seated.add(self_id)
         self.expected.add(self_id)
         self.changed_at_ms = Millis(0)
         self._self_id = self_id
-        self._warrant = verifier
-        self._patience_ms = patience_ms
-        self._forget_ms = forget_ms
-        self._members_max = members_max
+        self._verifier = verifier
+        self._parameters = parameters
         self._members: dict[BrokerId, Member] = {}
         self._present: list[tuple[BrokerId, Place]] | None = None
 
@@ -94,8 +82,7 @@ class Directory:
 
     def at(self, address: str) -> BrokerId | None:
         """The broker that is or was at ``address``."""
-        found = (id for id, member in self if member.address == address)
-        return next(found, None)
+        return next((id for id, member in self if member.address == address), None)
 
     def present(self) -> list[tuple[BrokerId, Place]]:
         """All others that are there, ascending. Not to be changed."""
@@ -119,8 +106,7 @@ class Directory:
         """Take ``place``, which ``id`` announces; return why it is not believed, or nothing."""
         if not self._has_room(id):
             return ""
-        objection = self._warrant.objection(id, place)
-        if objection:
+        if objection := self._verifier.objection(id, place):
             return objection
         member = self._members.setdefault(id, Member(place.address))
         if place.epoch < member.epoch:
@@ -154,10 +140,10 @@ class Directory:
             if member.missed_at_ms is None:
                 continue
             missed_ms = now_ms - member.missed_at_ms
-            if missed_ms >= self._patience_ms and id in self.seated:
+            if missed_ms >= self._parameters.patience_ms and id in self.seated:
                 self.seated.discard(id)
                 self.changed_at_ms = now_ms
-            if missed_ms >= self._forget_ms:
+            if missed_ms >= self._parameters.forget_ms:
                 self._forget(id, now_ms)
 
     def start_over(self, *, now_ms: Millis) -> None:
@@ -174,10 +160,10 @@ class Directory:
         """
         told = {id: frozenset(place.links) for id, place in self.present()}
         told[self._self_id] = frozenset(own)
-        pairs: set[Pair] = {
-            (a, b) for a, others in told.items() for b in others if a < b and a in told.get(b, ())
+        return {
+            id: {other for other in others if other != id and id in told.get(other, ())}
+            for id, others in told.items()
         }
-        return near_of(told, pairs)
 
     def _forget(self, id: BrokerId, now_ms: Millis) -> None:
         del self._members[id]
@@ -188,4 +174,4 @@ class Directory:
     def _has_room(self, id: BrokerId) -> bool:
         if id == self._self_id:
             return False
-        return id in self._members or len(self._members) < self._members_max
+        return id in self._members or len(self._members) < self._parameters.members_max

@@ -19,11 +19,7 @@ _ORDER: Final = 1_000_000
 
 
 class Distances:
-    """Distances from one broker.
-
-    Args:
-        self_id: The broker.
-    """
+    """Distances from one broker."""
 
     def __init__(self, self_id: BrokerId) -> None:
         self._ring = _ORDER + self_id
@@ -34,10 +30,6 @@ class Distances:
     def far_ms(self, id: BrokerId) -> int | None:
         """The round trip last measured; ``None`` when it was not, or could not be."""
         return self._far_ms.get(id)
-
-    def farthest_ms(self, ids: Iterable[BrokerId]) -> int:
-        """The longest round trip to one of ``ids``, as far as measured."""
-        return max((self._far_ms.get(id) or 0 for id in ids), default=0)
 
     def order(self, id: BrokerId) -> bytes:
         """A key to sort brokers by: another order for every broker, so that choices differ."""

@@ -91,14 +91,7 @@ class TopologyManager:
         self.said: Place | None = None
         self._links = links
         self._warrant = verifier or Trusting()
-        self.directory = Directory(
-            links.self_id,
-            rings=self.parameters.rings,
-            verifier=self._warrant,
-            patience_ms=self.parameters.patience_ms,
-            forget_ms=self.parameters.forget_ms,
-            members_max=self.parameters.members_max,
-        )
+        self.directory = Directory(links.self_id, self._warrant, self.parameters)
         self._history = PeerLinkHistory(cool_ms=self.parameters.cool_ms)
         self._distances = Distances(links.self_id)
         self._seeds_dialled: set[str] = set()
@@ -269,7 +262,9 @@ class TopologyManager:
             if self._is_kept(id):
                 continue
             if id not in needed:
-                fallen = id in history.fallen and self._is_silent(id)
+                known = self._links.neighbours.get(id)
+                silent = known is None or known.hello is None
+                fallen = id in history.fallen and silent
                 give_up_ms = parameters.look_ms if fallen else parameters.give_up_ms
                 if idle_ms >= give_up_ms and (self._links.up or id in history.dials):
                     steps += self._drop(id, now_ms)
@@ -433,10 +428,6 @@ class TopologyManager:
             return True
         return address in self.parameters.kept
 
-    def _is_silent(self, id: BrokerId) -> bool:
-        known = self._links.neighbours.get(id)
-        return known is None or known.hello is None
-
     def _is_kept(self, id: BrokerId) -> bool:
         """Whether the operator wants this link."""
         known = self._links.neighbours.get(id)
@@ -452,8 +443,8 @@ class TopologyManager:
 
     def _farthest_ms(self, beside: Collection[BrokerId]) -> int:
         """The round trip to the farthest neighbour of our choice, as far as measured."""
-        chosen = [id for id in self._links.up if id not in beside and not self._is_kept(id)]
-        return self._distances.farthest_ms(chosen)
+        chosen = (id for id in self._links.up if id not in beside and not self._is_kept(id))
+        return max((self._distances.far_ms(id) or 0 for id in chosen), default=0)
 
     # -- telling ----------------------------------------------------------------------------------
 
@@ -486,11 +477,8 @@ class TopologyManager:
         return [OwnFiltersChanged(frozenset({encode_place(place)}), removed)]
 
     def _remember(self) -> list[Step]:
-        known = self.directory.addresses()
-        if known == self._remembered:
-            return []
-        self._remembered = known
-        return [RememberBrokers(known)]
+        before, self._remembered = self._remembered, self.directory.addresses()
+        return [] if before == self._remembered else [RememberBrokers(self._remembered)]
 
 
 def _gains(now_ms: int, then_ms: int) -> bool:

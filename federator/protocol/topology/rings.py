@@ -31,11 +31,7 @@ def seat(ring: int, id: BrokerId) -> bytes:
 
 
 class Rings:
-    """The same brokers on ``count`` rings.
-
-    Args:
-        count: How many, at least one.
-    """
+    """The same brokers on ``count`` rings, at least one."""
 
     def __init__(self, count: int) -> None:
         self._rings: list[list[_Seat]] = [[] for _ in range(count)]

@@ -218,13 +218,13 @@ class DataPath:
 
     def leave(self) -> None:
         """We go: write down what a later life should know."""
-        self.custody.leave()
+        self.custody.destination.save(leaving=True)
 
     # What our broker says
 
     def on_local_up(self) -> None:
         """Our broker is up: its connections stand, and it has told us the marker, if it has one."""
-        self.custody.on_local_up(self._now())
+        self.custody.destination.on_local_up(self._now().ms)
 
     def on_marker(self, payload: bytes) -> None:
         """Our broker tells how far we got in an earlier life."""

@@ -109,7 +109,7 @@ class Host:
     def end(self, *, orderly: bool) -> None:
         """The process is gone, and its connections with it."""
         if orderly and not self.agent.doomed:
-            self.agent.data.custody.leave()
+            self.agent.data.custody.destination.save(leaving=True)
             self._save(closed=True)
         self.connection.down()
         self.connection.process_dies()
@@ -151,7 +151,7 @@ class Host:
         now_ms = self._now_ms()
         self.agent.data.intake.on_local_up(session_present=data_present)
         self.connection.up(data)
-        self.agent.data.custody.on_local_up(self._world.now_of(self.agent))
+        self.agent.data.custody.destination.on_local_up(self._now_ms())
         self._perform(self.discovery.on_broker_up(session_present=present, now_ms=now_ms))
         for client_id, filters in (
             (control_client_id(id), self._control_filters()),

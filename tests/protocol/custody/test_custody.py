@@ -370,7 +370,7 @@ def test_tails_follow_the_last_frame_ever_more_seldom_until_it_is_old() -> None:
     assert times[:4] == [190, 590, 2_190, 8_590]
     assert all(b - a == 10_000 for a, b in itertools.pairwise(times[4:]))
     assert times[-1] <= 60_090
-    assert len(tails) == 0
+    assert list(tails) == []
 
 
 def test_a_new_way_repeats_the_tail_at_once() -> None:

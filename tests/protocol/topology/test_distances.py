@@ -67,8 +67,6 @@ def test_who_cannot_be_reached_any_more_is_as_far_as_who_was_never_measured():
         distances.on_measured(id, round_trip_ms)
 
     assert [distances.far_ms(id) for id in (2, 3, 4)] == [7, None, None]
-    assert distances.farthest_ms([2, 3, 4]) == 7
-    assert distances.farthest_ms([]) == 0
 
 
 def test_what_was_measured_first_is_forgotten_first():
