@@ -15,7 +15,6 @@ from federator.protocol.datagrams import wire
 from federator.protocol.datagrams.erasure import Coder
 from federator.protocol.datagrams.receiver import Receiver
 from federator.protocol.datagrams.sender import Limits, Outcome, Sender
-from federator.protocol.timers import earliest
 from federator.protocol.types import Millis
 
 PROBE_MS: Final = 1_000
@@ -46,8 +45,12 @@ class DatagramLink:
 
     def next_deadline_ms(self) -> Millis:
         """When ``on_deadline`` has something to do."""
-        at_ms = earliest(self.sender.next_deadline_ms(), self.receiver.next_deadline_ms())
-        return self._probe_at_ms if at_ms is None else min(self._probe_at_ms, at_ms)
+        times = (
+            self._probe_at_ms,
+            self.sender.next_deadline_ms(),
+            self.receiver.next_deadline_ms(),
+        )
+        return min(time for time in times if time is not None)
 
     def offer(self, frame: bytes, *, now_ms: Millis) -> list[bytes] | None:
         """Datagrams to send for ``frame``; ``None``: it must go by the broker."""

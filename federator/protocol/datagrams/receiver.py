@@ -18,7 +18,6 @@ from federator.errors import DecodeError
 from federator.protocol.datagrams import wire
 from federator.protocol.datagrams.erasure import Coder
 from federator.protocol.datagrams.loss import LossMeter
-from federator.protocol.timers import earliest
 from federator.protocol.types import Millis
 
 WINDOWS_MAX: Final = 64
@@ -133,11 +132,10 @@ class Receiver:
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``release`` or ``report`` has something to do."""
-        if not self._ready:
-            return self._report_at_ms
-        return earliest(
-            self._report_at_ms, Millis(self._ready[min(self._ready)][1] + self._hold_ms)
-        )
+        times = [] if self._report_at_ms is None else [self._report_at_ms]
+        if self._ready:
+            times.append(Millis(self._ready[min(self._ready)][1] + self._hold_ms))
+        return min(times, default=None)
 
     def report(self, *, now_ms: Millis) -> wire.Report | None:
         """The report of what arrived, when it is time to tell."""
@@ -166,12 +164,8 @@ class Receiver:
         if number > self._newest:
             self._newest, self._newest_at_ms = number, now_ms
         self._unreported += 1
-        wait_ms = REPORT_WAIT_MS
-        if self._unreported >= REPORT_AFTER:
-            wait_ms = 0
-        elif gap:
-            wait_ms = REPORT_SOON_MS
-        at_ms = Millis(now_ms + wait_ms)
+        wait_ms = REPORT_SOON_MS if gap else REPORT_WAIT_MS
+        at_ms = Millis(now_ms + (wait_ms if self._unreported < REPORT_AFTER else 0))
         if self._report_at_ms is None or at_ms < self._report_at_ms:
             self._report_at_ms = at_ms
 

@@ -27,7 +27,6 @@ PART, REPAIR, REPORT, PROBE = 1, 2, 3, 4
 PARTS_PER_WINDOW_MAX: Final = 64
 REPAIRS_PER_WINDOW_MAX: Final = 64
 PARTS_PER_FRAME_MAX: Final = 512
-NUMBER_MAX: Final = 2**32 - 1
 WINDOW: Final = 512
 """Frames that one report tells of."""
 
