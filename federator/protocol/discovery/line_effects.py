@@ -32,7 +32,6 @@ class LineEffects:
     """Carries what lines say into the table.
 
     Args:
-        own_id: Client id of the connection that hears the log.
         say: Tells operators of an event: its name, its level, and details by keyword.
 
     Attributes:

@@ -45,7 +45,6 @@ class ClientEnded:
     """A connection ended. Whether its session did is another matter."""
 
     id: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +114,7 @@ PREFIX_CHARS_MAX = 256
 
 
 class TimestampShape:
-    """Strips timestamps. Until it has learned, it takes leading seconds since 1970 for one.
-
-    Args:
-        own_id: Client id of the connection that subscribes to the log.
-    """
+    """Strips timestamps. Until it has learned, it takes leading seconds since 1970 for one."""
 
     def __init__(self, own_id: str) -> None:
         self._own_line = re.compile(
@@ -134,8 +129,7 @@ class TimestampShape:
 
     def learn(self, line: str) -> None:
         """Keep the shape of a line from the topic of subscriptions when it is about us."""
-        own = self._own_line.match(line)
-        if own is None:
+        if (own := self._own_line.match(line)) is None:
             return
         prefix = own.group(1)
         if len(prefix) > PREFIX_CHARS_MAX or (prefix and not prefix.endswith(": ")):
@@ -179,19 +173,16 @@ LOG_TOPICS = (SUBSCRIBE_TOPIC, UNSUBSCRIBE_TOPIC, NOTICE_TOPIC, ERROR_TOPIC)
 
 _QOS = re.compile(r"(?= ([012]) )")
 _CONNECT = re.compile(r"New (?:client|bridge) connected from \S*:\d+ as (.+)", re.DOTALL)
-_CONNECT_TAIL = re.compile(
-    r"(?= \(p(\d), c([01]), k\d+(?:\)\.|, u'.*'\)\.)\Z)",
-    re.DOTALL,
-)
+_CONNECT_TAIL = re.compile(r"(?= \(p(\d), c([01]), k\d+(?:, u'.*')?\)\.\Z)", re.DOTALL)
 _END_UNTIL_2_1_0 = re.compile(
-    r"(?= (?:disconnected(?:\.|(?: due to |, |: )([^.]*)\.)"
-    r"|(closed its connection|has exceeded timeout, disconnecting"
+    r"(?= (?:disconnected(?:\.|(?: due to |, |: )[^.]*\.)"
+    r"|(?:closed its connection|has exceeded timeout, disconnecting"
     r"|been disconnected by administrative action|already connected, closing old connection)\.)\Z)"
 )
-_END_FROM_2_1_1 = re.compile(r"(?= \[[^\[\] ]*:\d+\] disconnected(?:\.|: (.+))\Z)", re.DOTALL)
+_END_FROM_2_1_1 = re.compile(r"(?= \[[^\[\] ]*:\d+\] disconnected(?:\.|: .+)\Z)", re.DOTALL)
 _ENDS: tuple[re.Pattern[str], ...] = (_END_FROM_2_1_1, _END_UNTIL_2_1_0)
 _BAD_SOCKET = "Bad socket read/write on client "
-_REASON = re.compile(r"(?=: (.*)\Z)", re.DOTALL)
+_REASON = re.compile(r"(?=: )")
 _EXPIRED = re.compile(r"Expiring client (.+) due to timeout\.", re.DOTALL)
 _DROPPING = re.compile(r"Outgoing messages are being dropped for client (.+)\.", re.DOTALL)
 _VERSION = re.compile(r"mosquitto version (\d+)\.(\d+)(?:\.(\d+))?")
@@ -213,9 +204,8 @@ class LogReader:
 
     def on_version(self, text: str) -> None:
         """Take the dialect from ``$SYS/broker/version``; without one, every dialect is tried."""
-        found = _VERSION.match(text)
         self._ends = _ENDS
-        if found is not None:
+        if (found := _VERSION.match(text)) is not None:
             version = tuple(int(part or 0) for part in found.groups())
             self._ends = _ENDS[:1] if version >= (2, 1, 1) else _ENDS[1:]
 
@@ -320,11 +310,7 @@ def _connects(rest: str) -> list[ClientEvent]:
 
 
 def _ends(tail: re.Pattern[str], rest: str) -> list[ClientEvent]:
-    ends: list[ClientEvent] = []
-    for at in tail.finditer(rest, 1):
-        reason = next((group for group in at.groups() if group), "disconnected")
-        ends.append(ClientEnded(rest[: at.start()], reason.removesuffix(".")))
-    return ends
+    return [ClientEnded(rest[: at.start()]) for at in tail.finditer(rest, 1)]
 
 
 def _is_filter(text: str, *, cut: bool) -> bool:

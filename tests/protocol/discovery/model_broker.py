@@ -84,7 +84,7 @@ class ModelBroker:
         session.connected = False
         if not session.outlives_connection:
             del self.sessions[id]
-        return [ClientEnded(id, "disconnected")]
+        return [ClientEnded(id)]
 
     def expire(self, id: str) -> list[ClientEvent]:
         del self.sessions[id]

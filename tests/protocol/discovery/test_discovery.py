@@ -46,7 +46,7 @@ def table_of(**bounds: int) -> SubscriptionTable:
 
 
 def leave(id: str) -> ClientEvent:
-    return ClientEnded(id, "disconnected")
+    return ClientEnded(id)
 
 
 # Trust
@@ -173,7 +173,7 @@ def test_what_went_unheard_does_not_make_up_for_what_came_unheard():
     agent.later(60_000)
     assert agent.wanted == {"#", "s/1", "s/2"}
 
-    agent.log(ClientEnded("storm", "gone"), *arrive("unheard", "b"))
+    agent.log(ClientEnded("storm"), *arrive("unheard", "b"))
     agent.packets(12)
     agent.counts(1)
     assert agent.wanted == {"b"}
