@@ -183,11 +183,7 @@ class Custodian:
     def on_frame(self, frame: Frame, local: tuple[int, ...], now: Now, *, first: bool) -> None:
         """A frame under custody, or a tail, of another origin arrived.
 
-        Args:
-            frame: The frame.
-            local: Which of its filters our clients subscribe to, by position.
-            now: The time.
-            first: No copy of it came before.
+        ``local``: which of its filters our clients subscribe to; ``first``: no copy came before.
         """
         if first:
             self._ways.heard(frame.origin, frame.sender, now.ms)

@@ -219,11 +219,7 @@ class Destination:
             self._given.clear()
 
     def save(self, *, leaving: bool = False) -> None:
-        """Bound the journal, and write down since when our clients want what.
-
-        Args:
-            leaving: Write it down in any case.
-        """
+        """Bound the journal, and write down, ``leaving`` in any case, since when who wants what."""
         if self.started and self._delivery.settled:
             self._marked = self._journal.last
         wants_changed = self._saved_wants != self._wants

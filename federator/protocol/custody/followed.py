@@ -17,6 +17,7 @@ from federator.protocol.custody.chains import (
     OriginState,
     Wanted,
 )
+from federator.protocol.custody.ports import Positions
 from federator.protocol.timers import Timers
 from federator.protocol.types import BrokerId, Millis
 
@@ -134,8 +135,8 @@ class Followed(Generic[F]):
 
     # What survives us
 
-    def positions(self) -> dict[tuple[BrokerId, bytes], tuple[int, int]]:
-        """By (origin, key): the epoch, and the number of the last frame delivered."""
+    def positions(self) -> Positions:
+        """How far each chain was delivered."""
         return {
             (origin, key): (known.epoch, chain.last)
             for origin, known in self._origins.items()
@@ -143,12 +144,7 @@ class Followed(Generic[F]):
             if chain.last is not None
         }
 
-    def restore(
-        self,
-        positions: Mapping[tuple[BrokerId, bytes], tuple[int, int]],
-        *,
-        now_ms: Millis,
-    ) -> None:
+    def restore(self, positions: Positions, *, now_ms: Millis) -> None:
         """Go on where an earlier life of this agent ended."""
         newest: dict[BrokerId, int] = {}
         for (origin, _), (epoch, _) in positions.items():

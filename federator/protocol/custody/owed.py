@@ -18,11 +18,7 @@ OWED_MAX = 262_144
 
 
 class Owed:
-    """The filters that are wanted although nobody in reach wants them.
-
-    Args:
-        keep_ms: How long a filter stays owed.
-    """
+    """The filters that stay wanted, for ``keep_ms``, although nobody in reach wants them."""
 
     def __init__(self, *, keep_ms: int) -> None:
         self.keep_ms = keep_ms
@@ -45,13 +41,9 @@ class Owed:
     def on_route(
         self, filter: str, route: FilterRoute | None, *, lost: bool, now_ms: Millis
     ) -> FilterRoute | None:
-        """What to do with ``filter``, whose route is now ``route``.
+        """What to do with ``filter``, whose route is ``route``, as the control plane sees it.
 
-        Args:
-            filter: Any filter.
-            route: As the control plane sees it.
-            lost: Those who wanted it went out of reach; they did not give it up.
-            now_ms: Our monotonic clock.
+        ``lost``: those who wanted it went out of reach; they did not give it up.
         """
         if lost:
             self.owe(filter, Millis(now_ms + self.keep_ms), route)

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import Generic
 
 from federator.protocol.custody.chains import Ask, Chained, Delivery, F
+from federator.protocol.custody.ports import Positions
 from federator.protocol.custody.receiver import Receiver
 from federator.protocol.types import BrokerId, Millis
 
@@ -32,12 +33,9 @@ CHAINS_MAX = 65_536
 class Recall(Generic[F]):
     """What is being fetched again.
 
-    Args:
-        receiver: Follows the recalled chains. Its room is its own.
-
     Attributes:
-        receiver: As given. Takes frames on the chains that are ``recalled``, and gives them to
-            ``taken``.
+        receiver: Follows the recalled chains: it gets what is ``recalled``, and ``taken`` gets what
+            it delivers. Its room is its own.
     """
 
     def __init__(self, receiver: Receiver[F]) -> None:
@@ -52,7 +50,7 @@ class Recall(Generic[F]):
 
     def begin(
         self,
-        positions: dict[tuple[BrokerId, bytes], tuple[int, int]],
+        positions: Positions,
         keys: Iterable[bytes],
         *,
         since_us: int,
@@ -60,11 +58,7 @@ class Recall(Generic[F]):
     ) -> None:
         """Fetch what was made on ``keys`` since ``since_us``, up to ``positions``.
 
-        Args:
-            positions: By (origin, key): the epoch, and the number of the last frame delivered.
-            keys: Of the filters.
-            since_us: Wall clock; origins' clocks are taken to agree with ours.
-            now_ms: Our monotonic clock.
+        Origins' wall clocks are taken to agree with ours.
         """
         self._given_up_ms = Millis(now_ms + PATIENCE_MS)
         newest: dict[BrokerId, tuple[int, int]] = {}

@@ -19,11 +19,7 @@ TAILS_PER_TURN_MAX = 2_048
 
 
 class Tails:
-    """When to repeat the head of which chain.
-
-    Args:
-        keep_ms: How long after its last frame a chain's head is repeated.
-    """
+    """When to repeat the head of which chain, for ``keep_ms`` after its last frame."""
 
     def __init__(self, *, keep_ms: int) -> None:
         self._keep_ms = keep_ms

@@ -20,7 +20,6 @@ class Notary:
     """Signs our word, and knows that of others.
 
     Args:
-        federation: Its name.
         seals: Whose keys; ``None`` in an open federation, where everybody is believed.
     """
 

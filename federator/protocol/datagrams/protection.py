@@ -88,12 +88,7 @@ class Chain:
         self._to_bad = min(1.0, self._to_good * plr / (1.0 - plr))
 
     def late_and_lost(self, parts: int, repairs: int) -> tuple[float, float]:
-        """P(a group's own window does not mend it), P(a part of it stays lost).
-
-        Args:
-            parts: Parts of a group.
-            repairs: Repair packets of a window.
-        """
+        """P(a group's own window does not mend it), P(a part of it stays lost)."""
         after_a = self.walk(parts, 1.0 - self._plr, self._plr)
         late = total = 0.0
         for state in (0, 1):

@@ -71,13 +71,9 @@ class Interest:
         self._wanted_before: dict[str, bool] = {}
 
     def count(self, filter: str, change: int, *, by_client: bool = True, client: str = "") -> None:
-        """Count one reason more (1) or less (-1) to want ``filter``.
+        """Count one reason more (1) or less (-1) to want ``filter``, ``$share/...`` included.
 
-        Args:
-            filter: As subscribed, ``$share/...`` included.
-            change: One less goes with the same arguments as the one more before.
-            by_client: Whether a client subscribes to it.
-            client: Which, if known. A client holds each filter once.
+        One less goes with the arguments of the one more before; a client holds each filter once.
         """
         plain = without_share(filter)
         if not may_travel(plain):

@@ -193,7 +193,6 @@ class LogReader:
     """Turns log messages into events.
 
     Args:
-        own_id: Client id of the connection that subscribes to the log.
         known: Tells readings of one line apart, by who is connected.
     """
 

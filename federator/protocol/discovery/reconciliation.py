@@ -70,11 +70,7 @@ class CountOwn:
 def compare(count: int, tally: Tally, *, hopeful: bool, by_class: bool) -> Alive | None:
     """Which doubtful subscriptions a count proves alive; ``None``: it does not agree with us.
 
-    Args:
-        count: What the broker says.
-        tally: What we know.
-        hopeful: Whether all doubtful ones may be alive.
-        by_class: Whether those of one class may be alive alone.
+    ``hopeful``: all doubtful ones may be alive; ``by_class``: those of one class may be, alone.
     """
     if count == tally.sure:
         alive = tally.most == tally.sure

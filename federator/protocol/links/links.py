@@ -56,10 +56,8 @@ class Links:
     """All links of one agent.
 
     Args:
-        self_id: Our broker id.
         epoch: Our incarnation; ``renew`` raises it.
         address: Where others reach our broker; empty when they cannot.
-        parameters: Intervals and time-outs.
     """
 
     self_id: BrokerId

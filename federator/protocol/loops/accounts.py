@@ -21,11 +21,7 @@ Digest = Hashable
 
 
 class LoopAccounts:
-    """Publications that are expected back.
-
-    Args:
-        window_ms: For how long each is expected.
-    """
+    """Publications that are expected back, each for ``window_ms``."""
 
     def __init__(self, *, window_ms: int) -> None:
         self._window_ms = window_ms

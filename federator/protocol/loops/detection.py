@@ -126,7 +126,6 @@ class LoopDetector:
     """Decides about each publication that our clients bring in.
 
     Args:
-        parameters: How suspicious to be.
         chance: A number in [0, 1), drawn anew each time.
         trusted: Tells whether publications on a topic are never suspected.
 

@@ -43,8 +43,6 @@ class Directory:
     """All brokers that arrange their links, ourselves included.
 
     Args:
-        self_id: Our broker.
-        verifier: Judges addresses.
         parameters: How many brokers are held, and for how long when they are missed.
 
     Attributes:
@@ -153,11 +151,7 @@ class Directory:
                 member.missed_at_ms = now_ms
 
     def graph(self, own: Iterable[BrokerId]) -> dict[BrokerId, set[BrokerId]]:
-        """The links that both ends tell of.
-
-        Args:
-            own: The brokers with which we have links.
-        """
+        """The links that both ends tell of; ``own``: with whom we have some."""
         told = {id: frozenset(place.links) for id, place in self.present()}
         told[self._self_id] = frozenset(own)
         return {

@@ -69,7 +69,6 @@ class TopologyManager:
     """Arranges one agent's links. Does nothing without parameters.
 
     Args:
-        links: Our links. What is given up is given up there.
         parameters: How; ``None`` leaves everything to the operator.
         verifier: Vouches for our address, and judges others'.
 

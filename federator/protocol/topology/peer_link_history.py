@@ -13,9 +13,6 @@ from federator.protocol.types import BrokerId, Millis
 class PeerLinkHistory:
     """The state of the links of an agent that it has, had, or tries to have.
 
-    Args:
-        cool_ms: How long a link that was given up is remembered.
-
     Attributes:
         dials: Addresses that the driver dials for us.
         up_ms: Since when a link is up.
@@ -30,7 +27,7 @@ class PeerLinkHistory:
         self.idle_ms: dict[BrokerId, Millis] = {}
         self.fallen: set[BrokerId] = set()
         self.passed_over: dict[BrokerId, Millis] = {}
-        self._cool_ms = cool_ms
+        self._cool_ms = cool_ms  # how long a link that was given up is remembered
         self._parted_ms: dict[BrokerId, Millis] = {}  # since when links given up are
 
     def update(self, links: Links, now_ms: Millis) -> None:
