@@ -92,10 +92,7 @@ class Destination:
             self.recall.begin(self.receiver.positions(), keys, since_us=since_us, now_ms=now_ms)
 
     def on_local_up(self, now_ms: Millis) -> None:
-        """Our broker is up, and has told us the marker, if it has one.
-
-        It may have lost it, and no marker means: all was delivered.
-        """
+        """Our broker is up. It may have lost the marker, and none means: all was delivered."""
         self._up_ms = now_ms
         if self.started:
             self._delivery.mark(self._journal.marker())
@@ -219,7 +216,11 @@ class Destination:
             self._given.clear()
 
     def save(self, *, leaving: bool = False) -> None:
-        """Bound the journal, and write down, ``leaving`` in any case, since when who wants what."""
+        """Bound the journal, and write down since when our clients want what.
+
+        Args:
+            leaving: Write it down in any case.
+        """
         if self.started and self._delivery.settled:
             self._marked = self._journal.last
         wants_changed = self._saved_wants != self._wants

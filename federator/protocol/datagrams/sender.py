@@ -46,27 +46,16 @@ RENEW_AT: Final = 2**31
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How a link over datagrams may be used.
+    """How a link over datagrams may be used."""
 
-    Attributes:
-        datagram_bytes: Longest datagram, without its seal.
-        wait_ms: A group ends so long after its first part at the latest.
-        bytes_per_s: Pace.
-        in_flight_bytes_max: Bytes of frames that nobody reported whole yet.
-        parts_per_group_max: A group with so many parts is full.
-        repairs_max: Repair packets of one window, at most.
-        failing_max: Share of groups of which a part may stay lost.
-        late_max: Share of groups that their own window may not mend.
-    """
-
-    datagram_bytes: int = 1_167
-    wait_ms: int = 8
-    bytes_per_s: int = 1_000_000
-    in_flight_bytes_max: int = 4 * 1024 * 1024
-    parts_per_group_max: int = 16
-    repairs_max: int = 16
-    failing_max: float = 0.0005
-    late_max: float = 0.0015
+    datagram_bytes: int = 1_167  # of the longest datagram, without its seal
+    wait_ms: int = 8  # a group ends so long after its first part at the latest
+    bytes_per_s: int = 1_000_000  # pace
+    in_flight_bytes_max: int = 4 * 1024 * 1024  # of frames that nobody reported whole yet
+    parts_per_group_max: int = 16  # a group with so many is full
+    repairs_max: int = 16  # repair packets of one window, at most
+    failing_max: float = 0.0005  # share of groups of which a part may stay lost
+    late_max: float = 0.0015  # share of groups that their own window may not mend
 
 
 @dataclass(slots=True)

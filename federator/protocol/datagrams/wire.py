@@ -55,54 +55,34 @@ SYMBOL_EXTRA: Final = _LENGTH.size + _PLACE.size
 class Part(NamedTuple):
     """One part of a frame.
 
-    Attributes:
-        ordinal: The number among the parts of the stream.
-        wait_ms: Repair packets for it leave at most so long after it, others at most
-            ``SECOND_WAITS`` times so long after those.
-        content: The place in its frame and the bytes, as the code protects them.
+    Repair packets for it leave at most ``wait_ms`` after it, others at most ``SECOND_WAITS`` times
+    so long after those.
     """
 
-    ordinal: int
+    ordinal: int  # among the parts of the stream
     wait_ms: int
-    content: bytes
+    content: bytes  # the place in its frame and the bytes, as the code protects them
 
 
 class Repair(NamedTuple):
-    """One repair packet.
+    """One repair packet."""
 
-    Attributes:
-        first: The number of the first part of its window.
-        place: Which packet of the code it is; parts come first.
-        parts: How many parts the window has.
-        symbol: The bytes, as long as every symbol of the window.
-    """
-
-    first: int
-    place: int
-    parts: int
-    symbol: bytes
+    first: int  # the number of the first part of its window
+    place: int  # which packet of the code it is; parts come first
+    parts: int  # how many the window has
+    symbol: bytes  # as long as every symbol of the window
 
 
 class Report(NamedTuple):
-    """Tells the sender of a stream what arrived.
+    """Tells the sender of a stream what arrived."""
 
-    Attributes:
-        stream: Which stream this is about.
-        newest: The highest number of a datagram that came.
-        held_ms: How long ago that was.
-        top: The highest frame of which something came.
-        whole: Which frames are whole; bit i is frame ``top - i``.
-        plr_ppm: Datagrams lost of a million.
-        abl_hundredths: Datagrams lost in a row, times 100.
-    """
-
-    stream: int
-    newest: int
-    held_ms: int
-    top: int
-    whole: int
-    plr_ppm: int
-    abl_hundredths: int
+    stream: int  # which one this is about
+    newest: int  # the highest number of a datagram that came
+    held_ms: int  # how long ago that was
+    top: int  # the highest frame of which something came
+    whole: int  # which frames are whole: bit i is frame ``top - i``
+    plr_ppm: int  # datagrams lost of a million
+    abl_hundredths: int  # datagrams lost in a row, times 100
 
 
 class Place(NamedTuple):

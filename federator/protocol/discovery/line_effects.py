@@ -35,9 +35,7 @@ class LineEffects:
         say: Tells operators of an event: its name, its level, and details by keyword.
 
     Attributes:
-        read: Lines read.
-        ambiguous: Lines with several readings.
-        unreadable: Lines that could not be read.
+        read, ambiguous, unreadable: Lines read, those with several readings, and those with none.
         broker_drops: Times the broker said that it drops messages for one of our clients.
     """
 

@@ -18,70 +18,41 @@ RECORD_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class DiscoverySnapshot:
-    """The state of discovery for operators.
+    """The state of discovery for operators."""
 
-    Attributes:
-        trusted: Whether the table is all there is.
-        widened: Whether ``#`` is wanted because it is not.
-        reason: Why it is not trusted, with numbers; empty when trusted.
-        counted, counted_shared: The broker's counts, -1 while unknown.
-        sure, doubtful: Subscriptions known, our own included, and those that may have vanished.
-        wanted: Filters wanted from the federation; ``registered`` of them by clients' word.
-        kept_local: Match-all filters that stay local, with the number of their subscriptions.
-        full_percent: How full the table is.
-        lines: Log lines read; ``ambiguous`` have several readings, ``unreadable`` none.
-        broker_drops: Times the broker said that it drops messages for one of our clients.
-        refused: Entries for which there was no room.
-        lines_lost: Lines that the broker dropped before they reached us.
-        groups_beyond_quota: Memberships of shared groups that each broker serves for itself,
-            because clients have too many.
-    """
-
-    trusted: bool
-    widened: bool
-    reason: str
-    counted: int
+    trusted: bool  # the table is all there is
+    widened: bool  # ``#`` is wanted because it is not
+    reason: str  # why it is not trusted, with numbers; empty when trusted
+    counted: int  # by the broker; -1 while unknown, also below
     counted_shared: int
-    sure: int
-    doubtful: int
+    sure: int  # subscriptions known, our own included
+    doubtful: int  # those that may have vanished
     clients: int
-    wanted: int
-    registered: int
-    kept_local: dict[str, int]
-    full_percent: int
-    lines: int
-    ambiguous: int
-    unreadable: int
-    broker_drops: int
-    refused: int
-    lines_lost: int
-    groups_beyond_quota: int
+    wanted: int  # filters, from the federation
+    registered: int  # those wanted because clients registered them
+    kept_local: dict[str, int]  # match-all filters that stay local: how often subscribed
+    full_percent: int  # of the table
+    lines: int  # of the log, read
+    ambiguous: int  # lines with several readings
+    unreadable: int  # lines that could not be read
+    broker_drops: int  # times the broker said that it drops messages for one of our clients
+    refused: int  # entries for which there was no room
+    lines_lost: int  # dropped by the broker before they reached us
+    groups_beyond_quota: int  # memberships of shared groups that each broker serves for itself
 
 
 class DiscoveryRecord(msgspec.Struct, array_like=True, frozen=True):
-    """What discovery keeps over a restart, as written to disk.
+    """What discovery keeps over a restart, as written to disk."""
 
-    Attributes:
-        version: The version of this layout.
-        trusted: Whether the table was trusted.
-        complete: Whether all connected clients were known.
-        uptime_s: The broker's uptime when last heard; tells whether it has restarted since.
-        registered: Filters registered by clients, with the milliseconds each had left.
-        clients: The table of subscriptions.
-        guesses: Subscriptions that are one of several readings of a line, as (client, filter).
-        lost: Whether lines were lost since the table was last trusted.
-        packet_id: The identifier of the last line heard; 0: none was.
-    """
-
-    version: Annotated[int, msgspec.Meta(ge=RECORD_VERSION, le=RECORD_VERSION)]
+    version: Annotated[int, msgspec.Meta(ge=RECORD_VERSION, le=RECORD_VERSION)]  # of this layout
     trusted: bool
-    complete: bool
-    uptime_s: int
-    registered: list[tuple[str, int]]
+    complete: bool  # all connected clients were known
+    uptime_s: int  # the broker's when last heard; tells whether it has restarted since
+    registered: list[tuple[str, int]]  # filters, with the milliseconds each had left
     clients: list[ClientRecord]
-    guesses: list[tuple[str, str]] = []
-    lost: bool = False
-    packet_id: Annotated[int, msgspec.Meta(ge=0, le=PACKET_IDS)] = 0
+    guesses: list[tuple[str, str]] = []  # (client, filter): one of several readings of a line
+    lost: bool = False  # lines were, since the table was last trusted
+    packet_id: Annotated[int, msgspec.Meta(ge=0, le=PACKET_IDS)] = 0  # of the last line; 0: none
 
 
 def doubted(client: ClientRecord) -> ClientRecord:

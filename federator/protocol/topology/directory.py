@@ -19,19 +19,12 @@ from federator.protocol.types import BrokerId, Epoch, Millis
 
 @dataclass(slots=True)
 class Member:
-    """One broker of the federation.
+    """One broker of the federation."""
 
-    Attributes:
-        address: Where it was last.
-        announced: Its places that are announced and believed; several while one replaces another.
-        epoch: The newest epoch of its agent that we believed.
-        missed_at_ms: Since when nobody announces it; ``None`` while it is there.
-    """
-
-    address: str
-    announced: set[Place] = field(default_factory=set)
-    epoch: Epoch = Epoch(0)
-    missed_at_ms: Millis | None = None
+    address: str  # where it was last
+    announced: set[Place] = field(default_factory=set)  # and believed; two while one goes
+    epoch: Epoch = Epoch(0)  # the newest of its agent that we believed
+    missed_at_ms: Millis | None = None  # since when nobody announces it
 
     @property
     def place(self) -> Place | None:

@@ -81,15 +81,10 @@ def diameter_of(near: Near) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Weak:
-    """The brokers and links whose loss would part a graph.
+    """The brokers and links whose loss would part a graph, ascending."""
 
-    Attributes:
-        brokers: Articulation points, ascending.
-        links: Bridges, ascending.
-    """
-
-    brokers: tuple[BrokerId, ...]
-    links: tuple[Pair, ...]
+    brokers: tuple[BrokerId, ...]  # articulation points
+    links: tuple[Pair, ...]  # bridges
 
 
 def weak_of(near: Near) -> Weak:
@@ -161,22 +156,14 @@ def _way(near: Near, a: BrokerId, b: BrokerId, avoid: frozenset[BrokerId]) -> li
 
 @dataclass(frozen=True, slots=True)
 class Strength:
-    """How a graph holds.
-
-    Attributes:
-        brokers, links: How many.
-        parts: The connected parts, the largest first, each ascending.
-        weak: Brokers and links that hold parts together.
-        diameter: As ``diameter_of``.
-        degree_min, degree_max: Links of a broker.
-    """
+    """How a graph holds."""
 
     brokers: int
     links: int
-    parts: tuple[tuple[BrokerId, ...], ...]
+    parts: tuple[tuple[BrokerId, ...], ...]  # connected, the largest first, each ascending
     weak: Weak
-    diameter: int | None
-    degree_min: int
+    diameter: int | None  # as ``diameter_of``
+    degree_min: int  # links of a broker
     degree_max: int
 
     @property

@@ -11,45 +11,25 @@ RINGS_MIN = NEIGHBOURS_MIN // 2
 
 @dataclass(frozen=True, slots=True)
 class TopologyParameters:
-    """How one agent arranges its links.
+    """How one agent arranges its links."""
 
-    Attributes:
-        neighbours: Links wanted; a broker has one more or less at times.
-        seeds: Addresses to join by.
-        kept: Addresses of links that the operator wants whatever we think.
-        known: Brokers of the federation when we ran before, and where they were.
-        look_ms: Between two reviews of our links.
-        settle_ms: Between two links given up, and for how long a link is left alone first.
-        patience_ms: How long a broker may be missed before others close the gap.
-        give_up_ms: How long a link that nobody needs may fail to come up.
-        reach_ms: How long a link that is needed may fail to come up before others take its place.
-        retry_ms: How long others take its place.
-        cool_ms: How long a broker that was given up is not taken again for being nearer.
-        measure_ms: Between two measurements of how far other brokers are.
-        exchange_ms: Between two neighbours exchanged for nearer ones.
-        say_ms: Least time between two changes of what we announce.
-        forget_ms: How long a broker that is gone is still dialled.
-        members_max: Brokers remembered.
-        guests_max: Links beyond ``neighbours`` for brokers that join by us.
-    """
-
-    neighbours: int = 6
-    seeds: tuple[str, ...] = ()
-    kept: frozenset[str] = frozenset()
-    known: tuple[tuple[BrokerId, str], ...] = ()
-    look_ms: Millis = Millis(1_000)
-    settle_ms: Millis = Millis(10_000)
-    patience_ms: Millis = Millis(5_000)
-    give_up_ms: Millis = Millis(10_000)
-    reach_ms: Millis = Millis(30_000)
-    retry_ms: Millis = Millis(120_000)
-    cool_ms: Millis = Millis(600_000)
-    measure_ms: Millis = Millis(10_000)
-    exchange_ms: Millis = Millis(180_000)
-    say_ms: Millis = Millis(500)
-    forget_ms: Millis = Millis(86_400_000)
-    members_max: int = 4_096
-    guests_max: int = 16
+    neighbours: int = 6  # links wanted; a broker has one more or less at times
+    seeds: tuple[str, ...] = ()  # addresses to join by
+    kept: frozenset[str] = frozenset()  # addresses of links that the operator wants in any case
+    known: tuple[tuple[BrokerId, str], ...] = ()  # brokers when we ran before, and where
+    look_ms: Millis = Millis(1_000)  # between two reviews of our links
+    settle_ms: Millis = Millis(10_000)  # between two links given up; a new one is left alone first
+    patience_ms: Millis = Millis(5_000)  # a broker is missed before others close the gap
+    give_up_ms: Millis = Millis(10_000)  # a link that nobody needs may fail to come up
+    reach_ms: Millis = Millis(30_000)  # so may one that is needed, before others take its place
+    retry_ms: Millis = Millis(120_000)  # how long others take its place
+    cool_ms: Millis = Millis(600_000)  # who was given up is not taken again for being nearer
+    measure_ms: Millis = Millis(10_000)  # between two measurements of how far other brokers are
+    exchange_ms: Millis = Millis(180_000)  # between two neighbours exchanged for nearer ones
+    say_ms: Millis = Millis(500)  # least time between two changes of what we announce
+    forget_ms: Millis = Millis(86_400_000)  # how long a broker that is gone is still dialled
+    members_max: int = 4_096  # brokers remembered
+    guests_max: int = 16  # links beyond ``neighbours`` for brokers that join by us
 
     @property
     def rings(self) -> int:
