@@ -27,11 +27,7 @@ REST_MS: Final = 10_000
 
 
 class DatagramLink:
-    """The link over datagrams to one neighbour.
-
-    Args:
-        stream: See ``Sender``.
-    """
+    """The link over datagrams to one neighbour; ``stream``: see ``Sender``."""
 
     def __init__(self, limits: Limits, coder: Coder, *, stream: int, now_ms: Millis) -> None:
         self.sender = Sender(limits, coder, stream=stream)

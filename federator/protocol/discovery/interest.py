@@ -26,6 +26,8 @@ from federator.protocol.filters import is_match_all, may_travel, share_of, witho
 MATCH_ALL = "#"
 
 GroupKey = tuple[str, str]
+"""A shared group: its name, and the filter."""
+
 K = TypeVar("K")
 
 
@@ -39,15 +41,10 @@ class InterestChanged:
 
 @dataclass(frozen=True, slots=True)
 class MembersChanged:
-    """Groups gained or lost members, or somebody began or ceased to see everything.
+    """Groups gained or lost members, or somebody began or ceased to see everything."""
 
-    Attributes:
-        members: How many members groups, as (group, filter), have now; 0 when the last one left.
-        watched: Whether some client subscribes to everything here, unknown to the federation.
-    """
-
-    members: dict[GroupKey, int]
-    watched: bool = False
+    members: dict[GroupKey, int]  # how many each of these has now; 0 when the last one left
+    watched: bool = False  # a client subscribes to everything here, unknown to the federation
 
 
 class Interest:

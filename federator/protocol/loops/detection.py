@@ -68,16 +68,12 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LoopParameters:
-    """See ``[loops]`` in docs/configuration.md.
-
-    Attributes:
-        retest: Whether to test loops now and then, because nobody will tell when one is over.
-    """
+    """See ``[loops]`` in docs/configuration.md."""
 
     turnaround_ms_max: int = 250
     repeats_min: int = 8
     window_ms: int = 2_000
-    retest: bool = True
+    retest: bool = True  # loops, now and then, because nobody will tell when one is over
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,9 +35,6 @@ class Member:
 class Directory:
     """All brokers that arrange their links, ourselves included.
 
-    Args:
-        parameters: How many brokers are held, and for how long when they are missed.
-
     Attributes:
         seated: Rings of the brokers that are there, or missed for a moment.
         expected: Rings of all brokers that are not forgotten.
