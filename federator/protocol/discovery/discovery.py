@@ -85,11 +85,11 @@ class Discovery:
         self._registrations = 0
         self._heard_ms: Millis | None = None  # when the broker was, last
         self._uptime_s = 0
-        self._first = True  # connection of this process
-        self._loaded = False
+        self._first = True  # the first connection of this process is still to come
+        self._loaded = False  # what the process before us left
         self._pending: list[Notice] = []
         self._lines = LineEffects(self._table, self._reconciliation, own_id=own_id, say=self._say)
-        self._told: str | None = "nothing yet"
+        self._told: str | None = "nothing yet"  # what we doubt, as operators know it
         self.widened = False
         self._warned_full = False
         self._told_beyond = 0
