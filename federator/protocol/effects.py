@@ -1,6 +1,8 @@
 """Everything a node can ask its driver to do. Drivers perform effects in order."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+import msgspec
 
 from federator.protocol.messages.control import Message
 from federator.protocol.messages.guide import Guide
@@ -8,75 +10,65 @@ from federator.protocol.messages.session_records import FlowRow
 from federator.protocol.types import BrokerId, ConnId, Millis
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(msgspec.Struct, frozen=True):
     """Publish ``message`` on the neighbour's broker, over ``conn``. A lost one is not an error."""
 
     conn: ConnId
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class Dial:
+class Dial(msgspec.Struct, frozen=True):
     """Connect to a broker that named itself in a hello, and keep reconnecting."""
 
     id: BrokerId
     address: str
 
 
-@dataclass(frozen=True, slots=True)
-class CallOff:
+class CallOff(msgspec.Struct, frozen=True):
     """Dial ``id`` no more."""
 
     id: BrokerId
 
 
-@dataclass(frozen=True, slots=True)
-class DialSeed:
+class DialSeed(msgspec.Struct, frozen=True):
     """Connect to whoever is at an address that the operator named for joining."""
 
     address: str
 
 
-@dataclass(frozen=True, slots=True)
-class CallOffSeed:
+class CallOffSeed(msgspec.Struct, frozen=True):
     """Dial the seed at ``address`` no more."""
 
     address: str
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
+class Measure(msgspec.Struct, frozen=True):
     """Find out how far the broker at ``address`` is, without telling it who we are."""
 
     id: BrokerId
     address: str
 
 
-@dataclass(frozen=True, slots=True)
-class RememberBrokers:
+class RememberBrokers(msgspec.Struct, frozen=True):
     """Keep these over a restart: whom to look for, and where."""
 
     brokers: tuple[tuple[BrokerId, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HangUp:
+class HangUp(msgspec.Struct, frozen=True):
     """Close ``conn`` and do not reconnect: it leads to a neighbour we already reach, or to us."""
 
     conn: ConnId
 
 
-@dataclass(frozen=True, slots=True)
-class NeighbourReachable:
+class NeighbourReachable(msgspec.Struct, frozen=True):
     """The link to ``neighbour`` is up: its data goes over ``conn`` from now on."""
 
     neighbour: BrokerId
     conn: ConnId
 
 
-@dataclass(frozen=True, slots=True)
-class NeighbourUnreachable:
+class NeighbourUnreachable(msgspec.Struct, frozen=True):
     """The link to ``neighbour`` is down: nothing can be sent to it."""
 
     neighbour: BrokerId
@@ -102,8 +94,7 @@ class FilterRoute:
     destinations: tuple[BrokerId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SetRoute:
+class SetRoute(msgspec.Struct, frozen=True):
     """Replace the route of ``filter``; ``None`` forgets it.
 
     ``lost``: others wanted it until now, and went out of reach without giving it up.
@@ -114,30 +105,26 @@ class SetRoute:
     lost: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SetDestination:
+class SetDestination(msgspec.Struct, frozen=True):
     """Frames for ``broker`` go by way of ``next_hop``; ``None``: no way is known now."""
 
     broker: BrokerId
     next_hop: BrokerId | None
 
 
-@dataclass(frozen=True, slots=True)
-class RenewEpoch:
+class RenewEpoch(msgspec.Struct, frozen=True):
     """Our id is known under a newer epoch: persist this one and announce with it."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class PublishGuide:
+class PublishGuide(msgspec.Struct, frozen=True):
     """Retain ``guide`` on our broker, in place of the one before."""
 
     guide: Guide
 
 
-@dataclass(frozen=True, slots=True)
-class StepIn:
+class StepIn(msgspec.Struct, frozen=True):
     """We are the substitute of ``broker``, missed since ``missed_at_ms``.
 
     ``sessions`` are the subscriptions of sessions that lasted there.
@@ -148,27 +135,24 @@ class StepIn:
     sessions: tuple[FlowRow, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StepBack:
+class StepBack(msgspec.Struct, frozen=True):
     """We are no longer the substitute of ``broker``: it is back, or another one is."""
 
     broker: BrokerId
 
 
-@dataclass(frozen=True, slots=True)
-class SetDraining:
+class SetDraining(msgspec.Struct, frozen=True):
     """Somebody ordered that our clients move away, or may come back: remember it."""
 
     drain: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(msgspec.Struct, frozen=True):
     """Something an operator may want to know. ``name`` is stable: docs/events.md."""
 
     name: str
     level: str = "info"
-    details: dict[str, int | str] = field(default_factory=dict)
+    details: dict[str, int | str] = {}
 
 
 Effect = (

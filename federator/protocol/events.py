@@ -1,24 +1,21 @@
 """Everything that can happen to a node."""
 
-from dataclasses import dataclass
+import msgspec
 
 from federator.protocol.messages.control import NodeMessage
 from federator.protocol.messages.session_records import BrokerRecord, FlowRow
 from federator.protocol.types import BrokerId, ConnId, Cost
 
 
-@dataclass(frozen=True, slots=True)
-class LocalBrokerUp:
+class LocalBrokerUp(msgspec.Struct, frozen=True):
     """The own broker answers, and we are subscribed to the control topics there."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalBrokerDown:
+class LocalBrokerDown(msgspec.Struct, frozen=True):
     """The connection to our own broker is gone: we neither hear nor deliver."""
 
 
-@dataclass(frozen=True, slots=True)
-class NeighbourConnected:
+class NeighbourConnected(msgspec.Struct, frozen=True):
     """Connection ``conn`` to a neighbour's broker can carry messages.
 
     ``expected_id`` and ``cost`` are what the operator wrote, or ``None`` when only an address was
@@ -31,73 +28,63 @@ class NeighbourConnected:
     cost: Cost | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NeighbourDisconnected:
+class NeighbourDisconnected(msgspec.Struct, frozen=True):
     """Connection ``conn`` is gone. Reconnecting gives a new ``ConnId``."""
 
     conn: ConnId
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(msgspec.Struct, frozen=True):
     """A control message arrived on our own broker."""
 
     message: NodeMessage
 
 
-@dataclass(frozen=True, slots=True)
-class LocalFiltersChanged:
+class LocalFiltersChanged(msgspec.Struct, frozen=True):
     """What our own clients subscribe to, as a change."""
 
     added: frozenset[str]
     removed: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class PriorityChanged:
+class PriorityChanged(msgspec.Struct, frozen=True):
     """The priority of this broker as a core changed; the smaller is preferred."""
 
     priority: int
 
 
-@dataclass(frozen=True, slots=True)
-class StatusChanged:
+class StatusChanged(msgspec.Struct, frozen=True):
     """How our broker is: draining or not, its load, its address. Its links we know ourselves."""
 
     status: BrokerRecord
 
 
-@dataclass(frozen=True, slots=True)
-class RowsChanged:
+class RowsChanged(msgspec.Struct, frozen=True):
     """What our clients publish and subscribe, as a change of our rows of the session flow table."""
 
     added: frozenset[FlowRow]
     removed: frozenset[FlowRow]
 
 
-@dataclass(frozen=True, slots=True)
-class DrainRequested:
+class DrainRequested(msgspec.Struct, frozen=True):
     """An operator wants the clients of ``broker`` moved away, or lets them come back."""
 
     broker: BrokerId
     drain: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(msgspec.Struct, frozen=True):
     """How far the broker of ``id`` is; ``None``: it did not answer."""
 
     id: BrokerId
     round_trip_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class DeadlineReached:
+class DeadlineReached(msgspec.Struct, frozen=True):
     """The instant returned by ``next_deadline_ms`` has come."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveRequested:
+class LeaveRequested(msgspec.Struct, frozen=True):
     """The operator stops this agent: tell the neighbours."""
 
 

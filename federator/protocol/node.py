@@ -127,7 +127,7 @@ class Node:
         steps = self._on_event(event, now_ms)
         done: list[e.Effect] = []
         for step in steps:  # grows while signals are followed
-            if isinstance(step, s.SIGNALS):
+            if isinstance(step, s.SignalBase):
                 steps.extend(self._on_signal(step, now_ms))
             else:
                 done.append(step)

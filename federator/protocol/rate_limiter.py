@@ -5,8 +5,9 @@ Source: docs/protocol.md 2 (bounds) and 9 (notices that clients cause).
 
 from collections import Counter, OrderedDict
 from collections.abc import Hashable
-from dataclasses import replace
 from typing import Final, Generic, TypeVar
+
+import msgspec
 
 from federator.protocol.effects import Notice
 from federator.protocol.types import Millis
@@ -65,4 +66,4 @@ class NoticeLimiter:
         withheld = self._withheld.pop(notice.name, 0)
         if not withheld:
             return [notice]
-        return [replace(notice, details={**notice.details, "withheld": withheld})]
+        return [msgspec.structs.replace(notice, details={**notice.details, "withheld": withheld})]

@@ -1,35 +1,34 @@
 """What the machines of one node tell each other. Nothing here leaves the node."""
 
-from dataclasses import dataclass
-from typing import Final
+import msgspec
 
 from federator.protocol.effects import Effect
 from federator.protocol.types import BrokerId, Epoch
 
 
-@dataclass(frozen=True, slots=True)
-class LinkUp:
+class SignalBase(msgspec.Struct, frozen=True):
+    """Tells signals from effects: ``isinstance`` with it is much faster than with their union."""
+
+
+class LinkUp(SignalBase, frozen=True):
     """A link is up at both ends, and came up anew at the other: it knows nothing said before."""
 
     neighbour: BrokerId
 
 
-@dataclass(frozen=True, slots=True)
-class LinkDown:
+class LinkDown(SignalBase, frozen=True):
     """The link to ``neighbour`` is down: it is gone, or does not hear us."""
 
     neighbour: BrokerId
 
 
-@dataclass(frozen=True, slots=True)
-class LinkCostChanged:
+class LinkCostChanged(SignalBase, frozen=True):
     """The link to ``neighbour`` takes longer, or less long, than before."""
 
     neighbour: BrokerId
 
 
-@dataclass(frozen=True, slots=True)
-class OwnIdHeard:
+class OwnIdHeard(SignalBase, frozen=True):
     """Somebody spoke in our name, with an epoch newer than ours.
 
     Attributes:
@@ -45,22 +44,19 @@ class OwnIdHeard:
     greeted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CoreMoved:
+class CoreMoved(SignalBase, frozen=True):
     """The parents towards ``core`` changed, or it became unreachable or reachable."""
 
     core: BrokerId
 
 
-@dataclass(frozen=True, slots=True)
-class CoreRefreshed:
+class CoreRefreshed(SignalBase, frozen=True):
     """A newer announcement of ``core`` was adopted: memberships are due."""
 
     core: BrokerId
 
 
-@dataclass(frozen=True, slots=True)
-class AnnouncedFiltersChanged:
+class AnnouncedFiltersChanged(SignalBase, frozen=True):
     """``core`` announces other filters than before.
 
     ``gave_up``: nobody wants those that are missing now; otherwise they may be out of reach.
@@ -71,8 +67,7 @@ class AnnouncedFiltersChanged:
     gave_up: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class OwnFiltersChanged:
+class OwnFiltersChanged(SignalBase, frozen=True):
     """What we announce changed: filters whose core we are, and destination records.
 
     ``lost``: who wanted the removed ones went out of reach.
@@ -83,8 +78,7 @@ class OwnFiltersChanged:
     lost: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RouteChanged:
+class RouteChanged(SignalBase, frozen=True):
     """One of the routings has another route for ``filter``; see ``SetRoute`` for ``lost``."""
 
     filter: str
@@ -102,19 +96,6 @@ Signal = (
     | OwnFiltersChanged
     | RouteChanged
 )
-
-SIGNALS: Final = (
-    LinkUp,
-    LinkDown,
-    LinkCostChanged,
-    OwnIdHeard,
-    CoreMoved,
-    CoreRefreshed,
-    AnnouncedFiltersChanged,
-    OwnFiltersChanged,
-    RouteChanged,
-)
-"""The same for ``isinstance``, which is much faster with a tuple."""
 
 Step = Effect | Signal
 """What a machine returns: orders for the driver, and news for the other machines."""
