@@ -44,7 +44,7 @@ from federator.protocol.effects import Notice
 from federator.protocol.messages.control import NEIGHBOURS_MAX
 from federator.protocol.parameters import LinkCost, Parameters, Strategy
 from federator.protocol.policy.rules import LinkRules
-from federator.protocol.sharing import LedgerParameters
+from federator.protocol.sharing.ledger import LedgerParameters
 from federator.protocol.topology.parameters import TopologyParameters
 from federator.protocol.types import BrokerId, Millis
 

@@ -44,9 +44,9 @@ from federator.protocol.forwarding.frames import (
 )
 from federator.protocol.forwarding.publications import DUP_BIT, QOS_BITS
 from federator.protocol.intake import Batch, Intake, RouteBatches
+from federator.protocol.messages.group_records import inbox_key, is_inbox_key
 from federator.protocol.messages.topics import DOCTORS_WORD, data_topic, delivered_topic
 from federator.protocol.policy.link_policies import LinkPolicies
-from federator.protocol.sharing import inbox_key, is_inbox_key
 from federator.protocol.telemetry.frame_events import Came, FrameEventBuffer
 from federator.protocol.timers import earliest
 from federator.protocol.types import BrokerId, Epoch, Millis, Now

@@ -27,7 +27,7 @@ from federator.protocol.filters import Cover, CoverChange, FilterTrie, may_trave
 from federator.protocol.filters.renames import Translate, TranslatedFilters
 from federator.protocol.forwarding.frames import FRAME_FILTERS_MAX, KEY_BYTES, keys_in, mask_bytes
 from federator.protocol.messages.destinations import destination_key, destination_of
-from federator.protocol.sharing import frame_key
+from federator.protocol.messages.group_records import frame_key
 from federator.protocol.types import BrokerId
 
 TOPIC_CACHE_MAX = 65_536

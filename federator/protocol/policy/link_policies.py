@@ -25,13 +25,9 @@ from federator.protocol.messages.control import (
     RetainedPage,
     RetainedValues,
 )
+from federator.protocol.messages.group_records import is_inbox_key
 from federator.protocol.policy.rules import LinkRules, in_text
-from federator.protocol.sharing import (
-    PARCEL_HEADER_BYTES,
-    Confirmation,
-    is_inbox_key,
-    unpack_parcel,
-)
+from federator.protocol.sharing.parcels import PARCEL_HEADER_BYTES, Confirmation, unpack_parcel
 from federator.protocol.types import BrokerId
 
 _MayCross = Callable[[bytes], bool]

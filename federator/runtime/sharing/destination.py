@@ -14,15 +14,9 @@ from federator.errors import DecodeError
 from federator.protocol.filters import FilterTrie
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.forwarding.publications import RunChecker, not_retained, qos_of
-from federator.protocol.sharing import (
-    TRIES_MAX,
-    Arrivals,
-    Assignment,
-    Parcel,
-    Returns,
-    pack_confirmation,
-    publication_name,
-)
+from federator.protocol.sharing.assignment import Assignment
+from federator.protocol.sharing.parcels import Arrivals, Parcel, pack_confirmation
+from federator.protocol.sharing.returns import TRIES_MAX, Returns, publication_name
 from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.mqtt.wire import Inbound, packet_id_at, packets_of, publish_topic, split_run
 from federator.runtime.process.clocks import monotonic_ms

@@ -11,7 +11,8 @@ from typing import Final
 import msgspec
 import structlog
 
-from federator.protocol.sharing import ORPHANS_MAX, GroupKey, share_filter
+from federator.protocol.messages.group_records import share_filter
+from federator.protocol.sharing.membership import ORPHANS_MAX, GroupKey
 from federator.runtime.storage.durable import write_whole
 
 FILE_NAME: Final = "shared_groups.json"

@@ -12,19 +12,10 @@ from dataclasses import dataclass
 import structlog
 
 from federator.protocol.forwarding.publications import not_retained, qos_of
-from federator.protocol.sharing import (
-    Assignment,
-    Confirmation,
-    GroupKey,
-    Held,
-    Ledger,
-    LedgerParameters,
-    Lost,
-    Owed,
-    Pick,
-    Resend,
-    pack_parcel,
-)
+from federator.protocol.sharing.assignment import Assignment, Pick
+from federator.protocol.sharing.ledger import Held, Ledger, LedgerParameters, Lost, Owed, Resend
+from federator.protocol.sharing.membership import GroupKey
+from federator.protocol.sharing.parcels import Confirmation, pack_parcel
 from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.mqtt.wire import Inbound
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms

@@ -19,19 +19,16 @@ from federator.errors import DecodeError
 from federator.protocol.effects import FilterRoute
 from federator.protocol.filters import overlaps
 from federator.protocol.forwarding.frames import Frame
-from federator.protocol.sharing import (
-    Assignment,
-    Confirmation,
-    GroupKey,
-    LedgerParameters,
+from federator.protocol.messages.group_records import (
     MemberRecord,
-    Membership,
-    Orphans,
     inbox_filter,
     inbox_of,
     parse_record,
-    unpack_parcel,
 )
+from federator.protocol.sharing.assignment import Assignment
+from federator.protocol.sharing.ledger import LedgerParameters
+from federator.protocol.sharing.membership import GroupKey, Membership, Orphans
+from federator.protocol.sharing.parcels import Confirmation, unpack_parcel
 from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.data.data_path import DataPath
 from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from mqtt5 import QoS, RetainHandling, TopicFilter
 
-from federator.protocol.sharing import GroupKey
+from federator.protocol.sharing.membership import GroupKey
 from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
 
 Taken = Callable[[memoryview, list[Inbound]], None]

@@ -16,7 +16,7 @@ from federator.protocol.messages.destinations import (
     is_destination_record,
     outside_brokers,
 )
-from federator.protocol.sharing import frame_key, inbox_key, is_inbox_key
+from federator.protocol.messages.group_records import frame_key, inbox_key, is_inbox_key
 from federator.protocol.types import BROKER_ID_MAX, BrokerId, Cost, Epoch
 
 ids = st.integers(0, BROKER_ID_MAX).map(BrokerId)

@@ -1,9 +1,10 @@
 from mqtt5 import PublishPacket, QoS
 
 from federator.protocol.forwarding.frames import CUSTODY_FLAG, TAIL_FLAG, Frame, pack, unpack
+from federator.protocol.messages.group_records import inbox_key
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.policy.rules import LinkRules
-from federator.protocol.sharing import Confirmation, inbox_key, pack_confirmation, pack_parcel
+from federator.protocol.sharing.parcels import Confirmation, pack_confirmation, pack_parcel
 from federator.protocol.types import BrokerId, Epoch
 
 GUARDED, OTHER = BrokerId(2), BrokerId(3)

@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federator.protocol.filters import matches
-from federator.protocol.sharing import Assignment, MemberRecord, Membership, Orphans
+from federator.protocol.messages.group_records import MemberRecord
+from federator.protocol.sharing.assignment import Assignment
+from federator.protocol.sharing.membership import Membership, Orphans
 
 JOBS = ("g", "jobs/#")
 TOPICS = ["a", "a/b", "b", "c"]

@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from federator.protocol.sharing import Held, Ledger, LedgerParameters, Lost, Resend
+from federator.protocol.sharing.ledger import Held, Ledger, LedgerParameters, Lost, Resend
 
 GROUPS = (("g", "jobs/#"),)
 SPANS = LedgerParameters(

@@ -6,24 +6,25 @@ from hypothesis import strategies as st
 
 from federator.errors import DecodeError
 from federator.protocol.filters import filter_key, may_travel
-from federator.protocol.sharing import (
-    Arrivals,
-    Confirmation,
+from federator.protocol.messages.group_records import (
     MemberRecord,
-    Parcel,
-    Returns,
     frame_key,
     inbox_filter,
     inbox_key,
     inbox_of,
     is_inbox_key,
     is_record,
+    parse_record,
+)
+from federator.protocol.sharing.parcels import (
+    Arrivals,
+    Confirmation,
+    Parcel,
     pack_confirmation,
     pack_parcel,
-    parse_record,
-    publication_name,
     unpack_parcel,
 )
+from federator.protocol.sharing.returns import Returns, publication_name
 from federator.protocol.types import BROKER_ID_MAX
 
 levels = st.text(

@@ -4,14 +4,11 @@ import mqtt5
 from mqtt5 import PublishPacket, QoS
 
 from federator.protocol.forwarding.frames import Frame
-from federator.protocol.sharing import (
-    Assignment,
-    LedgerParameters,
-    MemberRecord,
-    Membership,
-    pack_parcel,
-    unpack_parcel,
-)
+from federator.protocol.messages.group_records import MemberRecord
+from federator.protocol.sharing.assignment import Assignment
+from federator.protocol.sharing.ledger import LedgerParameters
+from federator.protocol.sharing.membership import Membership
+from federator.protocol.sharing.parcels import pack_parcel, unpack_parcel
 from federator.runtime.mqtt.wire import read_packets, split_run
 from federator.runtime.sharing.destination import ShareDestination
 from federator.runtime.sharing.origin import ShareCounters, ShareOrigin

@@ -1,6 +1,7 @@
 """Parcels at the broker that serves: published once, confirmed in time, and never stuck."""
 
-from federator.protocol.sharing import TRIES_MAX, Confirmation
+from federator.protocol.sharing.parcels import Confirmation
+from federator.protocol.sharing.returns import TRIES_MAX
 from federator.runtime.sharing.destination import Returned
 from tests.real.polling import until
 from tests.runtime.sharing.share_world import EPOCH, N2, N3, US, Agent, packet, payloads

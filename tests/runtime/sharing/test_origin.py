@@ -1,6 +1,6 @@
 """What leaves a broker for groups: to whom, with which flags, and until when."""
 
-from federator.protocol.sharing import Confirmation
+from federator.protocol.sharing.parcels import Confirmation
 from tests.real.polling import until
 from tests.runtime.sharing.share_world import (
     EPOCH,
