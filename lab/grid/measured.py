@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from federator.protocol.telemetry.records import Agents, Clients, Stamp, decode, encode, stamp
+from federator.protocol.telemetry.records import Agents, Clients, decode, encode
 from federator.protocol.telemetry.sketch import quantile
 from federator.protocol.types import BrokerId
 from lab.grid.tally import Arrivals
@@ -42,10 +42,11 @@ def write_clients(runs: Iterable[Run], folder: Path, *, federation: str) -> None
         by_destination.setdefault(run.destination, []).append(run)
     for destination, own in sorted(by_destination.items()):
         spool = secrets.token_hex(8)
-        of = Stamp(
-            federation=federation, broker=destination, epoch=MEASURED_EPOCH, spool=spool, batch=1
+        log: dict[str, Any] = {"federation": federation, "epoch": MEASURED_EPOCH, "spool": spool, "batch": 1}
+        records = (
+            Clients(broker=destination, row=row, **log, **_fields(run))
+            for row, run in enumerate(own)
         )
-        records = stamp([(Clients, _fields(run)) for run in own], of)
         content = b"".join(encode(record) + b"\n" for record in records)
         (folder / f"{destination}-{spool}-1-1.jsonl").write_bytes(content)
 

@@ -21,7 +21,7 @@ from typing import Final, Literal
 import msgspec
 
 from federator.errors import DecodeError
-from federator.protocol.telemetry.records import Id, Natural, Positive, Signed
+from federator.protocol.telemetry.records import Id, Natural, Positive, Signed, decode_as
 from federator.protocol.telemetry.replay import Again, decode_again
 from federator.protocol.types import BrokerId, Millis
 
@@ -302,7 +302,7 @@ def read_batches(lines: bytes, again: Again, *, broker: BrokerId) -> list[Batch]
     first: _Line | None = None
     last_row = -1
     for line in lines.splitlines(keepends=True):
-        record = _decode(line)
+        record = decode_as(_line, "record", line)
         if record.broker != broker or record.spool != again.spool:
             whose = f"{record.broker}-{record.spool[:16]!r}"
             raise DecodeError(f"record: of {whose}, {broker}-{again.spool} wanted")
@@ -328,10 +328,3 @@ def _batch(first: _Line, lines: list[bytes]) -> Batch:
     if not whole.endswith(b"\n"):
         whole += b"\n"
     return Batch(first.batch, first.at_us, first.epoch, whole)
-
-
-def _decode(line: bytes) -> _Line:
-    try:
-        return _line.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DecodeError(f"record: {error}") from error

@@ -8,11 +8,11 @@ reader that sees a number twice has seen a copy, whatever way it came.
 ``arrived`` count it once for each filter it was routed by, at both of its ends, so that the
 difference of the two is what is missing between an origin and a destination.
 
-Source: docs/metrics.md, "Every record" and what follows it.
+What each field means is told in docs/metrics.md, from "Every record" on; a test keeps its tables
+equal to these types.
 """
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -60,28 +60,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="table"):
     window_ms: Natural = 0
 
 
-class Stamp(msgspec.Struct, frozen=True, kw_only=True):
-    """What the records of one batch share."""
-
-    federation: str
-    broker: int
-    epoch: int
-    spool: str
-    batch: int
-
+Row = tuple[type[Record], dict[str, Any]]
+"""A record that has no place yet: its table, and the fields that are its own."""
 
 _encoder: Final = msgspec.json.Encoder()
-
-
-def stamp(values: Sequence[tuple[type[Record], dict[str, Any]]], of: Stamp) -> list[Record]:
-    """The records of one batch, in order, each with its place in it.
-
-    Args:
-        values: Table and its own fields, ``at_us`` and ``window_ms`` among them.
-        of: What they share.
-    """
-    shared = msgspec.structs.asdict(of)
-    return [table(row=row, **shared, **fields) for row, (table, fields) in enumerate(values)]
 
 
 def encode(record: msgspec.Struct) -> bytes:
@@ -93,25 +75,7 @@ Buckets = Annotated[list[tuple[Natural, Natural]], msgspec.Meta(max_length=BUCKE
 
 
 class Deliveries(Record, frozen=True, kw_only=True, tag="deliveries"):
-    """Publications handed to the reporter's broker for its clients.
-
-    Attributes:
-        origin: Where they were published.
-        hops: Links travelled.
-        qos: 0, or 1 for what was under custody (QoS 1 and 2).
-        strategy: The reporter's routing.
-        redundancy: Parents per core that the reporter keeps.
-        publications: How many.
-        bytes: Of their PUBLISH packets.
-        frames: That carried them.
-        out_of_order: Of them, in frames numbered below one of that origin that was here before.
-        repaired: Of them, that came as a repair.
-        base_us: The smallest delay; negative when clocks disagree.
-        sum_us: Of all delays, each publication counted.
-        min_us: The smallest delay.
-        max_us: The greatest.
-        delay: ``[bucket, publications]``, ascending, of delay minus ``base_us``.
-    """
+    """Publications handed to the reporter's broker for its clients."""
 
     origin: Id
     hops: Natural
@@ -131,15 +95,7 @@ class Deliveries(Record, frozen=True, kw_only=True, tag="deliveries"):
 
 
 class Offered(Record, frozen=True, kw_only=True, tag="offered"):
-    """Publications of the reporter's own clients that others wanted.
-
-    Attributes:
-        filter: One filter they were routed by.
-        qos: As in ``Deliveries``.
-        strategy: The reporter's routing.
-        publications: How many.
-        bytes: Of their PUBLISH packets.
-    """
+    """Publications of the reporter's own clients that others wanted."""
 
     filter: Text
     qos: QosLevel
@@ -149,16 +105,7 @@ class Offered(Record, frozen=True, kw_only=True, tag="offered"):
 
 
 class Arrived(Record, frozen=True, kw_only=True, tag="arrived"):
-    """Publications of others handed to the reporter's broker.
-
-    Attributes:
-        filter: One filter they were routed by that the reporter's clients subscribe to.
-        origin: Where they were published.
-        qos: As in ``Deliveries``.
-        strategy: The reporter's routing.
-        publications: How many.
-        bytes: Of their PUBLISH packets.
-    """
+    """Publications of others handed to the reporter's broker."""
 
     filter: Text
     origin: Id
@@ -172,16 +119,7 @@ DELAYS_MAX = 100_000
 
 
 class Events(Record, frozen=True, kw_only=True, tag="events"):
-    """A change that an agent noticed.
-
-    Attributes:
-        kind: What, of the list in docs/metrics.md; more kinds may come without a new version.
-        neighbour: With whom, if with one.
-        filter: Of which filter, if of one.
-        subject: Which broker it is about, if not the reporter.
-        detail: One clause for people.
-        value: The number that goes with it, if one does.
-    """
+    """A change that an agent noticed."""
 
     kind: Text
     neighbour: Id | None = None
@@ -192,18 +130,7 @@ class Events(Record, frozen=True, kw_only=True, tag="events"):
 
 
 class Hops(Record, frozen=True, kw_only=True, tag="hops"):
-    """One sampled frame at one agent. (origin, origin_epoch, custody, seq) names the frame.
-
-    Attributes:
-        origin: Where it was made.
-        origin_epoch: In which incarnation.
-        seq: Its number.
-        custody: 1 for the numbers of frames under custody, 0 for the others.
-        hop: Links travelled; 0 at the origin.
-        sender: Over whom it came; null at the origin.
-        origin_time_us: The origin's clock when it made the frame.
-        qos: As in ``Deliveries``.
-    """
+    """One sampled frame at one agent. (origin, origin_epoch, custody, seq) names the frame."""
 
     origin: Id
     origin_epoch: Natural
@@ -222,20 +149,6 @@ class Clients(Record, frozen=True, kw_only=True, tag="clients"):
     """What test clients measured end to end; written by ``federator-lab grid``, never by agents.
 
     ``broker`` is the destination here too.
-
-    Attributes:
-        publisher_broker: Where they were published.
-        destination: Where they were received.
-        qos: Of the publications.
-        strategy: Of the grid's agents.
-        publications: Received.
-        expected: That should have been.
-        base_us: The smallest delay.
-        sum_us: Of all delays.
-        min_us: The smallest.
-        max_us: The greatest.
-        delay: As in ``Deliveries``.
-        delays_us: Each delay, in order of arrival, of small runs; otherwise empty.
     """
 
     publisher_broker: Id
@@ -278,25 +191,7 @@ Direction = Literal["in", "out"]
 
 
 class Links(Record, frozen=True, kw_only=True, tag="links"):
-    """One neighbour, over a window.
-
-    Attributes:
-        neighbour: Who.
-        up: 1 when the link is live at the window's end.
-        cost: Of the link, in the units of routes.
-        round_trip_us: Measured on hellos; null before the first.
-        queue_bytes: Waiting to be sent there at the window's end.
-        frames_out: Sent there.
-        publications_out: In those: data copies.
-        bytes_out: Of those frames.
-        frames_in: That came from there.
-        publications_in: In those.
-        bytes_in: Of those frames.
-        duplicates: Frames among them that were here before.
-        duplicate_publications: In those.
-        dropped: QoS 0 publications that its connection refused: lost.
-        deferred: The same under custody: to be asked for again.
-    """
+    """One neighbour, over a window."""
 
     neighbour: Id
     up: Flag
@@ -316,15 +211,7 @@ class Links(Record, frozen=True, kw_only=True, tag="links"):
 
 
 class Control(Record, frozen=True, kw_only=True, tag="control"):
-    """Control messages exchanged with one neighbour.
-
-    Attributes:
-        neighbour: With whom; null while the other end is not known yet.
-        kind: ``hello``, ``core_ann`` and so on: the last level of the control topic.
-        direction: Seen from the reporter.
-        messages: How many.
-        bytes: Of their payloads.
-    """
+    """Control messages exchanged with one neighbour."""
 
     neighbour: Id | None
     kind: Text
@@ -334,44 +221,14 @@ class Control(Record, frozen=True, kw_only=True, tag="control"):
 
 
 class Announcements(Record, frozen=True, kw_only=True, tag="announcements"):
-    """Floods that the reporter started as a core.
-
-    Attributes:
-        announcements: New sequence numbers that it announced.
-        links_known: Links of the federation, as far as the reporter knows; null when it does not.
-    """
+    """Floods that the reporter started as a core."""
 
     announcements: Natural
     links_known: Natural | None = None
 
 
 class Agents(Record, frozen=True, kw_only=True, tag="agents"):
-    """The reporter itself. Counters are of the window, the rest is the state at its end.
-
-    Attributes:
-        clients: Connected to its broker; null when not known.
-        filters: With a route.
-        local_filters: That its clients subscribe to.
-        publications_in: Taken from its clients.
-        publications_out: Sent in frames as their origin.
-        delivered: Handed to its broker.
-        no_route: Wanted by others, but with no way there.
-        dropped: Refused by connections: lost.
-        deferred: The same under custody.
-        custody_bytes: Of the log on disk.
-        custody_gaps: Numbers that are missing and asked for.
-        send_queue_bytes: Of all connections.
-        cpu_us: Processor time used.
-        rss_bytes: Memory; null where the system does not say.
-        loop_lag_us: The longest the event loop came late.
-        broker_clients: ``$SYS``: connected clients; null when not told.
-        broker_messages_in: ``$SYS``: received by the broker since it started.
-        broker_messages_out: ``$SYS``: sent by the broker since it started.
-        broker_round_trip_us: Of a publication of ours to ourselves; null when none came back.
-        strategy: Its routing.
-        redundancy: Parents per core.
-        link_count: Links that it has with neighbours, up or not.
-    """
+    """The reporter itself. Counters are of the window, the rest is the state at its end."""
 
     clients: Natural | None = None
     filters: Natural
@@ -409,6 +266,8 @@ TABLES: Final[dict[str, type[Record]]] = {
 
 LINE_BYTES_MAX: Final = 1_048_576
 
+_T = TypeVar("_T")
+
 _decoder: Final[msgspec.json.Decoder[AnyRecord]] = msgspec.json.Decoder(AnyRecord)
 
 
@@ -418,9 +277,20 @@ def decode(line: bytes) -> AnyRecord:
     Raises:
         DecodeError: When it is no record of this version.
     """
-    if len(line) > LINE_BYTES_MAX:
-        raise DecodeError(f"record: {len(line)} bytes, at most {LINE_BYTES_MAX} wanted")
+    return decode_as(_decoder, "record", line)
+
+
+def decode_as(
+    decoder: msgspec.json.Decoder[_T], what: str, text: bytes, bytes_max: int = LINE_BYTES_MAX
+) -> _T:
+    """What ``decoder`` reads in ``text``, which ``what`` names to people.
+
+    Raises:
+        DecodeError: It is longer than ``bytes_max``, or nothing that the decoder reads.
+    """
+    if len(text) > bytes_max:
+        raise DecodeError(f"{what}: {len(text)} bytes, at most {bytes_max} wanted")
     try:
-        return _decoder.decode(line)
+        return decoder.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DecodeError(f"record: {error}") from error
+        raise DecodeError(f"{what}: {error}") from error

@@ -6,12 +6,12 @@ by the numbers, and asks again for what it misses.
 Source: docs/metrics.md, "Live" and "Replay".
 """
 
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from federator.errors import DecodeError
-from federator.protocol.telemetry.records import Id, Natural, Positive, Signed, SpoolId
+from federator.protocol.telemetry.records import Id, Natural, Positive, Signed, SpoolId, decode_as
 
 ASK_BYTES_MAX: Final = 1_024
 HEADER_BYTES_MAX: Final = 1_024
@@ -69,20 +69,9 @@ class Again(msgspec.Struct, frozen=True, kw_only=True, tag_field="table", tag="a
     held_last: Natural
 
 
-_T = TypeVar("_T")
-
 _head: Final = msgspec.json.Decoder(Head)
 _ask: Final = msgspec.json.Decoder(Ask)
 _again: Final = msgspec.json.Decoder(Again)
-
-
-def _decoded(decoder: msgspec.json.Decoder[_T], what: str, text: bytes, bytes_max: int) -> _T:
-    if len(text) > bytes_max:
-        raise DecodeError(f"{what}: {len(text)} bytes, at most {bytes_max} wanted")
-    try:
-        return decoder.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DecodeError(f"{what}: {error}") from error
 
 
 def decode_head(payload: bytes) -> Head:
@@ -91,7 +80,7 @@ def decode_head(payload: bytes) -> Head:
     Raises:
         DecodeError: When it is no head of this version.
     """
-    return _decoded(_head, "head", payload, HEADER_BYTES_MAX)
+    return decode_as(_head, "head", payload, HEADER_BYTES_MAX)
 
 
 def decode_ask(payload: bytes) -> Ask:
@@ -100,7 +89,7 @@ def decode_ask(payload: bytes) -> Ask:
     Raises:
         DecodeError: When it is no ask of this version, or asks for fewer than one batch.
     """
-    ask = _decoded(_ask, "ask", payload, ASK_BYTES_MAX)
+    ask = decode_as(_ask, "ask", payload, ASK_BYTES_MAX)
     if ask.last < ask.first:
         raise DecodeError(f"ask: batches {ask.first} to {ask.last}, the last is before the first")
     return ask
@@ -112,4 +101,4 @@ def decode_again(line: bytes) -> Again:
     Raises:
         DecodeError: When it is none of this version.
     """
-    return _decoded(_again, "again", line, HEADER_BYTES_MAX)
+    return decode_as(_again, "again", line, HEADER_BYTES_MAX)

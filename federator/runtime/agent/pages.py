@@ -1,5 +1,6 @@
 """Names the parts of an agent that each section of its pages is read from."""
 
+from federator.config.certificates import expiries_s
 from federator.runtime.agent.agent import Agent
 from federator.runtime.custody.stores import counts
 from federator.runtime.failover.view import controller_page
@@ -19,13 +20,16 @@ def view_of(agent: Agent) -> v.LiveView:
         sharing=data.sharing,
     )
     topology = settings.topology
+    ends_s = expiries_s(each.cert_file for _, each in settings.credential_holders())
     return v.LiveView(
         ready=agent.services.ready,
         status=lambda: _status(agent, routes),
         routes=routes,
         controller=lambda: controller_page(node.failover, settings.broker_id),
         topology=lambda: topology_page(node, mode=topology.mode, wanted=topology.neighbours),
-        metrics=_metrics(agent),
+        values=lambda: _values(agent),
+        links=m.LinkMetrics(node.links, agent.control.connections, data.datagrams),
+        tls={(file,): end_s for file, end_s in ends_s.items()},
     )
 
 
@@ -72,13 +76,6 @@ def _status(agent: Agent, routes: v.RoutesView) -> v.Answer:
         "custody": counts(path.custody, path.stores),
         "counters": v.counters_section(control.traffic, path, data.cover),
     }
-
-
-def _metrics(agent: Agent) -> m.AgentMetrics:
-    """The metrics of ``agent``."""
-    links = m.LinkMetrics(agent.control.node.links, agent.control.connections, agent.data.datagrams)
-    credentials = [each for _, each in agent.settings.credential_holders()]
-    return m.AgentMetrics(lambda: _values(agent), links, credentials)
 
 
 def _values(agent: Agent) -> m.Values:

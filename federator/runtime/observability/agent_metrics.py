@@ -1,15 +1,10 @@
 """Reads the values of an agent's metrics, at the moment of a scrape."""
 
-import asyncio
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
-
-from prometheus_client.core import Metric
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 
 from federator.config import Settings
-from federator.config.brokers import Credentials
-from federator.config.certificates import expiries_s
 from federator.protocol.controller.failover import Failover
 from federator.protocol.forwarding.counters import DELAY_BOUNDS_US
 from federator.protocol.links.links import Links
@@ -27,53 +22,42 @@ from federator.runtime.links.control_traffic import ControlTraffic
 from federator.runtime.links.neighbour_links import NeighbourLink, NeighbourLinks
 from federator.runtime.loops.watch import LoopWatch
 from federator.runtime.mqtt.link import MqttLink
-from federator.runtime.observability.metrics import AGENT, LINK
+from federator.runtime.observability.metrics import LINK
 from federator.runtime.observability.readiness import Presence
 from federator.runtime.observability.topology_view import links_told, mutual_links
-from federator.runtime.process.exposition import Distribution, Labelled, Value, families
+from federator.runtime.process.exposition import Distribution, Labelled, Value
 from federator.runtime.retained.retained import Retained
 from federator.runtime.sharing.sharing import Sharing
 from federator.runtime.telemetry.stream import MetricsStream
 from federator.runtime.trust.guarding import Trust
 
-LAGS_KEPT = 60
-"""Of the latest probes of the event loop the worst counts: scrapes are rarer than probes."""
-
 _Number = int | float
 Values = dict[str, Value]
 
 
+@dataclass(slots=True)
 class LinkMetrics:
-    """The metrics of links, by neighbour.
+    """The metrics of links, by neighbour."""
 
-    Args:
-        known: What the protocol knows of neighbours.
-        neighbours: The connections to their brokers.
-        datagrams: Links over datagrams, where there are any.
-    """
-
-    def __init__(
-        self, known: Links, neighbours: NeighbourLinks, datagrams: DatagramService | None
-    ) -> None:
-        self._known = known
-        self._neighbours = neighbours
-        self._datagrams = datagrams
-        self._ids: dict[str, BrokerId] = {}  # who was last behind an address
+    known: Links
+    neighbours: NeighbourLinks
+    datagrams: DatagramService | None
+    _ids: dict[str, BrokerId] = field(default_factory=dict)  # who was last behind an address
 
     def read(self) -> Mapping[str, Labelled]:
         """Values by attribute and neighbour; a neighbour that is down keeps its row."""
         values: dict[str, dict[tuple[str, ...], _Number]] = {row.attribute: {} for row in LINK}
-        for neighbour in self._neighbours.all:
+        for neighbour in self.neighbours.all:
             id_ = self._id_behind(neighbour)
             if id_ is not None:
                 for attribute, value in self._link(neighbour, id_).items():
                     values[attribute][(str(id_),)] = value
-        addresses = {neighbour.address for neighbour in self._neighbours.all}
+        addresses = {neighbour.address for neighbour in self.neighbours.all}
         self._ids = {address: id_ for address, id_ in self._ids.items() if address in addresses}
         return values
 
     def _id_behind(self, neighbour: NeighbourLink) -> BrokerId | None:
-        connections = self._known.connections
+        connections = self.known.connections
         connection = connections.get(neighbour.conn) if neighbour.conn is not None else None
         if connection is not None and connection.neighbour is not None:
             self._ids[neighbour.address] = connection.neighbour
@@ -81,7 +65,7 @@ class LinkMetrics:
         return self._ids.get(neighbour.address, expected)
 
     def _link(self, neighbour: NeighbourLink, id_: BrokerId) -> dict[str, _Number]:
-        links = self._known
+        links = self.known
         known, cost = links.neighbours.get(id_), links.cost_to(id_)
         counters = [link.counters for link in neighbour.links]
         values: dict[str, _Number] = {
@@ -100,7 +84,7 @@ class LinkMetrics:
         return values | self._datagram_link(id_)
 
     def _datagram_link(self, id_: BrokerId) -> dict[str, _Number]:
-        datagrams = self._datagrams
+        datagrams = self.datagrams
         link = datagrams.links().get(id_) if datagrams is not None else None
         if link is None:
             return {}
@@ -113,51 +97,6 @@ class LinkMetrics:
             "datagram_rebuilt": link.receiver.counters.rebuilt_parts,
             "datagram_returned": link.sender.counters.given_back,
         }
-
-
-class AgentMetrics:
-    """The metrics of one agent, which its parts tell, and how late its event loop is.
-
-    Args:
-        values: Reads those of the parts, by the attributes that the table of metrics names.
-        links: Reads those of links.
-        credentials: Whose certificates expire.
-
-    Attributes:
-        http_refused: HTTP connections refused; set by whoever is told.
-    """
-
-    def __init__(
-        self,
-        values: Callable[[], Values],
-        links: LinkMetrics,
-        credentials: Iterable[Credentials],
-    ) -> None:
-        self.http_refused = 0
-        self._values = values
-        self._links = links
-        self._lags_s: deque[float] = deque([0.0], maxlen=LAGS_KEPT)
-        ends_s = expiries_s(each.cert_file for each in credentials)
-        self._tls: Labelled = {(file,): end_s for file, end_s in ends_s.items()}
-
-    async def measure_lag(self, interval_s: float) -> None:
-        """Keep noting how late the event loop runs a timer."""
-        loop = asyncio.get_running_loop()
-        while True:
-            due_s = loop.time() + interval_s
-            await asyncio.sleep(interval_s)
-            self._lags_s.append(max(0.0, loop.time() - due_s))
-
-    def read(self, *, ready: bool) -> Iterator[Metric]:
-        """All metric families, read now."""
-        values: Values = {
-            **self._values(),
-            "ready": int(ready),
-            "loop_lag_s": max(self._lags_s),
-            "http_refused": self.http_refused,
-            "tls_expiry": self._tls,
-        }
-        return chain(families(AGENT, values), families(LINK, self._links.read()))
 
 
 def about_values(settings: Settings) -> Values:
@@ -211,28 +150,13 @@ def traffic_values(
     loops: LoopWatch,
 ) -> Values:
     """How publications and frames fared."""
-    data, delays, found = data_path.counters, data_path.delays, discovery.snapshot()
+    data, delays, found = asdict(data_path.counters), data_path.delays, discovery.snapshot()
+    del data["unwanted"], data["redelivered"]  # which only /status tells
     bounds_s = [bound_us / 1_000_000 for bound_us in DELAY_BOUNDS_US]
     return {
-        "publications_in": data.publications_in,
-        "publications_out": data.delivered_publications,
-        "publications_sent": data.publications_out,
-        "publications_relayed": data.relayed,
-        "publications_unrouted": data.no_route,
-        "publications_dropped": data.dropped,
-        "publications_duplicate": data.duplicates_suppressed,
-        "publications_deferred": data.deferred,
+        **data,
         "copies_dropped": cover.duplicates_dropped,
-        "frames_in": data.frames_in,
-        "frames_out": data.frames_out,
-        "frame_bytes_in": data.frame_bytes_in,
-        "frame_bytes_out": data.frame_bytes_out,
-        "frames_duplicate": data.duplicate_frames,
-        "frames_malformed": data.malformed_frames,
-        "frames_hop_limit": data.hop_limit_exceeded,
-        "frames_of_strangers": data.frames_of_strangers,
         "frames_ahead": delays.ahead,
-        "filters_unknown": data.unknown_filters,
         "client_drops": found["broker_drops"],
         "rules_withheld": link_policies.withheld_in + link_policies.withheld_out,
         "bridge_loop_drops": loops.detector.dropped,
@@ -331,12 +255,13 @@ def datagram_values(service: DatagramService | None) -> Values:
     """Links over datagrams."""
     if service is None:
         return {}
+    counters = service.counters
     return {
-        "datagrams_out": service.counters.datagrams_out,
-        "datagrams_in": service.counters.datagrams_in,
-        "datagram_bytes_out": service.counters.bytes_out,
-        "datagrams_refused": service.counters.refused,
-        "datagrams_unsent": service.counters.unsent,
+        "datagrams_out": counters.datagrams_out,
+        "datagrams_in": counters.datagrams_in,
+        "datagram_bytes_out": counters.bytes_out,
+        "datagrams_refused": counters.refused,
+        "datagrams_unsent": counters.unsent,
     }
 
 

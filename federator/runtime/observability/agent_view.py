@@ -3,8 +3,11 @@
 Each section is read from the parts that it is about; ``runtime.agent.pages`` names them.
 """
 
+import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable
-from itertools import islice
+from dataclasses import dataclass
+from itertools import chain, islice
 
 from prometheus_client.core import Metric
 
@@ -24,53 +27,43 @@ from federator.runtime.discovery.service import Discovery
 from federator.runtime.links.control_traffic import ControlTraffic
 from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.loops.watch import LoopWatch
-from federator.runtime.observability.agent_metrics import AgentMetrics
+from federator.runtime.observability.agent_metrics import LinkMetrics, Values
+from federator.runtime.observability.metrics import AGENT, LINK
 from federator.runtime.process.clocks import monotonic_ms
+from federator.runtime.process.exposition import Labelled, families
 from federator.runtime.retained.retained import Retained
 from federator.runtime.sharing.sharing import Sharing
+
+LAGS_KEPT = 60
+"""Of the latest probes of the event loop the worst counts: scrapes are rarer than probes."""
 
 LISTED_MAX = 1_000
 """Meshes, routes and links in one answer; totals are given beside."""
 
 Answer = dict[str, object]
-Ready = Callable[[], tuple[bool, str]]
 
 
+@dataclass(frozen=True, slots=True)
 class RoutesView:
-    """Where publications go, and why.
+    """Where publications go, and why."""
 
-    Args:
-        node: Knows routes.
-        policy: What may leave our broker, and under which name.
-        link_policies: What may cross the link to a neighbour.
-        forwarder: Decides for a topic.
-        sharing: Knows shared groups.
-    """
-
-    def __init__(
-        self,
-        node: Node,
-        *,
-        policy: BrokerPolicy,
-        link_policies: LinkPolicies,
-        forwarder: Forwarder,
-        sharing: Sharing,
-    ) -> None:
-        self._node = node
-        self._policy = policy
-        self._link_policies = link_policies
-        self._forwarder = forwarder
-        self._sharing = sharing
+    node: Node
+    policy: BrokerPolicy
+    link_policies: LinkPolicies
+    forwarder: Forwarder
+    sharing: Sharing
 
     def status(self) -> Answer:
         """Cores, meshes, and destinations over the shortest path."""
-        routes = sorted(self._node.announcements.routes.items())
-        states = self._node.meshes.states
+        node = self.node
+        routes = sorted(node.announcements.routes.items())
+        own, states = node.announcements.own, node.meshes.states
+        straight = node.topic_routing.states
         return {
             "own_core": {
-                "seq": self._node.announcements.own.seq,
-                "filters": len(self._node.announcements.own.filters),
-                "priority": self._node.announcements.own.priority,
+                "seq": own.seq,
+                "filters": len(own.filters),
+                "priority": own.priority,
             },
             "cores": [
                 {
@@ -90,22 +83,21 @@ class RoutesView:
             "meshes_total": len(states),
             "destinations": [
                 row
-                for f in sorted(islice(self._node.topic_routing.states, LISTED_MAX))
+                for f in sorted(islice(straight, LISTED_MAX))
                 for row in self._ways(f)
                 if row["strategy"] == Strategy.SHORTEST_PATH
             ][:LISTED_MAX],
-            "destinations_total": sum(
-                len(s.brokers) for s in self._node.topic_routing.states.values()
-            ),
+            "destinations_total": sum(len(s.brokers) for s in straight.values()),
         }
 
     def explain(self, topic: str) -> Answer:
         """Where a publication on our broker's ``topic`` would go, and why."""
-        name = self._policy.renames.outward(topic)
-        explanation = self._forwarder.explain(topic if name is None else name)
-        why = self._policy.why_not(topic) or explanation.why
-        hops = explanation.next_hops if self._policy.why_not(topic) is None else ()
-        rules_of = self._link_policies.rules_of
+        name = self.policy.renames.outward(topic)
+        explanation = self.forwarder.explain(topic if name is None else name)
+        kept = self.policy.why_not(topic)
+        why = kept or explanation.why
+        hops = explanation.next_hops if kept is None else ()
+        rules_of = self.link_policies.rules_of
         stopped = [h for h in hops if not rules_of(h).allows_export(explanation.topic)]
         if stopped:
             word = "neighbour" if len(stopped) == 1 else "neighbours"
@@ -125,16 +117,13 @@ class RoutesView:
                 }
                 for m in explanation.filters
             ],
-            "groups": self._sharing.explain(topic),
+            "groups": self.sharing.explain(topic),
         }
 
     def routes(self) -> Iterable[Answer]:
         """The routing table: per filter and core or destination, the path, its weight, a backup."""
-        node = self._node
-        filters = {
-            *islice(node.meshes.states, LISTED_MAX),
-            *islice(node.topic_routing.states, LISTED_MAX),
-        }
+        meshes, straight = self.node.meshes.states, self.node.topic_routing.states
+        filters = {*islice(meshes, LISTED_MAX), *islice(straight, LISTED_MAX)}
         return [row for f in sorted(filters) for row in self._ways(f)][:LISTED_MAX]
 
     def _ways(self, filter_: str) -> list[Answer]:
@@ -143,17 +132,17 @@ class RoutesView:
                 "filter": row.filter,
                 "strategy": row.strategy.value,
                 "to": row.to,
-                "next_hop": None if row.way is None else row.way.next_hop,
-                "path/topic": None if row.way is None else row.way.text(filter_),
-                "weight": None if row.way is None else row.way.weight,
-                "backup": None if row.backup is None else row.backup.text(filter_),
-                "backup_weight": None if row.backup is None else row.backup.weight,
+                "next_hop": row.way and row.way.next_hop,
+                "path/topic": row.way and row.way.text(filter_),
+                "weight": row.way and row.way.weight,
+                "backup": row.backup and row.backup.text(filter_),
+                "backup_weight": row.backup and row.backup.weight,
             }
-            for row in table_of(self._node, filter_)
+            for row in table_of(self.node, filter_)
         ]
 
     def _mesh(self, filter_: str) -> Answer:
-        meshes = self._node.meshes
+        meshes = self.node.meshes
         state = meshes.states.get(filter_)
         if state is None:
             return {"filter": filter_, "core": None}
@@ -179,7 +168,9 @@ class LiveView:
         routes: Explains, and lists routes.
         controller: Reads who steps in for whom, and why.
         topology: Reads the whole graph, as brokers tell of their links.
-        metrics: Counters and gauges.
+        values: Reads the metrics of the parts, by the attributes that the table of metrics names.
+        links: Reads those of links.
+        tls: When the certificates that we present end, by file.
 
     Attributes:
         http_refused: How many HTTP connections were refused; set by whoever listens.
@@ -188,12 +179,14 @@ class LiveView:
     def __init__(
         self,
         *,
-        ready: Ready,
+        ready: Callable[[], tuple[bool, str]],
         status: Callable[[], Answer],
         routes: RoutesView,
         controller: Callable[[], Answer],
         topology: Callable[[], Answer],
-        metrics: AgentMetrics,
+        values: Callable[[], Values],
+        links: LinkMetrics,
+        tls: Labelled,
     ) -> None:
         self.http_refused: Callable[[], int] = lambda: 0
         self.ready = ready
@@ -202,13 +195,29 @@ class LiveView:
         self.routes = routes.routes
         self.controller = controller
         self.topology = topology
-        self.measure_lag = metrics.measure_lag
-        self._metrics = metrics
+        self._values = values
+        self._links = links
+        self._tls = tls
+        self._lags_s: deque[float] = deque([0.0], maxlen=LAGS_KEPT)
+
+    async def measure_lag(self, interval_s: float) -> None:
+        """Keep noting how late the event loop runs a timer."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due_s = loop.time() + interval_s
+            await asyncio.sleep(interval_s)
+            self._lags_s.append(max(0.0, loop.time() - due_s))
 
     def metrics(self) -> Iterable[Metric]:
         """Counters and gauges, read now."""
-        self._metrics.http_refused = self.http_refused()
-        return self._metrics.read(ready=self.ready()[0])
+        values: Values = {
+            **self._values(),
+            "ready": int(self.ready()[0]),
+            "loop_lag_s": max(self._lags_s),
+            "http_refused": self.http_refused(),
+            "tls_expiry": self._tls,
+        }
+        return chain(families(AGENT, values), families(LINK, self._links.read()))
 
 
 # The sections of ``/status``

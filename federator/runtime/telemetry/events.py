@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from federator.protocol import effects as e
 from federator.protocol.routing.mesh_event_log import MeshEntry
-from federator.protocol.telemetry.records import Events
-from federator.runtime.telemetry.window_aggregator import Row
+from federator.protocol.telemetry.records import Events, Row
 
 EVENTS_MAX: Final = 2_048
 """In one window; what is more is counted."""
@@ -85,25 +84,19 @@ class EventRecorder:
     def on_mesh_events(self, entries: Iterable[MeshEntry], missed: int) -> None:
         """What happened to meshes."""
         self._missed += missed
+        fields: dict[str, int | str | None]
         for entry in entries:
             match entry.kind:
                 case "core_changed":
                     before = None if entry.before is None else f"from {entry.before}"
-                    self.note(
-                        "core_changed", filter=entry.filter, subject=entry.core, detail=before
-                    )
+                    fields = {"filter": entry.filter, "detail": before}
                 case "parent_changed":
                     parents = ", ".join(map(str, entry.parents)) or "none"
                     first = entry.parents[0] if entry.parents else None
-                    self.note(
-                        "parent_changed",
-                        subject=entry.core,
-                        neighbour=first,
-                        detail=parents,
-                        value=len(entry.parents),
-                    )
+                    fields = {"neighbour": first, "detail": parents, "value": len(entry.parents)}
                 case _:
-                    self.note(entry.kind, filter=entry.filter, subject=entry.core)
+                    fields = {"filter": entry.filter}
+            self.note(entry.kind, subject=entry.core, **fields)
 
     def rows(self) -> list[Row]:
         """All since this was last asked."""

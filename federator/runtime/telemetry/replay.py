@@ -26,7 +26,7 @@ from federator.protocol.messages.topics import (
 )
 from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.telemetry.records import encode
-from federator.protocol.telemetry.replay import Again, Ask, Head, decode_ask
+from federator.protocol.telemetry.replay import Again, Head, decode_ask
 from federator.protocol.types import Millis
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.wire import packet_id_at
@@ -73,7 +73,7 @@ class LivePush:
         for batch in batches if self._tables else ():
             told = [
                 publish(self._link, metrics_table_topic(self._federation, table), b"".join(lines))
-                for table, lines in batch.lines.items()
+                for table, lines in batch.items()
             ]
             self.skipped += not all(told)
         first, last = held
@@ -151,7 +151,7 @@ class ReplayService:
         if len(self._orders) >= ASKS_MAX:
             self.refused += 1
             return
-        self._orders.append(_order(ask))
+        self._orders.append(_Order(ask.spool, ask.first, ask.last, ask.to))
         self._asked.set()
 
     async def run(self) -> None:
@@ -194,7 +194,3 @@ class ReplayService:
         if part is not None and covered < min(order.last, held[1]):
             order.next = covered + 1
             self._orders.append(order)
-
-
-def _order(ask: Ask) -> _Order:
-    return _Order(ask.spool, ask.first, ask.last, ask.to)

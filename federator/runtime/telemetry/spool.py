@@ -11,11 +11,11 @@ Source: docs/metrics.md, "The spool".
 import contextlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from federator.protocol.telemetry.records import Record, encode
+from federator.protocol.telemetry.records import Record, Row, encode
 from federator.runtime.storage.durable import open_private, private_folder, unusable, write_at
 from federator.runtime.telemetry.spool_files import (
     Numbering,
@@ -31,8 +31,6 @@ BATCH_BYTES_MAX: Final = 196_608
 """A flush of more becomes several batches, so that each fits in one message of an answer."""
 CLAIM_NAME: Final = "spool"
 
-Row = tuple[type[Record], dict[str, Any]]
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -43,12 +41,8 @@ class Limits:
     segment_age_ms: int
 
 
-@dataclass(slots=True)
-class Batch:
-    """One batch as written: its number, and its lines by table, each with its line end."""
-
-    number: int
-    lines: dict[str, list[bytes]] = field(default_factory=dict)
+Batch = dict[str, list[bytes]]
+"""One batch as written: its lines by table, each with its line end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +93,7 @@ class Spool:
         self._open: _Open | None = None
         self._at = (0, 0, 0)  # first batch of a segment, next batch there to read, its offset
         try:
-            _, self.torn = finish_open(folder, broker)
+            self.torn = finish_open(folder, broker)
             self._whole = whole_segments(folder, broker)
         except OSError as error:
             raise unusable(folder, error, key="state_dir") from error
@@ -140,14 +134,13 @@ class Spool:
         Raises:
             OSError: They could not be written, and are lost; the spool is as before.
         """
-        if not rows:
-            return []
         batches, content = self._encode(rows, shared)
         if not content:
             return []
-        last = batches[-1].number
+        first = self._numbering.next_batch
+        last = first + len(batches) - 1
         self._numbering.claim(last)
-        segment = self._open or self._begin(batches[0].number, now_ms)
+        segment = self._open or self._begin(first, now_ms)
         write_at(segment.fd, content, segment.bytes)
         segment.bytes += len(content)
         segment.last = last
@@ -208,27 +201,25 @@ class Spool:
     # Within
 
     def _encode(self, rows: Sequence[Row], shared: dict[str, Any]) -> tuple[list[Batch], bytes]:
+        shared = {"broker": self._broker, "spool": self.id, **shared}
         number = self._numbering.next_batch
-        batches = [Batch(number)]
+        batches: list[Batch] = [{}]
         content: list[bytes] = []
         size = row = 0
+
+        def line_of(table: type[Record], fields: dict[str, Any]) -> bytes:
+            return encode(table(batch=number, row=row, **shared, **fields)) + b"\n"
+
         for table, fields in rows:
-            record = table(
-                broker=self._broker, spool=self.id, batch=number, row=row, **shared, **fields
-            )
-            line = encode(record) + b"\n"
+            line = line_of(table, fields)
             if len(line) > BATCH_BYTES_MAX:
                 self.oversized += 1
                 continue
             if size + len(line) > BATCH_BYTES_MAX:
                 number, row, size = number + 1, 0, 0
-                batches.append(Batch(number))
-                record = table(
-                    broker=self._broker, spool=self.id, batch=number, row=row, **shared, **fields
-                )
-                line = encode(record) + b"\n"
-            name = str(table.__struct_config__.tag)
-            batches[-1].lines.setdefault(name, []).append(line)
+                batches.append({})
+                line = line_of(table, fields)
+            batches[-1].setdefault(str(table.__struct_config__.tag), []).append(line)
             content.append(line)
             size += len(line)
             row += 1
@@ -244,12 +235,9 @@ class Spool:
         if segment.bytes:
             os.fdatasync(segment.fd)
             name = whole_name(self._broker, self.id, segment.first, segment.last)
-            segment.path.rename(self._folder / name)
-            whole = Segment(
-                self._folder / name, self.id, segment.first, segment.last, segment.bytes
-            )
-            self._whole.append(whole)
-            self._bytes += whole.bytes
+            path = segment.path.rename(self._folder / name)
+            self._whole.append(Segment(path, self.id, segment.first, segment.last, segment.bytes))
+            self._bytes += segment.bytes
         else:
             segment.path.unlink(missing_ok=True)
         os.close(segment.fd)
@@ -277,7 +265,7 @@ class Spool:
             wanted = bytes_max + BATCH_BYTES_MAX
             content = file.read(wanted)
         ends: dict[int, int] = {}
-        for _, end, place in read_places(content):
+        for end, place in read_places(content):
             ends[place.batch] = end
         if len(content) == wanted and len(ends) > 1:
             ends.popitem()  # it may go on behind what was read
@@ -299,7 +287,7 @@ class Spool:
             return self._at[2]
         offset = 0
         for line in file:
-            for _, _, place in read_places(line):
+            for _, place in read_places(line):
                 if place.batch >= first:
                     return offset
             offset += len(line)

@@ -83,16 +83,12 @@ def whole_segments(folder: Path, broker: int) -> list[Segment]:
     return [s for spool in spools for s in sorted(found[spool], key=lambda s: s.first)]
 
 
-def finish_open(folder: Path, broker: int) -> tuple[list[Segment], int]:
-    """Give every unfinished segment its name, without a torn end.
-
-    Returns:
-        The segments, and how many ends were cut off.
+def finish_open(folder: Path, broker: int) -> int:
+    """Give every unfinished segment its name, without a torn end; how many ends were cut off.
 
     Raises:
         OSError: The folder cannot be read or written.
     """
-    finished: list[Segment] = []
     torn = 0
     for name in sorted(os.listdir(folder)):
         match = _OPEN.fullmatch(name)
@@ -106,21 +102,19 @@ def finish_open(folder: Path, broker: int) -> tuple[list[Segment], int]:
             continue
         if good < size:
             os.truncate(path, good)
-        whole = folder / whole_name(broker, match[2], int(match[3]), last)
-        path.rename(whole)
-        finished.append(Segment(whole, match[2], int(match[3]), last, good))
-    return finished, torn
+        path.rename(folder / whole_name(broker, match[2], int(match[3]), last))
+    return torn
 
 
-def read_places(content: bytes) -> Iterator[tuple[int, int, Place]]:
-    """The begin, end and place of each line; reading ends at what is no line of ours."""
+def read_places(content: bytes) -> Iterator[tuple[int, Place]]:
+    """The end and the place of each line; reading ends at what is no line of ours."""
     start = 0
     while (newline := content.find(b"\n", start)) >= 0:
         try:
             place = _place.decode(content[start:newline])
         except (msgspec.DecodeError, UnicodeDecodeError):
             return
-        yield start, newline + 1, place
+        yield newline + 1, place
         start = newline + 1
 
 
@@ -128,7 +122,7 @@ def _good_bytes(path: Path, *, spool: str, first: int) -> tuple[int, int, int]:
     """How much of an unfinished segment can be used, its size, and its last batch."""
     content = path.read_bytes()
     good, batch, row = 0, first - 1, -1
-    for _, end, place in read_places(content):
+    for end, place in read_places(content):
         follows = place.batch > batch and place.row == 0
         if place.spool != spool or not (follows or (place.batch, place.row) == (batch, row + 1)):
             break
@@ -182,8 +176,7 @@ class Numbering:
         try:
             claim = msgspec.json.decode(path.read_bytes(), type=Claim)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-            fresh = Claim(secrets.token_hex(8), boot, 0, 0)
-            return cls(path, fresh, 1)
+            return cls(path, Claim(secrets.token_hex(8), boot, 0, 0), 1)
         last = max(claim.last, held.get(claim.spool, 0))
         if not boot or claim.boot != boot:
             last = max(last, claim.through)

@@ -8,6 +8,7 @@ Source: docs/metrics.md, "links", "control", "announcements", "agents".
 import os
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from mqtt5 import PublishPacket
 
 from federator.protocol.node import Node
 from federator.protocol.parameters import Parameters
-from federator.protocol.telemetry.records import Agents, Announcements, Control, Links
+from federator.protocol.telemetry.records import Agents, Announcements, Control, Links, Row
 from federator.protocol.types import BrokerId
 from federator.runtime.data.data_path import DataPath
 from federator.runtime.discovery.echo import BrokerEcho
@@ -23,7 +24,7 @@ from federator.runtime.discovery.service import Discovery
 from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.links.peer_traffic import PeerTraffic
 from federator.runtime.mqtt.link import MqttLink
-from federator.runtime.telemetry.window_aggregator import Neighbour, Row
+from federator.runtime.telemetry.window_aggregator import Neighbour
 
 CLIENTS_TOPIC: Final = "$SYS/broker/clients/connected"
 RECEIVED_TOPIC: Final = "$SYS/broker/messages/received"
@@ -42,48 +43,22 @@ _COUNTED: Final = {
 }
 
 
+@dataclass(slots=True, kw_only=True)
 class AgentState:
-    """Reads the state of one agent, at the end of each window.
+    """Reads the state of one agent, at the end of each window."""
 
-    Args:
-        node: Knows links, announcements and brokers.
-        parameters: The protocol's.
-        neighbours: The connections to neighbours' brokers, and
-        neighbour_at: which neighbour is at the other end of one.
-        own_links: The connections to our own broker.
-        data_path: Counts publications, and has the custody log.
-        discovery: Knows what our clients subscribe.
-        clients: How many are connected to our broker; ``None`` where nobody counts them.
-        peers: The agent's control traffic.
-        echo: Measures its broker.
-    """
-
-    def __init__(
-        self,
-        *,
-        node: Node,
-        parameters: Parameters,
-        neighbours: NeighbourLinks,
-        neighbour_at: Callable[[MqttLink], BrokerId | None],
-        own_links: Sequence[MqttLink],
-        data_path: DataPath,
-        discovery: Discovery,
-        clients: Callable[[], int | None],
-        peers: PeerTraffic,
-        echo: BrokerEcho,
-    ) -> None:
-        self._node = node
-        self._parameters = parameters
-        self._neighbours = neighbours
-        self._neighbour_at = neighbour_at
-        self._own_links = own_links
-        self._data_path = data_path
-        self._discovery = discovery
-        self._clients = clients
-        self._echo = echo
-        self._peers = peers
-        self._before: dict[str, int] = {}
-        self._sys: dict[str, int] = {}
+    node: Node
+    parameters: Parameters
+    neighbours: NeighbourLinks
+    neighbour_at: Callable[[MqttLink], BrokerId | None]  # who is at the other end, once it said so
+    own_links: Sequence[MqttLink]  # to our own broker
+    data_path: DataPath
+    discovery: Discovery
+    clients: Callable[[], int | None]  # connected to our broker; ``None`` where nobody counts them
+    peers: PeerTraffic
+    echo: BrokerEcho
+    _before: dict[str, int] = field(default_factory=dict, init=False)
+    _sys: dict[str, int] = field(default_factory=dict, init=False)
 
     def on_sys(self, packet: PublishPacket) -> None:
         """Take one of the counts that our broker tells of itself."""
@@ -103,7 +78,7 @@ class AgentState:
         """
         rows = self._links(carried, when)
         rows += self._control(when)
-        made = self._since("announcements", self._node.announcements.own.seq)
+        made = self._since("announcements", self.node.announcements.own.seq)
         if made:
             told = {"announcements": made, "links_known": self._links_known()}
             rows.append((Announcements, when | told))
@@ -118,8 +93,8 @@ class AgentState:
         return now - before if now >= before else now
 
     def _links(self, carried: Mapping[BrokerId, Neighbour], when: dict[str, Any]) -> list[Row]:
-        links = self._node.links
-        queues = {self._broker_of(n.data): n for n in self._neighbours.all}
+        links = self.node.links
+        queues = {self._broker_of(n.data): n for n in self.neighbours.all}
         rows: list[Row] = []
         for id_ in sorted({*links.neighbours, *carried}):
             known, link = links.neighbours.get(id_), queues.get(id_)
@@ -137,50 +112,41 @@ class AgentState:
         return rows
 
     def _control(self, when: dict[str, Any]) -> list[Row]:
-        counts = self._peers.take(self._broker_of)
+        counts = self.peers.take(self._broker_of)
+        names = ("neighbour", "kind", "direction", "messages", "bytes")
         return [
-            (
-                Control,
-                when
-                | {
-                    "neighbour": neighbour,
-                    "kind": kind,
-                    "direction": direction,
-                    "messages": messages,
-                    "bytes": size,
-                },
-            )
-            for (neighbour, kind, direction), (messages, size) in counts.items()
+            (Control, when | dict(zip(names, (*which, *sums), strict=True)))
+            for which, sums in counts.items()
         ]
 
     def _broker_of(self, peer: Hashable) -> BrokerId | None:
         """Whose broker a connection leads to; a broker's id is itself."""
         if not isinstance(peer, MqttLink):
             return BrokerId(peer) if isinstance(peer, int) else None
-        said = self._neighbour_at(peer)
-        neighbour = self._neighbours.having(peer)
+        said = self.neighbour_at(peer)
+        neighbour = self.neighbours.having(peer)
         return said if said is not None or neighbour is None else neighbour.expected_id
 
     def _links_known(self) -> int | None:
         """Links of the federation: each is told by both its ends."""
-        failover = self._node.failover
+        failover = self.node.failover
         if not failover.active:
             return None
         ends = sum(len(known.record.links) for _, known in failover.presence if known.present)
-        return (ends + len(self._node.links.up) + 1) // 2
+        return (ends + len(self.node.links.up) + 1) // 2
 
     def _self(self, lag_us: int) -> dict[str, Any]:
-        data_path, parameters = self._data_path, self._parameters
-        links = [link for n in self._neighbours.all for link in n.links]
-        links += self._own_links
+        data_path, parameters = self.data_path, self.parameters
+        links = [link for n in self.neighbours.all for link in n.links]
+        links += self.own_links
         told: dict[str, Any] = {
             name: self._since(name, getattr(data_path.counters, attribute))
             for name, attribute in _COUNTED.items()
         }
         return told | {
-            "clients": self._clients(),
+            "clients": self.clients(),
             "filters": len(data_path.forwarder),
-            "local_filters": self._discovery.wanted_count,
+            "local_filters": self.discovery.wanted_count,
             "custody_bytes": data_path.stores.log.bytes,
             "custody_gaps": data_path.custody.destination.receiver.gaps,
             "send_queue_bytes": sum(link.queued_bytes for link in links),
@@ -190,10 +156,10 @@ class AgentState:
             "broker_clients": self._sys.get(CLIENTS_TOPIC),
             "broker_messages_in": self._sys.get(RECEIVED_TOPIC),
             "broker_messages_out": self._sys.get(SENT_TOPIC),
-            "broker_round_trip_us": self._echo.take_us(),
+            "broker_round_trip_us": self.echo.take_us(),
             "strategy": str(parameters.strategy.value),
             "redundancy": parameters.redundancy,
-            "link_count": len(self._node.links.neighbours),
+            "link_count": len(self.node.links.neighbours),
         }
 
 

@@ -21,12 +21,13 @@ from federator.protocol.links.links import Links
 from federator.protocol.parameters import Parameters
 from federator.protocol.routing.mesh_event_log import MeshEventLog
 from federator.protocol.telemetry.frame_events import FrameEventBuffer
+from federator.protocol.telemetry.records import Row
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 from federator.runtime.storage.disk_trouble import DiskTrouble
 from federator.runtime.telemetry.events import EventRecorder
 from federator.runtime.telemetry.replay import LivePush, ReplayService
-from federator.runtime.telemetry.spool import Batch, Limits, Part, Row, Spool
+from federator.runtime.telemetry.spool import Batch, Limits, Part, Spool
 from federator.runtime.telemetry.state import SYS_TOPICS, AgentState
 from federator.runtime.telemetry.window_aggregator import WindowAggregator
 
@@ -90,10 +91,7 @@ class MetricsStream:
         )
         self.spool = Spool(folder, broker=links.self_id, limits=limits)
         self.live = LivePush(
-            link,
-            federation=federation,
-            broker=links.self_id,
-            tables=settings.live,
+            link, federation=federation, broker=links.self_id, tables=settings.live
         )
         self.replay = ReplayService(link, federation=federation, read=self._read)
         self._federation = federation

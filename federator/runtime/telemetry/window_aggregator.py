@@ -27,7 +27,7 @@ from federator.protocol.telemetry.records import (
     Deliveries,
     Hops,
     Offered,
-    Record,
+    Row,
     is_sampled,
     salt_of,
 )
@@ -38,8 +38,6 @@ DELAYS_MAX: Final = 65_536
 KEYS_MAX: Final = 16_384
 """Rows of one table in one window, and what is remembered between windows."""
 HOPS_MAX: Final = 4_096
-
-Row = tuple[type[Record], dict[str, Any]]
 
 _K = TypeVar("_K", bound=Hashable)
 
