@@ -15,6 +15,7 @@ Source: Chen 2020, Algorithm 3; docs/protocol.md 15.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import attrgetter
 
 from federator.protocol.controller.equivalence import Relation, relate
 from federator.protocol.controller.flow_table import SessionFlowTable
@@ -57,11 +58,6 @@ class Candidate:
         """The reasons, for operators."""
         far = "unknown" if self.distance >= FAR else str(self.distance)
         return f"{self.relation.likeness.word} equivalence, load {self.load}, distance {far}"
-
-
-def best_first(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The candidates, the chosen one first."""
-    return sorted(candidates, key=lambda candidate: candidate.rank)
 
 
 def distances(start: BrokerId, links: Mapping[BrokerId, Sequence[BrokerId]]) -> dict[BrokerId, int]:
@@ -169,15 +165,8 @@ class ControllerDuties:
 def candidates(broker: BrokerId, situation: Situation, table: SessionFlowTable) -> list[Candidate]:
     """The brokers that may step in for ``broker``, best first, with the reasons."""
     far = distances(broker, {id: record.links for id, record in situation.records.items()})
-    return best_first(
-        [
-            Candidate(
-                id,
-                relate(table, broker, id),
-                situation.records[id].load + situation.records[id].clients,
-                far.get(id, FAR),
-            )
-            for id in sorted(situation.fit)
-            if id != broker
-        ]
-    )
+    found = []
+    for id in situation.fit - {broker}:
+        load = situation.records[id].load + situation.records[id].clients
+        found.append(Candidate(id, relate(table, broker, id), load, far.get(id, FAR)))
+    return sorted(found, key=attrgetter("rank"))

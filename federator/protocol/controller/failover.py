@@ -190,9 +190,7 @@ class Failover:
         at_ms = self.next_deadline_ms()
         if at_ms is None or at_ms > now_ms:
             return []
-        orphans = {id for _, k in self.presence if k.present for id in k.record.orphans}
-        orphans |= set(self._orphans())
-        for id in sorted(self.presence.on_deadline(orphans, now_ms=now_ms)):
+        for id in sorted(self.presence.on_deadline(self._all_orphans(), now_ms=now_ms)):
             self.table.drop(id)
             self.duties.plans.pop(id, None)
             self.duties.takeovers.pop(id, None)
@@ -277,16 +275,16 @@ class Failover:
         said = self.standing.of(self.controller)
         if said.claim is not None:
             self._outdated = False
-            for plan in sorted(said.plans, key=lambda p: (p.broker, p.substitutes)):
+            for plan in said.plans:
                 duties.plans[plan.broker] = plan.substitutes
-            for made in sorted(said.takeovers, key=lambda t: (t.term, t.number)):
+            for made in said.takeovers:
                 self._hear_of(made.broker, now_ms)
                 if self._leaving(made.broker):
                     duties.takeovers[made.broker] = made
         claimed: dict[BrokerId, TakeoverRecord] = {}
         for made in self.standing.claims(besides=self.controller if said.claim else None):
             self._hear_of(made.broker, now_ms)
-            if self._leaving(made.broker) and self._serves(made.substitute):
+            if self._leaving(made.broker) and not self._leaving(made.substitute):
                 claimed.setdefault(made.broker, made)
         first, then = duties.takeovers, claimed
         if self._outdated:
@@ -306,13 +304,6 @@ class Failover:
             return self.self_state.draining
         known = self.presence.known.get(broker)
         return known is None or not known.fit
-
-    def _serves(self, substitute: BrokerId) -> bool:
-        """Whether ``substitute`` may step in, as far as we see."""
-        if substitute == self._links.self_id:
-            return not self.self_state.draining
-        known = self.presence.known.get(substitute)
-        return known is not None and known.fit
 
     def _is_past(self, substitute: BrokerId) -> bool:
         """Whether ``substitute`` serves nobody any more: it is gone, or draining itself."""
@@ -343,14 +334,18 @@ class Failover:
         for these in [leaving] if self.self_state.draining else [fit, serving]:
             these.add(self_id)
         # Who is missed and not gone yet keeps the substitute that it may have already.
-        leaving |= {
-            id for id, known in self.presence if not known.fit and id in self.duties.takeovers
-        }
+        takeovers = self.duties.takeovers
+        leaving |= {id for id, known in self.presence if not known.fit and id in takeovers}
         return Situation(records, frozenset(fit), frozenset(serving), frozenset(leaving))
 
     def _orphans(self) -> list[BrokerId]:
         neighbours = self._links.neighbours.values()
         return sorted(n.id for n in neighbours if n.conn is not None and not n.up)
+
+    def _all_orphans(self) -> set[BrokerId]:
+        """Brokers that answer us, or somebody who is there, without their agent."""
+        told = {id for _, k in self.presence if k.present for id in k.record.orphans}
+        return told.union(self._orphans())
 
     def _status(self) -> BrokerRecord:
         said = self.self_state
@@ -374,17 +369,14 @@ class Failover:
         """
         theirs = self.standing.of(self.controller)
         named = {t.broker for t in theirs.takeovers} if theirs.claim is not None else set()
-        missing = {
-            broker: made
-            for broker, made in sorted(self.duties.takeovers.items())
-            if broker not in named
-        }
+        takeovers = sorted(self.duties.takeovers.items())
+        missing = {broker: made for broker, made in takeovers if broker not in named}
         self._ordered = {b: t for b, t in self._ordered.items() if missing.get(b) == t}
         return [
             made
             for broker, made in missing.items()
             if broker in self._ordered
-            or (self.presence.was_seen(broker) and self._serves(made.substitute))
+            or (self.presence.was_seen(broker) and not self._leaving(made.substitute))
         ]
 
     def _announce(self) -> list[Step]:
@@ -404,8 +396,7 @@ class Failover:
     def _substitute(self) -> list[Step]:
         """Orders to step in where we are named, and back where we are not any more."""
         self_id, steps = self._links.self_id, list[Step]()
-        orphans = {id for _, k in self.presence if k.present for id in k.record.orphans}
-        orphans |= set(self._orphans())
+        orphans = self._all_orphans()
         named: dict[BrokerId, Millis] = {}
         for id, known in self.presence:
             if known.missed_at_ms is None or not self._own.listening or self._outdated:
@@ -415,8 +406,7 @@ class Failover:
             early = made is None and planned[:1] == (self_id,) and id not in orphans
             if early or (made is not None and made.substitute == self_id):
                 named[id] = known.missed_at_ms
-        for id in sorted(self._stepped_in - named.keys()):
-            steps.append(StepBack(id))
+        steps += [StepBack(id) for id in sorted(self._stepped_in - named.keys())]
         for id in sorted(named.keys() - self._stepped_in):
             steps.append(StepIn(id, named[id], self._orphaned_sessions(id)))
         self._stepped_in = set(named)

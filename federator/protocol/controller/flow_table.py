@@ -38,21 +38,15 @@ class Behaviour:
 
 
 class SessionFlowTable:
-    """The rows of all brokers. ``revision`` grows with every change."""
+    """The rows of all brokers."""
 
     def __init__(self) -> None:
-        self.revision = 0
         self._rows: dict[BrokerId, set[FlowRow]] = {}
         self._places: dict[str, Counter[BrokerId]] = {}  # of a client: rows per broker
         self._roaming: set[str] = set()  # clients on several brokers
 
     def __len__(self) -> int:
         return sum(map(len, self._rows.values()))
-
-    @property
-    def brokers(self) -> list[BrokerId]:
-        """The brokers that have rows, ascending."""
-        return sorted(self._rows)
 
     def rows(self, broker: BrokerId) -> list[FlowRow]:
         """The rows of ``broker``, in order."""
@@ -72,7 +66,6 @@ class SessionFlowTable:
         places[broker] += 1
         if len(places) > 1:
             self._roaming.add(row.client)
-        self.revision += 1
 
     def discard(self, broker: BrokerId, row: FlowRow) -> None:
         """Take ``row`` out, if it is in."""
@@ -90,7 +83,6 @@ class SessionFlowTable:
             self._roaming.discard(row.client)
         if not places:
             del self._places[row.client]
-        self.revision += 1
 
     def drop(self, broker: BrokerId) -> None:
         """Forget all rows of ``broker``."""

@@ -154,10 +154,9 @@ def own_rows(
         session = reported.get(client.id)
         keeps = client.keeps if session is None else not session.clean
         for filter, qos in client.filters.items():
-            row = FlowRow(
+            rows[client.id, "sub", filter] = FlowRow(
                 client.id, "sub", filter, client.connected, keeps, qos, session is not None
             )
-            rows[client.id, "sub", filter] = row
     for session in reported.values():
         for filter in session.subscribes:
             row = FlowRow(session.client, "sub", filter, session.on, not session.clean, 1, True)

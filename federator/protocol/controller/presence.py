@@ -123,9 +123,8 @@ class BrokerPresence:
             return
         known.announced.discard(record)
         if known.present:
-            known.record = (
-                min(known.announced, key=repr) if record == known.record else known.record
-            )
+            if record == known.record:
+                known.record = min(known.announced, key=repr)
         else:
             self._miss(id, known, now_ms)
 
@@ -165,14 +164,12 @@ class BrokerPresence:
             # Only the agent died: the broker serves its clients, so they are moved much later.
             patience_ms = self._parameters.orphan_after_ms
             if id in orphans and now_ms - known.missed_at_ms < patience_ms:
-                again_ms = min(
-                    now_ms + self._parameters.gone_after_ms, known.missed_at_ms + patience_ms
-                )
-                self._timers.set(("gone", id), Millis(again_ms))
+                again_ms = now_ms + self._parameters.gone_after_ms
+                last_ms = known.missed_at_ms + patience_ms
+                self._timers.set(("gone", id), Millis(min(again_ms, last_ms)))
                 continue
             known.gone = True
-            forget_ms = Millis(now_ms + self._parameters.forget_ms)
-            self._timers.set(("forget", id), forget_ms)
+            self._timers.set(("forget", id), Millis(now_ms + self._parameters.forget_ms))
         return forgotten
 
     def _miss(self, id: BrokerId, known: Known, now_ms: Millis) -> None:

@@ -12,27 +12,32 @@ from dataclasses import dataclass, field
 from federator.protocol.messages.session_records import ControllerRecord, PlanRecord, TakeoverRecord
 from federator.protocol.types import BrokerId
 
+Announced = ControllerRecord | PlanRecord | TakeoverRecord
 
-@dataclass(slots=True)
+
+@dataclass(frozen=True, slots=True)
 class Statement:
     """What one broker announces now, as the controller or as one that was deposed."""
 
-    claims_made: set[ControllerRecord] = field(default_factory=set)
-    plans: set[PlanRecord] = field(default_factory=set)
-    takeovers: set[TakeoverRecord] = field(default_factory=set)
-
-    @property
-    def empty(self) -> bool:
-        """Whether the broker says nothing."""
-        return not (self.claims_made or self.plans or self.takeovers)
+    records: set[Announced] = field(default_factory=set)
 
     @property
     def claim(self) -> ControllerRecord | None:
         """The newest claim of the broker to be the controller."""
-        return max(self.claims_made, key=lambda o: (o.term, o.number), default=None)
+        claims = (r for r in self.records if isinstance(r, ControllerRecord))
+        return max(claims, key=lambda o: (o.term, o.number), default=None)
 
+    @property
+    def plans(self) -> list[PlanRecord]:
+        """Its plans for brokers, in order."""
+        plans = (r for r in self.records if isinstance(r, PlanRecord))
+        return sorted(plans, key=lambda p: (p.broker, p.substitutes))
 
-Announced = ControllerRecord | PlanRecord | TakeoverRecord
+    @property
+    def takeovers(self) -> list[TakeoverRecord]:
+        """The takeovers that it names, the oldest first."""
+        takeovers = (r for r in self.records if isinstance(r, TakeoverRecord))
+        return sorted(takeovers, key=lambda t: (t.term, t.number, t.broker, t.substitute))
 
 
 class StandingPlans:
@@ -52,15 +57,9 @@ class StandingPlans:
 
     def come(self, speaker: BrokerId, record: Announced) -> None:
         """Note that ``speaker`` announces ``record``."""
-        said = self._statements.setdefault(speaker, Statement())
-        match record:
-            case ControllerRecord():
-                said.claims_made.add(record)
-                self.note_term(speaker, record.term)
-            case PlanRecord():
-                said.plans.add(record)
-            case TakeoverRecord():
-                said.takeovers.add(record)
+        self._statements.setdefault(speaker, Statement()).records.add(record)
+        if isinstance(record, ControllerRecord):
+            self.note_term(speaker, record.term)
 
     def note_term(self, holder: BrokerId, term: int) -> None:
         """Note that ``holder`` was the controller in ``term``."""
@@ -72,18 +71,10 @@ class StandingPlans:
 
     def go(self, speaker: BrokerId, record: Announced) -> None:
         """Note that ``speaker`` no longer announces ``record``."""
-        said = self._statements.get(speaker)
-        if said is None:
-            return
-        match record:
-            case ControllerRecord():
-                said.claims_made.discard(record)
-            case PlanRecord():
-                said.plans.discard(record)
-            case TakeoverRecord():
-                said.takeovers.discard(record)
-        if said.empty:
-            del self._statements[speaker]
+        said = self.of(speaker)
+        said.records.discard(record)
+        if not said.records:
+            self._statements.pop(speaker, None)
 
     def claims(self, *, besides: BrokerId | None) -> list[TakeoverRecord]:
         """Takeovers that anybody but ``besides`` still names, the newest first."""

@@ -1,8 +1,9 @@
 """Strong before weak before any, then load, then distance, then id."""
 
 from itertools import permutations
+from operator import attrgetter
 
-from federator.protocol.controller.duties import FAR, Candidate, best_first, distances, rounded
+from federator.protocol.controller.duties import FAR, Candidate, distances, rounded
 from federator.protocol.controller.equivalence import Likeness, Relation
 
 ORDER = [
@@ -19,7 +20,7 @@ ORDER = [
 
 def test_each_reason_decides_where_those_before_it_are_equal():
     for shuffled in list(permutations(ORDER))[::997]:
-        assert best_first(shuffled) == ORDER
+        assert sorted(shuffled, key=attrgetter("rank")) == ORDER
 
 
 def test_distance_counts_links_even_when_one_end_alone_speaks_of_one():
