@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from federator.errors import DecodeError
 from federator.protocol.custody import HELD_BYTES_MAX, Custodian, CustodyContext, Disk
 from federator.protocol.custody.word import Notary
-from federator.protocol.data.delivery import Complaints, Delivery
+from federator.protocol.data.delivery import Delivery
 from federator.protocol.data.outgoing import Outgoing
 from federator.protocol.data.ports import (
     Datagrams,
@@ -61,16 +61,11 @@ class DataPlane:
     """The data plane of one agent.
 
     Args:
-        self_id: Our id.
-        epoch: Our epoch.
-        federation: The federation's name.
         forwarder: Where publications go. The control plane changes it.
         disk: What custody keeps.
         outlet: Passes on what custody asks for, and what the operator should know.
         seals: Seals frames and breaks their seals; ``None`` in an open federation.
-        now: The time.
         duplicates: Which frames were here before.
-        policies: What may cross the link to a neighbour.
         to_local_names: What is published on our broker instead of a run that arrived.
         frame_bytes_max: Longest body of a frame we make; one longer publication travels alone.
         hop_limit: Links a frame of ours may travel, 1 to 255.
@@ -126,7 +121,6 @@ class DataPlane:
         self._frame_bytes_max = frame_bytes_max
         self._heard_until_ms: dict[BrokerId, float] = {}  # whose frames are taken
         self._unfinished = False  # custody has something to publish at the end of this read
-        self._complaints = Complaints(self.counters, outlet.tell)
         self.outgoing = Outgoing(
             self_id=self_id,
             topic=self.data_topic,
@@ -140,7 +134,7 @@ class DataPlane:
             self_id=self_id,
             marker_topic=delivered_topic(federation, self_id),
             counters=self.counters,
-            complaints=self._complaints,
+            tell=outlet.tell,
             to_local_names=to_local_names,
             retained=retained,
             frame_events=frame_events,
@@ -364,7 +358,7 @@ class DataPlane:
         try:
             frame = unpack(payload)
         except DecodeError as error:
-            self._complaints.malformed(error, now.ms)
+            self.delivery.malformed(error, now.ms)
             return
         if sealed_by is not None and frame.sender != sealed_by:
             counters.frames_of_strangers += 1
@@ -431,7 +425,7 @@ class DataPlane:
         try:
             sends, body = self.traces.on_frame(frame, route)
         except DecodeError as error:
-            self._complaints.malformed(error, now.ms)
+            self.delivery.malformed(error, now.ms)
             return
         if frame.hops + 1 < frame.hop_limit:
             self.outgoing.send(frame, frame.hops + 1, sends, (body,), len(body), now_ms=now.ms)

@@ -14,6 +14,7 @@ Source: docs/protocol.md sections 8 and 11.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from mqtt5 import PublishPacket
 
@@ -43,24 +44,17 @@ REDELIVERED_MAX = 2_000
 """Records in which a publication is looked for that our broker sends again."""
 
 
+@dataclass(slots=True, eq=False)
 class Batch:
-    """Runs of packets that will be one frame: QoS 0 only, or QoS 1 and 2 only.
+    """Runs of packets that will be one frame: QoS 0 only, or QoS 1 and 2 only."""
 
-    Attributes:
-        retained: Some publication is.
-        time_us: When it became a frame.
-    """
-
-    __slots__ = ("acknowledged", "count", "parts", "retained", "route", "size", "time_us")
-
-    def __init__(self, route: TopicRoute, *, acknowledged: bool) -> None:
-        self.route = route
-        self.acknowledged = acknowledged
-        self.parts: list[bytes | memoryview] = []
-        self.size = 0
-        self.count = 0
-        self.retained = False
-        self.time_us = 0
+    route: TopicRoute
+    acknowledged: bool
+    parts: list[bytes | memoryview] = field(default_factory=list)
+    size: int = 0
+    count: int = 0
+    retained: bool = False  # some publication is
+    time_us: int = 0  # when it became a frame
 
     def empty(self) -> None:
         """Hold nothing any more."""
@@ -169,15 +163,6 @@ class Pace:
 class Intake:
     """What our clients published and is not on its way yet.
 
-    Args:
-        custody: Logs what is published at QoS 1 and 2.
-        own: Labels frames.
-        outgoing: Sends them.
-        retained: Gives retained values their versions; ``None``: they have none.
-        frame_bytes_max: Longest body of a frame; one longer publication travels alone.
-        counters: Of the data plane.
-        frame_events: The frames we make are written down here.
-
     Attributes:
         of: The batches of a route.
         filled: The batches that hold something.
@@ -226,7 +211,7 @@ class Intake:
         """
         if self._pace.is_busy(now.ms):
             self.add(self.of(route).plain, packet, 1, packet[0], now)
-            self._end_read(True, now)
+            self.end_read(now, busy=True)
         else:
             self._counters.publications_in += 1
             retained = packet[0] & RETAIN_BIT
@@ -253,11 +238,10 @@ class Intake:
                 batch = self._open.after(batch)  # what waits for the log goes first
         self._open.add(batch, run, count, retained=first_bytes & RETAIN_BIT > 0)
 
-    def end_read(self, now: Now) -> None:
+    def end_read(self, now: Now, *, busy: bool | None = None) -> None:
         """End a read that brought several: flush at once, or within ``GAP_MS`` in a rush."""
-        self._end_read(self._pace.is_busy(now.ms), now)
-
-    def _end_read(self, busy: bool, now: Now) -> None:
+        if busy is None:
+            busy = self._pace.is_busy(now.ms)
         waits = self._flush_ms is not None
         if (not waits and not busy) or self._open.keep() > self._frame_bytes_max:
             self.flush(now)
@@ -289,8 +273,7 @@ class Intake:
 
     def on_time(self, now: Now) -> None:
         """Flush what was gathered for long enough, or what the log refused a while ago."""
-        due = (at_ms is not None and at_ms <= now.ms for at_ms in (self._flush_ms, self._retry_ms))
-        if any(due):
+        if self.due_ms is not None and self.due_ms <= now.ms:
             if self._retry_ms is not None and self._retry_ms <= now.ms:
                 self._retry_ms = None
                 self._set_due()

@@ -23,39 +23,8 @@ from federator.protocol.types import BrokerId, Millis, Now
 COMPLAINT_GAP_MS = Millis(60_000)
 
 
-class Complaints:
-    """Counts malformed frames, and says so now and then.
-
-    Args:
-        counters: Where they are counted.
-        tell: Tells the operator.
-    """
-
-    def __init__(self, counters: DataCounters, tell: Callable[[Notice], None]) -> None:
-        self._counters = counters
-        self._tell = tell
-        self._limiter: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
-
-    def malformed(self, error: DecodeError, now_ms: Millis) -> None:
-        """A frame is not what it should be."""
-        self._counters.malformed_frames += 1
-        if self._limiter.allow("", now_ms):
-            so_far = self._counters.malformed_frames
-            details: dict[str, int | str] = {"reason": str(error), "so_far": so_far}
-            self._tell(Notice("frame.malformed", "warning", details))
-
-
 class Delivery:
     """Publishes on our own broker.
-
-    Args:
-        self_id: Our id.
-        marker_topic: Where our broker keeps custody's marker.
-        counters: Of the data plane.
-        complaints: About frames that our broker would not take.
-        to_local_names: What is published instead of a run that arrived.
-        retained: Orders retained values; ``None`` lets them pass as they come.
-        frame_events: What happens is written down here, frame by frame.
 
     Attributes:
         link: The connection to our broker; ``None`` until it is made.
@@ -68,7 +37,7 @@ class Delivery:
         self_id: BrokerId,
         marker_topic: str,
         counters: DataCounters,
-        complaints: Complaints,
+        tell: Callable[[Notice], None],
         to_local_names: Callable[[bytes], bytes],
         retained: RetainedFlow | None,
         frame_events: FrameEventBuffer | None,
@@ -78,7 +47,8 @@ class Delivery:
         self.delays = Delays()
         self._self_id = self_id
         self._counters = counters
-        self._complaints = complaints
+        self._tell = tell
+        self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
         self._to_local_names = to_local_names
         self._retained = retained
         self._frame_events = frame_events
@@ -97,12 +67,18 @@ class Delivery:
     def mark(self, marker: bytes) -> None:
         """Have our broker keep ``marker`` behind all that we published."""
         if self.link is not None:
-            topic = self.marker_topic
-            written = PublishPacket(
-                topic, marker, qos=QoS.AT_LEAST_ONCE, retain=True, packet_id=1
-            ).write()
+            topic, qos = self.marker_topic, QoS.AT_LEAST_ONCE
+            written = PublishPacket(topic, marker, qos=qos, retain=True, packet_id=1).write()
             encoded = topic.encode()
             self.link.publish_packet(bytearray(written), written.find(encoded) + len(encoded), 1)
+
+    def malformed(self, error: DecodeError, now_ms: Millis) -> None:
+        """Count a frame that is not what it should be, and say so now and then."""
+        self._counters.malformed_frames += 1
+        if self._complaints.allow(None, now_ms):
+            so_far = self._counters.malformed_frames
+            details: dict[str, int | str] = {"reason": str(error), "so_far": so_far}
+            self._tell(Notice("frame.malformed", "warning", details))
 
     def deliver(self, frame: Frame, now: Now) -> None:
         """Publish the body of ``frame``, and note how long it took to come."""
@@ -112,7 +88,6 @@ class Delivery:
         if taken and self._frame_events is not None:
             origin = frame.origin
             hops = frame.hops + (origin != self._self_id)
-            size = len(frame.body)
             self._frame_events.add(
                 Delivered(
                     origin,
@@ -122,7 +97,7 @@ class Delivery:
                     frame.epoch,
                     frame.seq,
                     taken,
-                    size,
+                    len(frame.body),
                     delay_us,
                 )
             )
@@ -130,8 +105,9 @@ class Delivery:
     def _publish(self, frame: Frame, now: Now) -> int:
         """Publish the body of ``frame``; how many publications our broker's connection took."""
         run, count, taken = bytes(frame.body), frame.publications, 0
+        under_custody = frame.acknowledged
         try:
-            places = self._checker.check(run, acknowledged=frame.acknowledged, publications=count)
+            places = self._checker.check(run, acknowledged=under_custody, publications=count)
             retained = self._retained if self._checker.retained else None
             here = run
             if retained is not None:
@@ -139,18 +115,16 @@ class Delivery:
             if (landed := self._to_local_names(here)) is not run:
                 # Other packets now, perhaps none: what was checked says nothing about them.
                 run, count = landed, len(topics_of(landed))
-                places = self._checker.check(
-                    run, acknowledged=frame.acknowledged, publications=count
-                )
+                places = self._checker.check(run, acknowledged=under_custody, publications=count)
                 if not count:
                     return 0
         except DecodeError as error:
-            self._complaints.malformed(error, now.ms)
+            self.malformed(error, now.ms)
             return 0
         link = self.link
         if link is None:
             pass
-        elif frame.acknowledged:
+        elif under_custody:
             for start, end, id_at, qos in places:
                 taken += link.publish_packet(bytearray(run[start:end]), id_at - start, qos)
         elif link.write_packets([run], count):

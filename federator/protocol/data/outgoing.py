@@ -89,17 +89,7 @@ class CongestionControl:
 
 
 class Outgoing:
-    """What leaves one agent for its neighbours.
-
-    Args:
-        self_id: Our id.
-        topic: On which neighbours' brokers take frames.
-        counters: Of the data plane.
-        policies: What may cross the link to a neighbour.
-        seals: Seals frames; ``None`` in an open federation.
-        frame_events: What happens is written down here, copy by copy.
-        datagrams: Carries frames past the brokers, if anybody does.
-    """
+    """What leaves one agent for its neighbours, as PUBLISHes on ``topic`` of their brokers."""
 
     def __init__(
         self,
