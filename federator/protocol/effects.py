@@ -76,21 +76,16 @@ class NeighbourUnreachable(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class FilterRoute:
-    """What the data plane does with publications that match one filter.
+    """What the data plane does with publications that match one filter."""
 
-    Attributes:
-        local: Our own clients subscribe to it: publish arriving frames on our broker.
-        wanted: Others want it: subscribe to it on our broker.
-        next_hops: Neighbours that get each publication (except the one it came from), ascending:
-            parents and children for a member; one parent for a non-member (one per mesh while a
-            hand-over lasts); none while a route is being repaired.
-        destinations: Brokers that want it over the shortest path, ascending; each gets one copy
-            by way of the next hop in ``SetDestination``.
-    """
-
-    local: bool
-    wanted: bool
+    local: bool  # our own clients subscribe to it: publish arriving frames on our broker
+    wanted: bool  # others want it: subscribe to it on our broker
+    # Neighbours that get each publication (except the one it came from), ascending: parents and
+    # children for a member; one parent for a non-member (one per mesh while a hand-over lasts);
+    # none while a route is being repaired.
     next_hops: tuple[BrokerId, ...]
+    # Brokers that want it over the shortest path, ascending; each gets one copy by way of the next
+    # hop in ``SetDestination``.
     destinations: tuple[BrokerId, ...] = ()
 
 

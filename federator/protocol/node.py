@@ -68,19 +68,12 @@ UNPROVEN_GAP_MS = Millis(3_600_000)
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this agent is.
+    """Who this agent is."""
 
-    Attributes:
-        id: Unique in the federation.
-        epoch: Must be greater than at the last start.
-        address: Where other agents reach our broker; empty when they cannot.
-        priority: Our priority as a core; the smaller is preferred, before the id.
-    """
-
-    id: BrokerId
-    epoch: Epoch
-    address: str = ""
-    priority: int = 0
+    id: BrokerId  # unique in the federation
+    epoch: Epoch  # must be greater than at the last start
+    address: str = ""  # where other agents reach our broker; empty when they cannot
+    priority: int = 0  # our priority as a core; the smaller is preferred, before the id
 
 
 class Node:

@@ -23,46 +23,32 @@ class LinkCost(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """How one agent behaves. All agents of a federation should use the same.
+    """How one agent behaves. All agents of a federation should use the same."""
 
-    Attributes:
-        redundancy: Parents kept per core.
-        hello_interval_ms: Between hellos on each link.
-        hello_timeout_ms: Silence after which a link is down.
-        core_ann_interval_ms: Between a core's refreshing announcements.
-        core_ann_gap_ms: Least time between two announcements of one core; the first change after a
-            quiet time is announced at once.
-        core_lifetime_intervals: Announcement intervals after which a silent core is forgotten.
-        solicit_timeout_ms: How long a broker without a parent waits for the core's answer. Should
-            exceed a round trip across the federation.
-        improvement_hold_ms: How long a relay waits for the cheaper copy it had last time.
-        parent_settle_ms: How long a parent stays one while its copy of a newer number travels.
-        handover_ms: How long the mesh of a deposed core still carries data.
-        list_request_gap_ms: Least time between two requests for the same list.
-        filters_max: Filters one agent holds, its own and others'; more are refused.
-        cores_max: Cores one agent holds; more are refused.
-        dial_back: Whether to connect to the broker of an agent that greets us unknown.
-        link_cost: What a link costs.
-        strategy: How we ask for what our clients want.
-        strategies: Others, for what is contained in a filter; the first that contains it counts.
-    """
-
-    redundancy: int = 2
-    hello_interval_ms: Millis = Millis(1_000)
-    hello_timeout_ms: Millis = Millis(3_000)
-    core_ann_interval_ms: Millis = Millis(5_000)
+    redundancy: int = 2  # parents kept per core
+    hello_interval_ms: Millis = Millis(1_000)  # between hellos on each link
+    hello_timeout_ms: Millis = Millis(3_000)  # silence after which a link is down
+    core_ann_interval_ms: Millis = Millis(5_000)  # between a core's refreshing announcements
+    # Least time between two announcements of one core; the first change after a quiet time is
+    # announced at once.
     core_ann_gap_ms: Millis = Millis(20)
+    # Announcement intervals after which a silent core is forgotten.
     core_lifetime_intervals: int = 3
+    # How long a broker without a parent waits for the core's answer. Should exceed a round trip
+    # across the federation.
     solicit_timeout_ms: Millis = Millis(500)
+    # How long a relay waits for the cheaper copy it had last time.
     improvement_hold_ms: Millis = Millis(30)
+    # How long a parent stays one while its copy of a newer number travels.
     parent_settle_ms: Millis = Millis(1_000)
-    handover_ms: Millis = Millis(1_000)
-    list_request_gap_ms: Millis = Millis(250)
-    filters_max: int = 1_000_000
-    cores_max: int = 65_536
-    dial_back: bool = True
-    link_cost: LinkCost = LinkCost.HOPS
-    strategy: Strategy = Strategy.MESH
+    handover_ms: Millis = Millis(1_000)  # how long the mesh of a deposed core still carries data
+    list_request_gap_ms: Millis = Millis(250)  # least time between two requests for the same list
+    filters_max: int = 1_000_000  # filters one agent holds, its own and others'; more are refused
+    cores_max: int = 65_536  # cores one agent holds; more are refused
+    dial_back: bool = True  # whether to connect to the broker of an agent that greets us unknown
+    link_cost: LinkCost = LinkCost.HOPS  # what a link costs
+    strategy: Strategy = Strategy.MESH  # how we ask for what our clients want
+    # Others, for what is contained in a filter; the first that contains it counts.
     strategies: tuple[tuple[str, Strategy], ...] = ()
 
     def strategy_of(self, filter: str) -> Strategy:

@@ -16,17 +16,12 @@ from federator.protocol.types import BrokerId, Cost
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to a broker.
+    """One way to a broker."""
 
-    Attributes:
-        next_hop: The neighbour that it begins with; ``None`` at the end itself.
-        path: From the next hop to the end, both included; empty when it is not known.
-        weight: The cost of all of it, from us.
-    """
-
-    next_hop: BrokerId | None
+    next_hop: BrokerId | None  # the neighbour that it begins with; ``None`` at the end itself
+    # From the next hop to the end, both included; empty when it is not known.
     path: tuple[BrokerId, ...]
-    weight: Cost
+    weight: Cost  # the cost of all of it, from us
 
     def text(self, topic: str) -> str:
         """The way as the paper writes it: ``2-1/top``."""
@@ -35,19 +30,13 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """Where publications that match ``filter`` go for the sake of one broker.
-
-    Attributes:
-        to: A destination, or the core of the mesh.
-        way: The way there; ``None`` while there is none.
-        backup: The second best way, by another neighbour.
-    """
+    """Where publications that match ``filter`` go for the sake of one broker."""
 
     filter: str
     strategy: Strategy
-    to: BrokerId
-    way: Way | None
-    backup: Way | None
+    to: BrokerId  # a destination, or the core of the mesh
+    way: Way | None  # the way there; ``None`` while there is none
+    backup: Way | None  # the second best way, by another neighbour
 
 
 def table_of(node: Node, filter: str) -> list[TableRow]:

@@ -29,19 +29,12 @@ class LinkCostChanged(SignalBase, frozen=True):
 
 
 class OwnIdHeard(SignalBase, frozen=True):
-    """Somebody spoke in our name, with an epoch newer than ours.
+    """Somebody spoke in our name, with an epoch newer than ours."""
 
-    Attributes:
-        epoch: That one.
-        told_by: The neighbour that says so.
-        proven: It shows our own word, as far as anybody proves anything here.
-        greeted: Its own hello says so, as an answer to ours.
-    """
-
-    epoch: Epoch
-    told_by: BrokerId
-    proven: bool = True
-    greeted: bool = False
+    epoch: Epoch  # that one
+    told_by: BrokerId  # the neighbour that says so
+    proven: bool = True  # it shows our own word, as far as anybody proves anything here
+    greeted: bool = False  # its own hello says so, as an answer to ours
 
 
 class CoreMoved(SignalBase, frozen=True):

@@ -37,11 +37,7 @@ class Now(msgspec.Struct, frozen=True, gc=False):
     """One instant by the two clocks of a process, read by whoever drives the core.
 
     Made for every read of a socket, so it is of the kind that is made fastest.
-
-    Attributes:
-        ms: Monotonic, for waiting.
-        us: The wall clock, in microseconds since 1970: what people and brokers agree on.
     """
 
-    ms: Millis
-    us: int
+    ms: Millis  # monotonic, for waiting
+    us: int  # the wall clock, in microseconds since 1970: what people and brokers agree on

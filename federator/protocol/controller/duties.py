@@ -36,17 +36,12 @@ FAR = 2**31
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One broker that could step in for another.
-
-    Attributes:
-        load: Its clients and their publications per second.
-        distance: Links between the two.
-    """
+    """One broker that could step in for another."""
 
     id: BrokerId
     relation: Relation
-    load: int
-    distance: int
+    load: int  # its clients and their publications per second
+    distance: int  # links between the two
 
     @property
     def rank(self) -> tuple[int, int, int, BrokerId]:
@@ -80,35 +75,24 @@ def rounded(amount: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The brokers as the controller sees them.
+    """The brokers as the controller sees them."""
 
-    Attributes:
-        records: The newest of each, those gone included.
-        fit: Those that may step in.
-        serving: Those that may go on if they have stepped in: also who is missed for a moment.
-        leaving: Those whose clients must go elsewhere: gone or draining.
-    """
-
-    records: Mapping[BrokerId, BrokerRecord]
-    fit: frozenset[BrokerId]
+    records: Mapping[BrokerId, BrokerRecord]  # the newest of each, those gone included
+    fit: frozenset[BrokerId]  # those that may step in
+    # Those that may go on if they have stepped in: also who is missed for a moment.
     serving: frozenset[BrokerId]
-    leaving: frozenset[BrokerId]
+    leaving: frozenset[BrokerId]  # those whose clients must go elsewhere: gone or draining
 
 
 @dataclass(slots=True)
 class ControllerDuties:
-    """What we decide while we are the controller.
+    """What we decide while we are the controller."""
 
-    Attributes:
-        term: The term in which we decide.
-        number: The number of our newest decision.
-        plans: Substitutes of each broker, best first.
-        takeovers: Takeovers in force, by the broker that is replaced.
-    """
-
-    term: int = 0
-    number: int = 0
+    term: int = 0  # the term in which we decide
+    number: int = 0  # the number of our newest decision
+    # Substitutes of each broker, best first.
     plans: dict[BrokerId, tuple[BrokerId, ...]] = field(default_factory=dict)
+    # Takeovers in force, by the broker that is replaced.
     takeovers: dict[BrokerId, TakeoverRecord] = field(default_factory=dict)
 
     def begin_term(self, *, after: int) -> None:

@@ -37,23 +37,15 @@ from federator.protocol.types import BrokerId, CoreRank, Epoch, Millis
 
 @dataclass(frozen=True, slots=True)
 class FailoverParameters:
-    """How the controller works.
+    """How the controller works."""
 
-    Attributes:
-        federation: Its name, for the guide.
-        presence: Heartbeat thresholds.
-        office_ms: A new controller, or one whose broker just came back, waits so long.
-        plan_gap_ms: Least time between two plans.
-        guide_gap_ms: Least time between two guides.
-        rows_max: Rows of the session flow table held per broker; more are ignored.
-    """
-
-    federation: str = "fed"
-    presence: PresenceParameters = field(default_factory=PresenceParameters)
+    federation: str = "fed"  # its name, for the guide
+    presence: PresenceParameters = field(default_factory=PresenceParameters)  # heartbeat thresholds
+    # A new controller, or one whose broker just came back, waits so long.
     office_ms: Millis = Millis(1_000)
-    plan_gap_ms: Millis = Millis(1_000)
-    guide_gap_ms: Millis = Millis(100)
-    rows_max: int = 10_000
+    plan_gap_ms: Millis = Millis(1_000)  # least time between two plans
+    guide_gap_ms: Millis = Millis(100)  # least time between two guides
+    rows_max: int = 10_000  # rows of the session flow table held per broker; more are ignored
 
 
 @dataclass(slots=True)

@@ -21,38 +21,25 @@ from federator.protocol.types import BrokerId, Millis
 
 @dataclass(frozen=True, slots=True)
 class PresenceParameters:
-    """How patient we are.
+    """How patient we are."""
 
-    Attributes:
-        gone_after_ms: Missed for so long, a broker is gone.
-        orphan_after_ms: The same, while its broker still answers its neighbours.
-        forget_ms: Gone for so long, nothing is remembered of it.
-        brokers_max: Brokers known; more are ignored.
-    """
-
-    gone_after_ms: Millis = Millis(1_000)
+    gone_after_ms: Millis = Millis(1_000)  # missed for so long, a broker is gone
+    # The same, while its broker still answers its neighbours.
     orphan_after_ms: Millis = Millis(15_000)
-    forget_ms: Millis = Millis(86_400_000)
-    brokers_max: int = 4_096
+    forget_ms: Millis = Millis(86_400_000)  # gone for so long, nothing is remembered of it
+    brokers_max: int = 4_096  # brokers known; more are ignored
 
 
 @dataclass(slots=True)
 class Known:
-    """One other broker.
+    """One other broker."""
 
-    Attributes:
-        record: Its newest record.
-        announced: Its records that are announced now; it is there when any is.
-        missed_at_ms: Since when none is; ``None`` while it is there.
-        seen: Whether it was there in our time; otherwise others told us of it.
-        gone: Whether it is missed for good, as far as we know.
-    """
-
-    record: BrokerRecord = field(default_factory=BrokerRecord)
+    record: BrokerRecord = field(default_factory=BrokerRecord)  # its newest record
+    # Its records that are announced now; it is there when any is.
     announced: set[BrokerRecord] = field(default_factory=set)
-    missed_at_ms: Millis | None = None
-    seen: bool = False
-    gone: bool = False
+    missed_at_ms: Millis | None = None  # since when none is; ``None`` while it is there
+    seen: bool = False  # whether it was there in our time; otherwise others told us of it
+    gone: bool = False  # whether it is missed for good, as far as we know
 
     @property
     def present(self) -> bool:

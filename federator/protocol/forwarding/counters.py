@@ -20,49 +20,28 @@ AHEAD_US = 50_000
 
 @dataclass(slots=True)
 class DataCounters:
-    """Since the agent started. Most count publications; where frames count, it says so.
+    """Since the agent started. Most count publications; where frames count, it says so."""
 
-    Attributes:
-        publications_in: Taken from our own clients.
-        publications_out: Sent in frames by us as their origin, once per publication.
-        frames_out: Frames written to neighbours' brokers, each copy counted.
-        frame_bytes_out: In those frames.
-        frames_in: Frames that arrived.
-        frame_bytes_in: In those frames.
-        relayed: In frames carried on for others, once per next hop.
-        delivered_publications: Handed to our own broker.
-        duplicate_frames: Frames that were here before.
-        duplicates_suppressed: In such frames.
-        no_route: Others want them, but no neighbour leads there now.
-        unwanted: Covered by our subscriptions, but wanted by nobody.
-        unknown_filters: Filter keys in frames that we have no route for (ours lags behind).
-        hop_limit_exceeded: Frames that travelled too far to be carried on.
-        malformed_frames: Frames that do not decode or that no broker would take.
-        frames_of_strangers: Frames whose sender has no link to us; dropped.
-        dropped: Refused by a connection: it is down, or its queue is full. Lost.
-        deferred: As ``dropped`` or kept out of a full queue, but under custody: to be asked for.
-        redelivered: Sent again by our broker, and in our log already.
-    """
-
-    publications_in: int = 0
-    publications_out: int = 0
-    frames_out: int = 0
-    frame_bytes_out: int = 0
-    frames_in: int = 0
-    frame_bytes_in: int = 0
-    relayed: int = 0
-    delivered_publications: int = 0
-    duplicate_frames: int = 0
-    duplicates_suppressed: int = 0
-    no_route: int = 0
-    unwanted: int = 0
-    unknown_filters: int = 0
-    hop_limit_exceeded: int = 0
-    malformed_frames: int = 0
-    frames_of_strangers: int = 0
-    dropped: int = 0
+    publications_in: int = 0  # taken from our own clients
+    publications_out: int = 0  # sent in frames by us as their origin, once per publication
+    frames_out: int = 0  # frames written to neighbours' brokers, each copy counted
+    frame_bytes_out: int = 0  # in those frames
+    frames_in: int = 0  # frames that arrived
+    frame_bytes_in: int = 0  # in those frames
+    relayed: int = 0  # in frames carried on for others, once per next hop
+    delivered_publications: int = 0  # handed to our own broker
+    duplicate_frames: int = 0  # frames that were here before
+    duplicates_suppressed: int = 0  # in such frames
+    no_route: int = 0  # others want them, but no neighbour leads there now
+    unwanted: int = 0  # covered by our subscriptions, but wanted by nobody
+    unknown_filters: int = 0  # filter keys in frames that we have no route for (ours lags behind)
+    hop_limit_exceeded: int = 0  # frames that travelled too far to be carried on
+    malformed_frames: int = 0  # frames that do not decode or that no broker would take
+    frames_of_strangers: int = 0  # frames whose sender has no link to us; dropped
+    dropped: int = 0  # refused by a connection: it is down, or its queue is full. Lost
+    # As ``dropped`` or kept out of a full queue, but under custody: to be asked for.
     deferred: int = 0
-    redelivered: int = 0
+    redelivered: int = 0  # sent again by our broker, and in our log already
 
 
 @dataclass(slots=True)

@@ -44,32 +44,22 @@ Sends = tuple[tuple[BrokerId, bytes], ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopicRoute:
-    """What the origin does with a topic. Equal routes are one object: compare with ``is``.
+    """What the origin does with a topic. Equal routes are one object: compare with ``is``."""
 
-    Attributes:
-        keys: The keys of the matching filters that others want, as on the wire, and behind them
-            those of their destinations.
-        sends: Next hops; empty when no route is known now.
-    """
-
+    # The keys of the matching filters that others want, as on the wire, and behind them those of
+    # their destinations.
     keys: bytes
-    sends: Sends
+    sends: Sends  # next hops; empty when no route is known now
 
 
 @dataclass(frozen=True, slots=True)
 class FrameRoute:
-    """What a receiver does with a frame.
+    """What a receiver does with a frame."""
 
-    Attributes:
-        deliver: Some client of ours subscribes to one of its filters.
-        sends: Next hops.
-        unknown: Filters of the frame that we have no route for.
-        local: Which of its filters our clients subscribe to, as positions among its keys.
-    """
-
-    deliver: bool
-    sends: Sends
-    unknown: int
+    deliver: bool  # some client of ours subscribes to one of its filters
+    sends: Sends  # next hops
+    unknown: int  # filters of the frame that we have no route for
+    # Which of its filters our clients subscribe to, as positions among its keys.
     local: tuple[int, ...] = ()
 
 

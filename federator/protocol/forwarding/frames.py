@@ -58,39 +58,26 @@ _KINDS = frozenset(
 
 
 class Frame(msgspec.Struct, gc=False):
-    """A decoded frame. Of the kind that is made fastest, one per arriving frame.
+    """A decoded frame. Of the kind that is made fastest, one per arriving frame."""
 
-    Attributes:
-        flags: What kind of frame it is.
-        hops: Links travelled before the one it just came over.
-        hop_limit: Links it may travel.
-        sender: The agent that sent this copy.
-        origin: The agent that made the frame.
-        origin_time_us: The origin's wall clock when it made the frame, in microseconds.
-        publications: How many PUBLISH packets the body holds, as the origin says.
-        keys: The filter keys as on the wire, ``KEY_BYTES`` each, ascending.
-        mask: Which of the filters the receiver must carry on; bit ``i`` is the ``i``-th key.
-        body: PUBLISH packets, back to back. A view of what ``unpack`` was given. A tail has the
-            epoch of its numbers, in 8 bytes; a trace has what ``tracing`` says, a word what
-            ``custody.word`` does.
-        chain: Per key the number of a frame as on the wire, ``CHAIN_BYTES`` each: the one before
-            this one on that filter, or of a tail the last one.
-        route: The brokers that a repair has to pass after the receiver; the last one asked for it.
-    """
-
-    flags: int
-    hops: int
-    hop_limit: int
-    sender: BrokerId
-    origin: BrokerId
+    flags: int  # what kind of frame it is
+    hops: int  # links travelled before the one it just came over
+    hop_limit: int  # links it may travel
+    sender: BrokerId  # the agent that sent this copy
+    origin: BrokerId  # the agent that made the frame
     epoch: Epoch
     seq: int
-    origin_time_us: int
-    publications: int
-    keys: bytes
-    mask: int
+    origin_time_us: int  # the origin's wall clock when it made the frame, in microseconds
+    publications: int  # how many PUBLISH packets the body holds, as the origin says
+    keys: bytes  # the filter keys as on the wire, ``KEY_BYTES`` each, ascending
+    mask: int  # which of the filters the receiver must carry on; bit ``i`` is the ``i``-th key
+    # PUBLISH packets, back to back. A view of what ``unpack`` was given. A tail has the epoch of
+    # its numbers, in 8 bytes; a trace has what ``tracing`` says, a word what ``custody.word`` does.
     body: memoryview
+    # Per key the number of a frame as on the wire, ``CHAIN_BYTES`` each: the one before this one on
+    # that filter, or of a tail the last one.
     chain: bytes = b""
+    # The brokers that a repair has to pass after the receiver; the last one asked for it.
     route: tuple[BrokerId, ...] = ()
 
     @property

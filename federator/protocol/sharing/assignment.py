@@ -59,19 +59,12 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class TopicShare:
-    """What shared groups mean for one topic, seen from one broker.
+    """What shared groups mean for one topic, seen from one broker."""
 
-    Attributes:
-        picks: Who must get what a client published here.
-        orphans: Groups that must get it once they have members again.
-        served_here: Whether some group has members here.
-        stood_in: Whether stand-ins of ours are among them.
-    """
-
-    picks: tuple[Pick, ...]
-    orphans: tuple[GroupKey, ...]
-    served_here: bool
-    stood_in: bool
+    picks: tuple[Pick, ...]  # who must get what a client published here
+    orphans: tuple[GroupKey, ...]  # groups that must get it once they have members again
+    served_here: bool  # whether some group has members here
+    stood_in: bool  # whether stand-ins of ours are among them
 
 
 class Assignment:

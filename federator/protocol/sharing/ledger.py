@@ -25,52 +25,33 @@ from federator.protocol.types import BrokerId, Millis
 
 @dataclass(frozen=True, slots=True)
 class LedgerParameters:
-    """Bounds and spans.
+    """Bounds and spans."""
 
-    Attributes:
-        bytes_max: Bytes of all runs kept.
-        keep_ms: How long an unconfirmed parcel is kept.
-        linger_ms: How long before a receiver's last sign what it confirmed is not trusted to be
-            with its members.
-        detection_ms: How long a dead broker may go unnoticed.
-        retry_min_ms: Before a parcel is first sent again; then the wait doubles,
-        retry_max_ms: up to this.
-        window: Parcels on their way per receiver.
-    """
-
-    bytes_max: int = 64 * 1024 * 1024
-    keep_ms: Millis = Millis(300_000)
+    bytes_max: int = 64 * 1024 * 1024  # bytes of all runs kept
+    keep_ms: Millis = Millis(300_000)  # how long an unconfirmed parcel is kept
+    # How long before a receiver's last sign what it confirmed is not trusted to be with its
+    # members.
     linger_ms: Millis = Millis(2_000)
-    detection_ms: Millis = Millis(10_000)
+    detection_ms: Millis = Millis(10_000)  # how long a dead broker may go unnoticed
+    # Before a parcel is first sent again; then the wait doubles,
     retry_min_ms: Millis = Millis(1_000)
-    retry_max_ms: Millis = Millis(8_000)
-    window: int = 256
+    retry_max_ms: Millis = Millis(8_000)  # up to this
+    window: int = 256  # parcels on their way per receiver
 
 
 @dataclass(slots=True, eq=False)
 class Owed:
-    """One parcel that we owe another broker.
+    """One parcel that we owe another broker."""
 
-    Attributes:
-        to: The broker that must serve the groups.
-        groups: The groups that must be served.
-        number: The number of the parcel for that broker.
-        run: PUBLISH packets of QoS 1 and 2.
-        count: How many packets.
-        since_ms: When we took it on; a change of receiver does not renew it.
-        sent: Whether it is on its way, or was.
-        confirmed_at_ms: When the receiver said that its broker has it.
-    """
-
-    to: BrokerId
-    groups: tuple[GroupKey, ...]
-    number: int
-    run: bytes
-    count: int
-    since_ms: Millis
-    sent: bool = False
+    to: BrokerId  # the broker that must serve the groups
+    groups: tuple[GroupKey, ...]  # the groups that must be served
+    number: int  # the number of the parcel for that broker
+    run: bytes  # PUBLISH packets of QoS 1 and 2
+    count: int  # how many packets
+    since_ms: Millis  # when we took it on; a change of receiver does not renew it
+    sent: bool = False  # whether it is on its way, or was
     tries: int = 0
-    confirmed_at_ms: Millis | None = None
+    confirmed_at_ms: Millis | None = None  # when the receiver said that its broker has it
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,17 +33,11 @@ PARCEL_HEADER_BYTES = _PARCEL_HEADER.size
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """Publications for the members at the receiving broker.
+    """Publications for the members at the receiving broker."""
 
-    Attributes:
-        epoch: The origin's, in which it numbers.
-        number: The origin's number for this receiver, from 1; 0 when no confirmation is wanted.
-        run: PUBLISH packets; none when rules of a link on the way took all of them out.
-    """
-
-    epoch: Epoch
-    number: int
-    run: memoryview
+    epoch: Epoch  # the origin's, in which it numbers
+    number: int  # the origin's number for this receiver, from 1; 0 when no confirmation is wanted
+    run: memoryview  # PUBLISH packets; none when rules of a link on the way took all of them out
 
 
 @dataclass(frozen=True, slots=True)

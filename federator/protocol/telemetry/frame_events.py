@@ -17,46 +17,33 @@ EVENTS_MAX: Final = 8_192
 
 
 class Came(msgspec.Struct, gc=False):
-    """A frame arrived.
-
-    Attributes:
-        repeated: It was here before.
-        hops: Links travelled, the last one included.
-        now_us: The wall clock.
-    """
+    """A frame arrived."""
 
     sender: BrokerId
     publications: int
     bytes: int
-    repeated: bool
+    repeated: bool  # it was here before
     flags: int
     origin: BrokerId
     epoch: int
     seq: int
-    hops: int
+    hops: int  # links travelled, the last one included
     origin_time_us: int
-    now_us: int
+    now_us: int  # the wall clock
 
 
 class Delivered(msgspec.Struct, gc=False):
-    """A frame's publications were handed to our broker.
-
-    Attributes:
-        hops: Links travelled.
-        publications: Those that our broker's connection took.
-        bytes: Of the body.
-        delay_us: Since its origin made the frame, by two clocks.
-    """
+    """A frame's publications were handed to our broker."""
 
     origin: BrokerId
-    hops: int
+    hops: int  # links travelled
     flags: int
     keys: bytes
     epoch: int
     seq: int
-    publications: int
-    bytes: int
-    delay_us: int
+    publications: int  # those that our broker's connection took
+    bytes: int  # of the body
+    delay_us: int  # since its origin made the frame, by two clocks
 
 
 class Made(msgspec.Struct, gc=False):

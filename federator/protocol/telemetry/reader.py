@@ -55,19 +55,12 @@ _line: Final = msgspec.json.Decoder(_Line)
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The records of one flush, as bytes.
+    """The records of one flush, as bytes."""
 
-    Attributes:
-        number: Its number in the spool.
-        at_us: Of its first record: wall clock, microseconds since 1970.
-        epoch: Of its first record.
-        lines: Whole lines, each with its newline.
-    """
-
-    number: int
-    at_us: int
-    epoch: int
-    lines: bytes
+    number: int  # its number in the spool
+    at_us: int  # of its first record: wall clock, microseconds since 1970
+    epoch: int  # of its first record
+    lines: bytes  # whole lines, each with its newline
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,22 +88,15 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """The pace of questions: how much is asked at once, and when again.
+    """The pace of questions: how much is asked at once, and when again."""
 
-    Attributes:
-        window_first: Batches of the first question,
-        window_max: and of any.
-        answer_ms: Silence after which a question is asked again.
-        retry_ms: The first wait before a question that was not answered well is asked again,
-        retry_max_ms: and the longest, of those not answered at all.
-        refusals_max: Wrong answers about one batch until it is given up; ``None``: never.
-    """
-
-    window_first: int = 1
-    window_max: int = 1_024
-    answer_ms: Millis = Millis(5_000)
+    window_first: int = 1  # batches of the first question,
+    window_max: int = 1_024  # and of any
+    answer_ms: Millis = Millis(5_000)  # silence after which a question is asked again
+    # The first wait before a question that was not answered well is asked again,
     retry_ms: Millis = Millis(200)
-    retry_max_ms: Millis = Millis(10_000)
+    retry_max_ms: Millis = Millis(10_000)  # and the longest, of those not answered at all
+    # Wrong answers about one batch until it is given up; ``None``: never.
     refusals_max: int | None = 5
 
 

@@ -35,29 +35,17 @@ StrategyName = Literal["mesh", "shortest-path"]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="table"):
-    """The part that all tables share. Whole numbers, except where a type says otherwise.
+    """The part that all tables share. Whole numbers, except where a type says otherwise."""
 
-    Attributes:
-        v: Version of this format.
-        federation: Whose agents these are.
-        broker: Who reports.
-        epoch: The reporter's incarnation.
-        spool: Its log on disk, 16 hexadecimal digits; a new disk is a new spool.
-        batch: What one flush wrote, from 1, across restarts.
-        row: Position within the batch, from 0.
-        at_us: Unix time in microseconds of the window's start, or of the instant.
-        window_ms: What the record sums up; 0 for an instant.
-    """
-
-    v: Literal[1] = VERSION
-    federation: Text
-    broker: Id
-    epoch: Natural
-    spool: SpoolId
-    batch: Positive
-    row: Natural
-    at_us: Signed
-    window_ms: Natural = 0
+    v: Literal[1] = VERSION  # version of this format
+    federation: Text  # whose agents these are
+    broker: Id  # who reports
+    epoch: Natural  # the reporter's incarnation
+    spool: SpoolId  # its log on disk, 16 hexadecimal digits; a new disk is a new spool
+    batch: Positive  # what one flush wrote, from 1, across restarts
+    row: Natural  # position within the batch, from 0
+    at_us: Signed  # Unix time in microseconds of the window's start, or of the instant
+    window_ms: Natural = 0  # what the record sums up; 0 for an instant
 
 
 Row = tuple[type[Record], dict[str, Any]]

@@ -20,23 +20,14 @@ Token = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """Retained on ``metrics/head``: the batches that the spool holds, both ends included.
+    """Retained on ``metrics/head``: the batches that the spool holds, both ends included."""
 
-    Attributes:
-        v: Version of this format.
-        broker: Whose spool it is.
-        spool: Which.
-        first: The oldest batch held; ``last + 1`` while none is.
-        last: The newest; 0 before the first.
-        at_us: Unix time, microseconds.
-    """
-
-    v: Literal[1] = 1
-    broker: Id
-    spool: SpoolId
-    first: Positive
-    last: Natural
-    at_us: Signed
+    v: Literal[1] = 1  # version of this format
+    broker: Id  # whose spool it is
+    spool: SpoolId  # which
+    first: Positive  # the oldest batch held; ``last + 1`` while none is
+    last: Natural  # the newest; 0 before the first
+    at_us: Signed  # Unix time, microseconds
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,23 +41,15 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Again(msgspec.Struct, frozen=True, kw_only=True, tag_field="table", tag="again"):
-    """The first line of each message of an answer; the whole batches follow, a record a line.
+    """The first line of each message of an answer; the whole batches follow, a record a line."""
 
-    Attributes:
-        v: Version of this format.
-        spool: Whose batches follow.
-        batch_first: The first of them.
-        batch_last: The last; below ``batch_first`` when none follow: what was asked is not held.
-        held_first: What the spool holds now, as in ``Head``.
-        held_last: Likewise.
-    """
-
-    v: Literal[1] = 1
-    spool: SpoolId
-    batch_first: Positive
+    v: Literal[1] = 1  # version of this format
+    spool: SpoolId  # whose batches follow
+    batch_first: Positive  # the first of them
+    # The last; below ``batch_first`` when none follow: what was asked is not held.
     batch_last: Natural
-    held_first: Positive
-    held_last: Natural
+    held_first: Positive  # what the spool holds now, as in ``Head``
+    held_last: Natural  # likewise
 
 
 _head: Final = msgspec.json.Decoder(Head)

@@ -23,21 +23,13 @@ _LOG_GAMMA = math.log(GAMMA)
 
 
 class Sketch(msgspec.Struct, frozen=True, gc=False):
-    """The delays of one row, in microseconds.
+    """The delays of one row, in microseconds."""
 
-    Attributes:
-        base_us: The smallest.
-        sum_us: Of all.
-        min_us: The smallest.
-        max_us: The greatest.
-        buckets: (bucket, how many), ascending by bucket.
-    """
-
-    base_us: int
-    sum_us: int
-    min_us: int
-    max_us: int
-    buckets: list[tuple[int, int]]
+    base_us: int  # the smallest
+    sum_us: int  # of all
+    min_us: int  # the smallest
+    max_us: int  # the greatest
+    buckets: list[tuple[int, int]]  # (bucket, how many), ascending by bucket
 
 
 def bucket_of(above_us: int) -> int:

@@ -33,14 +33,10 @@ class Stop(NamedTuple):
 
 
 class Logbook(msgspec.Struct, frozen=True, array_like=True):
-    """The body of a trace.
+    """The body of a trace."""
 
-    Attributes:
-        topic: By its name in the federation.
-        stops: The origin first.
-    """
-
-    topic: str
+    topic: str  # by its name in the federation
+    # The origin first.
     stops: Annotated[tuple[Stop, ...], msgspec.Meta(min_length=1, max_length=PATH_MAX)]
 
     def at(self, broker: BrokerId, at_us: int) -> "Logbook":

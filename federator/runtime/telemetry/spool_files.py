@@ -135,19 +135,13 @@ CLAIM: Final = 4_096
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """The claim as it stands in the file.
+    """The claim as it stands in the file."""
 
-    Attributes:
-        spool: The spool's id.
-        boot: In which boot of the machine this was written; empty where no one can say.
-        last: The last batch of the last whole segment then.
-        through: No number beyond has been given out.
-    """
-
-    spool: SpoolId
+    spool: SpoolId  # the spool's id
+    # In which boot of the machine this was written; empty where no one can say.
     boot: Annotated[str, msgspec.Meta(max_length=64)]
-    last: Natural
-    through: Natural
+    last: Natural  # the last batch of the last whole segment then
+    through: Natural  # no number beyond has been given out
 
 
 class Numbering:
