@@ -10,40 +10,12 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from federator.protocol import effects as e
+from federator.protocol import events
 from federator.protocol import signals as s
 from federator.protocol.controller.failover import Failover, FailoverParameters
-from federator.protocol.events import (
-    DeadlineReached,
-    DrainRequested,
-    Event,
-    LeaveRequested,
-    LocalBrokerDown,
-    LocalBrokerUp,
-    LocalFiltersChanged,
-    Measured,
-    NeighbourConnected,
-    NeighbourDisconnected,
-    PriorityChanged,
-    Received,
-    RowsChanged,
-    StatusChanged,
-)
 from federator.protocol.links.links import COMPLAINT_GAP_MS, Links
 from federator.protocol.links.neighbour import LinkConnection
-from federator.protocol.messages.control import (
-    NEIGHBOURS_MAX,
-    SOLICIT_HOPS_MAX,
-    Bye,
-    CoreAnn,
-    DrainOrder,
-    FilterListPage,
-    FilterListRequest,
-    Hello,
-    ListKind,
-    MeshMembAnn,
-    NodeMessage,
-    Solicit,
-)
+from federator.protocol.messages import control as c
 from federator.protocol.messages.destinations import is_destination_record
 from federator.protocol.messages.places import PREFIX as PLACE_PREFIX
 from federator.protocol.messages.places import AddressVerifier
@@ -109,11 +81,11 @@ class Node:
         self._local_broker_up = False
         self._left = False
         self._greeted: RateLimiter[BrokerId] = RateLimiter(
-            gap_ms=UNPROVEN_GAP_MS, keys_max=NEIGHBOURS_MAX
+            gap_ms=UNPROVEN_GAP_MS, keys_max=c.NEIGHBOURS_MAX
         )
         self._said: RateLimiter[str] = RateLimiter(gap_ms=Millis(COMPLAINT_GAP_MS), keys_max=8)
 
-    def handle(self, event: Event, *, now_ms: Millis) -> list[e.Effect]:
+    def handle(self, event: events.Event, *, now_ms: Millis) -> list[e.Effect]:
         """Advance every machine that ``event`` concerns; return what must be done about it."""
         if self._left:
             return []
@@ -137,39 +109,39 @@ class Node:
             self.id_conflict_until_ms,
         )
 
-    def _on_event(self, event: Event, now_ms: Millis) -> list[s.Step]:
+    def _on_event(self, event: events.Event, now_ms: Millis) -> list[s.Step]:
         match event:
-            case Received(message):
+            case events.Received(message):
                 return self._on_message(message, now_ms)
-            case DeadlineReached():
+            case events.DeadlineReached():
                 return self._on_deadline(now_ms)
-            case LocalFiltersChanged(added, removed):
+            case events.LocalFiltersChanged(added, removed):
                 return self._on_local_filters(added, removed, now_ms)
-            case PriorityChanged(priority):
+            case events.PriorityChanged(priority):
                 return [
                     *self.announcements.own.change_priority(priority, now_ms=now_ms),
                     *self.meshes.on_own_priority(now_ms=now_ms),
                     *self.failover.on_links(now_ms=now_ms),
                 ]
-            case StatusChanged(status):
+            case events.StatusChanged(status):
                 return self.failover.on_status(status, now_ms=now_ms)
-            case RowsChanged(added, removed):
+            case events.RowsChanged(added, removed):
                 return self.failover.on_rows(added, removed, now_ms=now_ms)
-            case DrainRequested(broker, drain):
-                order = DrainOrder(self.links.self_id, broker, drain, SOLICIT_HOPS_MAX)
+            case events.DrainRequested(broker, drain):
+                order = c.DrainOrder(self.links.self_id, broker, drain, c.SOLICIT_HOPS_MAX)
                 return self._on_drain(order)
-            case NeighbourConnected(conn, address, expected_id, cost):
+            case events.NeighbourConnected(conn, address, expected_id, cost):
                 by_delay = self.parameters.link_cost is LinkCost.DELAY
                 connection = LinkConnection(
                     conn, address, expected_id, cost or Cost(1), measured=by_delay and cost is None
                 )
                 return self.links.on_connected(connection, now_ms=now_ms)
-            case NeighbourDisconnected(conn):
+            case events.NeighbourDisconnected(conn):
                 return [
                     *self.links.on_disconnected(conn),
                     *self.failover.on_links(now_ms=now_ms),
                 ]
-            case LocalBrokerUp():
+            case events.LocalBrokerUp():
                 self._local_broker_up = True
                 if self.id_conflict_until_ms is not None:
                     return []
@@ -178,46 +150,46 @@ class Node:
                     *self.failover.on_links(now_ms=now_ms),
                     *self.topology.on_local(now_ms=now_ms),
                 ]
-            case LocalBrokerDown():
+            case events.LocalBrokerDown():
                 self._local_broker_up = False
                 return [
                     *self.links.on_local_down(now_ms=now_ms),
                     *self.failover.on_links(now_ms=now_ms),
                     *self.topology.on_local(now_ms=now_ms),
                 ]
-            case Measured(broker, round_trip_ms):
+            case events.Measured(broker, round_trip_ms):
                 return self.topology.on_measured(broker, round_trip_ms)
-            case LeaveRequested():
+            case events.LeaveRequested():
                 self._left = True
                 return self.links.farewell()
             case _:
                 assert_never(event)
 
-    def _on_message(self, message: NodeMessage, now_ms: Millis) -> list[s.Step]:
+    def _on_message(self, message: c.NodeMessage, now_ms: Millis) -> list[s.Step]:
         if not self.links.listening:
             return []
         match message:
-            case Hello():
+            case c.Hello():
                 return [
                     *self.links.on_hello(message, now_ms=now_ms),
                     *self.topology.on_hello(message, now_ms=now_ms),
                 ]
-            case Bye():
+            case c.Bye():
                 return self.links.on_bye(message)
-            case CoreAnn():
+            case c.CoreAnn():
                 return self.announcements.on_announcement(message, now_ms=now_ms)
-            case MeshMembAnn():
+            case c.MeshMembAnn():
                 return self.meshes.on_membership(message, now_ms=now_ms)
-            case Solicit():
+            case c.Solicit():
                 return self.announcements.on_solicit(message, now_ms=now_ms)
-            case DrainOrder():
+            case c.DrainOrder():
                 return self._on_drain(message)
-            case FilterListRequest():
-                if message.kind is ListKind.CORE:
+            case c.FilterListRequest():
+                if message.kind is c.ListKind.CORE:
                     return self.announcements.lists.on_request(message)
                 return self.meshes.memberships.on_list_request(message)
-            case FilterListPage():
-                if message.kind is ListKind.CORE:
+            case c.FilterListPage():
+                if message.kind is c.ListKind.CORE:
                     return self.announcements.lists.on_page(message)
                 return self.meshes.on_list_page(message, now_ms=now_ms)
             case _:
@@ -316,7 +288,7 @@ class Node:
         said = frozenset(place for place in places if place in held)
         return self.topology.on_announced(core, said, places - said, lost=lost, now_ms=now_ms)
 
-    def _on_drain(self, order: DrainOrder) -> list[s.Step]:
+    def _on_drain(self, order: c.DrainOrder) -> list[s.Step]:
         """Obey the order, or pass it on towards the broker that it names."""
         if order.broker == self.links.self_id:
             return [e.SetDraining(order.drain)]
@@ -324,7 +296,7 @@ class Node:
         if route is None or not route.parents or not order.hops_left:
             return [e.Notice("drain.undelivered", "warning", {"broker": order.broker})]
         hops_left = order.hops_left - 1
-        passed_on = DrainOrder(self.links.self_id, order.broker, order.drain, hops_left)
+        passed_on = c.DrainOrder(self.links.self_id, order.broker, order.drain, hops_left)
         return self.links.send(route.parents[0], passed_on)
 
     def _on_own_id(self, heard: s.OwnIdHeard, now_ms: Millis) -> list[s.Step]:

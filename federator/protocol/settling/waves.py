@@ -23,6 +23,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from federator.protocol.messages.control import WAVE_FILTERS_MAX, Echo, Wave
+from federator.protocol.settling.routes import SettledRoutes
 from federator.protocol.types import BrokerId, Epoch, Millis
 
 TIMEOUT_MS: Final = Millis(2_000)
@@ -39,7 +40,6 @@ WAVE_BYTES_MAX: Final = 65_536
 
 POLL_MS: Final = Millis(20)
 """Between two checks for what no message tells of, such as a SUBACK."""
-
 
 BEGIN_GAP_MS: Final = Millis(5)
 """Least time between two walks through the questions that wait: there may be thousands."""
@@ -71,15 +71,6 @@ class SettlingContext(Protocol):
 
     def is_routed(self, filter: str, to: BrokerId) -> bool:
         """Whether matching publications of our clients come to us, and go towards ``to``."""
-
-    def core_of(self, filter: str) -> BrokerId | None:
-        """The core of the mesh of ``filter``; ``None`` when that is us, or there is none."""
-
-    def parent_to(self, core: BrokerId) -> BrokerId | None:
-        """Our first parent towards ``core``."""
-
-    def has_child(self, core: BrokerId, child: BrokerId, filter: str) -> bool:
-        """Whether ``child`` is our child for ``filter`` in the mesh of ``core``."""
 
     def answer(self, question: "Question", *, known: bool) -> None:
         """Tell the gateway that asked."""
@@ -135,6 +126,7 @@ class Settling:
     Args:
         self_id: Our id.
         epoch: The epoch of our questions.
+        routes: What our node knows of filters.
         context: The rest of the agent.
 
     Attributes:
@@ -143,14 +135,15 @@ class Settling:
         refused: those for which there was none.
     """
 
-    def __init__(self, self_id: BrokerId, epoch: Epoch, context: SettlingContext) -> None:
-        self.settled = 0
-        self.gave_up = 0
-        self.refused = 0
+    def __init__(
+        self, self_id: BrokerId, epoch: Epoch, routes: SettledRoutes, context: SettlingContext
+    ) -> None:
+        self.settled = self.gave_up = self.refused = 0
         self._open: Counter[str] = Counter()  # bytes of questions not answered yet, by gateway
         self._open_bytes = 0  # of all of them
         self._self_id = self_id
         self._epoch = epoch
+        self._routes = routes
         self._context = context
         self._number = 0
         self._waiting: list[Question] = []
@@ -259,14 +252,13 @@ class Settling:
 
     def _is_astray(self, own: _Own) -> bool:
         """Whether cores or parents changed since the wave began, so that it has to begin again."""
-        context = self._context
-        if any(context.parent_to(core) != parent for core, parent in own.asked.items()):
+        if any(self._routes.parent_to(core) != parent for core, parent in own.asked.items()):
             return True
         return any(self._aim(f) != to for f, to in own.filters)
 
     def _aim(self, filter: str) -> BrokerId:
         """The broker to which publications that match ``filter`` have to be led."""
-        core = self._context.core_of(filter)
+        core = self._routes.core_of(filter)
         return self._self_id if core is None else core
 
     def _begin(self, now_ms: Millis) -> None:
@@ -307,7 +299,7 @@ class Settling:
 
     def _go_up(self, own: _Own) -> None:
         for core in own.cores.keys() - own.asked:
-            parent = self._context.parent_to(core)
+            parent = self._routes.parent_to(core)
             if parent is not None:
                 own.asked[core] = parent
                 meshed = tuple(each for each in own.filters if each[1] == core)
@@ -323,15 +315,9 @@ class Settling:
 
     def _hear(self, epoch: Epoch, number: int, neighbour: BrokerId) -> None:
         own = self._own
-        if (
-            own is not None
-            and own.waiting is not None
-            and (epoch, number)
-            == (
-                self._epoch,
-                own.number,
-            )
-        ):
+        if own is None or own.waiting is None:
+            return
+        if (epoch, number) == (self._epoch, own.number):
             own.waiting.discard(neighbour)
 
     def _give_up(self, questions: Iterable[Question]) -> None:
@@ -390,14 +376,13 @@ class Settling:
 
     def _beyond(self, core: BrokerId | None, passing: _Passing) -> set[BrokerId] | None:
         """The neighbours to pass a wave on to; ``None``: not yet."""
-        context = self._context
         if core is None:
-            return set(context.neighbours()) - {passing.asker}
-        if not all(context.has_child(core, passing.asker, f) for f, _ in passing.filters):
+            return set(self._context.neighbours()) - {passing.asker}
+        if not all(self._routes.has_child(core, passing.asker, f) for f, _ in passing.filters):
             return None
         if core == self._self_id:
             return set()
-        parent = context.parent_to(core)
+        parent = self._routes.parent_to(core)
         return None if parent is None else {parent}
 
 

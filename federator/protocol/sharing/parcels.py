@@ -16,7 +16,6 @@ Source: docs/protocol.md 12.
 import struct
 from collections import deque
 from dataclasses import dataclass
-from typing import Final
 
 from federator.errors import DecodeError
 from federator.protocol.duplicates import DuplicateLog
@@ -79,9 +78,6 @@ def unpack_parcel(body: memoryview) -> Parcel | Confirmation:
     raise DecodeError(f"parcel: {len(body)} bytes of kind {kind}")
 
 
-PARCELS_REMEMBERED: Final = 65_536
-ORIGINS_MAX: Final = 4_096
-
 _Name = tuple[BrokerId, Epoch, int]
 
 
@@ -89,7 +85,7 @@ class Arrivals:
     """Parcels that came to us, wait for our broker, or are to be confirmed."""
 
     def __init__(self) -> None:
-        self._seen = DuplicateLog(window_bits=PARCELS_REMEMBERED, origins_max=ORIGINS_MAX)
+        self._seen = DuplicateLog()
         self._open: set[_Name] = set()
         self._published: deque[tuple[int, _Name]] = deque()
         self._confirm: set[_Name] = set()

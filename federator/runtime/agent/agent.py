@@ -359,7 +359,7 @@ class Agent:
         """Go on with a newer epoch, under which our id is known, also after a restart."""
         self._state.save_epoch(epoch)
         self.data.path.renew_epoch(epoch)
-        self.data.sharing.renew_epoch(epoch)
+        self.data.sharing.origin.renew_epoch(epoch)
         self.services.settling.settling.renew(epoch)
 
     def _end_with(self, error: Exception) -> None:

@@ -217,4 +217,4 @@ class Services:
     def _own_links(self) -> list[MqttLink]:
         """Our connections to our broker besides the control connection."""
         data = self._data
-        return [self._control.data.link, *data.sharing.stand_in_links, *data.retained_links]
+        return [self._control.data.link, *data.sharing.stand_ins.links, *data.retained_links]

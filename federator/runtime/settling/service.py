@@ -69,7 +69,7 @@ class SettlingService:
         self.malformed = 0
         self._links = node.links
         self._routes = SettledRoutes(node)
-        self.settling = Settling(settings.broker_id, node.links.epoch, self)
+        self.settling = Settling(settings.broker_id, node.links.epoch, self._routes, self)
         self._federation = settings.federation
         self._keeps_match_all = settings.discovery.match_all == "local"
         self._policy = policy
@@ -164,18 +164,6 @@ class SettlingService:
     def is_routed(self, filter: str, to: BrokerId) -> bool:
         """Whether matching publications of our clients come to us, and go towards ``to``."""
         return self._routes.leads(filter, to) and self._covers(plain_filter(filter))
-
-    def core_of(self, filter: str) -> BrokerId | None:
-        """The core of its mesh, unless that is us, or the filter has none."""
-        return self._routes.core_of(filter)
-
-    def parent_to(self, core: BrokerId) -> BrokerId | None:
-        """Our first parent towards ``core``."""
-        return self._routes.parent_to(core)
-
-    def has_child(self, core: BrokerId, child: BrokerId, filter: str) -> bool:
-        """Whether ``child`` is ours for ``filter`` around ``core``."""
-        return self._routes.has_child(core, child, filter)
 
     def answer(self, question: Question, *, known: bool) -> None:
         """Tell the gateway whether all is settled."""

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 
 from federator.errors import DecodeError
 from federator.protocol.filters import FilterTrie
@@ -18,6 +18,7 @@ from federator.protocol.sharing.assignment import Assignment
 from federator.protocol.sharing.parcels import Arrivals, Parcel, pack_confirmation
 from federator.protocol.sharing.returns import TRIES_MAX, Returns, publication_name
 from federator.protocol.types import BrokerId, Epoch
+from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.wire import Inbound, packet_id_at, packets_of, publish_topic, split_run
 from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.sharing.origin import SendTo, ShareCounters
@@ -30,24 +31,6 @@ WAITING_MAX: Final = 4_096
 
 SETTLE_S: Final = 5.0
 """After this long, everybody knows that ordinary subscribers here want a filter."""
-
-
-class PublishingContext(Protocol):
-    """What publishing parcels needs of the data connection."""
-
-    @property
-    def offered(self) -> int:
-        """Position of the last QoS 1 or 2 message taken."""
-
-    @property
-    def settled_through(self) -> int:
-        """Up to this position, the broker acknowledged every QoS 1 and 2 message."""
-
-    def write_packets(self, parts: tuple[bytes], count: int) -> bool:
-        """Send QoS 0 packets."""
-
-    def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
-        """Send a QoS 1 or 2 packet."""
 
 
 class Returned(Enum):
@@ -83,7 +66,7 @@ class ShareDestination:
         self,
         *,
         assignment: Assignment,
-        data_link: PublishingContext,
+        data_link: MqttLink,
         counters: ShareCounters,
         send_to: SendTo,
         pass_on: Callable[[str, bytes], bool],

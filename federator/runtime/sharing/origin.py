@@ -82,11 +82,6 @@ class ShareOrigin:
         self._want_inbox = want_inbox
         self._timer = DeadlineTimer(self._on_time)
 
-    @property
-    def owed(self) -> int:
-        """Publications that no broker has confirmed yet."""
-        return len(self.ledger)
-
     def renew_epoch(self, epoch: Epoch) -> None:
         """Number parcels in another epoch of ours. What is on its way may come twice."""
         self._epoch = epoch

@@ -101,7 +101,7 @@ class Sharing:
         self._orphans_timer = DeadlineTimer(self._on_orphans_old)
         self._changed = False
         self._told_inexact: dict[GroupKey, str] = {}
-        self._stand_ins = StandIns(make_link, taken=self._on_taken)
+        self.stand_ins = StandIns(make_link, taken=self._on_taken)
         self.origin = ShareOrigin(
             self_id=self_id,
             epoch=epoch,
@@ -130,11 +130,6 @@ class Sharing:
 
     # What is known
 
-    @property
-    def stand_in_links(self) -> Sequence[MqttLink]:
-        """The connections of our stand-ins to our broker."""
-        return self._stand_ins.links
-
     def has_own_members(self, filter: str) -> bool:
         """Whether some group with ``filter`` has members among our own clients."""
         return any(key[1] == filter for key in self._own_members)
@@ -145,7 +140,7 @@ class Sharing:
             **self.counts(),
             "groups": [self._told(key) for key in islice(self.membership.groups, LISTED_MAX)],
             "groups_total": len(self.membership),
-            "stand_ins_standing": self._stand_ins.standing,
+            "stand_ins_standing": self.stand_ins.standing,
             "owed_bytes": self.origin.ledger.bytes,
         }
 
@@ -153,7 +148,7 @@ class Sharing:
         """What is counted, for ``/metrics``."""
         return {
             "groups": len(self.membership),
-            "owed": self.origin.owed,
+            "owed": len(self.origin.ledger),
             **asdict(self.counters),
         }
 
@@ -237,7 +232,7 @@ class Sharing:
         self.assignment.update(self.membership, watched=self._watched, orphans=orphans)
         self._file.save(orphans.union(self.membership.groups))
         self._data_path.share(self.assignment.wanted)
-        self._stand_ins.want(self.assignment.stand_ins)
+        self.stand_ins.want(self.assignment.stand_ins)
         self._data_path.shared = self if self.assignment.wanted or self._announced else None
         self._tell_inexact()
         gone, self._gone = self._gone, []
@@ -249,10 +244,6 @@ class Sharing:
         self._changed |= self._orphans.expire(now_ms=monotonic_ms())
         self._announce(frozenset(), frozenset())  # with which the change is acted on
         self._orphans_timer.set(self._orphans.next_deadline_ms())
-
-    def renew_epoch(self, epoch: Epoch) -> None:
-        """Number parcels in another epoch of ours."""
-        self.origin.renew_epoch(epoch)
 
     # What passes
 

@@ -6,7 +6,7 @@ their connections: what is dealt out while they are away goes to members.
 Source: docs/protocol.md 12.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from mqtt5 import QoS, RetainHandling, TopicFilter
 
@@ -22,18 +22,21 @@ class StandIns:
     Args:
         make_link: Makes and runs stand-in number ``i``.
         taken: Gets what they take out of their groups.
+
+    Attributes:
+        links: The connections of all stand-ins there ever were.
     """
 
     def __init__(self, make_link: Callable[[int, LinkObserver], MqttLink], *, taken: Taken) -> None:
         self._make_link = make_link
         self._taken = taken
-        self._links: list[MqttLink] = []
+        self.links: list[MqttLink] = []
 
     def want(self, stand_ins: Mapping[GroupKey, int]) -> None:
         """Stand in these groups, so many in each."""
-        for number in range(len(self._links), max(stand_ins.values(), default=0)):
-            self._links.append(self._make_link(number, self))
-        for number, link in enumerate(self._links):
+        for number in range(len(self.links), max(stand_ins.values(), default=0)):
+            self.links.append(self._make_link(number, self))
+        for number, link in enumerate(self.links):
             wanted = {
                 f"$share/{group}/{filter}"
                 for (group, filter), count in stand_ins.items()
@@ -45,14 +48,9 @@ class StandIns:
                 link.subscribe(_subscription(filter) for filter in sorted(wanted - before))
 
     @property
-    def links(self) -> Sequence[MqttLink]:
-        """The connections of all stand-ins there ever were."""
-        return self._links
-
-    @property
     def standing(self) -> int:
         """How many stand-ins have all their places."""
-        return sum(1 for link in self._links if link.wanted_filters and link.subscribed)
+        return sum(1 for link in self.links if link.wanted_filters and link.subscribed)
 
     # As a LinkObserver
 

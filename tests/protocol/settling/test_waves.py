@@ -39,7 +39,7 @@ class Host:
         self._network = network
         self._routes = SettledRoutes(node)
         self._outbox = []
-        self.settling = Settling(node.links.self_id, node.links.epoch, self)
+        self.settling = Settling(node.links.self_id, node.links.epoch, self._routes, self)
 
     def __getattr__(self, name):
         return getattr(self.node, name)
@@ -108,15 +108,6 @@ class Host:
 
     def answer(self, question, *, known):
         self.answers.append((self._network.now_ms, question.token, known))
-
-    def core_of(self, filter):
-        return self._routes.core_of(filter)
-
-    def parent_to(self, core):
-        return self._routes.parent_to(core)
-
-    def has_child(self, core, child, filter):
-        return self._routes.has_child(core, child, filter)
 
 
 def federation(links, strategy, **options):
@@ -379,7 +370,7 @@ class Counting:
 
 def test_a_flood_of_questions_costs_what_it_is_long():
     context = Counting()
-    settling = Settling(1, 1, context)
+    settling = Settling(1, 1, None, context)
 
     for token in range(3_000):
         filters = tuple(f"nobody/{token}/{each}" for each in range(40))
@@ -395,7 +386,7 @@ def test_a_flood_of_questions_costs_what_it_is_long():
 
 def test_one_gateway_leaves_room_for_others():
     context = Counting()
-    settling = Settling(1, 1, context)
+    settling = Settling(1, 1, None, context)
     long = ("x" * 60_000,)
 
     for token in range(100):
