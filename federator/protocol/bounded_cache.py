@@ -16,12 +16,7 @@ V = TypeVar("V")
 
 
 class BoundedCache(Generic[K, V]):
-    """``ask``, remembered. Its answer depends on the topic alone, until ``clear``.
-
-    Args:
-        ask: The question.
-        answers_max: Answers remembered.
-    """
+    """``ask``, remembered. Its answer depends on the topic alone, until ``clear``."""
 
     def __init__(self, ask: Callable[[K], V], *, answers_max: int = ANSWERS_MAX) -> None:
         self._ask = ask

@@ -240,8 +240,6 @@ class DataPlane:
 
         Args:
             chunk: What was read. Not kept.
-            publishes: The packets, and where each stands in ``chunk``.
-            now: The time.
         """
         if self.shared is not None:
             self.shared.on_publishes(chunk, publishes)
@@ -324,7 +322,6 @@ class DataPlane:
             parts: The body,
             size: of so many bytes,
             count: with so many publications.
-            now: The time.
         """
         keys = inbox_key(broker)
         route = self.forwarder.route_frame(keys, 1, sender=self._self_id, origin=self._self_id)

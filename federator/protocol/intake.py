@@ -224,9 +224,7 @@ class Intake:
         Args:
             batch: One of ours.
             run: Of packets.
-            count: How many they are.
             first_bytes: Of all packets in the run, ored.
-            now: The time.
         """
         self._counters.publications_in += count
         if self._retry_ms is not None and batch.acknowledged:

@@ -52,9 +52,6 @@ class Node:
     """The whole protocol of one agent.
 
     Args:
-        identity: Who we are.
-        parameters: How we behave.
-        failover: How the controller works.
         topology: How we arrange our links; ``None`` leaves that to the operator.
         verifier: Vouches for addresses.
     """

@@ -49,9 +49,6 @@ class NoticeLimiter:
     """Passes one notice of each name per ``gap_ms`` and counts the others.
 
     Clients cause most notices, and must not be able to fill our log.
-
-    Args:
-        gap_ms: Least time between two notices of one name.
     """
 
     def __init__(self, *, gap_ms: Millis) -> None:

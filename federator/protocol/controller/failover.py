@@ -66,7 +66,6 @@ class Failover:
     Args:
         links: Our links, read only.
         announcements: The routes to all brokers, read only.
-        parameters: How to behave.
 
     Attributes:
         presence: Who is there.

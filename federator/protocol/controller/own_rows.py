@@ -146,7 +146,6 @@ def own_rows(
         clients: What the log tells of each client.
         sessions: What gateways report; of one client the last report counts.
         may_tell: Whether the federation may know of a topic or filter.
-        rows_max: Rows at most.
     """
     reported = {session.client: session for session in sessions}
     rows: dict[tuple[str, str, str], FlowRow] = {}

@@ -60,11 +60,7 @@ class Known:
 
 
 class BrokerPresence:
-    """All other brokers heard of.
-
-    Args:
-        parameters: How patient we are.
-    """
+    """All other brokers heard of."""
 
     def __init__(self, parameters: PresenceParameters) -> None:
         self.known: dict[BrokerId, Known] = {}
@@ -135,7 +131,6 @@ class BrokerPresence:
 
         Args:
             orphans: Brokers that answer somebody, whatever their agents do.
-            now_ms: The time now.
 
         Returns:
             Brokers that we just forgot.

@@ -66,9 +66,7 @@ class CongestionControl:
         """Whether a frame that is in its origin's log had better not go to ``neighbour`` now.
 
         Args:
-            neighbour: The next hop.
             idle: Nothing waits to be sent there.
-            now_ms: Monotonic.
         """
         congested = self._congested.get(neighbour)
         if congested is None:

@@ -30,7 +30,6 @@ def age_expiry(run: bytearray, places: Iterable[Place], *, age_s: int) -> list[P
 
     Args:
         run: PUBLISH packets as ``RunChecker`` accepted them; every packet keeps its length.
-        places: Of its packets.
         age_s: Whole seconds that they waited, by the clock of one machine; what is below 0 (that
             clock was set back) counts as 0.
 

@@ -95,7 +95,6 @@ class OwnFrames:
     """Numbers and labels the frames that we are the origin of.
 
     Args:
-        self_id: Our id.
         epoch: Of the numbers of frames that are not under custody.
         hop_limit: Links that our frames may travel, 1 to 255.
     """
@@ -168,9 +167,7 @@ def pack_label(frame: Frame, *, hops: int, sender: BrokerId, mask: bytes) -> byt
     """Everything of ``frame`` before the body, for its next hop.
 
     Args:
-        frame: The frame, as received or as made here.
         hops: Links travelled before the next one.
-        sender: We.
         mask: The wire form of what the next hop must carry on.
     """
     keys = frame.keys

@@ -13,11 +13,7 @@ from federator.protocol.types import BrokerId
 
 
 class SettledRoutes:
-    """Answers questions about filters in waves from a node's tables.
-
-    Args:
-        node: The node.
-    """
+    """Answers questions about filters in waves from a node's tables."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

@@ -123,12 +123,6 @@ class _Own:
 class Settling:
     """Settles the questions of our gateways, and passes on the waves of others.
 
-    Args:
-        self_id: Our id.
-        epoch: The epoch of our questions.
-        routes: What our node knows of filters.
-        context: The rest of the agent.
-
     Attributes:
         settled: Questions answered with yes,
         gave_up: and those whose time passed, or for which there was no room,

@@ -70,10 +70,6 @@ class TopicShare:
 class Assignment:
     """Decides which broker serves a group, as seen from one broker.
 
-    Args:
-        self_id: That broker.
-        stand_ins_max: Stand-ins in one group here.
-
     Attributes:
         share: Tells what shared groups mean for a topic.
     """

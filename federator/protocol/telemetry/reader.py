@@ -114,9 +114,7 @@ class SpoolReader:
     """The reader of one spool.
 
     Args:
-        broker: Whose agent's spool it is.
         taken: The last batch that is not wanted any more; 0 when all are wanted.
-        pace: How to ask.
 
     Attributes:
         taken: The last batch taken or passed over.
@@ -160,7 +158,6 @@ class SpoolReader:
         """The first and last batch to ask for now, if any; that counts as asked.
 
         Args:
-            now_ms: The time.
             room: Whether there is room for more; without it nothing new is asked.
         """
         if self._question is not None:
@@ -191,8 +188,6 @@ class SpoolReader:
 
         Args:
             again: The first line of an answer about this spool.
-            lines: The rest.
-            now_ms: The time.
         """
         told = Taken()
         question = self._question

@@ -107,11 +107,7 @@ def towards_origin(heard: TraceEcho, self_id: BrokerId) -> TraceEcho | None:
 
 
 class Allowance:
-    """A rate limit of so many a second, and as many at once.
-
-    Args:
-        per_s: How many.
-    """
+    """A rate limit of so many a second, and as many at once."""
 
     def __init__(self, per_s: int) -> None:
         self._per_s = per_s

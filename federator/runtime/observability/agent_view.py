@@ -164,12 +164,7 @@ class LiveView:
 
     Args:
         ready: Whether publications flow, and otherwise why not.
-        status: Reads the whole state.
-        routes: Explains, and lists routes.
-        controller: Reads who steps in for whom, and why.
-        topology: Reads the whole graph, as brokers tell of their links.
         values: Reads the metrics of the parts, by the attributes that the table of metrics names.
-        links: Reads those of links.
         tls: When the certificates that we present end, by file.
 
     Attributes:

@@ -18,7 +18,6 @@ def topology_page(node: Node, *, mode: str, wanted: int) -> Answer:
     """Everything ``federator topology --what-if`` needs.
 
     Args:
-        node: Whom to ask.
         mode: How links come about here.
         wanted: Links that this broker wants, in mode auto.
     """

@@ -54,12 +54,7 @@ class ShareDestination:
     """Publishes what arrives at this broker for shared groups, and confirms it.
 
     Args:
-        assignment: Who must be served.
-        data_link: Publishes on our broker.
-        counters: Counted into.
-        send_to: Sends confirmations.
         pass_on: Takes a topic and a packet for members that have left; false when there are none.
-        settle_s: After this long, everybody knows that ordinary subscribers here want a filter.
     """
 
     def __init__(

@@ -23,11 +23,7 @@ _log = structlog.get_logger()
 
 
 class ShareFile:
-    """The list of groups in an agent's state folder.
-
-    Args:
-        state_dir: That folder.
-    """
+    """The list of groups in an agent's state folder."""
 
     def __init__(self, state_dir: Path) -> None:
         self._path = state_dir / FILE_NAME

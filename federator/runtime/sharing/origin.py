@@ -47,12 +47,6 @@ class ShareOrigin:
     """Sends what leaves this broker for shared groups.
 
     Args:
-        self_id: Our id.
-        epoch: Ours; numbers of parcels belong to it.
-        assignment: Who must be served.
-        parameters: Bounds of what we owe.
-        counters: Counted into.
-        send_to: Sends frames.
         publish_here: Publishes a run on our own broker, for members here.
         allows_export: Whether what our clients publish on a topic may leave.
         want_inbox: Called before something is sent that must be confirmed to us.

@@ -53,17 +53,11 @@ class Sharing:
     """Shared groups as one agent sees them.
 
     Args:
-        self_id: Our id.
-        epoch: Ours; numbers of parcels belong to it.
-        data_path: Carries parcels.
-        data_link: Publishes them on our broker.
         make_link: Makes and runs our stand-in number ``i``.
         announce: Told which filters to announce besides clients' own, as a change.
         announces: Whether the federation may hear that our clients want a filter.
         allows_export: Whether what our clients publish on a topic may leave.
-        parameters: Bounds of what we owe.
         file: Where groups are listed across restarts.
-        stand_ins_max: Stand-ins in one group.
     """
 
     def __init__(

@@ -46,11 +46,7 @@ KINDS: Final = (
 
 
 class EventRecorder:
-    """The events of one window.
-
-    Args:
-        now_us: The wall clock.
-    """
+    """The events of one window."""
 
     def __init__(self, now_us: Callable[[], int]) -> None:
         self._now_us = now_us

@@ -50,9 +50,6 @@ class LivePush:
     """Tells our broker's clients what was written.
 
     Args:
-        link: The control connection to our own broker.
-        federation: The federation's name.
-        broker: Our id.
         tables: Push the batches, not the head alone.
 
     Attributes:
@@ -108,11 +105,6 @@ class _Order:
 
 class ReplayService:
     """Sends parts of the spool to those who ask.
-
-    Args:
-        link: The control connection to our own broker.
-        federation: The federation's name.
-        read: Reads the spool.
 
     Attributes:
         malformed: Asks that mean nothing.

@@ -71,8 +71,6 @@ class Spool:
 
     Args:
         folder: Where it is; made when missing.
-        broker: Whose it is.
-        limits: Its bounds.
 
     Attributes:
         written: Batches written since the start.

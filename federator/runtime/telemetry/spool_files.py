@@ -145,13 +145,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Numbering:
-    """The numbers of one spool.
-
-    Args:
-        path: Where the claim stands.
-        claim: As read or made.
-        next_batch: The next number to give out.
-    """
+    """The numbers of one spool."""
 
     def __init__(self, path: Path, claim: Claim, next_batch: int) -> None:
         self.next_batch = next_batch
@@ -163,7 +157,6 @@ class Numbering:
         """Go on where an earlier life ended, or begin a new spool.
 
         Args:
-            path: Where the claim stands.
             held: The last batch on disk of each spool.
         """
         boot = (this_boot() or b"").hex()

@@ -39,16 +39,8 @@ class MetricsStream:
     """Records what one agent does.
 
     Args:
-        settings: ``[metrics]``.
-        federation: The federation's name.
         links: Our id and our epoch.
-        parameters: The protocol's.
-        forwarder: Knows filters by their keys.
-        mesh_events: What happened to meshes.
-        frame_events: What happened to frames.
         state: Reads what the agent knows, at the end of each window.
-        link: The control connection to our broker.
-        folder: Where the spool is.
 
     Attributes:
         replay: Answers those who ask for batches again.

@@ -55,14 +55,7 @@ class TraceService:
     """Where traces begin, pass and come home.
 
     Args:
-        settings: The agent's.
-        links: What the protocol knows of neighbours, and our epoch.
-        connections: The connections to neighbours' brokers.
-        traffic: Carries echoes.
         link: The control connection to our broker, by which operators are answered.
-        policy: What may leave our broker, and under which name.
-        link_policies: What may cross the link to a neighbour.
-        forwarder: Where publications go.
         send: Sends the body of a trace by a route to next hops; its number.
 
     Attributes:

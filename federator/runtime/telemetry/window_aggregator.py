@@ -95,10 +95,6 @@ class WindowAggregator:
     """The figures of one window.
 
     Args:
-        self_id: Our id.
-        forwarder: Knows filters by their keys.
-        strategy_of: How we ask for a filter.
-        redundancy: Parents per core.
         sample: One frame in so many is told hop by hop; 0: none.
 
     Attributes:
