@@ -18,17 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from federator.errors import DecodeError
 from federator.protocol.custody import HELD_BYTES_MAX, Custodian, CustodyContext, Disk
 from federator.protocol.custody.word import Notary
+from federator.protocol.data import ports
 from federator.protocol.data.delivery import Delivery
 from federator.protocol.data.outgoing import Outgoing
-from federator.protocol.data.ports import (
-    Datagrams,
-    DataLink,
-    Inbound,
-    RetainedFlow,
-    Seals,
-    Shared,
-    Traces,
-)
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding.counters import DataCounters
@@ -92,7 +84,7 @@ class DataPlane:
         forwarder: Forwarder,
         disk: Disk,
         outlet: CustodyContext,
-        seals: Seals | None,
+        seals: ports.Seals | None,
         now: Now,
         duplicates: DuplicateLog | None = None,
         policies: LinkPolicies | None = None,
@@ -100,12 +92,12 @@ class DataPlane:
         frame_bytes_max: int = FRAME_BYTES_MAX,
         hop_limit: int = HOP_LIMIT,
         held_bytes_max: int = HELD_BYTES_MAX,
-        retained: RetainedFlow | None = None,
+        retained: ports.RetainedFlow | None = None,
         frame_events: FrameEventBuffer | None = None,
-        datagrams: Datagrams | None = None,
+        datagrams: ports.Datagrams | None = None,
     ) -> None:
-        self.shared: Shared | None = None
-        self.traces: Traces | None = None
+        self.shared: ports.Shared | None = None
+        self.traces: ports.Traces | None = None
         self.forwarder = forwarder
         self.counters = DataCounters()
         self.data_topic = data_topic(federation)
@@ -178,7 +170,7 @@ class DataPlane:
 
     # What the control plane says
 
-    def reach(self, neighbour: BrokerId, link: DataLink | None, now: Now) -> None:
+    def reach(self, neighbour: BrokerId, link: ports.DataLink | None, now: Now) -> None:
         """Send what is meant for ``neighbour`` over ``link``; ``None``: it cannot be reached."""
         self.outgoing.reach(neighbour, link)
         if link is not None:
@@ -235,7 +227,7 @@ class DataPlane:
 
     # What one read brings
 
-    def on_publishes(self, chunk: memoryview, publishes: Sequence[Inbound], now: Now) -> None:
+    def on_publishes(self, chunk: memoryview, publishes: Sequence[ports.Inbound], now: Now) -> None:
         """Take all PUBLISHes of one socket read of the data connection.
 
         Args:

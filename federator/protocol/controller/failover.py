@@ -435,15 +435,8 @@ class Failover:
             epoch=Epoch(term),
             number=number,
             brokers=tuple(
-                GuideBroker(
-                    id,
-                    record.address,
-                    state,
-                    record.clients,
-                    record.load,
-                    duties.plans.get(id, ()),
-                )
-                for id, (record, state) in sorted(records.items())
+                GuideBroker(id, r.address, state, r.clients, r.load, duties.plans.get(id, ()))
+                for id, (r, state) in sorted(records.items())
             ),
             takeovers=tuple(
                 Takeover(t.broker, t.substitute, Epoch(t.term), t.number)

@@ -34,12 +34,8 @@ class DataLink(Protocol):
         """Whether it can take a good deal more."""
 
     @property
-    def queued_bytes(self) -> int:
-        """What waits to be sent."""
-
-    @property
     def urgent_bytes(self) -> int:
-        """What of it is urgent."""
+        """What waits to be sent and is urgent."""
 
     @property
     def idle(self) -> bool:

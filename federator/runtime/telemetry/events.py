@@ -14,18 +14,21 @@ EVENTS_MAX: Final = 2_048
 """In one window; what is more is counted."""
 DETAIL_CHARS_MAX: Final = 1_024
 
+_WITH: Final = {"neighbour": "neighbour", "detail": "reason"}
+
 NOTICES: Final = {
-    "link.up": "link_up",
-    "link.down": "link_down",
-    "controller.changed": "controller_changed",
-    "core.lost": "core_lost",
-    "epoch.renewed": "epoch_renewed",
-    "id.conflict": "id_conflict",
+    "link.up": ("link_up", _WITH),
+    "link.down": ("link_down", _WITH),
+    "controller.changed": ("controller_changed", {"subject": "controller", "value": "before"}),
+    "core.lost": ("core_lost", {"subject": "core", "detail": "reason"}),
+    "epoch.renewed": ("epoch_renewed", {"value": "epoch"}),
+    "id.conflict": ("id_conflict", {"value": "other_epoch"}),
 }
-"""Notices of the node that are told, and the kinds of event they are."""
+"""Notices of the node that are told: the kind of event each is, and from which of its details the
+fields of the event are."""
 
 KINDS: Final = (
-    *NOTICES.values(),
+    *(kind for kind, _ in NOTICES.values()),
     "agent_started",
     "agent_stopped",
     "broker_up",
@@ -67,7 +70,8 @@ class EventRecorder:
         """Something the node ordered, which may be news."""
         match effect:
             case e.Notice(name, _, details) if name in NOTICES:
-                self._on_notice(NOTICES[name], details)
+                kind, told = NOTICES[name]
+                self.note(kind, **{field: details.get(detail) for field, detail in told.items()})
             case e.StepIn(broker, _, sessions):
                 self.note("takeover", subject=broker, value=len(sessions))
             case e.StepBack(broker):
@@ -101,19 +105,3 @@ class EventRecorder:
             self._rows.append({"at_us": self._now_us(), "kind": "events_lost", "value": missed})
         rows, self._rows = self._rows, []
         return [(Events, fields) for fields in rows]
-
-    def _on_notice(self, kind: str, details: dict[str, int | str]) -> None:
-        neighbour, reason = details.get("neighbour"), details.get("reason")
-        fields: dict[str, int | str | None] = {"neighbour": neighbour, "detail": reason}
-        match kind:
-            case "controller_changed":
-                fields = {"subject": details["controller"], "value": details["before"]}
-            case "core_lost":
-                fields = {"subject": details["core"], "detail": reason}
-            case "epoch_renewed":
-                fields = {"value": details["epoch"]}
-            case "id_conflict":
-                fields = {"value": details["other_epoch"]}
-            case _:
-                pass
-        self.note(kind, **fields)

@@ -18,12 +18,7 @@ import structlog
 from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
 
 from federator.errors import DecodeError
-from federator.protocol.messages.topics import (
-    metrics_again_topic,
-    metrics_ask_topic,
-    metrics_head_topic,
-    metrics_table_topic,
-)
+from federator.protocol.messages import topics
 from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.telemetry.records import encode
 from federator.protocol.telemetry.replay import Again, Head, decode_ask
@@ -44,38 +39,6 @@ def publish(link: MqttLink, topic: str, payload: bytes, *, retain: bool = False)
     packet = PublishPacket(topic, payload, qos=QoS.AT_LEAST_ONCE, retain=retain, packet_id=1)
     written = bytearray(packet.write())
     return link.publish_packet(written, packet_id_at(written), 1)
-
-
-class LivePush:
-    """Tells our broker's clients what was written.
-
-    Args:
-        tables: Push the batches, not the head alone.
-
-    Attributes:
-        skipped: Batches not pushed, or not whole.
-    """
-
-    def __init__(self, link: MqttLink, *, federation: str, broker: int, tables: bool) -> None:
-        self.skipped = 0
-        self._link = link
-        self._federation = federation
-        self._broker = broker
-        self._tables = tables
-
-    def push(
-        self, batches: Sequence[Batch], spool: str, held: tuple[int, int], now_us: int
-    ) -> None:
-        """Push ``batches``, and say what ``spool`` holds."""
-        for batch in batches if self._tables else ():
-            told = [
-                publish(self._link, metrics_table_topic(self._federation, table), b"".join(lines))
-                for table, lines in batch.items()
-            ]
-            self.skipped += not all(told)
-        first, last = held
-        head = Head(broker=self._broker, spool=spool, first=first, last=last, at_us=now_us)
-        publish(self._link, metrics_head_topic(self._federation), encode(head), retain=True)
 
 
 ASKS_MAX: Final = 16
@@ -104,7 +67,10 @@ class _Order:
 
 
 class ReplayService:
-    """Sends parts of the spool to those who ask.
+    """Tells our broker's clients what was written, and sends parts of it to those who ask.
+
+    Args:
+        tables: Push the batches, not the head alone.
 
     Attributes:
         malformed: Asks that mean nothing.
@@ -112,15 +78,32 @@ class ReplayService:
         answered: Messages sent.
     """
 
-    def __init__(self, link: MqttLink, *, federation: str, read: Read) -> None:
+    def __init__(
+        self, link: MqttLink, *, federation: str, broker: int, tables: bool, read: Read
+    ) -> None:
         self.malformed = self.refused = self.answered = 0
-        self.topic = metrics_ask_topic(federation)
+        self.topic = topics.metrics_ask_topic(federation)
         self._federation = federation
+        self._broker = broker
+        self._tables = tables
         self._link = link
         self._read = read
         self._orders: deque[_Order] = deque()
         self._asked = asyncio.Event()
         self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
+
+    def push(
+        self, batches: Sequence[Batch], spool: str, held: tuple[int, int], now_us: int
+    ) -> None:
+        """Push ``batches``, and say what ``spool`` holds."""
+        for batch in batches if self._tables else ():
+            for table, lines in batch.items():
+                topic = topics.metrics_table_topic(self._federation, table)
+                publish(self._link, topic, b"".join(lines))
+        first, last = held
+        head = Head(broker=self._broker, spool=spool, first=first, last=last, at_us=now_us)
+        topic = topics.metrics_head_topic(self._federation)
+        publish(self._link, topic, encode(head), retain=True)
 
     def subscription(self) -> TopicFilter:
         """What the control connection subscribes. A retained ask is nobody's: none."""
@@ -169,8 +152,7 @@ class ReplayService:
         except OSError as error:
             _log.warning("metrics.spool_unreadable", reason=error.strerror or str(error))
             return
-        covered = part.last if part is not None else min(order.last, held[1])
-        covered = max(covered, order.next - 1)
+        covered = max(min(order.last, held[1]) if part is None else part.last, order.next - 1)
         header = Again(
             spool=order.spool,
             batch_first=order.next,
@@ -178,8 +160,8 @@ class ReplayService:
             held_first=held[0],
             held_last=held[1],
         )
-        lines = part.lines if part is not None else b""
-        topic = metrics_again_topic(self._federation, order.to)
+        lines = b"" if part is None else part.lines
+        topic = topics.metrics_again_topic(self._federation, order.to)
         if not publish(link, topic, encode(header) + b"\n" + lines):
             return
         self.answered += 1

@@ -17,15 +17,8 @@ from typing import Any, BinaryIO, Final
 
 from federator.protocol.telemetry.records import Record, Row, encode
 from federator.runtime.storage.durable import open_private, private_folder, unusable, write_at
-from federator.runtime.telemetry.spool_files import (
-    Numbering,
-    Segment,
-    finish_open,
-    open_name,
-    read_places,
-    whole_name,
-    whole_segments,
-)
+from federator.runtime.telemetry import spool_files as files
+from federator.runtime.telemetry.spool_files import Numbering, Segment
 
 BATCH_BYTES_MAX: Final = 196_608
 """A flush of more becomes several batches, so that each fits in one message of an answer."""
@@ -91,8 +84,8 @@ class Spool:
         self._open: _Open | None = None
         self._at = (0, 0, 0)  # first batch of a segment, next batch there to read, its offset
         try:
-            self.torn = finish_open(folder, broker)
-            self._whole = whole_segments(folder, broker)
+            self.torn = files.finish_open(folder, broker)
+            self._whole = files.whole_segments(folder, broker)
         except OSError as error:
             raise unusable(folder, error, key="state_dir") from error
         held: dict[str, int] = {}
@@ -224,7 +217,7 @@ class Spool:
         return batches, b"".join(content)
 
     def _begin(self, first: int, now_ms: int) -> _Open:
-        path = self._folder / open_name(self._broker, self.id, first)
+        path = self._folder / files.open_name(self._broker, self.id, first)
         fd = open_private(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         self._open = _Open(path, fd, first, first - 1, 0, now_ms)
         return self._open
@@ -232,7 +225,7 @@ class Spool:
     def _finish(self, segment: _Open) -> None:
         if segment.bytes:
             os.fdatasync(segment.fd)
-            name = whole_name(self._broker, self.id, segment.first, segment.last)
+            name = files.whole_name(self._broker, self.id, segment.first, segment.last)
             path = segment.path.rename(self._folder / name)
             self._whole.append(Segment(path, self.id, segment.first, segment.last, segment.bytes))
             self._bytes += segment.bytes
@@ -263,7 +256,7 @@ class Spool:
             wanted = bytes_max + BATCH_BYTES_MAX
             content = file.read(wanted)
         ends: dict[int, int] = {}
-        for end, place in read_places(content):
+        for end, place in files.read_places(content):
             ends[place.batch] = end
         if len(content) == wanted and len(ends) > 1:
             ends.popitem()  # it may go on behind what was read
@@ -285,7 +278,7 @@ class Spool:
             return self._at[2]
         offset = 0
         for line in file:
-            for _, place in read_places(line):
+            for _, place in files.read_places(line):
                 if place.batch >= first:
                     return offset
             offset += len(line)

@@ -26,7 +26,7 @@ from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 from federator.runtime.storage.disk_trouble import DiskTrouble
 from federator.runtime.telemetry.events import EventRecorder
-from federator.runtime.telemetry.replay import LivePush, ReplayService
+from federator.runtime.telemetry.replay import ReplayService
 from federator.runtime.telemetry.spool import Batch, Limits, Part, Spool
 from federator.runtime.telemetry.state import SYS_TOPICS, AgentState
 from federator.runtime.telemetry.window_aggregator import WindowAggregator
@@ -82,10 +82,13 @@ class MetricsStream:
             settings.spool_bytes_max, settings.segment_bytes_max, settings.segment_age_ms
         )
         self.spool = Spool(folder, broker=links.self_id, limits=limits)
-        self.live = LivePush(
-            link, federation=federation, broker=links.self_id, tables=settings.live
+        self.replay = ReplayService(
+            link,
+            federation=federation,
+            broker=links.self_id,
+            tables=settings.live,
+            read=self._read,
         )
-        self.replay = ReplayService(link, federation=federation, read=self._read)
         self._federation = federation
         self._disk = ThreadPoolExecutor(1, "metrics")
         self._trouble = DiskTrouble()
@@ -152,7 +155,7 @@ class MetricsStream:
             if not batches and rows:
                 self._lost += len(rows)
             if batches:
-                self.live.push(batches, self.spool.id, held, wall_clock_us())
+                self.replay.push(batches, self.spool.id, held, wall_clock_us())
 
     # Within
 

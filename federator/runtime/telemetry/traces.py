@@ -24,16 +24,8 @@ from federator.protocol.messages.control import TraceEcho
 from federator.protocol.policy.broker_policy import BrokerPolicy
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.rate_limiter import RateLimiter
-from federator.protocol.telemetry.tracing import (
-    Allowance,
-    Logbook,
-    Onward,
-    Stop,
-    echo,
-    read_logbook,
-    towards_origin,
-    write_logbook,
-)
+from federator.protocol.telemetry import tracing
+from federator.protocol.telemetry.tracing import Allowance, Logbook, Onward, Stop
 from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.links.control_traffic import ControlTraffic
 from federator.runtime.links.neighbour_links import NeighbourLinks
@@ -129,17 +121,17 @@ class TraceService:
             why=why_not or self._forwarder.explain(topic).why,
         )
         if route is not None and sends:
-            body = write_logbook(Logbook(topic, (Stop(us, now_us),)))
+            body = tracing.write_logbook(Logbook(topic, (Stop(us, now_us),)))
             number = self._send_trace(route, sends, body)
             self._asked[epoch, number] = order.token
             if len(self._asked) > ASKED_MAX:
                 self._asked.popitem(last=False)
-        told = echo(Logbook(topic, (Stop(us, now_us),)), onward, epoch=epoch, number=0)
+        told = tracing.echo(Logbook(topic, (Stop(us, now_us),)), onward, epoch=epoch, number=0)
         self._answer(order.token, told, now_us)
 
     def on_frame(self, frame: Frame, route: FrameRoute | None) -> tuple[Sends, bytes]:
         """Carry a trace on, and tell its origin; see ``Traces``."""
-        logbook = read_logbook(frame.body, sender=frame.sender)
+        logbook = tracing.read_logbook(frame.body, sender=frame.sender)
         logbook = logbook.at(self._self_id, wall_clock_us())
         sends: Sends = ()
         delivers, why = False, ""
@@ -153,15 +145,15 @@ class TraceService:
         if frame.hops + 1 >= frame.hop_limit:
             sends, why = (), "its hops are spent"
         onward = Onward(route is not None, delivers, self._waiting(sends), why)
-        told = echo(logbook, onward, epoch=frame.epoch, number=frame.seq)
+        told = tracing.echo(logbook, onward, epoch=frame.epoch, number=frame.seq)
         self._send(frame.sender, told)
-        return sends, write_logbook(logbook)
+        return sends, tracing.write_logbook(logbook)
 
     def on_echo(self, heard: TraceEcho) -> None:
         """Pass an echo on, or tell who asked."""
         if self._links.cost_to(heard.sender) is None:
             return
-        told = towards_origin(heard, self._self_id)
+        told = tracing.towards_origin(heard, self._self_id)
         if told is None:
             return
         if told.at > 0:

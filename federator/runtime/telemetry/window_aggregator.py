@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.forwarding.frames import CUSTODY_FLAG, REPAIR_FLAG, keys_in
+from federator.protocol.telemetry import records
 from federator.protocol.telemetry.frame_events import (
     Came,
     Delivered,
@@ -22,15 +23,7 @@ from federator.protocol.telemetry.frame_events import (
     Refused,
     Sent,
 )
-from federator.protocol.telemetry.records import (
-    Arrived,
-    Deliveries,
-    Hops,
-    Offered,
-    Row,
-    is_sampled,
-    salt_of,
-)
+from federator.protocol.telemetry.records import Row, is_sampled, salt_of
 from federator.protocol.telemetry.sketch import sketch
 from federator.protocol.types import BrokerId
 
@@ -80,15 +73,6 @@ class _Origin:
 
     salt: int
     latest: list[int] = field(default_factory=lambda: [-1, -1])  # plain, under custody
-
-
-@dataclass(frozen=True, slots=True)
-class _Filters:
-    """What the keys of a frame stand for here."""
-
-    all: tuple[str, ...]
-    local: tuple[str, ...]
-    strategy: str
 
 
 class WindowAggregator:
@@ -158,12 +142,13 @@ class WindowAggregator:
         """What came together since this was last asked, but for the links."""
         when: dict[str, Any] = {"at_us": at_us, "window_ms": window_ms}
         self._write_deliveries()
-        rows: list[Row] = [(Deliveries, when | fields) for fields in self._early]
+        rows: list[Row] = [(records.Deliveries, when | fields) for fields in self._early]
         for (filter_, qos), total in self._offered.items():
-            rows.append((Offered, when | self._traffic(filter_, qos, total)))
+            rows.append((records.Offered, when | self._traffic(filter_, qos, total)))
         for (filter_, origin, qos), total in self._arrived.items():
-            rows.append((Arrived, when | {"origin": origin} | self._traffic(filter_, qos, total)))
-        rows += [(Hops, fields) for fields in self._hops]
+            fields = {"origin": origin} | self._traffic(filter_, qos, total)
+            rows.append((records.Arrived, when | fields))
+        rows += [(records.Hops, fields) for fields in self._hops]
         self._early, self._offered, self._arrived, self._hops = [], {}, {}, []
         self._made_to.clear()
         self._delivered_to.clear()
@@ -193,7 +178,7 @@ class WindowAggregator:
         totals = self._made_to.get((event.keys, event.flags))
         if totals is None:
             qos = event.flags & CUSTODY_FLAG
-            filters = self._filters_of(event.keys).all
+            filters, _, _ = self._filters_of(event.keys)
             totals = [_known(self._offered, (filter_, qos), self) for filter_ in filters]
             self._made_to[event.keys, event.flags] = totals
         for total in totals:
@@ -226,14 +211,14 @@ class WindowAggregator:
     def _where(self, event: Delivered) -> tuple[_Group, list[_Traffic]]:
         """What an event like this is added to."""
         custody = event.flags & CUSTODY_FLAG
-        filters = self._filters_of(event.keys)
-        key = (event.origin, event.hops, custody, filters.strategy)
+        _, local, strategy = self._filters_of(event.keys)
+        key = (event.origin, event.hops, custody, strategy)
         group = self._groups.get(key)
         if group is None:
             if len(self._groups) >= KEYS_MAX:
                 self._write_deliveries()
             group = self._groups[key] = _Group()
-        totals = [_known(self._arrived, (f, event.origin, custody), self) for f in filters.local]
+        totals = [_known(self._arrived, (f, event.origin, custody), self) for f in local]
         if len(self._delivered_to) >= KEYS_MAX:
             self._delivered_to.clear()
         self._delivered_to[event.origin, event.hops, event.keys, event.flags] = group, totals
@@ -275,13 +260,16 @@ class WindowAggregator:
             }
         )
 
-    def _filters_of(self, keys: bytes) -> _Filters:
-        """The filters that clients subscribe; what is between agents begins with ``$``."""
+    def _filters_of(self, keys: bytes) -> tuple[list[str], list[str], str]:
+        """The filters behind ``keys``, those of them that are local, and the strategy of the first.
+
+        What begins with ``$`` is between agents, and left out.
+        """
         named = [f for key in keys_in(keys) for f in self._forwarder.filters_with(key)]
-        all_ = tuple(f for f in named if not f.startswith("$"))
+        all_ = [f for f in named if not f.startswith("$")]
         routes = ((f, self._forwarder.route_of(f)) for f in all_)
-        local = tuple(f for f, route in routes if route is not None and route.local)
-        return _Filters(all_, local, self._strategy_of(next(iter(local or all_), "")))
+        local = [f for f, route in routes if route is not None and route.local]
+        return all_, local, self._strategy_of(next(iter(local or all_), ""))
 
     def _write_deliveries(self) -> None:
         for (origin, hops, qos, strategy), group in self._groups.items():
