@@ -7,15 +7,14 @@ path. A second way that does not lead back through us is the backup.
 Source: Chen 2020, Tables 1 to 10.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from federator.protocol.node import Node
 from federator.protocol.parameters import Strategy
 from federator.protocol.types import BrokerId, Cost
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(msgspec.Struct, frozen=True):
     """One way to a broker."""
 
     next_hop: BrokerId | None  # the neighbour that it begins with; ``None`` at the end itself
@@ -28,8 +27,7 @@ class Way:
         return f"{'-'.join(map(str, self.path)) or '?'}/{topic}"
 
 
-@dataclass(frozen=True, slots=True)
-class TableRow:
+class TableRow(msgspec.Struct, frozen=True):
     """Where publications that match ``filter`` go for the sake of one broker."""
 
     filter: str

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
 
+import msgspec
+
 from federator.protocol.controller.equivalence import Relation, relate
 from federator.protocol.controller.flow_table import SessionFlowTable
 from federator.protocol.messages.guide import SUBSTITUTES_MAX
@@ -34,8 +36,7 @@ FAR = 2**31
 """Links between brokers that no known path joins."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True):
     """One broker that could step in for another."""
 
     id: BrokerId
@@ -73,8 +74,7 @@ def rounded(amount: float) -> int:
     return whole // step * step
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(msgspec.Struct, frozen=True):
     """The brokers as the controller sees them."""
 
     records: Mapping[BrokerId, BrokerRecord]  # the newest of each, those gone included

@@ -26,8 +26,9 @@ Source: OASIS MQTT 5.0, sections 3.3.4 and 3.8.4.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum, auto
+
+import msgspec
 
 from federator.protocol.filters import CoverChange, FilterTrie
 
@@ -36,23 +37,20 @@ MARKS_MAX = 10
 """Marks sent without an answer before a stage counts as over."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subscribe:
+class Subscribe(msgspec.Struct, frozen=True):
     """Subscribe ``filters``, or replace their identifier."""
 
     filters: tuple[str, ...]
     identifier: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Unsubscribe:
+class Unsubscribe(msgspec.Struct, frozen=True):
     """Unsubscribe ``filters``."""
 
     filters: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True):
     """Send ``number`` to ourselves, after what was ordered before."""
 
     number: int

@@ -22,6 +22,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
 
+import msgspec
+
 from federator.protocol.effects import FilterRoute
 from federator.protocol.filters import Cover, CoverChange, FilterTrie, may_travel
 from federator.protocol.filters.renames import Translate, TranslatedFilters
@@ -63,8 +65,7 @@ class FrameRoute:
     local: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class MatchedFilter:
+class MatchedFilter(msgspec.Struct, frozen=True):
     """One filter that matches an explained topic. ``why`` is one clause for people."""
 
     filter: str
@@ -73,8 +74,7 @@ class MatchedFilter:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(msgspec.Struct, frozen=True):
     """Where a publication on ``topic`` would go from here, and why."""
 
     topic: str

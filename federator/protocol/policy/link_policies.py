@@ -19,12 +19,7 @@ from federator.errors import DecodeError
 from federator.protocol.bounded_cache import BoundedCache
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.forwarding.publications import topics_of
-from federator.protocol.messages.control import (
-    RetainedLetter,
-    RetainedNews,
-    RetainedPage,
-    RetainedValues,
-)
+from federator.protocol.messages import control as c
 from federator.protocol.messages.group_records import is_inbox_key
 from federator.protocol.policy.rules import LinkRules, in_text
 from federator.protocol.sharing.parcels import PARCEL_HEADER_BYTES, Confirmation, unpack_parcel
@@ -123,17 +118,17 @@ def _sift(frame: Frame, body: memoryview, may_cross: _MayCross) -> tuple[Frame |
     return msgspec.structs.replace(frame, publications=count, body=sifted), withheld
 
 
-def sift(letter: RetainedLetter, may_cross: Callable[[str], bool]) -> RetainedLetter:
+def sift(letter: c.RetainedLetter, may_cross: Callable[[str], bool]) -> c.RetainedLetter:
     """``letter`` without entries and values of topics that may not cross."""
     body = letter.body
     replace = msgspec.structs.replace
     match body:
-        case RetainedPage() | RetainedNews():
+        case c.RetainedPage() | c.RetainedNews():
             entries = tuple(entry for entry in body.entries if may_cross(entry.topic))
             if len(entries) == len(body.entries):
                 return letter
             return replace(letter, body=replace(body, entries=entries))
-        case RetainedValues():
+        case c.RetainedValues():
             pairs = zip(body.entries, body.packets, strict=False)
             kept = [(entry, packet) for entry, packet in pairs if may_cross(entry.topic)]
             if len(kept) == len(body.entries):

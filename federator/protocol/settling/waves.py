@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Protocol
 
+import msgspec
+
 from federator.protocol.messages.control import WAVE_FILTERS_MAX, Echo, Wave
 from federator.protocol.settling.routes import SettledRoutes
 from federator.protocol.types import BrokerId, Epoch, Millis
@@ -76,8 +78,7 @@ class SettlingContext(Protocol):
         """Tell the gateway that asked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(msgspec.Struct, frozen=True):
     """A gateway's question: are ``filters`` known everywhere? Answered with its ``token``."""
 
     gateway: str

@@ -21,6 +21,8 @@ Source: docs/protocol.md 12; Mosquitto 2.0.11, ``subs__shared_process``.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from federator.protocol.bounded_cache import BoundedCache
 from federator.protocol.filters import FilterTrie
 from federator.protocol.sharing.membership import GroupKey, Members, Membership
@@ -57,8 +59,7 @@ class Pick:
         return best
 
 
-@dataclass(frozen=True, slots=True)
-class TopicShare:
+class TopicShare(msgspec.Struct, frozen=True):
     """What shared groups mean for one topic, seen from one broker."""
 
     picks: tuple[Pick, ...]  # who must get what a client published here

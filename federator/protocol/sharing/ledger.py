@@ -18,6 +18,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from federator.protocol.sharing.membership import GroupKey
 from federator.protocol.timers import Timers, earliest
 from federator.protocol.types import BrokerId, Millis
@@ -54,8 +56,7 @@ class Owed:
     confirmed_at_ms: Millis | None = None  # when the receiver said that its broker has it
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """Publications for groups that have no member within reach; see ``Owed``."""
 
     groups: tuple[GroupKey, ...]
@@ -64,15 +65,13 @@ class Held:
     since_ms: Millis
 
 
-@dataclass(frozen=True, slots=True)
-class Resend:
+class Resend(msgspec.Struct, frozen=True):
     """Orders to send ``owed``, for the first time or again."""
 
     owed: Owed
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(msgspec.Struct, frozen=True):
     """Says that ``owed`` was given up."""
 
     owed: Owed | Held

@@ -12,8 +12,9 @@ Source: docs/protocol.md 12.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from federator.protocol.filters import overlaps
 from federator.protocol.messages.group_records import MemberRecord
@@ -23,8 +24,7 @@ GroupKey = tuple[str, str]
 """A group and its filter: ``$share/<group>/<filter>``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Members:
+class Members(msgspec.Struct, frozen=True):
     """Members of one group at one broker; see ``MemberRecord``."""
 
     count: int

@@ -15,7 +15,8 @@ Source: docs/protocol.md 12.
 
 import struct
 from collections import deque
-from dataclasses import dataclass
+
+import msgspec
 
 from federator.errors import DecodeError
 from federator.protocol.duplicates import DuplicateLog
@@ -30,8 +31,7 @@ _RANGE = struct.Struct(">QQ")
 PARCEL_HEADER_BYTES = _PARCEL_HEADER.size
 
 
-@dataclass(frozen=True, slots=True)
-class Parcel:
+class Parcel(msgspec.Struct, frozen=True):
     """Publications for the members at the receiving broker."""
 
     epoch: Epoch  # the origin's, in which it numbers
@@ -39,8 +39,7 @@ class Parcel:
     run: memoryview  # PUBLISH packets; none when rules of a link on the way took all of them out
 
 
-@dataclass(frozen=True, slots=True)
-class Confirmation:
+class Confirmation(msgspec.Struct, frozen=True):
     """Confirms parcels by number, in pairs of first and last: they are at the sender's broker."""
 
     epoch: Epoch

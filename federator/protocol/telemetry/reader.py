@@ -53,8 +53,7 @@ class _Line(msgspec.Struct, frozen=True):
 _line: Final = msgspec.json.Decoder(_Line)
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True):
     """The records of one flush, as bytes."""
 
     number: int  # its number in the spool
@@ -63,8 +62,7 @@ class Batch:
     lines: bytes  # whole lines, each with its newline
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(msgspec.Struct, frozen=True):
     """Batches ``first`` to ``last`` are passed over: there is nothing of them to take."""
 
     first: int
