@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import get_args
 
-from mqtt5 import TopicFilter
+from mqtt5 import QoS, TopicFilter
 
 from federator.config import Settings
 from federator.protocol.discovery import LOG_TOPICS, SYS_TOPICS
@@ -39,6 +39,7 @@ from federator.runtime.custody.stores import CustodyStores
 from federator.runtime.data.drops import LOOK_S, DropReports
 from federator.runtime.data.former_session import FormerSession
 from federator.runtime.loops.watch import NOTICE_TOPIC, STATE_FILTER
+from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.storage.state_dir import StateDir
 from federator.runtime.telemetry.state import SYS_TOPICS as COUNTED_SYS_TOPICS
@@ -172,15 +173,17 @@ class Agent:
     def _connection_parts(self) -> list[Part]:
         """Our connections to our broker, and the parts that hear of them and of bridges."""
         control, services, loops = self.control, self.services, self.data.loops
+        discovery, echo = services.discovery, services.echo
         return [
             # First: once our broker's log is subscribed, it reports our other subscriptions.
             Part(
-                subscriptions=[*services.discovery.subscriptions(), services.echo.subscription()],
-                topics={services.echo.topic: services.echo.on_echo},
+                # At the QoS of the log's: in order with its lines, and counted like them.
+                subscriptions=[*discovery.subscriptions(), live_filter(echo.topic)],
+                topics={echo.topic: echo.on_echo},
                 tasks={
                     "custody": self._tend_custody,
-                    "discovery": services.discovery.run,
-                    "marks": services.echo.run,
+                    "discovery": discovery.run,
+                    "marks": echo.run,
                 },
             ),
             Part(
@@ -200,7 +203,7 @@ class Agent:
     def _neighbour_parts(self) -> list[Part]:
         """The parts that take what other agents say."""
         control, data, services = self.control, self.data, self.services
-        settling, tracing = services.settling, data.tracing
+        settling, tracing, guard = services.settling, data.tracing, services.guard
         marker = data.path.marker_topic
         handle = control.driver.handle
         return [
@@ -211,7 +214,7 @@ class Agent:
                 ),
             ),
             Part(
-                subscriptions=[settling.subscription()],
+                subscriptions=[live_filter(settling.topic, no_local=True)],
                 topics={settling.topic: settling.on_question},
                 messages=dict.fromkeys((Wave, Echo), settling.on_message),
             ),
@@ -221,8 +224,8 @@ class Agent:
                 messages={TraceEcho: tracing.on_echo},
             ),
             Part(
-                subscriptions=[services.guard.subscription()],
-                topics={services.guard.topic: services.guard.on_publish},
+                subscriptions=[live_filter(guard.topic, QoS.AT_MOST_ONCE, no_local=True)],
+                topics={guard.topic: guard.on_publish},
             ),
             Part(
                 subscriptions=[TopicFilter(marker)],
@@ -237,10 +240,11 @@ class Agent:
         signed = self.settings.security != "open"
         guide, health = services.guide, services.health
         tasks = {"failover": services.failover.run, "prepared sessions": services.prepared.run}
+        guide_topics = (guide.sessions_topic, guide.drain_topic)
         return [
             Part(
-                subscriptions=guide.subscriptions(),
-                topics=dict.fromkeys((guide.sessions_topic, guide.drain_topic), guide.on_publish),
+                subscriptions=[live_filter(topic, no_local=True) for topic in guide_topics],
+                topics=dict.fromkeys(guide_topics, guide.on_publish),
             ),
             Part(tasks={"health": health.run}),
             Part(tasks={"strangers": services.strangers.run} if signed else {}),

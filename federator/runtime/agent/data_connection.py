@@ -8,7 +8,7 @@ Source: docs/ARCHITECTURE.md, "Connections"; docs/protocol.md 8.
 
 from collections.abc import Sequence
 
-from mqtt5 import QoS, RetainHandling, TopicFilter, Will
+from mqtt5 import Will
 
 from federator.runtime.agent.own_broker import OwnBroker
 from federator.runtime.agent.presence import OwnBrokerPresence
@@ -19,6 +19,7 @@ from federator.runtime.data.data_path import DataPath
 from federator.runtime.data.renaming import Renaming
 from federator.runtime.loops.watch import LoopWatch
 from federator.runtime.mqtt.link import Inbound, MqttLink
+from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.retained.retained import Retained
 
 
@@ -28,13 +29,9 @@ class DataConnection:
     The parts are made with the connection, so it gets to know them afterwards, by ``start``.
 
     Args:
-        own_broker: Makes connections to our broker.
         clean_start: What our broker keeps of an earlier session is not wanted.
         will: What our broker says when we vanish.
         busy_poll: Spins for more after data came.
-
-    Attributes:
-        link: The connection.
     """
 
     def __init__(
@@ -54,17 +51,7 @@ class DataConnection:
         retained: Retained | None,
         presence: OwnBrokerPresence,
     ) -> None:
-        """Subscribe frames and marks, and give these parts what comes. Before it runs.
-
-        Args:
-            data_path: Takes publications and frames.
-            cover: Subscribes what others want of our clients, and knows second copies.
-            marks: Answers gateways that ask what is in custody.
-            loops: Holds back what a bridge may have brought round.
-            renaming: Gives publications the federation's names, where there are renames.
-            retained: Told when the connection is lost.
-            presence: Told when the connection comes and goes.
-        """
+        """Subscribe frames and marks, and give these parts what comes. Before it runs."""
         self._data_path = data_path
         self._cover = cover
         self._marks = marks
@@ -72,13 +59,8 @@ class DataConnection:
         self._renaming = renaming
         self._retained = retained
         self._presence = presence
-        frames = TopicFilter(
-            data_path.data_topic,
-            max_qos=QoS.AT_LEAST_ONCE,
-            no_local=True,
-            retain_handling=RetainHandling.SEND_NEVER,
-        )
-        self.link.subscribe([frames, marks.subscription()])
+        topics = (data_path.data_topic, marks.topic)
+        self.link.subscribe(live_filter(topic, no_local=True) for topic in topics)
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
         """The broker accepted us."""

@@ -76,7 +76,7 @@ class Services:
             policy=data.policy,
             has_own_members=data.sharing.has_own_members,
             covers=data.covers,
-            neighbours=control.traffic,
+            tell=control.traffic.tell,
             link=link,
         )
         self.guard = SharedBrokerGuard(

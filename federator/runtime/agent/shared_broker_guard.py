@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import structlog
-from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
+from mqtt5 import PublishPacket
 
 from federator.errors import ConfigError
 from federator.protocol.messages.control import PROOF_BYTES_MAX
@@ -142,15 +142,6 @@ class SharedBrokerGuard:
         )
         self._work = 0
         self._work_since_ms = monotonic_ms()
-
-    def subscription(self) -> TopicFilter:
-        """What to subscribe on the control connection."""
-        return TopicFilter(
-            self.topic,
-            max_qos=QoS.AT_MOST_ONCE,
-            no_local=True,
-            retain_handling=RetainHandling.SEND_NEVER,
-        )
 
     def on_local_up(self, now_ms: Millis) -> None:
         """We are at our broker: say so, and ask who else is."""

@@ -12,8 +12,6 @@ import contextlib
 from collections.abc import Sequence
 from typing import Final
 
-from mqtt5 import QoS, RetainHandling, TopicFilter
-
 from federator.errors import DecodeError
 from federator.protocol.messages.gateways import Mark, Taken
 from federator.protocol.messages.json_codec import decode, encode
@@ -34,33 +32,26 @@ class GatewayMarks:
     """The marks that came and are not answered yet.
 
     Args:
-        federation: The federation's name.
         link: The control connection, by which answers go.
+
+    Attributes:
+        topic: Where marks come, on the data connection.
     """
 
     def __init__(self, federation: str, link: MqttLink) -> None:
         self._federation = federation
-        self._topic = mark_topic(federation)
+        self.topic = mark_topic(federation)
         self._link = link
         self._waiting: dict[str, int] = {}
         self._own_number = self._own_taken = 0
         self._caught_up = asyncio.Event()
         self.malformed = 0
 
-    def subscription(self) -> TopicFilter:
-        """What to subscribe on the data connection."""
-        return TopicFilter(
-            self._topic,
-            max_qos=QoS.AT_LEAST_ONCE,
-            no_local=True,
-            retain_handling=RetainHandling.SEND_NEVER,
-        )
-
     async def caught_up(self) -> None:
         """Return when all that our broker has acknowledged by now is in the custody log."""
         number = max(self._own_number + 1, wall_clock_us())  # no mark of an earlier life has it
         self._own_number = number
-        self._link.publish(self._topic, encode(Mark(_OURS, number)), qos=1)
+        self._link.publish(self.topic, encode(Mark(_OURS, number)), qos=1)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CAUGHT_UP_SECONDS_MAX):
                 while number > self._own_taken:
@@ -70,7 +61,7 @@ class GatewayMarks:
     def note(self, publishes: Sequence[Inbound]) -> None:
         """Remember the marks among ``publishes``; to be called before they are acknowledged."""
         for packet, _, _ in publishes:
-            if packet.topic != self._topic or packet.packet_id is None:
+            if packet.topic != self.topic or packet.packet_id is None:
                 continue
             try:
                 mark = decode(Mark, packet.payload)

@@ -7,7 +7,6 @@ and publications do not pass through here.
 Source: docs/ARCHITECTURE.md, "When the cover changes".
 """
 
-import asyncio
 from collections.abc import Iterable
 from typing import Final, assert_never
 
@@ -24,13 +23,15 @@ from federator.protocol.data.cover_transition import (
 )
 from federator.protocol.filters import CoverChange
 from federator.protocol.messages.topics import cover_topic
+from federator.protocol.types import Millis
 from federator.runtime.data.copies import Copies, without_identifiers
 from federator.runtime.mqtt.link import Inbound, MqttLink
+from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.mqtt.wire import joined
-from federator.runtime.process.clocks import wall_clock_us
+from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms, wall_clock_us
 from federator.runtime.storage.filter_file import FilterFile
 
-MARK_GAP_S = 1.0
+MARK_GAP_MS: Final = 1_000
 """Another mark is sent when one does not come back for so long."""
 
 KEEP_US: Final = 86_400_000_000
@@ -103,7 +104,6 @@ class CoverSubscriber:
     Args:
         link: The data connection. Its owner calls ``on_up`` and ``on_down``, and passes what
             arrives through ``once`` while ``sorting``.
-        federation: The federation's name.
         session: What our session at the broker may hold, for the next process.
 
     Attributes:
@@ -120,20 +120,12 @@ class CoverSubscriber:
         self._transition = CoverTransition(marks_after=wall_clock_us())
         self._copies = Copies()
         self._expected: tuple[tuple[str, ...], tuple[str, ...], int] | None = ((), (), 0)
-        self._timer: asyncio.Handle | None = None
+        self._timer = DeadlineTimer(self._on_silence)
 
     def start(self) -> None:
         """Subscribe our own marks. Before the connection runs."""
         self._link.recall(self._session.recalled())
-        self._link.subscribe(
-            [
-                TopicFilter(
-                    self._topic,
-                    max_qos=QoS.AT_LEAST_ONCE,  # to queue behind what has QoS 1 and 2
-                    retain_handling=RetainHandling.SEND_NEVER,
-                )
-            ]
-        )
+        self._link.subscribe([live_filter(self._topic)])  # QoS 1: behind what has QoS 1 and 2
 
     def recalled(self) -> list[str]:
         """What earlier processes subscribed on the data connection."""
@@ -207,7 +199,7 @@ class CoverSubscriber:
                 case Mark(number):
                     mark = number.to_bytes(_NUMBER_BYTES, "big")
                     self._link.publish(self._topic, mark, qos=1)
-                    self._wait()
+                    self._timer.set(Millis(monotonic_ms() + MARK_GAP_MS))
                 case _:
                     assert_never(order)
 
@@ -224,15 +216,8 @@ class CoverSubscriber:
                 self._copies.expect_any()
             else:
                 self._copies.expect(*expected)
-        if transition.stage is Stage.STEADY and self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _wait(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(MARK_GAP_S, self._on_silence)
+        if transition.stage is Stage.STEADY:
+            self._timer.set(None)
 
 
 def _cover_filter(pattern: str) -> TopicFilter:

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 import structlog
-from mqtt5 import QoS, RetainHandling, TopicFilter
 
 from federator.protocol.messages.topics import cover_topic
 from federator.runtime.data.data_path import DataPath
 from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
+from federator.runtime.mqtt.subscriptions import live_filter
 
 MARK_GAP_S: Final = 1.0
 MARKS_MAX: Final = 10
@@ -27,14 +27,13 @@ MARKS_MAX: Final = 10
 _log = structlog.get_logger()
 
 
-class FormerSession:
+class FormerSession(LinkObserver):
     """One former session, and the connection that resumes it.
 
     It stands between that connection and the data path, to know what is not acknowledged yet.
 
     Args:
         make_link: Makes the connection.
-        federation: The federation's name.
         subscribed: What the session may subscribe.
         data_path: Takes custody of what comes.
         take: Takes what comes, as on the data connection.
@@ -59,9 +58,7 @@ class FormerSession:
         self._taken = 0
         self._through = asyncio.Event()
         self._link.recall(subscribed)
-        quiet = RetainHandling.SEND_NEVER
-        own_marks = TopicFilter(self._mark_topic, max_qos=QoS.AT_LEAST_ONCE, retain_handling=quiet)
-        self._link.subscribe([own_marks])
+        self._link.subscribe([live_filter(self._mark_topic)])
 
     async def empty(self) -> None:
         """Take what waits, and have the broker forget the session; tries until it is reached."""
@@ -104,9 +101,6 @@ class FormerSession:
         self._data_path.on_data_up(session_present=session_present)
         if not session_present:
             self._through.set()
-
-    def on_subscribed(self, link: MqttLink) -> None:
-        """Do nothing: ``empty`` sees it."""
 
     def on_down(self, link: MqttLink, reason: str) -> None:
         """What was not acknowledged comes again."""

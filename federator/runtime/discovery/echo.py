@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
+from mqtt5 import PublishPacket
 
 from federator.protocol.messages.topics import echo_topic
 from federator.protocol.types import Millis
@@ -51,12 +51,6 @@ class BrokerEcho:
         self._came = came
         self._last_us = 0
         self._round_trip_us: int | None = None
-
-    def subscription(self) -> TopicFilter:
-        """What the control connection subscribes: in order with the log, and counted like it."""
-        return TopicFilter(
-            self.topic, max_qos=QoS.AT_LEAST_ONCE, retain_handling=RetainHandling.SEND_NEVER
-        )
 
     async def run(self) -> None:
         """Publish marks until cancelled."""

@@ -17,7 +17,7 @@ from typing import Any, assert_never
 
 import msgspec
 import structlog
-from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
+from mqtt5 import PublishPacket, QoS, TopicFilter
 
 from federator.config import DiscoverySettings, ShareSettings
 from federator.errors import DecodeError
@@ -26,6 +26,7 @@ from federator.protocol.effects import Notice
 from federator.protocol.messages.topics import probe_topic, registrations_topic
 from federator.protocol.types import Millis
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import DeadlineTimer, DutyCycle, monotonic_ms, wall_clock_ms
 from federator.runtime.process.notices import log_notice
 from federator.runtime.storage.durable import PRIVATE_FILE, write_whole
@@ -124,13 +125,7 @@ class Discovery:
             for topic in topics
         ]
         if self._settings.new_regular_topic:
-            filters.append(
-                TopicFilter(
-                    self.registrations_topic,
-                    max_qos=QoS.AT_LEAST_ONCE,
-                    retain_handling=RetainHandling.SEND_NEVER,
-                )
-            )
+            filters.append(live_filter(self.registrations_topic))
         return filters
 
     @property
@@ -305,12 +300,7 @@ class Discovery:
         # An earlier process may have left them in our session; only what was subscribed is dropped:
         # see ``Reconciliation.drop_probe``.
         if subscribe or not known:
-            self._link.subscribe(
-                TopicFilter(
-                    topic, max_qos=QoS.AT_MOST_ONCE, retain_handling=RetainHandling.SEND_NEVER
-                )
-                for topic in self._probes
-            )
+            self._link.subscribe(live_filter(probe, QoS.AT_MOST_ONCE) for probe in self._probes)
         if not subscribe:
             self._link.unsubscribe(self._probes)
 

@@ -9,7 +9,7 @@ Source: docs/protocol.md 15; the words are in ``protocol.messages.guide``.
 from collections.abc import Callable
 
 import structlog
-from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter, Will
+from mqtt5 import PublishPacket, Will
 
 from federator.errors import DecodeError
 from federator.protocol.controller.own_rows import SessionReports
@@ -36,8 +36,6 @@ class GuidePublisher:
     """Publishes guides; hears session reports and drain orders.
 
     Args:
-        self_id: Our broker's id.
-        federation: The federation's name.
         link: The control connection to our broker.
         ordered: Told an operator's order to drain.
 
@@ -68,18 +66,6 @@ class GuidePublisher:
         self._self_id = self_id
         self._federation = federation
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=4)
-
-    def subscriptions(self) -> list[TopicFilter]:
-        """What to subscribe on the control connection."""
-        return [
-            TopicFilter(
-                topic,
-                max_qos=QoS.AT_LEAST_ONCE,
-                no_local=True,
-                retain_handling=RetainHandling.SEND_NEVER,
-            )
-            for topic in (self.sessions_topic, self.drain_topic)
-        ]
 
     def publish(self, guide: g.Guide | None = None) -> None:
         """Let ``guide``, or the newest again, stand on our broker once it is connected."""

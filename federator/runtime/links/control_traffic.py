@@ -3,7 +3,7 @@
 from collections import Counter
 
 import structlog
-from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter, Will
+from mqtt5 import PublishPacket, QoS, TopicFilter, Will
 
 from federator.errors import DecodeError
 from federator.protocol.links.links import Links
@@ -16,6 +16,7 @@ from federator.protocol.types import BrokerId, ConnId, Millis
 from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.links.peer_traffic import PeerTraffic
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.trust.guarding import Trust
 
@@ -29,7 +30,6 @@ class ControlTraffic:
     """Sends, receives and counts the control messages of one agent.
 
     Args:
-        federation: The federation's name.
         links: What the protocol knows of neighbours, and
         connections: the connections to their brokers.
         trust: Seals what is sent and judges what comes; ``None`` in an open federation.
@@ -66,15 +66,7 @@ class ControlTraffic:
 
     def subscriptions(self) -> list[TopicFilter]:
         """What to subscribe on our own broker. Retained messages are no agent's word now: none."""
-        return [
-            TopicFilter(
-                topic,
-                max_qos=QoS.AT_MOST_ONCE,
-                no_local=True,
-                retain_handling=RetainHandling.SEND_NEVER,
-            )
-            for topic in self._kind_of
-        ]
+        return [live_filter(topic, QoS.AT_MOST_ONCE, no_local=True) for topic in self._kind_of]
 
     def neighbour_at(self, link: MqttLink) -> BrokerId | None:
         """The neighbour at the other end of ``link``, if it said so."""

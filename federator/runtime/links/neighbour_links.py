@@ -20,7 +20,7 @@ from mqtt5 import Will
 
 from federator.protocol.events import NeighbourConnected, NeighbourDisconnected
 from federator.protocol.types import BrokerId, ConnId, Cost
-from federator.runtime.mqtt.link import Inbound, MqttLink
+from federator.runtime.mqtt.link import LinkObserver, MqttLink
 
 DIALLED_BACK_MAX = 256
 """Brokers that named themselves and are dialled for ever; anybody may invent one."""
@@ -185,7 +185,7 @@ class NeighbourLinks:
         self._tell(NeighbourDisconnected(neighbour.conn))
 
 
-class NeighbourObserver:
+class NeighbourObserver(LinkObserver):
     """Passes on that a connection came or went. Neighbours' brokers send us nothing."""
 
     def __init__(
@@ -202,12 +202,6 @@ class NeighbourObserver:
         """Tell when both connections stand: the broker accepted us."""
         self._connected(self._neighbour)
 
-    def on_subscribed(self, link: MqttLink) -> None:
-        """Do nothing: nothing is subscribed there."""
-
     def on_down(self, link: MqttLink, reason: str) -> None:
         """Tell that the neighbour is disconnected: one connection is lost."""
         self._disconnected(self._neighbour)
-
-    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Do nothing: neighbours' brokers send us nothing."""

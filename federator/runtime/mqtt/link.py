@@ -21,6 +21,7 @@ from federator.protocol.client_names import shown
 from federator.runtime.mqtt.connection import Introduction
 from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.mqtt.failures import (
+    TakenOverError,
     check_greeting,
     dismissal,
     explain,
@@ -45,7 +46,8 @@ _log = structlog.get_logger()
 class LinkObserver(Protocol):
     """Told what happens on a link, synchronously and from the socket's callback: be quick.
 
-    An exception out of any of these is a bug of ours and comes out of ``MqttLink.run``.
+    An exception out of any of these is a bug of ours and comes out of ``MqttLink.run``. Whoever
+    inherits from this need not care for what does not concern it.
     """
 
     def on_up(self, link: "MqttLink", session_present: bool) -> None:
@@ -53,6 +55,7 @@ class LinkObserver(Protocol):
 
     def on_subscribed(self, link: "MqttLink") -> None:
         """Called when all subscriptions were answered: after each connection and each change."""
+        return
 
     def on_down(self, link: "MqttLink", reason: str) -> None:
         """Called when a connection that was up is gone."""
@@ -62,14 +65,13 @@ class LinkObserver(Protocol):
 
         ``chunk`` is reused as soon as this returns: copy what must stay.
         """
+        return
 
 
 class MqttLink(PacketSender):
     """One client id at one broker, connected again whenever the connection is lost.
 
     Args:
-        endpoint: The broker.
-        observer: Told what happens.
         client_id: Ours at that broker; people are told its ``name``.
         clean_start: The first connection of ``run`` starts a new session. Later ones resume it when
             ``session_expiry_s`` is positive, and start a new one otherwise. A session to be resumed
@@ -84,9 +86,13 @@ class MqttLink(PacketSender):
         packet_bytes_max: A longer packet from the broker closes the connection.
         connect_timeout_s: From the first SYN to CONNACK.
         give_way_s: Wait this long when the place is another's.
-        rng: Source of jitter.
         acknowledge: Acknowledge publications once the observer returned. When false, the owner
             calls ``acknowledge`` for each QoS 1 and 2 publication.
+
+    Attributes:
+        taken_over: The last connection ended because another client has our client id.
+        closed_by_broker: The broker ended the last connection without a word.
+        gave_way: We left the place to another, and are not back.
     """
 
     def __init__(
@@ -105,7 +111,6 @@ class MqttLink(PacketSender):
         packet_bytes_max: int = PACKET_BYTES_MAX,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         give_way_s: float = GIVE_WAY_S,
-        rng: random.Random | None = None,
         acknowledge: bool = True,
     ) -> None:
         super().__init__(queue_bytes_max=send_queue_bytes_max, acknowledge=acknowledge)
@@ -114,6 +119,7 @@ class MqttLink(PacketSender):
         self.name = shown(client_id)
         self.last_error: str | None = None
         self.refused_with: ConnAckReasonCode | None = None
+        self.taken_over = self.closed_by_broker = self.gave_way = False
         self._observer = observer
         introduction = Introduction(
             client_id=client_id,
@@ -127,12 +133,11 @@ class MqttLink(PacketSender):
         )
         self._packet_bytes_max = packet_bytes_max
         self._reconnector = Reconnector(
-            self,
             endpoint,
             introduction,
-            backoff=Backoff(
-                min_ms=reconnect_min_ms, max_ms=reconnect_max_ms, rng=rng or random.Random()
-            ),
+            make_pipe=self._make_pipe,
+            on_lost=self._on_lost,
+            backoff=Backoff(min_ms=reconnect_min_ms, max_ms=reconnect_max_ms, rng=random.Random()),
             connect_timeout_s=connect_timeout_s,
             give_way_s=give_way_s,
         )
@@ -141,21 +146,6 @@ class MqttLink(PacketSender):
         self._log = _log.bind(client_id=self.name, broker=endpoint.place)
 
     # State
-
-    @property
-    def taken_over(self) -> bool:
-        """Whether the last connection ended because another client has our client id."""
-        return self._reconnector.taken_over
-
-    @property
-    def gave_way(self) -> bool:
-        """Whether we left the place to another, and are not back."""
-        return self._reconnector.gave_way
-
-    @property
-    def closed_by_broker(self) -> bool:
-        """Whether the broker ended the last connection without a word."""
-        return self._reconnector.closed_by_broker
 
     @property
     def overdue_s(self) -> float:
@@ -259,7 +249,7 @@ class MqttLink(PacketSender):
         self.limits = self._session.resume(ack, out)
         self._up = True
         self.last_error = self._logged_error = self.refused_with = None
-        self._reconnector.taken_over = self._reconnector.gave_way = False
+        self.taken_over = self.gave_way = False
         self._counters.connects += 1
         self._log.info("connection.up", session_present=ack.session_present)
         self._send(out)
@@ -280,6 +270,7 @@ class MqttLink(PacketSender):
 
     def give_way(self) -> None:
         """Leave the place to another for a while, and what waits for us there for good."""
+        self.gave_way = True
         self._reconnector.give_way()
         self.drop("another agent has our place")
 
@@ -292,10 +283,7 @@ class MqttLink(PacketSender):
         """Leave and make ``run`` return; ``with_will`` has the broker publish the Will."""
         await self._reconnector.close(with_will=with_will, keep_session=keep_session)
 
-    # As a ReconnectorContext
-
-    def make_pipe(self) -> PacketTransport:
-        """The transport of the next connection."""
+    def _make_pipe(self) -> PacketTransport:
         self._pipe = PacketTransport(
             self._on_read,
             packet_bytes_max=self._packet_bytes_max,
@@ -303,14 +291,17 @@ class MqttLink(PacketSender):
         )
         return self._pipe
 
-    def on_lost(self, pipe: PacketTransport) -> bool:
-        """Say why the connection ended, once; keep what must be sent again."""
+    def _on_lost(self, pipe: PacketTransport) -> bool:
+        """Say why the connection ended, once; keep what must be sent again. Whether it was up."""
         self._pipe = None
         self._counters.bytes_in += pipe.bytes_in
         self._counters.bytes_out += pipe.bytes_out
         self._counters.publishes_dropped += pipe.discard()
         self._session.suspend()
         stopping = self._reconnector.stopping
+        closed = pipe.reason is None or isinstance(pipe.reason, ConnectionError)
+        self.closed_by_broker = closed and not stopping
+        self.taken_over = isinstance(pipe.reason, TakenOverError)
         was_up, self._up = self._up, False
         if stopping:
             reason = "closed by us"

@@ -11,12 +11,11 @@ import contextlib
 import math
 import random
 import time
-from typing import Protocol
+from collections.abc import Callable
 
 from federator.errors import LinkError
 from federator.runtime.mqtt.connection import Introduction, MqttConnection
 from federator.runtime.mqtt.endpoint import Endpoint
-from federator.runtime.mqtt.failures import TakenOverError
 from federator.runtime.mqtt.transport import PacketTransport
 
 _DOUBLINGS_MAX = 32
@@ -52,23 +51,14 @@ class Backoff:
             self._failures = 0
 
 
-class ReconnectorContext(Protocol):
-    """What a ``Reconnector`` needs of the client that it keeps connected."""
-
-    def make_pipe(self) -> PacketTransport:
-        """A fresh transport, which the client uses from now on."""
-
-    def on_lost(self, pipe: PacketTransport) -> bool:
-        """The connection over ``pipe`` is gone; whether it was up."""
-
-
 class Reconnector:
     """Makes one connection to a broker after another, and backs off in between.
 
     Args:
-        context: The client.
         endpoint: The broker.
         introduction: Who we are there.
+        make_pipe: A fresh transport, which the client uses from now on.
+        on_lost: The connection over a transport is gone; tells whether it was up.
         backoff: How long to wait between two connections.
         connect_timeout_s: From the first SYN to CONNACK.
         give_way_s: Wait this long when the place is another's.
@@ -76,24 +66,23 @@ class Reconnector:
     Attributes:
         connection: The present one.
         attempts: Connections tried.
-        taken_over: The last connection ended because another client has our client id.
-        gave_way: We left the place to another, and are not back.
-        closed_by_broker: The last connection was ended by the broker without a word.
     """
 
     def __init__(
         self,
-        context: ReconnectorContext,
         endpoint: Endpoint,
         introduction: Introduction,
         *,
+        make_pipe: Callable[[], PacketTransport],
+        on_lost: Callable[[PacketTransport], bool],
         backoff: Backoff,
         connect_timeout_s: float,
         give_way_s: float,
     ) -> None:
-        self._context = context
         self._endpoint = endpoint
         self._introduction = introduction
+        self._make_pipe = make_pipe
+        self._on_lost = on_lost
         self._backoff = backoff
         self._connect_timeout_s = connect_timeout_s
         self._give_way_s = give_way_s
@@ -102,9 +91,6 @@ class Reconnector:
         self._stop = asyncio.Event()
         self.connection: MqttConnection | None = None
         self.attempts = 0
-        self.taken_over = False
-        self.gave_way = False
-        self.closed_by_broker = False
 
     @property
     def stopping(self) -> bool:
@@ -137,7 +123,6 @@ class Reconnector:
 
     def give_way(self) -> None:
         """Wait for a while, and then begin with a new session: the other has what was for us."""
-        self.gave_way = True
         self._introduction.forget_session()
         self._resume_at_s = time.monotonic() + self._give_way_s
 
@@ -150,7 +135,7 @@ class Reconnector:
     async def _connect_once(self) -> float:
         """Open a connection and serve it to its end; return how long it was up, in ms."""
         loop = asyncio.get_running_loop()
-        pipe = self._context.make_pipe()
+        pipe = self._make_pipe()
         connection = self.connection = MqttConnection(
             pipe,
             self._introduction,
@@ -171,18 +156,11 @@ class Reconnector:
             pipe.abort(error)
         finally:
             pipe.abort()
+            self.connection = None
             was_up = self._on_lost(pipe)
         if pipe.reason is not None and not isinstance(pipe.reason, _EXPECTED):
             raise pipe.reason
         return (loop.time() - up_since_s) * 1000 if was_up else 0.0
-
-    def _on_lost(self, pipe: PacketTransport) -> bool:
-        """Note why the connection ended, and let the client note it; whether it was up."""
-        self.connection = None
-        self.taken_over = isinstance(pipe.reason, TakenOverError)
-        closed = pipe.reason is None or isinstance(pipe.reason, ConnectionError)
-        self.closed_by_broker = closed and not self.stopping
-        return self._context.on_lost(pipe)
 
     def _promise(self, within_s: float) -> None:
         self._due_s = time.monotonic() + within_s

@@ -18,7 +18,15 @@ Source: OASIS MQTT 5.0, sections 3.8 to 3.11.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from mqtt5 import SubAckPacket, SubscribePacket, TopicFilter, UnsubAckPacket, UnsubscribePacket
+from mqtt5 import (
+    QoS,
+    RetainHandling,
+    SubAckPacket,
+    SubscribePacket,
+    TopicFilter,
+    UnsubAckPacket,
+    UnsubscribePacket,
+)
 
 from federator.runtime.mqtt.window import PacketIds
 from federator.runtime.mqtt.wire import Out
@@ -32,6 +40,14 @@ FORMER_MAX = 4_096
 
 _HEADER_BYTES = 16  # fixed header, packet identifier, properties: at most 13
 _ERROR = 0x80
+
+
+def live_filter(
+    pattern: str, max_qos: QoS = QoS.AT_LEAST_ONCE, *, no_local: bool = False
+) -> TopicFilter:
+    """``pattern`` as it is subscribed by who wants nothing that was retained there before."""
+    never = RetainHandling.SEND_NEVER
+    return TopicFilter(pattern, max_qos=max_qos, no_local=no_local, retain_handling=never)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,9 @@ Source: docs/protocol.md 14.
 """
 
 from collections.abc import Callable
-from typing import Protocol
 
 import structlog
-from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
+from mqtt5 import PublishPacket
 
 from federator.config import Settings
 from federator.errors import DecodeError
@@ -31,23 +30,15 @@ COMPLAINT_GAP_MS = Millis(60_000)
 _log = structlog.get_logger()
 
 
-class Neighbours(Protocol):
-    """What settling needs of the control messages to neighbours."""
-
-    def tell(self, neighbour: BrokerId, message: Wave | Echo) -> None:
-        """Send a message to a neighbour, if there is a connection to its broker."""
-
-
 class SettlingService:
     """Where gateways' questions are asked and answered: the surroundings of ``Settling``.
 
     Args:
-        settings: The agent's.
         node: Knows routes and neighbours.
         policy: What the federation may hear of a client's filter.
         has_own_members: Whether clients of ours share a filter with members elsewhere.
         covers: Whether what our clients publish below a filter comes to us.
-        neighbours: Pass waves and echoes on.
+        tell: Passes a wave or an echo on to a neighbour, if there is a way.
         link: The control connection to our broker, by which gateways are answered.
 
     Attributes:
@@ -63,32 +54,23 @@ class SettlingService:
         policy: BrokerPolicy,
         has_own_members: Callable[[str], bool],
         covers: Callable[[str], bool],
-        neighbours: Neighbours,
+        tell: Callable[[BrokerId, Wave | Echo], None],
         link: MqttLink,
     ) -> None:
         self.malformed = 0
         self._links = node.links
         self._routes = SettledRoutes(node)
+        self.send = tell  # what the machine asks of us, besides what is defined below
         self.settling = Settling(settings.broker_id, node.links.epoch, self._routes, self)
         self._federation = settings.federation
         self._keeps_match_all = settings.discovery.match_all == "local"
         self._policy = policy
         self._has_own_members = has_own_members
         self._covers = covers
-        self._neighbours = neighbours
         self._link = link
         self.topic = topics.settle_topic(self._federation)
         self._timer = DeadlineTimer(self._on_time)
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=2)
-
-    def subscription(self) -> TopicFilter:
-        """The subscription to gateways' questions, for the control connection."""
-        return TopicFilter(
-            self.topic,
-            max_qos=QoS.AT_LEAST_ONCE,
-            no_local=True,
-            retain_handling=RetainHandling.SEND_NEVER,
-        )
 
     def on_question(self, packet: PublishPacket) -> None:
         """Take a gateway's question, and answer it when all is settled, or in vain."""
@@ -149,10 +131,6 @@ class SettlingService:
     def neighbours(self) -> list[BrokerId]:
         """The neighbours whose links are up."""
         return list(self._links.up)
-
-    def send(self, neighbour: BrokerId, message: Wave | Echo) -> None:
-        """Send a wave or an echo to a neighbour."""
-        self._neighbours.tell(neighbour, message)
 
     def standing(self, filter: str) -> Standing:
         """What has become of a filter that our own clients want."""

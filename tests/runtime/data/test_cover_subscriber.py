@@ -461,7 +461,7 @@ def test_a_broker_that_knows_no_identifiers_gets_none(steps):
 
 
 def test_marks_that_never_come_back_end_a_stage_all_the_same(monkeypatch):
-    monkeypatch.setattr(cover_subscriber, "MARK_GAP_S", 0.001)
+    monkeypatch.setattr(cover_subscriber, "MARK_GAP_MS", 1)
 
     async def run():
         world = World()

@@ -63,7 +63,6 @@ async def link_to_a_peer_that_says(
         reconnect_min_ms=1,
         reconnect_max_ms=2,
         packet_bytes_max=10_000,
-        rng=random.Random(1),
     )
     task = asyncio.create_task(link.run())
     try:
