@@ -73,7 +73,7 @@ class Agent:
         epoch = state.next_epoch()
         trust = None if settings.security == "open" else Trust(settings, state.path)
         custody = settings.custody
-        stores = CustodyStores.open(
+        stores = CustodyStores(
             state.path / "custody",
             keep_s=custody.keep_s,
             bytes_max=custody.bytes_max,

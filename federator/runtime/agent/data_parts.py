@@ -4,6 +4,7 @@ import asyncio
 
 from federator.config import Settings
 from federator.protocol.custody import HELD_BYTES_MAX
+from federator.protocol.data_plane import DataPlane
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.events import LocalFiltersChanged
 from federator.protocol.filters.renames import Renames
@@ -13,15 +14,17 @@ from federator.protocol.policy.broker_policy import BrokerPolicy
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.policy.rules import Denied, EdgeRules
 from federator.protocol.telemetry.frame_events import FrameEventBuffer
+from federator.protocol.types import Now
 from federator.runtime.agent.control_parts import ControlParts
 from federator.runtime.custody.gateway_marks import GatewayMarks
 from federator.runtime.custody.stores import CustodyStores
 from federator.runtime.data.cover_subscriber import CoverSubscriber, SessionFilters
-from federator.runtime.data.data_path import DataPath
+from federator.runtime.data.data_path import CustodyMessenger, DataPath
 from federator.runtime.data.renaming import Renaming
 from federator.runtime.datagrams.service import DatagramService
 from federator.runtime.loops.watch import LoopWatch
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 from federator.runtime.retained.retained import Retained
 from federator.runtime.sharing.file import ShareFile
 from federator.runtime.sharing.sharing import Sharing
@@ -137,7 +140,7 @@ class DataParts:
             tasks,
             coder=RaptorCoder(),
             epoch=lambda: control.epoch,
-            neighbours=control.traffic,
+            tell=control.traffic.tell,
             # The data path is made later: it sends in datagrams.
             on_frames=lambda neighbour, frames: self.path.on_datagram_frames(neighbour, frames),
             send_by_broker=lambda neighbour, frame: self.path.outgoing.send_by_broker(
@@ -148,12 +151,15 @@ class DataParts:
     def _data_path(self, stores: CustodyStores, frame_events: FrameEventBuffer | None) -> DataPath:
         settings, control = self._settings, self._control
         data = settings.data
-        return DataPath(
+        plane = DataPlane(
             self_id=settings.broker_id,
-            stores=stores,
             epoch=control.epoch,
             federation=settings.federation,
             forwarder=self.forwarder,
+            disk=stores,
+            outlet=CustodyMessenger(control.traffic.tell),
+            seals=control.trust,
+            now=Now(monotonic_ms(), wall_clock_us()),
             duplicates=DuplicateLog(
                 window_bits=data.duplicate_window_bits, origins_max=data.origins_max
             ),
@@ -163,14 +169,13 @@ class DataParts:
             hop_limit=data.hop_limit,
             held_bytes_max=min(HELD_BYTES_MAX, settings.links.send_queue_bytes_max // HELD_SHARE),
             retained=self.retained,
-            trust=control.trust,
             frame_events=frame_events,
-            local=self._data_link,
-            ask=control.traffic.tell,
-            on_acknowledged=self.marks.on_acknowledged,
-            traces=self.tracing,
             datagrams=self.datagrams,
         )
+        plane.delivery.link = self._data_link
+        plane.traces = self.tracing
+        plane.intake.on_acknowledged = self.marks.on_acknowledged
+        return DataPath(plane, stores)
 
     def _sharing(self, state: StateDir) -> Sharing:
         settings, control = self._settings, self._control

@@ -20,6 +20,8 @@ from federator.protocol.forwarding.frames import keys_in
 from federator.runtime.storage.durable import replace_file, write_at
 
 IDLE_MAX = 131_072
+"""Idle chains remembered; beyond, the one idle for longest is forgotten."""
+
 TRIM_AT = 64
 HEADS_FILE = "heads"
 
@@ -43,16 +45,12 @@ class _Chain:
 class Chains:
     """All chains: 8 bytes for each record and filter, and about 200 for each filter.
 
-    Args:
-        idle_max: Idle chains remembered; beyond, the one idle for longest is forgotten.
-
     Attributes:
         oldest: The smallest number still held. Set it with ``drop``.
         idle: Last number of each chain of which nothing is held.
     """
 
-    def __init__(self, *, idle_max: int = IDLE_MAX) -> None:
-        self._idle_max = idle_max
+    def __init__(self) -> None:
         self._live: OrderedDict[bytes, _Chain] = OrderedDict()  # by last number, ascending
         self.idle: OrderedDict[bytes, int] = OrderedDict()
         self.oldest = 1
@@ -108,7 +106,10 @@ class Chains:
         return chain.seqs[at - 1] if at else chain.dropped
 
     def floor(self, key: bytes, after: int) -> int:
-        """The largest number of the chain that is dropped and greater than ``after``, or that."""
+        """The largest number of the chain that was dropped, if greater than ``after``, or that.
+
+        Everything on the chain above ``after`` and up to it is gone.
+        """
         chain = self._live.get(key)
         if chain is None:
             return max(self.idle.get(key, 0), after)
@@ -138,7 +139,7 @@ class Chains:
                 break
             del self._live[key]
             idle[key] = self.idle[key] = head
-        while len(self.idle) > self._idle_max:
+        while len(self.idle) > IDLE_MAX:
             self.idle.popitem(last=False)
         return idle
 

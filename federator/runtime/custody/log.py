@@ -77,6 +77,7 @@ class CustodyLog:
         dropped_by_age, dropped_for_room: Records dropped since it was opened.
         lost_bytes: Found damaged when it was opened, and cut off.
         unreadable: Records that were asked for and could not be read.
+        chains, head, last, select, floor: What ``Chains`` tells.
 
     Raises:
         ConfigError: The folder cannot be used.
@@ -107,7 +108,9 @@ class CustodyLog:
         self.bytes = self.records = self._entries = 0
         self.dropped_by_age = self.dropped_for_room = 0
         self.lost_bytes = self.unreadable = 0
-        self._chains = Chains()
+        self._chains = chains = Chains()
+        self.chains, self.head, self.last = chains.heads, chains.head, chains.last
+        self.select, self.floor = chains.select, chains.floor
         self._heads = HeadsFile(folder, self._chains.idle)
         self._segments: list[Segment] = []  # the last one is being written
         self._fd = -1
@@ -129,29 +132,6 @@ class CustodyLog:
     def oldest_seq(self) -> int:
         """The number of the oldest record held; ``next_seq`` when there is none."""
         return next((s.first_seq for s in self._segments if len(s)), self.next_seq)
-
-    def head(self, key: bytes) -> int:
-        """The last number on the chain of ``key``, held or not; 0 when none is known."""
-        return self._chains.head(key)
-
-    def chains(self) -> Iterator[tuple[bytes, int]]:
-        """The chains of which something is held, and their last numbers."""
-        return self._chains.heads()
-
-    def last(self, key: bytes, upto: int) -> int:
-        """The greatest number of a chain up to ``upto``, or the last that is gone beyond it."""
-        return self._chains.last(key, upto)
-
-    def select(self, key: bytes, after: int, *, limit: int) -> list[int]:
-        """Held numbers of the chain greater than ``after``, ascending, at most ``limit``."""
-        return self._chains.select(key, after, limit=limit)
-
-    def floor(self, key: bytes, after: int) -> int:
-        """The largest number on the chain that was dropped, if greater than ``after``, or that.
-
-        Everything on the chain above ``after`` and up to it is gone.
-        """
-        return self._chains.floor(key, after)
 
     def first_since(self, key: bytes, time_us: int) -> int | None:
         """The first held number on the chain made at ``time_us`` or later, to a millisecond.

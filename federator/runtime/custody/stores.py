@@ -5,7 +5,6 @@ Source: docs/protocol.md section 11; what decides is in ``protocol.custody``.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
 
 from federator.protocol.custody import Custodian, Positions, Record
 from federator.protocol.custody.ports import Delivered
@@ -22,25 +21,33 @@ class CustodyStores:
     That a file cannot be written is said once a minute, however often it is tried.
 
     Args:
+        folder: Where it is; made when missing.
+        keep_s: How long all of this is worth anything.
+        bytes_max: Of the log.
+        fsync: When what was logged must be on the disk itself; see ``Syncing``.
+
+    Attributes:
         log: What we are the origin of.
         journal: What we delivered.
         owed: Filters that stay wanted.
         subscribed: What our session at the broker may hold.
-        keep_s: How long all of this is worth anything.
+
+    Raises:
+        ConfigError: The folder cannot be used.
     """
 
     def __init__(
         self,
-        log: CustodyLog,
-        journal: DeliveryJournal,
-        owed: FilterFile,
-        subscribed: FilterFile,
-        keep_s: int,
+        folder: Path,
+        *,
+        keep_s: int = 1_800,
+        bytes_max: int = 268_435_456,
+        fsync: FsyncPolicy = "never",
     ) -> None:
-        self.log = log
-        self.journal = journal
-        self.owed = owed
-        self.subscribed = subscribed
+        self.log = CustodyLog(folder / "log", bytes_max=bytes_max, age_max_s=keep_s, fsync=fsync)
+        self.journal = DeliveryJournal(folder)
+        self.owed = FilterFile(folder, OWED)
+        self.subscribed = FilterFile(folder, SUBSCRIBED)
         self.keep_s = keep_s
         self._trouble = DiskTrouble()
 
@@ -48,28 +55,6 @@ class CustodyStores:
     def failures(self) -> int:
         """Writes that failed."""
         return self._trouble.failures
-
-    @classmethod
-    def open(
-        cls,
-        folder: Path,
-        *,
-        keep_s: int = 1_800,
-        bytes_max: int = 268_435_456,
-        fsync: FsyncPolicy = "never",
-    ) -> Self:
-        """Open, or make, what is in ``folder``.
-
-        Raises:
-            ConfigError: The folder cannot be used.
-        """
-        return cls(
-            CustodyLog(folder / "log", bytes_max=bytes_max, age_max_s=keep_s, fsync=fsync),
-            DeliveryJournal(folder),
-            FilterFile(folder, OWED),
-            FilterFile(folder, SUBSCRIBED),
-            keep_s,
-        )
 
     def close(self) -> None:
         """Write down what is not written yet."""

@@ -79,10 +79,8 @@ class Copies:
 
     def _identified_leads(self, topic: str) -> bool | None:
         """Whether the copy with the identifier is the first one; ``None``: there is only one."""
-        try:
+        if topic in self._leads:
             return self._leads[topic]
-        except KeyError:
-            pass
         if len(self._leads) >= TOPICS_MAX:
             self._leads.clear()
         old, new = self._retiring.match(topic), self._arriving.match(topic)

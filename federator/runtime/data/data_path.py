@@ -7,108 +7,52 @@ Source: docs/ARCHITECTURE.md.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from federator.protocol.custody import HELD_BYTES_MAX
-from federator.protocol.data.ports import (
-    AcknowledgingLink,
-    Datagrams,
-    DataLink,
-    Inbound,
-    RetainedFlow,
-    Shared,
-    Traces,
-)
-from federator.protocol.data_plane import FRAME_BYTES_MAX, HOP_LIMIT, DataPlane
-from federator.protocol.duplicates import DuplicateLog
+from federator.protocol.data.ports import AcknowledgingLink, DataLink, Inbound
+from federator.protocol.data_plane import DataPlane
 from federator.protocol.effects import FilterRoute, Notice
-from federator.protocol.forwarding.forwarding import Forwarder, Sends, TopicRoute
+from federator.protocol.forwarding.forwarding import Sends, TopicRoute
 from federator.protocol.messages.control import RepairRequest
-from federator.protocol.policy.link_policies import LinkPolicies
-from federator.protocol.telemetry.frame_events import FrameEventBuffer
-from federator.protocol.types import BrokerId, Epoch, Millis, Now
+from federator.protocol.types import BrokerId, Millis, Now
 from federator.runtime.custody.stores import CustodyStores
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms, wall_clock_us
 from federator.runtime.process.notices import log_notice
-from federator.runtime.trust.guarding import Trust
+
+
+@dataclass(frozen=True, slots=True)
+class CustodyMessenger:
+    """Passes on what custody has to say; satisfies ``protocol.custody.ports.CustodyContext``."""
+
+    ask: Callable[[BrokerId, RepairRequest], None]
+    tell: Callable[[Notice], None] = log_notice
 
 
 class DataPath:
     """The data plane of one agent, on the event loop.
 
     Args:
-        self_id: Our id.
-        epoch: Our epoch.
-        federation: The federation's name.
-        forwarder: Where publications go. The control plane changes it.
+        plane: What decides.
         stores: What custody keeps on disk.
-        trust: Seals frames and breaks their seals; ``None`` in an open federation.
-        local: The data connection to our own broker.
-        ask: Sends a request for repairs to a neighbour.
-        on_acknowledged: Called when all that came is in the log, and our broker was told so.
-        traces: Follows traces, if anybody does.
-        datagrams: Carries frames past the brokers, if anybody does.
-        duplicates, policies, to_local_names, frame_bytes_max, hop_limit: See ``DataPlane``,
-        held_bytes_max, retained, frame_events: and so are these.
         wall_clock_us: Microseconds since 1970.
 
     Attributes:
-        plane: What decides.
-        stores: As given.
-        intake, outgoing, custody, counters, delays: Of the plane.
+        forwarder, intake, outgoing, custody, counters, delays: Of the plane.
         data_topic: Where frames come in.
         marker_topic: Where our broker keeps custody's marker.
     """
 
     def __init__(
         self,
-        *,
-        self_id: BrokerId,
-        epoch: Epoch,
-        federation: str,
-        forwarder: Forwarder,
+        plane: DataPlane,
         stores: CustodyStores,
-        trust: Trust | None,
-        local: DataLink | None = None,
-        ask: Callable[[BrokerId, RepairRequest], None] = lambda neighbour, request: None,
-        on_acknowledged: Callable[[], None] = lambda: None,
-        traces: Traces | None = None,
-        datagrams: Datagrams | None = None,
-        duplicates: DuplicateLog | None = None,
-        policies: LinkPolicies | None = None,
-        to_local_names: Callable[[bytes], bytes] = lambda run: run,
-        frame_bytes_max: int = FRAME_BYTES_MAX,
-        hop_limit: int = HOP_LIMIT,
-        held_bytes_max: int = HELD_BYTES_MAX,
-        retained: RetainedFlow | None = None,
-        frame_events: FrameEventBuffer | None = None,
+        *,
         wall_clock_us: Callable[[], int] = wall_clock_us,
     ) -> None:
+        self.plane = plane
         self.stores = stores
-        self._ask = ask
         self._wall_clock_us = wall_clock_us
-        self.plane = plane = DataPlane(
-            self_id=self_id,
-            epoch=epoch,
-            federation=federation,
-            forwarder=forwarder,
-            disk=stores,
-            outlet=self,
-            seals=trust,
-            now=self._now(),
-            duplicates=duplicates,
-            policies=policies,
-            to_local_names=to_local_names,
-            frame_bytes_max=frame_bytes_max,
-            hop_limit=hop_limit,
-            held_bytes_max=held_bytes_max,
-            retained=retained,
-            frame_events=frame_events,
-            datagrams=datagrams,
-        )
-        plane.delivery.link = local
-        plane.traces = traces
-        plane.intake.on_acknowledged = on_acknowledged
-        self.forwarder = forwarder
+        self.forwarder = plane.forwarder
         self.intake = plane.intake
         self.outgoing = plane.outgoing
         self.custody = plane.custody
@@ -139,41 +83,6 @@ class DataPath:
         self._custody_armed_ms = None
         self.plane.on_time(self._now())
         self._arm()
-
-    # What joins later
-
-    @property
-    def local(self) -> DataLink | None:
-        """The data connection to our own broker; ``None`` until it is made."""
-        return self.plane.delivery.link
-
-    @local.setter
-    def local(self, link: DataLink | None) -> None:
-        self.plane.delivery.link = link
-
-    @property
-    def shared(self) -> Shared | None:
-        """Who sees what our clients publish, and gets the frames for our inbox, if anybody does."""
-        return self.plane.shared
-
-    @shared.setter
-    def shared(self, shared: Shared | None) -> None:
-        self.plane.shared = shared
-
-    @property
-    def origins(self) -> int:
-        """How many origins the duplicate window remembers."""
-        return self.plane.origins
-
-    # What custody has to say
-
-    def ask(self, neighbour: BrokerId, request: RepairRequest) -> None:
-        """Send a request to a neighbour."""
-        self._ask(neighbour, request)
-
-    def tell(self, notice: Notice) -> None:
-        """Tell the operator."""
-        log_notice(notice)
 
     # What the control plane says
 

@@ -14,7 +14,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -22,7 +22,7 @@ from federator.config import Address, Settings
 from federator.config.datagrams import split_endpoint
 from federator.errors import ConfigError, DecodeError
 from federator.protocol.datagrams.erasure import Coder
-from federator.protocol.datagrams.link import DatagramLink
+from federator.protocol.datagrams.link import DatagramLink, Received
 from federator.protocol.messages.control import LOSSES_MAX, DatagramOffer, LinkLoss
 from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.trust.guard import DATAGRAM
@@ -87,23 +87,14 @@ class _Peer:
     told: bool = False
 
 
-class Neighbours(Protocol):
-    """What links over datagrams need of the control messages to neighbours."""
-
-    def tell(self, neighbour: BrokerId, message: DatagramOffer) -> None:
-        """Send a message to a neighbour, if there is a connection to its broker."""
-
-
 class DatagramService:
     """All links over datagrams of one agent.
 
     Args:
-        settings: The agent's.
-        trust: The agent's keys.
         tasks: Runs what lasts.
         coder: The erasure code.
         epoch: Ours, now.
-        neighbours: Are told our offers.
+        tell: Sends our offer to a neighbour, if there is a way.
         on_frames: Takes the frames that a neighbour sent in datagrams.
         send_by_broker: Sends a neighbour a frame that datagrams carried in vain.
 
@@ -124,14 +115,14 @@ class DatagramService:
         *,
         coder: Coder,
         epoch: Callable[[], Epoch],
-        neighbours: Neighbours,
+        tell: Callable[[BrokerId, DatagramOffer], None],
         on_frames: Callable[[BrokerId, Sequence[bytes]], None],
         send_by_broker: Callable[[BrokerId, bytes], None],
     ) -> None:
         self.counters = DatagramCounters()
         self._settings = settings
         self._epoch = epoch
-        self._neighbours = neighbours
+        self._tell = tell
         self._on_frames = on_frames
         self._send_by_broker = send_by_broker
         self._trust = trust
@@ -230,7 +221,7 @@ class DatagramService:
         ]
         told = tuple(losses[:LOSSES_MAX])
         offer = DatagramOffer(self._settings.broker_id, self._epoch(), self.advertised, told)
-        self._neighbours.tell(neighbour, offer)
+        self._tell(neighbour, offer)
 
     def leave(self) -> None:
         """Send what is under way by the brokers, too: nobody will mend it when we are gone."""
@@ -297,23 +288,16 @@ class DatagramService:
         self.counters.datagrams_in += 1
         self.counters.bytes_in += len(data)
         heard = peer.link.on_datagram(datagram, now_ms=monotonic_ms())
-        self._carry_out(neighbour, peer, heard.datagrams, heard.given_back, heard.frames)
+        self._carry_out(neighbour, peer, heard)
         self._timer.set_sooner(peer.link.next_deadline_ms())
 
-    def _carry_out(
-        self,
-        neighbour: BrokerId,
-        peer: _Peer,
-        datagrams: Sequence[bytes],
-        given_back: Sequence[bytes],
-        frames: Sequence[bytes],
-    ) -> None:
-        if datagrams:
-            self._send(neighbour, peer, datagrams)
-        if given_back:
-            self._by_broker(neighbour, given_back)
-        if frames:
-            self._on_frames(neighbour, frames)
+    def _carry_out(self, neighbour: BrokerId, peer: _Peer, heard: Received) -> None:
+        if heard.datagrams:
+            self._send(neighbour, peer, heard.datagrams)
+        if heard.given_back:
+            self._by_broker(neighbour, heard.given_back)
+        if heard.frames:
+            self._on_frames(neighbour, heard.frames)
         link = peer.link
         if link is not None and link.usable != peer.told:
             peer.told = link.usable
@@ -331,7 +315,7 @@ class DatagramService:
             link = peer.link
             if link is not None and link.next_deadline_ms() <= now_ms:
                 heard = link.on_deadline(now_ms=now_ms)
-                self._carry_out(neighbour, peer, heard.datagrams, heard.given_back, heard.frames)
+                self._carry_out(neighbour, peer, heard)
         times = [p.link.next_deadline_ms() for p in self._peers.values() if p.link is not None]
         if times:
             self._timer.set_sooner(min(times))

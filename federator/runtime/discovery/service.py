@@ -10,7 +10,7 @@ Source: docs/ARCHITECTURE.md, "Discovery".
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, assert_never
@@ -53,10 +53,7 @@ class Discovery:
     """Learns what the clients of our own broker subscribe to.
 
     Args:
-        settings: How to behave.
-        federation: Its name, part of our topics.
         own_id: Client id of the control connection.
-        state_dir: Where the table is kept.
         interest_changed: Called with the filters added and removed.
         share: How many groups may have their members counted.
         members_changed: Called when groups gained or lost members, when groups span brokers;
@@ -64,6 +61,9 @@ class Discovery:
         control_filters: All that the control connection subscribes.
         own_links: Our other connections to this broker. Both are asked whenever the control
             connection comes up: log lines about them may have passed unheard.
+
+    Attributes:
+        is_connected, filters_of, flow: Of the table, as far as the broker's log tells.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Discovery:
         self._control_filters = control_filters
         self._own_links = own_links
         self._unanswered: list[MqttLink] = []  # ours, with subscriptions open when we came up
-        self._pure = pure.Discovery(
+        self._pure = known = pure.Discovery(
             own_id=own_id,
             parameters=pure.DiscoveryParameters(
                 log_topics=settings.log_topics,
@@ -105,6 +105,8 @@ class Discovery:
                 unlogged_subscriptions=settings.unlogged_subscriptions,
             ),
         )
+        self.is_connected, self.filters_of = known.is_connected, known.filters_of
+        self.flow = known.flow
         self.broker_version: str | None = None
         self._own_id = own_id
         self._probing = False
@@ -147,18 +149,6 @@ class Discovery:
     def table_revision(self) -> int:
         """A number that grows whenever clients or subscriptions change."""
         return self._pure.table_revision
-
-    def is_connected(self, client: str) -> bool:
-        """Whether ``client`` is connected to our broker, as far as its log tells."""
-        return self._pure.is_connected(client)
-
-    def filters_of(self, client: str) -> frozenset[str]:
-        """What ``client`` subscribes on our broker, as far as its log tells."""
-        return self._pure.filters_of(client)
-
-    def flow(self) -> Iterator[pure.ClientFlow]:
-        """What each client of our broker subscribes. Walks the whole table."""
-        return self._pure.flow()
 
     def snapshot(self) -> dict[str, Any]:
         """What an operator sees, as JSON."""

@@ -6,6 +6,8 @@ agent would be blind, and warns when it would only be slower or more generous th
 Source: mosquitto.conf(5); docs/ARCHITECTURE.md, "What we ask of a broker".
 """
 
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +19,7 @@ from federator.runtime.doctor.strangers import Speakers
 from federator.runtime.mqtt.link import PACKET_BYTES_MAX
 
 CONFIG_EXIT_CODE = 78
-LOG_KINDS = 3  # subscribe, unsubscribe, notice
+LOG_KINDS = ("subscribe", "unsubscribe", "notice")
 FRAME_ROOM_BYTES = 65_536  # topic, header and filter keys around a frame's body
 
 Outcome = Literal["ok", "warn", "fail"]
@@ -47,18 +49,14 @@ class TopicAccess:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the broker did. ``..._answer`` is its reason code in words."""
+    """What the broker did; ``logs`` are those of ``LOG_KINDS`` that told of our own deeds."""
 
     version: str | None
     connack: mqtt5.ConnAckPacket
-    logs_subscribe: bool
-    logs_unsubscribe: bool
-    logs_notice: bool
-    control_answer: str
-    control_returned: bool
-    data_answer: str
-    data_returned: bool
-    data_connection: tuple[TopicAccess, ...]
+    logs: AbstractSet[str]
+    control: TopicAccess
+    clients: TopicAccess
+    data_connection: Sequence[TopicAccess]
     system_seen: bool
     speakers: Speakers
 
@@ -91,8 +89,8 @@ def judge(facts: Facts, settings: Settings) -> Report:
     """Every finding, in the order in which an operator should mend them."""
     findings = [
         _version(facts),
-        _access("control topics", facts.control_answer, facts.control_returned),
-        _access("clients' topics", facts.data_answer, facts.data_returned),
+        _access("control topics", facts.control),
+        _access("clients' topics", facts.clients),
         _data_connection(facts),
         *_limits(facts.connack, settings),
         _log_topics(facts, settings),
@@ -112,10 +110,11 @@ def _version(facts: Facts) -> Finding:
     return Finding("version", "ok", facts.version)
 
 
-def _access(what: str, answer: str, returned: bool) -> Finding:
-    if answer not in ("success", "no matching subscribers"):
-        return Finding(what, "fail", f"publishing was answered {answer!r}", "allow it in the ACL")
-    if not returned:
+def _access(what: str, tried: TopicAccess) -> Finding:
+    if tried.answer not in ("success", "no matching subscribers"):
+        found = f"publishing was answered {tried.answer!r}"
+        return Finding(what, "fail", found, "allow it in the ACL")
+    if not tried.returned:
         found = "what we published did not come back to us"
         return Finding(what, "fail", found, "allow reading it in the ACL")
     return Finding(what, "ok", "can be published and read")
@@ -128,7 +127,7 @@ def _data_connection(facts: Facts) -> Finding:
     """
     name = "data connection"
     for one in facts.data_connection:
-        found = _access(name, one.answer, one.returned)
+        found = _access(name, one)
         if found.outcome == "fail":
             return Finding(name, "fail", f"{one.topic}: {found.found}", found.mend)
     topics = ", ".join(one.topic for one in facts.data_connection)
@@ -160,12 +159,7 @@ def _limits(connack: mqtt5.ConnAckPacket, settings: Settings) -> list[Finding]:
 
 
 def _missing_logs(facts: Facts) -> list[str]:
-    seen = {
-        "subscribe": facts.logs_subscribe,
-        "unsubscribe": facts.logs_unsubscribe,
-        "notice": facts.logs_notice,
-    }
-    return [name for name, is_there in seen.items() if not is_there]
+    return [kind for kind in LOG_KINDS if kind not in facts.logs]
 
 
 def _log_topics(facts: Facts, settings: Settings) -> Finding:
@@ -174,10 +168,9 @@ def _log_topics(facts: Facts, settings: Settings) -> Finding:
         return Finding("log topics", "ok", "our own subscribe, unsubscribe and connect were told")
     if not settings.discovery.log_topics:
         return Finding("log topics", "ok", "not asked for: discovery.log_topics = false")
-    if len(missing) == LOG_KINDS:
-        found = "nothing is told: log topics are off, or may not be read"
-        return Finding("log topics", "fail", found, "add the lines below and reload the broker")
     found = f"{' and '.join(missing)} not told"
+    if not facts.logs:
+        found = "nothing is told: log topics are off, or may not be read"
     return Finding("log topics", "fail", found, "add the lines below and reload the broker")
 
 
@@ -200,7 +193,7 @@ def _config_lines(facts: Facts, settings: Settings) -> tuple[str, ...]:
     lines: list[str] = []
     missing = _missing_logs(facts)
     if settings.discovery.log_topics and missing:
-        if len(missing) == LOG_KINDS:
+        if not facts.logs:
             lines += _LOG_DEFAULTS
         lines += [f"log_type {name}" for name in missing]
     if not facts.system_seen:
@@ -214,12 +207,11 @@ def _config_lines(facts: Facts, settings: Settings) -> tuple[str, ...]:
 def _acl_lines(facts: Facts, settings: Settings) -> tuple[str, ...]:
     """Lines of an acl_file. Its ``#`` does not match topics that begin with ``$``."""
     lines: list[str] = []
-    control = _access("", facts.control_answer, facts.control_returned)
-    if "fail" in (control.outcome, _data_connection(facts).outcome):
+    if "fail" in (_access("", facts.control).outcome, _data_connection(facts).outcome):
         lines.append(f"topic readwrite $fed/{settings.federation}/#")
-    if _access("", facts.data_answer, facts.data_returned).outcome == "fail":
+    if _access("", facts.clients).outcome == "fail":
         lines.append("topic readwrite #")
-    if len(_missing_logs(facts)) == LOG_KINDS:
+    if not facts.logs:
         if facts.version is None:  # nothing at all under $SYS: hidden rather than switched off
             lines.append("topic read $SYS/broker/#")
         elif lines:

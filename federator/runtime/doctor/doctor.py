@@ -24,7 +24,7 @@ from federator.protocol.messages.topics import (
     doctor_topic,
     retained_mark_topic,
 )
-from federator.runtime.doctor.diagnosis import Facts, TopicAccess
+from federator.runtime.doctor.diagnosis import LOG_KINDS, Facts, TopicAccess
 from federator.runtime.doctor.strangers import who_may_speak
 from federator.runtime.mqtt.probe import BrokerProbe, plain
 from federator.runtime.mqtt.secret_names import secret_name
@@ -52,33 +52,29 @@ class Findings:
     guest_id: str
     topics: tuple[str, str]
     version: str | None = None
-    logs_subscribe: bool = False
-    logs_unsubscribe: bool = False
-    logs_notice: bool = False
+    logs: set[str] = field(default_factory=set)
     system_seen: bool = False
     returned: set[str] = field(default_factory=set)
 
     def note(self, packet: mqtt5.PublishPacket) -> None:
         """Credit one publication to one of our deeds; others' lines are no proof."""
-        text = packet.payload.decode("utf-8", errors="replace")
-        ours = f"{self.client_id} " in text and self.topics[0] in text
-        match packet.topic:
-            case topic if topic == VERSION:
-                self.version = text
-            case topic if topic == COUNT:
-                self.system_seen = True
-            case topic if topic == LOG_SUBSCRIBE:
-                self.logs_subscribe |= ours
-            case topic if topic == LOG_UNSUBSCRIBE:
-                self.logs_unsubscribe |= ours
-            case topic if topic == LOG_NOTICE:
-                self.logs_notice |= self.guest_id in text
-            case topic:
-                self.returned.add(topic)
+        topic, text = packet.topic, packet.payload.decode("utf-8", errors="replace")
+        if topic == VERSION:
+            self.version = text
+        elif topic == COUNT:
+            self.system_seen = True
+        elif topic in (LOG_SUBSCRIBE, LOG_UNSUBSCRIBE):
+            if f"{self.client_id} " in text and self.topics[0] in text:
+                self.logs.add(topic.rpartition("/")[2])
+        elif topic == LOG_NOTICE:
+            if self.guest_id in text:
+                self.logs.add("notice")
+        else:
+            self.returned.add(topic)
 
     def has_lines(self) -> bool:
         """Whether all three kinds of line were seen."""
-        return self.logs_subscribe and self.logs_unsubscribe and self.logs_notice
+        return len(self.logs) == len(LOG_KINDS)
 
     async def listen(
         self, probe: BrokerProbe, seconds_max: float, satisfied: Callable[[], bool]
@@ -108,59 +104,42 @@ async def examine(
     Raises:
         LinkError: It cannot be reached; ``RefusedError`` when it refuses us.
     """
-    nonce = secrets.token_hex(4)
+    nonce, federation = secrets.token_hex(4), settings.federation
     name = secret_name(f"{settings.broker.id}-doctor")
-    control = doctor_topic(settings.federation, nonce)
-    data = f"{CLIENTS_TOPIC}/{nonce}"
+    control, data = doctor_topic(federation, nonce), f"{CLIENTS_TOPIC}/{nonce}"
+    answers: dict[str, str] = {}
     async with BrokerProbe(settings.broker, client_id=name) as probe:
         await probe.subscribe(LOG_SUBSCRIBE, LOG_UNSUBSCRIBE, LOG_NOTICE, VERSION, COUNT)
-        await probe.subscribe(control, data)
-        control_answer = await probe.publish(control, DOCTORS_WORD)
-        data_answer = await probe.publish(data, DOCTORS_WORD)
-        await probe.unsubscribe(control, data)
-        tried = await _try_data_topics(probe, settings)
+        # An agent may be at work on the topics of the data connection: to it our word says nothing.
+        for topics in (
+            (control, data),
+            (data_topic(federation),),
+            (cover_topic(federation),),
+            (retained_mark_topic(federation),),
+            (delivered_topic(federation, settings.broker_id),),
+        ):
+            await probe.subscribe(*topics)
+            for topic in topics:
+                answers[topic] = plain(await probe.publish(topic, DOCTORS_WORD))
+            await probe.unsubscribe(*topics)
         guest = f"{name}-guest"
         async with BrokerProbe(settings.broker, client_id=guest):
             pass
         heard = Findings(client_id=name, guest_id=guest, topics=(control, data))
         await heard.listen(probe, line_seconds_max, heard.has_lines)
         await heard.listen(probe, system_seconds_max, lambda: heard.system_seen)
+        on_control, on_clients, *on_data_connection = (
+            TopicAccess(topic, answer, topic in heard.returned) for topic, answer in answers.items()
+        )
         return Facts(
             version=heard.version,
             connack=probe.connack,
-            logs_subscribe=heard.logs_subscribe,
-            logs_unsubscribe=heard.logs_unsubscribe,
-            logs_notice=heard.logs_notice,
-            control_answer=plain(control_answer),
-            control_returned=control in heard.returned,
-            data_answer=plain(data_answer),
-            data_returned=data in heard.returned,
-            data_connection=tuple(
-                TopicAccess(topic, answer, topic in heard.returned)
-                for topic, answer in tried.items()
-            ),
+            logs=heard.logs,
+            control=on_control,
+            clients=on_clients,
+            data_connection=on_data_connection,
             system_seen=heard.system_seen,
             speakers=await who_may_speak(
-                settings.broker, federation=settings.federation, name=str(settings.broker.id)
+                settings.broker, federation=federation, name=str(settings.broker.id)
             ),
         )
-
-
-async def _try_data_topics(probe: BrokerProbe, settings: Settings) -> dict[str, str]:
-    """The broker's answers to publishing on each topic of the data connection, while subscribed.
-
-    An agent may be at work there. The doctor's word means nothing to it, wherever it comes.
-    """
-    federation = settings.federation
-    told = {
-        data_topic(federation): DOCTORS_WORD,
-        cover_topic(federation): DOCTORS_WORD,
-        retained_mark_topic(federation): DOCTORS_WORD,
-        delivered_topic(federation, settings.broker_id): DOCTORS_WORD,
-    }
-    answers = {}
-    for topic, payload in told.items():
-        await probe.subscribe(topic)
-        answers[topic] = plain(await probe.publish(topic, payload))
-        await probe.unsubscribe(topic)
-    return answers

@@ -32,14 +32,15 @@ class FailoverService:
     """Feeds the node's ``failover`` machine.
 
     Args:
-        settings: ``[failover]``.
         address: Where clients reach our broker.
         folder: Our state folder.
-        discovery: Knows our clients' subscriptions.
         counters: Of the data path.
         guide: Hears gateways.
         may_tell: Whether the federation may know of a filter.
         handle: Takes events to the node.
+
+    Attributes:
+        clients: How many were connected to our broker at the last report.
     """
 
     def __init__(
@@ -54,29 +55,24 @@ class FailoverService:
         may_tell: Callable[[str], bool],
         handle: Callable[[Event], None],
     ) -> None:
-        self.draining = (folder / DRAINING_FILE).exists()
+        self._draining_path = folder / DRAINING_FILE
+        self.draining = self._draining_path.exists()
         self.rows: frozenset[FlowRow] = frozenset()
         self._settings = settings
         self._interval_s = settings.report_interval_ms / 1_000
         self._address = address
-        self._draining_path = folder / DRAINING_FILE
         self._discovery = discovery
         self._counters = counters
         self._guide = guide
         self._may_tell = may_tell
         self._handle = handle
         self._seen = (-1, -1)
-        self._clients = 0
+        self.clients = 0
         self._load = 0.0
         self._publications = 0
         self._walking = DutyCycle()
         self._walk_again_s = 0.0
         self._status: BrokerRecord | None = None
-
-    @property
-    def clients(self) -> int:
-        """How many clients were connected to our broker at the last report."""
-        return self._clients
 
     async def run(self) -> None:
         """Report until cancelled."""
@@ -95,14 +91,12 @@ class FailoverService:
         if drain == self.draining:
             return
         self.draining = drain
-        if drain:
-            _log.info("drain.started")
-        else:
-            _log.info("drain.ended")
         try:
             if drain:
+                _log.info("drain.started")
                 write_whole(self._draining_path, b"")
             else:
+                _log.info("drain.ended")
                 self._draining_path.unlink(missing_ok=True)
         except OSError as error:
             _log.warning("drain.not_saved", path=str(self._draining_path), why=error.strerror)
@@ -121,7 +115,7 @@ class FailoverService:
 
     def _walk_rows(self) -> None:
         clients = list(self._discovery.flow())
-        self._clients = sum(client.connected for client in clients)
+        self.clients = sum(client.connected for client in clients)
         rows: frozenset[FlowRow] = frozenset()
         if self._settings.report_sessions:
             rows = own_rows(
@@ -146,7 +140,7 @@ class FailoverService:
     def _tell_status(self) -> None:
         status = BrokerRecord(
             draining=self.draining,
-            clients=rounded(self._clients),
+            clients=rounded(self.clients),
             load=rounded(self._load),
             address=self._address,
         )

@@ -63,7 +63,7 @@ class NeighbourLink:
     @property
     def connected(self) -> bool:
         """Whether both connections stand."""
-        return len(self.links) > 0 and all(link.connected for link in self.links)
+        return bool(self.links) and all(link.connected for link in self.links)
 
     @property
     def tried(self) -> bool:

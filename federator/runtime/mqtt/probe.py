@@ -8,7 +8,6 @@ Source: OASIS MQTT 5.0.
 """
 
 import asyncio
-from types import TracebackType
 from typing import Any, Self
 
 import mqtt5
@@ -122,12 +121,7 @@ class BrokerProbe:
         ]
         return self
 
-    async def __aexit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -136,11 +130,10 @@ class BrokerProbe:
         self.lost.cancel()
 
     async def _connect(self) -> None:
-        secret = self._connection.secret()
         packet = mqtt5.ConnectPacket(
             self._client_id,
             username=self._connection.username,
-            password=secret,
+            password=self._connection.secret(),
             clean_start=True,
             keep_alive=2 * KEEP_ALIVE_S,
             max_packet_size=PACKET_BYTES_MAX,
@@ -242,18 +235,17 @@ class BrokerProbe:
         Raises:
             LinkError: The connection is lost and nothing is left.
         """
-        if self.messages.empty():
-            arrival = asyncio.create_task(self.messages.get(), name="probe next message")
-            try:
-                events: set[asyncio.Future[Any]] = {arrival, self.lost}
-                await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                if not arrival.done():
-                    arrival.cancel()
+        if not self.messages.empty():
+            return self.messages.get_nowait()
+        arrival = asyncio.create_task(self.messages.get(), name="probe next message")
+        try:
+            events: set[asyncio.Future[Any]] = {arrival, self.lost}
+            await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
             if not arrival.done():
                 await self.lost
             return await arrival
-        return self.messages.get_nowait()
+        finally:
+            arrival.cancel()
 
     def _next_id(self) -> int:
         self._packet_id = self._packet_id % 65_535 + 1

@@ -132,7 +132,7 @@ def state_values(
         "destinations": sum(len(s.brokers) for s in straight),
         "widened": int(discovery.widened),
         "topic_cache_size": data_path.forwarder.topics_cached,
-        "origins": data_path.origins,
+        "origins": data_path.plane.origins,
         "send_queue_bytes": sum(link.queued_bytes for link in links),
         "send_queue_limit": settings.links.send_queue_bytes_max,
         "reconnects": sum(max(0, link.counters.connects - 1) for link in links),

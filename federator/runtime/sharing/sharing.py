@@ -227,7 +227,7 @@ class Sharing:
         self._file.save(orphans.union(self.membership.groups))
         self._data_path.share(self.assignment.wanted)
         self.stand_ins.want(self.assignment.stand_ins)
-        self._data_path.shared = self if self.assignment.wanted or self._announced else None
+        self._data_path.plane.shared = self if self.assignment.wanted or self._announced else None
         self._tell_inexact()
         gone, self._gone = self._gone, []
         self.origin.on_members(gone)

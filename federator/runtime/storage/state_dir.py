@@ -14,7 +14,6 @@ import fcntl
 import os
 import secrets
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from federator.errors import ConfigError
@@ -84,12 +83,7 @@ class LockedFolder:
         self._lock = lock
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

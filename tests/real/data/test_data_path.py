@@ -11,13 +11,15 @@ import mqtt5
 import pytest
 from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
 
+from federator.protocol.data_plane import DataPlane
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from federator.runtime.custody.stores import CustodyStores
-from federator.runtime.data.data_path import DataPath
+from federator.runtime.data.data_path import CustodyMessenger, DataPath
 from federator.runtime.mqtt.link import Endpoint, Inbound, MqttLink
 from federator.runtime.mqtt.wire import packet_id_at
+from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 from lab.grid.processes.broker import BrokerProcess
 from tests.real.conftest import StartBroker
 from tests.real.polling import until
@@ -102,14 +104,18 @@ class Federation:
 
     async def agent(self, number: int, routes: dict[str, FilterRoute]) -> None:
         """Start the data path beside broker ``number`` and connect it to its next hops."""
-        path = self.paths[number] = DataPath(
-            trust=None,
+        stores = CustodyStores(self.folder / str(number))
+        plane = DataPlane(
             self_id=BrokerId(number),
             epoch=Epoch(1),
             federation="fed",
             forwarder=Forwarder(),
-            stores=CustodyStores.open(self.folder / str(number)),
+            disk=stores,
+            outlet=CustodyMessenger(lambda neighbour, request: None),
+            seals=None,
+            now=Now(monotonic_ms(), wall_clock_us()),
         )
+        path = self.paths[number] = DataPath(plane, stores)
         for filter, route in routes.items():
             path.set_route(filter, route)
         for hop in sorted({hop for route in routes.values() for hop in route.next_hops}):
@@ -117,13 +123,13 @@ class Federation:
             await self.connected(outgoing)
             path.reach(hop, outgoing.link)
         for sender in range(1, len(self.brokers) + 1):
-            path.plane.hear(BrokerId(sender), True, NOW)
+            plane.hear(BrokerId(sender), True, NOW)
         local = self.data[number] = DataClient(
             self.brokers[number - 1], f"federator-{number}-data", path
         )
-        path.local = local.link
+        plane.delivery.link = local.link
         await self.connected(local)
-        change = path.plane.forwarder.cover_change()
+        change = plane.forwarder.cover_change()
         local.link.subscribe(
             [
                 TopicFilter(DATA_TOPIC, max_qos=QoS.AT_LEAST_ONCE),

@@ -47,7 +47,7 @@ class Lives:
         self.begin()
 
     def begin(self):
-        self.disk = CustodyStores.open(self._folder)
+        self.disk = CustodyStores(self._folder)
         self.receiver = Receiver()
         self.agent = Destination(
             receiver=self.receiver,

@@ -12,16 +12,17 @@ import pytest
 from mqtt5 import PublishPacket, QoS
 from structlog.testing import capture_logs
 
-from federator.protocol.data_plane import FRAME_BYTES_MAX, HOP_LIMIT
+from federator.protocol.data_plane import FRAME_BYTES_MAX, HOP_LIMIT, DataPlane
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding import frames
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.forwarding.frames import CUSTODY_FLAG
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.policy.rules import LinkRules
-from federator.protocol.types import BrokerId, Epoch
+from federator.protocol.types import BrokerId, Epoch, Now
 from federator.runtime.custody.stores import CustodyStores
-from federator.runtime.data.data_path import DataPath
+from federator.runtime.data.data_path import CustodyMessenger, DataPath
+from federator.runtime.process.clocks import monotonic_ms
 from tests.real.polling import until
 
 US, N2, N3, FAR = BrokerId(1), BrokerId(2), BrokerId(3), BrokerId(9)
@@ -103,21 +104,24 @@ class Agent:
         **hooks: Any,
     ) -> None:
         self.forwarder = Forwarder()
-        self.path = DataPath(
-            trust=None,
+        stores = CustodyStores(next(self.folders))
+        plane = DataPlane(
             self_id=US,
             epoch=Epoch(7),
             federation="fed",
             forwarder=self.forwarder,
-            stores=CustodyStores.open(next(self.folders)),
-            wall_clock_us=lambda: NOW_US,
+            disk=stores,
+            outlet=CustodyMessenger(lambda neighbour, request: None),
+            seals=None,
+            now=Now(monotonic_ms(), NOW_US),
             frame_bytes_max=frame_bytes_max,
             hop_limit=hop_limit,
             **hooks,
         )
+        self.path = DataPath(plane, stores, wall_clock_us=lambda: NOW_US)
         for filter, route in routes.items():
             self.path.set_route(filter, route)
-        self.path.local = self.local = RecordedLink()
+        plane.delivery.link = self.local = RecordedLink()
         self.links = {N2: RecordedLink(), N3: RecordedLink()}
         for neighbour, link in self.links.items():
             self.path.reach(neighbour, link)
