@@ -54,10 +54,6 @@ TEND_S = 1.0
 class Agent:
     """The agent of one broker.
 
-    Args:
-        settings: What the operator said.
-        state: Our state folder, locked.
-        tasks: Runs everything that lasts.
 
     Attributes:
         control: The node, and the connections by which it is heard.

@@ -25,11 +25,9 @@ class ControlConnection:
     The parts are made with the connection, so it gets to know them afterwards, by ``start``.
 
     Args:
-        own_broker: Makes connections to our broker.
         will: What our broker says when we vanish.
 
     Attributes:
-        link: The connection.
         filters: What it subscribes.
     """
 
@@ -46,15 +44,7 @@ class ControlConnection:
         loops: LoopWatch,
         presence: OwnBrokerPresence,
     ) -> None:
-        """Subscribe what the parts want, and give them what comes. Before the connection runs.
-
-        Args:
-            parts: All of them.
-            traffic: Reads other agents' messages.
-            discovery: Told when the connection comes and goes, as are
-            loops: the watch for bridges,
-            presence: and what tells whether we are at our broker.
-        """
+        """Subscribe what the parts want, and give them what comes. Before the connection runs."""
         self._dispatch = Dispatch(parts)
         self._traffic = traffic
         self._discovery = discovery

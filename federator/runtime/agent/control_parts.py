@@ -28,11 +28,6 @@ class ControlParts:
     """The node of one agent, and the connections by which it is heard.
 
     Args:
-        settings: What the operator said.
-        state: Our state folder, locked.
-        tasks: Runs connections to neighbours.
-        trust: Our keys; ``None`` in an open federation.
-        epoch: Of this run.
         client_token: The secret part of our names at our broker.
         is_new: We owe nothing of an earlier session with our broker.
     """

@@ -31,7 +31,6 @@ class DataConnection:
     Args:
         clean_start: What our broker keeps of an earlier session is not wanted.
         will: What our broker says when we vanish.
-        busy_poll: Spins for more after data came.
     """
 
     def __init__(

@@ -39,11 +39,6 @@ class DataParts:
     """What carries the publications of one agent's clients, and those for them.
 
     Args:
-        settings: What the operator said.
-        state: Our state folder, locked.
-        tasks: Looks up neighbours' addresses for datagrams.
-        stores: What custody keeps on disk.
-        control: The connections.
         frame_events: What happens is written down there, frame by frame.
     """
 

@@ -45,10 +45,6 @@ class HealthReporter:
     """Tells how one agent is.
 
     Args:
-        settings: The agent's.
-        links: What the protocol knows of neighbours, and our epoch.
-        neighbours: The connections to their brokers.
-        data_link: The data connection to our own broker.
         ready: Whether publications flow, and otherwise why not.
     """
 

@@ -25,7 +25,6 @@ class OwnBroker:
     """Makes the connections of one agent to its own broker.
 
     Args:
-        settings: Where it is.
         tasks: Runs the stand-ins.
         token: The secret part of our names.
     """

@@ -36,7 +36,6 @@ class TakeoverDetector:
 
     Args:
         client_ids: Ours at our own broker.
-        clock: Monotonic seconds.
     """
 
     def __init__(
@@ -69,8 +68,6 @@ class OwnBrokerPresence:
     Args:
         broker: Our own broker's id, for people.
         url: Where it is, for people.
-        control: The control connection to it.
-        data: The data connection to it.
         others: What else gives way with them.
         changed: Told when we came or went, with ``up``.
 

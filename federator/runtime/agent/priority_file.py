@@ -37,11 +37,7 @@ class Placed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PriorityFile:
-    """Reads the file again and again; complains once per content that cannot be used.
-
-    Args:
-        state_dir: Folder of the agent.
-    """
+    """Reads the file again and again; complains once per content that cannot be used."""
 
     def __init__(self, state_dir: Path) -> None:
         self._path = state_dir / FILE_NAME

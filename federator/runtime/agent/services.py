@@ -32,12 +32,7 @@ class Services:
     """What one agent does beside carrying publications.
 
     Args:
-        settings: What the operator said.
-        state: Our state folder, locked.
-        control: The connections.
-        data: What carries publications.
         frame_events: What happens to frames; ``None``: no metrics are kept.
-        end: Ends the agent with an error.
     """
 
     def __init__(

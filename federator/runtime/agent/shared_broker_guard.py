@@ -108,7 +108,6 @@ class SharedBrokerGuard:
         me: This agent, as it started.
         federation: The federation's name. Agents of several may share a broker.
         url: Our broker's, for people.
-        link: The control connection to our broker.
         guard: Signs answers and judges them; ``None`` in an open federation.
         end: Ends this agent with the error.
         give_way: Leaves the broker to another agent with our id.

@@ -154,7 +154,6 @@ class HeadsFile:
     chain's next record names no predecessor, and nobody is told of records that were dropped.
 
     Args:
-        folder: Where the file is.
         idle: The idle chains, as they are at any time.
     """
 

@@ -32,8 +32,6 @@ class DataPath:
     """The data plane of one agent, on the event loop.
 
     Args:
-        plane: What decides.
-        stores: What custody keeps on disk.
         wall_clock_us: Microseconds since 1970.
 
     Attributes:

@@ -33,7 +33,6 @@ class FormerSession(LinkObserver):
     It stands between that connection and the data path, to know what is not acknowledged yet.
 
     Args:
-        make_link: Makes the connection.
         subscribed: What the session may subscribe.
         data_path: Takes custody of what comes.
         take: Takes what comes, as on the data connection.

@@ -22,7 +22,6 @@ class Renaming:
     """The renames of one agent at work.
 
     Args:
-        renames: Which.
         data_topic: Where frames travel: not a client's publication.
 
     Attributes:

@@ -91,15 +91,11 @@ class DatagramService:
     """All links over datagrams of one agent.
 
     Args:
-        tasks: Runs what lasts.
-        coder: The erasure code.
-        epoch: Ours, now.
         tell: Sends our offer to a neighbour, if there is a way.
         on_frames: Takes the frames that a neighbour sent in datagrams.
         send_by_broker: Sends a neighbour a frame that datagrams carried in vain.
 
     Attributes:
-        counters: What happened so far.
         port: Where datagrams are taken.
         advertised: Where neighbours are told to send.
 

@@ -29,9 +29,6 @@ class BrokerEcho:
     """Publishes marks, and hears them.
 
     Args:
-        link: The control connection to our own broker.
-        federation: The federation's name.
-        broker: Our id.
         sent: Told when a mark was published,
         came: and when it came back, with the time at which it was published.
     """

@@ -97,7 +97,6 @@ async def examine(
     """Ask the broker everything.
 
     Args:
-        settings: Where the broker is, who we are there, and in which federation.
         line_seconds_max: How long to wait for lines of the log topics.
         system_seconds_max: How long to wait for ``$SYS`` after that.
 

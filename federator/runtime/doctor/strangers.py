@@ -40,8 +40,6 @@ async def who_may_speak(broker: BrokerAddress, *, federation: str, name: str) ->
     """Try it.
 
     Args:
-        broker: Where, and who we are there.
-        federation: Whose topics.
         name: Ours, for people who read the broker's log.
 
     Raises:
@@ -63,9 +61,6 @@ class StrangerWatch:
     """Knows whether strangers may speak at a broker, and says so loudly in the log.
 
     Args:
-        broker: Where it is, and who we are there.
-        federation: Whose topics.
-        name: Ours, for people who read the broker's log.
         is_up: Whether we are there.
 
     Attributes:

@@ -36,7 +36,6 @@ class GuidePublisher:
     """Publishes guides; hears session reports and drain orders.
 
     Args:
-        link: The control connection to our broker.
         ordered: Told an operator's order to drain.
 
     Attributes:

@@ -60,10 +60,6 @@ class SessionContext:
 class PreparedSessions:
     """Makes sessions, and ends those that nobody will come for.
 
-    Args:
-        settings: ``[failover]``.
-        endpoint: Our broker.
-        context: What it needs of the agent.
 
     Attributes:
         waiting: Clients whose sessions wait, and when they were prepared.

@@ -33,9 +33,6 @@ class FailoverService:
 
     Args:
         address: Where clients reach our broker.
-        folder: Our state folder.
-        counters: Of the data path.
-        guide: Hears gateways.
         may_tell: Whether the federation may know of a filter.
         handle: Takes events to the node.
 

@@ -30,9 +30,6 @@ class ControlTraffic:
     """Sends, receives and counts the control messages of one agent.
 
     Args:
-        links: What the protocol knows of neighbours, and
-        connections: the connections to their brokers.
-        trust: Seals what is sent and judges what comes; ``None`` in an open federation.
         peers: Counts by neighbour too, if somebody wants to know.
 
     Attributes:

@@ -24,12 +24,7 @@ _log = structlog.get_logger()
 
 
 class Dialler:
-    """Makes the connections of one agent to neighbours' brokers.
-
-    Args:
-        settings: Name neighbours, and say how connections are kept.
-        neighbours: Keeps the connections.
-    """
+    """Makes the connections of one agent to neighbours' brokers."""
 
     def __init__(self, settings: Settings, neighbours: NeighbourLinks) -> None:
         self._settings = settings

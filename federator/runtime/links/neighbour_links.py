@@ -78,13 +78,7 @@ class NeighbourLink:
 
 
 class NeighbourLinks:
-    """All connections to neighbours' brokers.
-
-    Args:
-        tasks: Runs the links.
-        will_for: The Will of a connection.
-        tell: Told when connections come and go.
-    """
+    """All connections to neighbours' brokers."""
 
     def __init__(
         self,

@@ -41,12 +41,8 @@ class Introduction:
     """What a client says of itself in CONNECT, for one connection after another.
 
     Attributes:
-        clean_start: The first connection starts a new session. Later ones resume it when
-            ``session_expiry_s`` is positive, and start a new one otherwise.
-        session_expiry_s: How long the broker keeps the session after a connection.
         keep_alive_s: After one and a half times this long without a word from us the broker gives
             us up.
-        will: Published by the broker when we vanish; a callable is asked for each connection.
         packet_bytes_max: The broker must send nothing longer.
         must_wipe: Whether ``connect_to_wipe`` is to be said on another connection before the next.
     """
@@ -98,7 +94,6 @@ class MqttConnection:
     """One connection: open it, then keep it alive; leave it at any time.
 
     Args:
-        pipe: Carries it: fresh, not connected yet.
         introduction: Who we are. It offers the keep-alive.
         open_timeout_s: From the first SYN to CONNACK.
         promise: Told within how many seconds the connection will be attended to again.
@@ -168,12 +163,7 @@ class MqttConnection:
                 raise LinkError(f"no sign of life for {self._answer_in_s:g} s")
 
     async def leave(self, *, with_will: bool, keep_session: bool = True) -> None:
-        """Send DISCONNECT and what the transport holds, within ``CLOSE_TIMEOUT_S``.
-
-        Args:
-            with_will: The broker publishes our Will.
-            keep_session: The broker keeps the session as long as it was asked to.
-        """
+        """Send DISCONNECT and what the transport holds, within ``CLOSE_TIMEOUT_S``."""
         code = (
             DisconnectReasonCode.DISCONNECT_WITH_WILL_MESSAGE
             if with_will

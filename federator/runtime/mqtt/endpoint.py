@@ -18,10 +18,6 @@ class Endpoint:
     """Where a broker is and who we are there.
 
     Attributes:
-        host: Name or address.
-        port: The port at ``host``.
-        username: Ours there.
-        password: Ours there.
         tls: What encrypts; ``None``: nothing does.
         socket: Path of a Unix socket to be used instead of host, port and TLS.
     """

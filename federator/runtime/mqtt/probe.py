@@ -68,7 +68,6 @@ class BrokerProbe:
     """One connection for questions: an async context manager that connects and disconnects.
 
     Args:
-        connection: Where the broker is, and who we are there.
         client_id: Begins with ``federator-``, so that discovery ignores it.
         seconds_max: For the connection and for each answer.
 

@@ -28,7 +28,6 @@ class Backoff:
     Args:
         min_ms: Upper bound of the first delay.
         max_ms: Upper bound of every delay. A connection that lasted this long starts afresh.
-        rng: Source of the jitter.
     """
 
     def __init__(self, *, min_ms: int, max_ms: int, rng: random.Random) -> None:
@@ -55,17 +54,9 @@ class Reconnector:
     """Makes one connection to a broker after another, and backs off in between.
 
     Args:
-        endpoint: The broker.
-        introduction: Who we are there.
         make_pipe: A fresh transport, which the client uses from now on.
         on_lost: The connection over a transport is gone; tells whether it was up.
-        backoff: How long to wait between two connections.
-        connect_timeout_s: From the first SYN to CONNACK.
-        give_way_s: Wait this long when the place is another's.
 
-    Attributes:
-        connection: The present one.
-        attempts: Connections tried.
     """
 
     def __init__(

@@ -24,8 +24,6 @@ class LinkCounters:
         publishes_dropped: Publications refused or lost: no room, no connection, or too long. QoS 0
             ones that the transport or the kernel held when a connection broke are not among them.
         publishes_rejected: QoS 1 and 2 publications the broker answered with an error.
-        attempts: Connections tried.
-        connects: Connections the broker accepted.
     """
 
     bytes_in: int = 0
@@ -41,10 +39,6 @@ class LinkCounters:
 class PacketSender:
     """The sending half of a client: its session, and the connection that carries it, if any.
 
-    Args:
-        queue_bytes_max: Bound of each send queue, and of unacknowledged QoS 1 and 2 messages.
-        acknowledge: Acknowledge publications once they are handled; otherwise the owner calls
-            ``acknowledge``.
 
     Attributes:
         limits: What the broker granted last.

@@ -91,12 +91,7 @@ class Subscriptions:
     def subscribe(
         self, filters: Iterable[TopicFilter], out: Out, *, identifier: int | None = None
     ) -> None:
-        """Want ``filters``; one already wanted in the same way changes nothing.
-
-        Args:
-            identifier: Publications for ``filters`` carry it, until they are subscribed again or
-                the connection ends.
-        """
+        """Want ``filters``; one already wanted in the same way changes nothing."""
         for filter in filters:
             wanted = _Asked(filter, identifier)
             if self._wanted.get(filter.pattern) == wanted:

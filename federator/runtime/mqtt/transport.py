@@ -58,8 +58,6 @@ class PacketTransport(asyncio.BufferedProtocol):
 
     Args:
         on_read: Called with all bytes not used yet, whenever a packet may be complete.
-        packet_bytes_max: A longer packet from the broker closes the connection.
-        queue_bytes_max: Bound of each queue.
     """
 
     def __init__(self, on_read: OnRead, *, packet_bytes_max: int, queue_bytes_max: int) -> None:

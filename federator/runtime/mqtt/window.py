@@ -73,7 +73,6 @@ class OutboundWindow:
     """The messages that are in flight, and those that wait for room.
 
     Args:
-        ids: Where identifiers come from.
         bytes_max: Bytes kept, in flight and waiting; what would exceed them is refused.
     """
 
@@ -157,7 +156,6 @@ class OutboundWindow:
             packet_bytes_max: The longest packet the broker takes.
             qos_max: The highest QoS the broker grants.
             session_present: The broker still knows our identifiers.
-            out: Gets what must be sent.
         """
         self._limit = min(receive_max, IN_FLIGHT_MAX)
         self._packet_bytes_max = packet_bytes_max

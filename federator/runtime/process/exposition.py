@@ -85,9 +85,6 @@ def build_info() -> Iterator[Metric]:
 def families(definitions: Iterable[Definition], values: Mapping[str, Value]) -> Iterator[Metric]:
     """Metric families for what was handed over; an absent value is an absent metric.
 
-    Args:
-        definitions: What may be handed over.
-        values: By attribute.
 
     Raises:
         KeyError: A value has no definition.

@@ -97,8 +97,6 @@ class HttpServer:
     """The listener for pages. Use as an async context manager.
 
     Args:
-        view: Answers what is asked.
-        host: Address to listen on.
         port: 0 takes any free one; see ``port`` once started.
         names: Names under which we may be asked, beside those that no stranger can own.
         request_seconds_max: How long a client may take over its request and our answer.

@@ -72,13 +72,7 @@ async def told(
 
 
 class ServiceNotifier:
-    """Tells one service manager how we are.
-
-    Args:
-        manager: Where it listens, and whether it watches.
-        ready: As in ``told``.
-        links: As in ``told``.
-    """
+    """Tells one service manager how we are."""
 
     def __init__(
         self,

@@ -34,7 +34,6 @@ class SettlingService:
     """Where gateways' questions are asked and answered: the surroundings of ``Settling``.
 
     Args:
-        node: Knows routes and neighbours.
         policy: What the federation may hear of a client's filter.
         has_own_members: Whether clients of ours share a filter with members elsewhere.
         covers: Whether what our clients publish below a filter comes to us.
@@ -42,7 +41,6 @@ class SettlingService:
         link: The control connection to our broker, by which gateways are answered.
 
     Attributes:
-        settling: The machine.
         malformed: Questions that could not be read.
     """
 

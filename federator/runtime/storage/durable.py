@@ -100,8 +100,6 @@ def replace_file(
     """Put a new file in the place of ``path``: a crash of ours leaves the old or the new one.
 
     Args:
-        path: The file.
-        parts: What it shall hold.
         sync: The new file is on the disk when this returns, and a power cut, too, leaves the old
             or the new one. Otherwise it may leave anything.
         mode: Who may read a new file, as ``os.open`` takes it.

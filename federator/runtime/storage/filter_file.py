@@ -40,7 +40,6 @@ class FilterFile:
 
     Args:
         folder: Where the file is; made when missing.
-        name: The name of the file.
         filters_max: Filters listed; more are turned away.
 
     Attributes:

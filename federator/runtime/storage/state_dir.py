@@ -92,8 +92,6 @@ class LockedFolder:
 class StateDir(LockedFolder):
     """The state folder of one agent, locked while it runs.
 
-    Args:
-        path: The folder; made when missing.
 
     Raises:
         ConfigError: It cannot be written, or another agent uses it; raised when it is entered.

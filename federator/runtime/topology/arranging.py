@@ -37,12 +37,7 @@ Arrangement = e.CallOff | e.DialSeed | e.CallOffSeed | e.Measure | e.RememberBro
 
 
 class ConfiguredAddressVerifier:
-    """Vouches for our address with our key, and judges others' by theirs and by our rules.
-
-    Args:
-        settings: Say where links may lead.
-        trust: Our keys; ``None`` in an open federation.
-    """
+    """Vouches for our address with our key, and judges others' by theirs and by our rules."""
 
     def __init__(self, settings: Settings, trust: Trust | None) -> None:
         self._settings = settings
@@ -79,14 +74,7 @@ def known_brokers(folder: Path) -> tuple[tuple[BrokerId, str], ...]:
 
 
 class Arranger:
-    """Performs the arrangements of one agent.
-
-    Args:
-        folder: Our state folder.
-        neighbours: All connections.
-        dialler: Makes them.
-        measured: Told what was measured.
-    """
+    """Performs the arrangements of one agent."""
 
     def __init__(
         self,
