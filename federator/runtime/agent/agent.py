@@ -8,6 +8,7 @@ Source: docs/ARCHITECTURE.md.
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import get_args
 
 from mqtt5 import QoS, TopicFilter
@@ -289,7 +290,9 @@ class Agent:
         if settings.topology.mode == "auto":
             parts.append(Part(tasks={"topology": control.arranger.run}))
         if settings.mesh.core == "placed":
-            parts.append(Part(tasks={"core placement": self._follow_placement}))
+            folder, changed = self._state.path, control.driver.handle
+            follow = partial(follow_placement, settings, folder, changed=changed)
+            parts.append(Part(tasks={"core placement": follow}))
         return parts
 
     async def _keep_data_connection(self) -> None:
@@ -320,9 +323,6 @@ class Agent:
             await asyncio.sleep(LOOK_S)
             links = [link for n in self.control.connections.all for link in n.links]
             reports.look([self.control.data.link, *links], now_ms=monotonic_ms())
-
-    async def _follow_placement(self) -> None:
-        await follow_placement(self.settings, self._state.path, changed=self.control.driver.handle)
 
     # -- leaving ----------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ Source: docs/observability.md, "On the brokers".
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Literal
 
@@ -41,6 +42,7 @@ def health_will(settings: Settings, epoch: Epoch) -> Will:
     return Will(health_topic(settings.federation), payload=payload, retain=True)
 
 
+@dataclass(eq=False)
 class HealthReporter:
     """Tells how one agent is.
 
@@ -48,22 +50,15 @@ class HealthReporter:
         ready: Whether publications flow, and otherwise why not.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        links: Links,
-        neighbours: NeighbourLinks,
-        data_link: MqttLink,
-        ready: Ready,
-    ) -> None:
-        self._settings = settings
-        self._links = links
-        self._neighbours = neighbours
-        self._data_link = data_link
-        self._ready = ready
-        self._topic = health_topic(settings.federation)
-        self._state_topic = connection_state_topic(settings.broker_id)
+    settings: Settings
+    links: Links
+    neighbours: NeighbourLinks
+    data_link: MqttLink
+    ready: Ready
+
+    def __post_init__(self) -> None:
+        self._topic = health_topic(self.settings.federation)
+        self._state_topic = connection_state_topic(self.settings.broker_id)
         self._told: Health | None = None
         self._told_links: dict[ConnId, bytes] = {}
 
@@ -73,34 +68,34 @@ class HealthReporter:
         while True:
             again = checks % round(EVERY_S / CHECK_S) == 0
             self._tell(again=again)
-            if self._settings.links.notifications:
+            if self.settings.links.notifications:
                 self._tell_links(again=again)
             checks += 1
             await asyncio.sleep(CHECK_S)
 
     def withdraw(self) -> None:
         """We leave in order: say what the Wills would."""
-        gone = _health(self._settings, self._links.epoch, "down", "it was stopped", {})
-        _say(self._data_link, self._topic, encode(gone))
-        if self._settings.links.notifications:
-            for neighbour in self._neighbours.all:
+        gone = _health(self.settings, self.links.epoch, "down", "it was stopped", {})
+        _say(self.data_link, self._topic, encode(gone))
+        if self.settings.links.notifications:
+            for neighbour in self.neighbours.all:
                 if neighbour.data is not None:
                     _say(neighbour.data, self._state_topic, LINK_DOWN)
 
     def _tell(self, *, again: bool) -> None:
-        link = self._data_link
+        link = self.data_link
         if not link.connected:
             self._told = None  # our Will stands there
             return
-        health = self._health(*self._ready())
+        health = self._health(*self.ready())
         if again or health != self._told:
             self._told = health
             _say(link, self._topic, encode(replace(health, at_us=wall_clock_us())))
 
     def _tell_links(self, *, again: bool) -> None:
-        links = self._links
+        links = self.links
         told: dict[ConnId, bytes] = {}
-        for neighbour in self._neighbours.all:
+        for neighbour in self.neighbours.all:
             conn, data = neighbour.conn, neighbour.data
             if conn is None or data is None or not data.connected:
                 continue
@@ -110,12 +105,12 @@ class HealthReporter:
         self._told_links = told
 
     def _health(self, ready: bool, reason: str) -> Health:
-        known = self._links.neighbours
+        known = self.links.neighbours
         links: dict[str, Literal["up", "down"]] = {
             str(id_): "up" if known[id_].up else "down" for id_ in sorted(known)[:LINKS_TOLD_MAX]
         }
         state: State = "ready" if ready else "not_ready"
-        return _health(self._settings, self._links.epoch, state, "" if ready else reason, links)
+        return _health(self.settings, self.links.epoch, state, "" if ready else reason, links)
 
 
 def _health(

@@ -13,6 +13,7 @@ Source: Mosquitto's log line "Client ID already connected, closing old connectio
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
@@ -62,6 +63,7 @@ class TakeoverDetector:
         return taken_at_s is not None and self._clock() - taken_at_s < NEXT_MOMENT_S
 
 
+@dataclass(kw_only=True, eq=False)
 class OwnBrokerPresence:
     """Whether one agent is at its own broker, with both its connections.
 
@@ -76,25 +78,17 @@ class OwnBrokerPresence:
         has_rival: Another agent with our id is there, and we leave it the place.
     """
 
-    def __init__(
-        self,
-        *,
-        broker: int,
-        url: str,
-        control: MqttLink,
-        data: MqttLink,
-        others: Callable[[], Iterable[MqttLink]],
-        changed: Callable[[bool], None],
-    ) -> None:
-        self.up = False
-        self._broker = broker
-        self._url = url
-        self._control = control
-        self._data = data
-        self._others = others
-        self._changed = changed
-        self.has_rival = False
-        self._takeovers = TakeoverDetector([control.client_id, data.client_id])
+    broker: int
+    url: str
+    control: MqttLink
+    data: MqttLink
+    others: Callable[[], Iterable[MqttLink]]
+    changed: Callable[[bool], None]
+    up: bool = field(default=False, init=False)
+    has_rival: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self._takeovers = TakeoverDetector([self.control.client_id, self.data.client_id])
 
     def on_log(self, packet: PublishPacket) -> None:
         """Note a line of the broker's log, which may tell that somebody takes our place."""
@@ -102,27 +96,27 @@ class OwnBrokerPresence:
 
     def update(self) -> None:
         """One of the two connections came or went."""
-        control = self._control
+        control = self.control
         # A subscription more on its way, to see how the broker counts, is no absence.
         heard = control.subscribed or (self.up and control.connected)
-        up = heard and self._data.connected
+        up = heard and self.data.connected
         if up != self.up:
             self.up = up
             if up:
                 self.has_rival = False
-            self._changed(up)
+            self.changed(up)
 
     def on_lost(self, link: MqttLink) -> None:
         """One of the two is gone; say so when somebody else came under its name."""
         seen = link.closed_by_broker and self._takeovers.threw_out(link.client_id)
         if seen or link.taken_over:
-            _log.warning("connection.taken_over", client_id=link.name, broker=self._url)
+            _log.warning("connection.taken_over", client_id=link.name, broker=self.url)
         self.update()
 
     def give_way(self) -> None:
         """Leave our broker, for a while, to another agent with our id, which proved to be one."""
         if not self.has_rival:
             self.has_rival = True
-            _log.error("id.taken_over", id=self._broker, broker=self._url)
-            for link in (self._control, self._data, *self._others()):
+            _log.error("id.taken_over", id=self.broker, broker=self.url)
+            for link in (self.control, self.data, *self.others()):
                 link.give_way()

@@ -41,36 +41,29 @@ class PriorityFile:
 
     def __init__(self, state_dir: Path) -> None:
         self._path = state_dir / FILE_NAME
-        self._complained_of: object = None
+        self._complained_of = (b"", "")
 
     def read(self) -> int | None:
         """The priority; ``None`` when the file is absent, unusable or no longer valid."""
+        content = b""
         try:
             with self._path.open("rb") as file:
                 content = file.read(FILE_BYTES_MAX + 1)
+            if len(content) > FILE_BYTES_MAX:
+                raise ValueError(f"longer than {FILE_BYTES_MAX} bytes")
+            placed = msgspec.json.decode(content, type=Placed)
+            left_ms = placed.valid_until_ms - wall_clock_ms()
+            if left_ms > VALID_MS_MAX:
+                raise ValueError(f"valid for more than {VALID_MS_MAX} ms")
         except FileNotFoundError:
             return None
-        except OSError as error:
-            self._complain(error.strerror, str(error.strerror))
-            return None
-        if len(content) > FILE_BYTES_MAX:
-            self._complain(len(content), f"longer than {FILE_BYTES_MAX} bytes")
-            return None
-        try:
-            placed = msgspec.json.decode(content, type=Placed)
-        except msgspec.DecodeError as error:
-            self._complain(content, str(error))
-            return None
-        left_ms = placed.valid_until_ms - wall_clock_ms()
-        if left_ms > VALID_MS_MAX:
-            self._complain(content, f"valid for more than {VALID_MS_MAX} ms")
+        except (OSError, ValueError, msgspec.DecodeError) as error:
+            why = str(getattr(error, "strerror", error))
+            if self._complained_of != (content, why):
+                self._complained_of = (content, why)
+                _log.warning("core.priority_file_unusable", path=str(self._path), why=why)
             return None
         return placed.priority if left_ms > 0 else None
-
-    def _complain(self, what: object, why: str) -> None:
-        if what != self._complained_of:
-            self._complained_of = what
-            _log.warning("core.priority_file_unusable", path=str(self._path), why=why)
 
 
 async def follow_placement(

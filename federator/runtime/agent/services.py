@@ -57,7 +57,7 @@ class Services:
         )
         self.discovery = self._discovery(state)
         self.echo = BrokerEcho(
-            link,
+            link=link,
             federation=settings.federation,
             broker=settings.broker_id,
             sent=self.discovery.on_mark_sent,
@@ -75,7 +75,7 @@ class Services:
             link=link,
         )
         self.guard = SharedBrokerGuard(
-            AgentAtBroker(control.epoch, settings.broker_id),
+            me=AgentAtBroker(control.epoch, settings.broker_id),
             federation=settings.federation,
             url=settings.broker.url,
             link=link,
@@ -131,7 +131,7 @@ class Services:
         failover = self._settings.failover
         policy = self._data.policy
         return FailoverService(
-            failover,
+            settings=failover,
             address=failover.advertise or self._settings.broker.advertised,
             folder=state.path,
             discovery=self.discovery,

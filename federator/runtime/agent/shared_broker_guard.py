@@ -101,6 +101,7 @@ def signed_part(agent: AgentAtBroker, answered: str) -> bytes:
     return f"{agent.id} {agent.epoch} {agent.run} {answered}".encode()
 
 
+@dataclass(kw_only=True, eq=False)
 class SharedBrokerGuard:
     """Watches for other agents at our own broker.
 
@@ -113,32 +114,21 @@ class SharedBrokerGuard:
         give_way: Leaves the broker to another agent with our id.
     """
 
-    def __init__(
-        self,
-        me: AgentAtBroker,
-        *,
-        federation: str,
-        url: str,
-        link: MqttLink,
-        guard: Guard | None,
-        end: Callable[[ConfigError], None],
-        give_way: Callable[[], None],
-    ) -> None:
-        self.topic = agents_topic(federation)
-        self._me = me._replace(run=_drawn())
-        self._url = url
-        self._link = link
-        self._guard = guard
-        self._end = end
-        self._give_way = give_way
+    me: AgentAtBroker
+    federation: str
+    url: str
+    link: MqttLink
+    guard: Guard | None
+    end: Callable[[ConfigError], None]
+    give_way: Callable[[], None]
+
+    def __post_init__(self) -> None:
+        self.topic = agents_topic(self.federation)
+        self.me = self.me._replace(run=_drawn())
         self._question = _drawn()
         self._since_ms: Millis | None = None
-        self._answers: RateLimiter[BrokerId] = RateLimiter(
-            gap_ms=ANSWER_GAP_MS, keys_max=ANSWERED_MAX
-        )
-        self._complaints: RateLimiter[BrokerId] = RateLimiter(
-            gap_ms=ANSWER_GAP_MS, keys_max=ANSWERED_MAX
-        )
+        self._answers = _limiter()
+        self._complaints = _limiter()
         self._work = 0
         self._work_since_ms = monotonic_ms()
 
@@ -152,7 +142,7 @@ class SharedBrokerGuard:
     def on_publish(self, packet: PublishPacket) -> None:
         """Hear that an agent is at our broker."""
         word = Word.decode(packet.payload)
-        if word is None or word.agent.run == self._me.run:
+        if word is None or word.agent.run == self.me.run:
             return
         now_ms = monotonic_ms()
         if self._may_work(now_ms) and self._answers.allow(word.agent.id, now_ms):
@@ -162,17 +152,17 @@ class SharedBrokerGuard:
 
     def _on_agent(self, other: AgentAtBroker, now_ms: Millis) -> None:
         """There is another agent, and it has that id."""
-        if other.id == self._me.id:
-            if self._me > other:
-                self._give_way()
+        if other.id == self.me.id:
+            if self.me > other:
+                self.give_way()
             return
         if self._complaints.allow(other.id, now_ms):
-            _log.error("broker.shared", id=self._me.id, other=other.id, broker=self._url)
+            _log.error("broker.shared", id=self.me.id, other=other.id, broker=self.url)
         is_new = self._since_ms is None or now_ms - self._since_ms < NEW_MS
-        if is_new and self._me > other:
-            self._end(
+        if is_new and self.me > other:
+            self.end(
                 ConfigError(
-                    f"broker.url: {self._url} has an agent already, with id {other.id}: "
+                    f"broker.url: {self.url} has an agent already, with id {other.id}: "
                     "run one agent per broker, or name another broker",
                     exit_code=EXIT_CODE,
                 )
@@ -186,19 +176,23 @@ class SharedBrokerGuard:
         return self._work <= ANSWERED_MAX
 
     def _is_proven(self, word: Word) -> bool:
-        if self._guard is None:
+        if self.guard is None:
             return True
-        signer = self._guard.present(signed_part(word.agent, word.answered), word.proof)
+        signer = self.guard.present(signed_part(word.agent, word.answered), word.proof)
         return signer == word.agent.id
 
     def _say(self, *, answering: str = "") -> None:
         """Say who we are, and ask who else has our id."""
         proof = b""
-        if answering and self._guard is not None:
-            proof = self._guard.prove_presence(signed_part(self._me, answering))
-        word = Word(self._me, self._question, answering, proof)
-        self._link.publish(self.topic, word.encode(), urgent=True)
+        if answering and self.guard is not None:
+            proof = self.guard.prove_presence(signed_part(self.me, answering))
+        word = Word(self.me, self._question, answering, proof)
+        self.link.publish(self.topic, word.encode(), urgent=True)
 
 
 def _drawn() -> str:
     return secrets.token_hex(DRAWN_BYTES)
+
+
+def _limiter() -> RateLimiter[BrokerId]:
+    return RateLimiter(gap_ms=ANSWER_GAP_MS, keys_max=ANSWERED_MAX)

@@ -13,6 +13,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from zlib import crc32
 
@@ -31,15 +32,13 @@ _ENTRY = struct.Struct("<8sQI")  # key, head, CRC-32 of the two
 _ENTRY_CHECKED = 16
 
 
+@dataclass(slots=True, eq=False)
 class _Chain:
     """The numbers of one filter's records. Those below ``oldest`` are trimmed now and then."""
 
-    __slots__ = ("dropped", "seqs", "trim_at")
-
-    def __init__(self, dropped: int) -> None:
-        self.seqs = array("Q")
-        self.dropped = dropped  # the largest number on the chain before seqs[0]; 0 without one
-        self.trim_at = TRIM_AT
+    dropped: int  # the largest number on the chain before seqs[0]; 0 without one
+    trim_at: int = TRIM_AT
+    seqs: "array[int]" = field(default_factory=lambda: array("Q"))
 
 
 class Chains:

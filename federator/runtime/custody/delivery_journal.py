@@ -28,6 +28,7 @@ from zlib import crc32
 
 import msgspec
 
+from federator.protocol.custody import ports
 from federator.protocol.forwarding.frames import KEY_BYTES, keys_in
 from federator.protocol.types import BrokerId
 from federator.runtime.storage.durable import (
@@ -40,8 +41,6 @@ from federator.runtime.storage.durable import (
     write_at,
 )
 
-__all__ = ["Delivery", "DeliveryJournal", "Entry", "JournalState", "Positions"]
-
 BYTES_MAX = 2 * 1024 * 1024
 FILE_NAME = "deliveries"
 CONFIG_KEY = "custody"
@@ -52,9 +51,6 @@ _HEADER = struct.Struct(f"<8sQ{BOOT_BYTES}sQQII")
 _BATCH = struct.Struct("<IQI")  # bytes in all, number of the first entry, entries
 _ENTRY = struct.Struct("<IQQI")  # origin, epoch, seq, keys
 _CRC = struct.Struct("<I")
-
-Delivery = tuple[BrokerId, int, int, bytes]
-"""(origin, custody epoch, seq, keys of the filters it is delivered for, 8 bytes each)."""
 
 Positions = dict[tuple[BrokerId, bytes], tuple[int, int]]
 """(origin, filter key) -> (epoch, seq) of the last frame delivered."""
@@ -139,7 +135,7 @@ class DeliveryJournal:
         """Whether it is time for a snapshot."""
         return self._size - self._tail_at >= self._bytes_max
 
-    def append(self, deliveries: Sequence[Delivery]) -> int:
+    def append(self, deliveries: Sequence[ports.Delivered]) -> int:
         """Write down what is delivered next, at once.
 
         A position that comes about without a delivery may be entered as if it were one.
@@ -209,7 +205,7 @@ class DeliveryJournal:
 
     def snapshot(
         self,
-        positions: Mapping[tuple[BrokerId, bytes], tuple[int, int]] | None,
+        positions: ports.Positions | None,
         since_us: Mapping[bytes, int] | None,
         *,
         folded_to: int,
@@ -239,7 +235,7 @@ class DeliveryJournal:
             cut, folded = at + size, first + count - 1
         known = _fold(state.positions, state.entries, folded)
         if positions is None:
-            before: Mapping[tuple[BrokerId, bytes], tuple[int, int]] = known
+            before: ports.Positions = known
         else:
             later = _fold({}, [e for e in state.entries if e.number > folded], None)
             before = {
@@ -394,8 +390,6 @@ def _fold(before: Positions, entries: Sequence[Entry], to: int | None) -> Positi
     return positions
 
 
-def _encode_snapshot(
-    positions: Mapping[tuple[BrokerId, bytes], tuple[int, int]], since_us: Mapping[bytes, int]
-) -> bytes:
+def _encode_snapshot(positions: ports.Positions, since_us: Mapping[bytes, int]) -> bytes:
     rows = [(origin, key, *at) for (origin, key), at in positions.items()]
     return msgspec.msgpack.encode(_Snapshot(rows, list(since_us.items())))

@@ -19,6 +19,7 @@ import os
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 
 from federator.protocol.custody import Record
@@ -37,8 +38,6 @@ from federator.runtime.storage.durable import (
     unusable,
     write_at,
 )
-
-__all__ = ["CustodyLog", "Record"]
 
 SEGMENT_BYTES = 8 * 1024 * 1024
 SEGMENTS_MIN = 8
@@ -241,7 +240,7 @@ class CustodyLog:
     # Segments
 
     def _segment_of(self, seq: int) -> Segment | None:
-        at = bisect_right(self._segments, seq, key=_first_seq) - 1
+        at = bisect_right(self._segments, seq, key=attrgetter("first_seq")) - 1
         if at < 0 or seq >= self._segments[at].end_seq:
             return None
         return self._segments[at]
@@ -380,10 +379,6 @@ class CustodyLog:
                 self.lost_bytes += len(content) - segment.size
                 return True
         return False
-
-
-def _first_seq(segment: Segment) -> int:
-    return segment.first_seq
 
 
 def _create(segment: Segment, *, sync: bool) -> int:

@@ -13,6 +13,7 @@ import re
 import struct
 from array import array
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from zlib import crc32
 
@@ -90,6 +91,7 @@ def segment_files(folder: Path) -> list[tuple[int, int, Path]]:
     return sorted(found)
 
 
+@dataclass(slots=True, eq=False)
 class Segment:
     """What memory holds of a segment: 8 bytes a record.
 
@@ -102,36 +104,18 @@ class Segment:
         latest_us: The latest time of a record, here or in the segments before.
     """
 
-    __slots__ = (
-        "_base_ms",
-        "_offsets",
-        "_times",
-        "boot",
-        "entries",
-        "epoch",
-        "first_seq",
-        "last_us",
-        "latest_us",
-        "path",
-        "previous_end",
-        "size",
-    )
-
-    def __init__(
-        self, path: Path, *, epoch: int, first_seq: int, previous_end: int, boot: bytes
-    ) -> None:
-        self.path = path
-        self.epoch = epoch
-        self.first_seq = first_seq
-        self.previous_end = previous_end
-        self.boot = boot
-        self.size = HEADER_BYTES
-        self.entries = 0
-        self.last_us = 0
-        self.latest_us = 0
-        self._base_ms = 0
-        self._offsets = array("I")
-        self._times = array("I")
+    path: Path
+    epoch: int
+    first_seq: int
+    previous_end: int
+    boot: bytes
+    size: int = field(default=HEADER_BYTES, init=False)
+    entries: int = field(default=0, init=False)
+    last_us: int = field(default=0, init=False)
+    latest_us: int = field(default=0, init=False)
+    _base_ms: int = field(default=0, init=False)
+    _offsets: "array[int]" = field(default_factory=lambda: array("I"), init=False)
+    _times: "array[int]" = field(default_factory=lambda: array("I"), init=False)
 
     def __len__(self) -> int:
         """How many records it holds."""

@@ -67,23 +67,16 @@ class SessionFilters:
         self._forget(old)
         return [each for each in listed if each not in old]
 
-    def on_subscribe(self, filters: Iterable[str]) -> None:
-        """``filters`` are about to be subscribed."""
-        self._note(filters, 0)
-
-    def on_unsubscribe(self, filters: Iterable[str]) -> None:
-        """``filters`` are about to be unsubscribed."""
-        self._note(filters, wall_clock_us())
+    def note(self, filters: Iterable[str], *, gone_us: int = 0) -> None:
+        """``filters`` are about to be subscribed or, if they are ``gone_us``, unsubscribed."""
+        try:
+            self._file.note_all(filters, gone_us)
+        except OSError as error:
+            self._complain(error)
 
     def clear(self, *, but: Iterable[str]) -> None:
         """The broker has no session of ours: it can restore nothing that is older."""
         self._forget(self._file.load().keys() - set(but))
-
-    def _note(self, filters: Iterable[str], time_us: int) -> None:
-        try:
-            self._file.note_all(filters, time_us)
-        except OSError as error:
-            self._complain(error)
 
     def _forget(self, filters: Iterable[str]) -> None:
         try:
@@ -190,11 +183,11 @@ class CoverSubscriber:
         for order in orders:
             match order:
                 case Subscribe(filters, identifier):
-                    self._session.on_subscribe(filters)
+                    self._session.note(filters)
                     wanted = [_cover_filter(filter) for filter in filters]
                     self._link.subscribe(wanted, identifier=identifier)
                 case Unsubscribe(filters):
-                    self._session.on_unsubscribe(filters)
+                    self._session.note(filters, gone_us=wall_clock_us())
                     self._link.unsubscribe(filters)
                 case Mark(number):
                     mark = number.to_bytes(_NUMBER_BYTES, "big")

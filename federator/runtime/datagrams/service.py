@@ -161,8 +161,8 @@ class DatagramService:
             self._offer(neighbour)
             return
         peer = self._peers.pop(neighbour, None)
-        if peer is not None and peer.link is not None:
-            self._by_broker(neighbour, peer.link.give_up())
+        if peer is not None:
+            self._give_up(neighbour, peer)
 
     def on_offer(self, offer: DatagramOffer) -> None:
         """Take up a neighbour's offer, which says where it takes datagrams."""
@@ -173,8 +173,7 @@ class DatagramService:
         if (offer.epoch, offer.address) == (peer.epoch, peer.offered):
             return
         self._offer(offer.sender)  # the link may have come up here before it did there
-        if peer.link is not None:
-            self._by_broker(offer.sender, peer.link.give_up())
+        self._give_up(offer.sender, peer)
         peer.epoch, peer.offered, peer.address, peer.link = offer.epoch, offer.address, None, None
         try:
             host, port = split_endpoint(offer.address)
@@ -222,8 +221,11 @@ class DatagramService:
     def leave(self) -> None:
         """Send what is under way by the brokers, too: nobody will mend it when we are gone."""
         for neighbour, peer in self._peers.items():
-            if peer.link is not None:
-                self._by_broker(neighbour, peer.link.give_up())
+            self._give_up(neighbour, peer)
+
+    def _give_up(self, neighbour: BrokerId, peer: _Peer) -> None:
+        if peer.link is not None:
+            self._by_broker(neighbour, peer.link.give_up())
 
     # -- frames -----------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ Source: docs/protocol.md 9; docs/metrics.md, "agents".
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from mqtt5 import PublishPacket
@@ -25,6 +26,7 @@ GAP_S: Final = 0.5
 """Between two marks: a loss is noticed within a second."""
 
 
+@dataclass(kw_only=True, eq=False)
 class BrokerEcho:
     """Publishes marks, and hears them.
 
@@ -33,19 +35,14 @@ class BrokerEcho:
         came: and when it came back, with the time at which it was published.
     """
 
-    def __init__(
-        self,
-        link: MqttLink,
-        *,
-        federation: str,
-        broker: int,
-        sent: Callable[[], None],
-        came: Callable[[Millis], None],
-    ) -> None:
-        self.topic = echo_topic(federation, broker)
-        self._link = link
-        self._sent = sent
-        self._came = came
+    link: MqttLink
+    federation: str
+    broker: int
+    sent: Callable[[], None]
+    came: Callable[[Millis], None]
+
+    def __post_init__(self) -> None:
+        self.topic = echo_topic(self.federation, self.broker)
         self._last_us = 0
         self._round_trip_us: int | None = None
 
@@ -53,10 +50,10 @@ class BrokerEcho:
         """Publish marks until cancelled."""
         while True:
             await asyncio.sleep(GAP_S)
-            if self._link.connected:
-                self._sent()
+            if self.link.connected:
+                self.sent()
                 self._last_us = time.monotonic_ns() // 1_000
-                self._link.publish(self.topic, b"%d" % self._last_us, qos=1)
+                self.link.publish(self.topic, b"%d" % self._last_us, qos=1)
 
     def on_echo(self, packet: PublishPacket) -> None:
         """One came: ours, unless somebody else publishes here."""
@@ -64,7 +61,7 @@ class BrokerEcho:
             return
         sent_us, now_us = int(packet.payload), time.monotonic_ns() // 1_000
         if sent_us <= self._last_us:
-            self._came(Millis(sent_us // 1_000))
+            self.came(Millis(sent_us // 1_000))
             if sent_us == self._last_us:
                 self._round_trip_us = now_us - sent_us
 

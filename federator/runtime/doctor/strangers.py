@@ -10,6 +10,7 @@ Source: docs/security.md, "Brokers' ACLs".
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -57,6 +58,7 @@ async def who_may_speak(broker: BrokerAddress, *, federation: str, name: str) ->
     return Speakers.NOBODY
 
 
+@dataclass(eq=False)
 class StrangerWatch:
     """Knows whether strangers may speak at a broker, and says so loudly in the log.
 
@@ -67,30 +69,27 @@ class StrangerWatch:
         speakers: What was found last; ``None`` before the first try.
     """
 
-    def __init__(
-        self, broker: BrokerAddress, *, federation: str, name: str, is_up: Callable[[], bool]
-    ) -> None:
-        self.speakers: Speakers | None = None
-        self._broker = broker
-        self._federation = federation
-        self._name = name
-        self._is_up = is_up
+    broker: BrokerAddress
+    federation: str
+    name: str
+    is_up: Callable[[], bool]
+    speakers: Speakers | None = field(default=None, init=False)
 
     async def run(self) -> None:
         """Try again and again, until cancelled."""
         while True:
-            tried = self._is_up() and await self._look()
+            tried = self.is_up() and await self._look()
             await asyncio.sleep(AGAIN_S if tried else LOOK_S)
 
     async def _look(self) -> bool:
         """Try; whether the broker answered."""
         try:
-            found = await who_may_speak(self._broker, federation=self._federation, name=self._name)
+            found = await who_may_speak(self.broker, federation=self.federation, name=self.name)
         except LinkError:
             return False
         if found not in (self.speakers, Speakers.NOBODY):
-            place = self._broker.reached_at
-            topics = all_topics(self._federation)
+            place = self.broker.reached_at
+            topics = all_topics(self.federation)
             _log.error("acl.missing", broker=place, topics=topics, who=found.value)
         self.speakers = found
         return True

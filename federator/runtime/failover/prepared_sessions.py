@@ -57,6 +57,7 @@ class SessionContext:
     fetch_again: Callable[[Sequence[str], int], None]
 
 
+@dataclass(eq=False)
 class PreparedSessions:
     """Makes sessions, and ends those that nobody will come for.
 
@@ -68,25 +69,19 @@ class PreparedSessions:
         ended: Those we ended, as their clients turned up elsewhere.
     """
 
-    def __init__(
-        self,
-        settings: AgentFailoverSettings,
-        endpoint: Callable[[], Endpoint],
-        context: SessionContext,
-    ) -> None:
+    settings: AgentFailoverSettings
+    endpoint: Callable[[], Endpoint]
+    context: SessionContext
+
+    def __post_init__(self) -> None:
         self.waiting: dict[str, Millis] = {}
-        self.prepared = 0
-        self.refused = 0
-        self.ended = 0
-        self._settings = settings
-        self._endpoint = endpoint
-        self._context = context
+        self.prepared = self.refused = self.ended = 0
         self._work: dict[BrokerId, asyncio.Task[None]] = {}
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=16)
 
     def step_in(self, broker: BrokerId, missed_at_ms: Millis, rows: Sequence[FlowRow]) -> None:
         """Prepare these sessions, as the substitute of ``broker``."""
-        if not self._settings.prepare_sessions or not rows:
+        if not self.settings.prepare_sessions or not rows:
             return
         self.step_back(broker)
         since_us = wall_clock_us() - 1_000 * (monotonic_ms() - missed_at_ms + UNNOTICED_MS)
@@ -119,16 +114,16 @@ class PreparedSessions:
         for row in rows:
             clients.setdefault(row.client, {})[row.topic] = row.qos
         wanted = {without_share(f) for filters in clients.values() for f in filters}
-        there = sorted({name for f in wanted for name in self._context.in_federation(f)})
-        self._context.expect(there, since_us)
+        there = sorted({name for f in wanted for name in self.context.in_federation(f)})
+        self.context.expect(there, since_us)
         names = sorted(clients)
         before = self.prepared
         for at in range(0, len(names), AT_ONCE_MAX):
             part = names[at : at + AT_ONCE_MAX]
             await asyncio.gather(*(self._prepare(name, clients[name]) for name in part))
-        if self._settings.repeat:
-            await self._context.caught_up()  # our clients' last words before the sessions stood
-            self._context.fetch_again(there, since_us)
+        if self.settings.repeat:
+            await self.context.caught_up()  # our clients' last words before the sessions stood
+            self.context.fetch_again(there, since_us)
         made = self.prepared - before
         _log.info("failover.sessions_prepared", broker=broker, sessions=made, clients=len(names))
         self._work.pop(broker, None)
@@ -138,7 +133,7 @@ class PreparedSessions:
             return
         try:
             refused = await prepare_session(
-                self._endpoint(), client, filters, keep_s=self._settings.session_keep_s
+                self.endpoint(), client, filters, keep_s=self.settings.session_keep_s
             )
         except (OSError, LinkError, TimeoutError) as error:
             self.refused += 1
@@ -152,23 +147,23 @@ class PreparedSessions:
     async def _comes_by_itself(self, client: str, filters: Mapping[str, int]) -> bool:
         """Whether the client was faster than we: it is here, and subscribes for itself."""
         for _ in range(SUBSCRIBE_POLLS):
-            if not self._context.connected_here(client):
+            if not self.context.connected_here(client):
                 return False
-            if filters.keys() <= self._context.filters_here(client):
+            if filters.keys() <= self.context.filters_here(client):
                 return True
             await asyncio.sleep(SUBSCRIBE_POLL_S)
         return True  # it wants something else now
 
     async def _tend(self) -> None:
         """Forget sessions that were fetched, and end those whose clients are elsewhere."""
-        oldest_ms = monotonic_ms() - 1_000 * self._settings.session_keep_s
+        oldest_ms = monotonic_ms() - 1_000 * self.settings.session_keep_s
         for client, since_ms in list(self.waiting.items()):
-            if self._context.connected_here(client) or since_ms < oldest_ms:
+            if self.context.connected_here(client) or since_ms < oldest_ms:
                 del self.waiting[client]
-            elif self._context.connected_elsewhere(client):
+            elif self.context.connected_elsewhere(client):
                 del self.waiting[client]
                 try:
-                    await end_session(self._endpoint(), client)
+                    await end_session(self.endpoint(), client)
                     self.ended += 1
                 except (OSError, LinkError, TimeoutError) as error:
                     self._complain(str(error) or "no answer")

@@ -6,6 +6,7 @@ Source: docs/protocol.md 15; what decides is in ``protocol.controller``.
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -28,6 +29,7 @@ LOAD_SMOOTHING = 0.2
 _log = structlog.get_logger()
 
 
+@dataclass(kw_only=True, eq=False)
 class FailoverService:
     """Feeds the node's ``failover`` machine.
 
@@ -40,31 +42,22 @@ class FailoverService:
         clients: How many were connected to our broker at the last report.
     """
 
-    def __init__(
-        self,
-        settings: AgentFailoverSettings,
-        *,
-        address: str,
-        folder: Path,
-        discovery: Discovery,
-        counters: DataCounters,
-        guide: GuidePublisher,
-        may_tell: Callable[[str], bool],
-        handle: Callable[[Event], None],
-    ) -> None:
-        self._draining_path = folder / DRAINING_FILE
+    settings: AgentFailoverSettings
+    address: str
+    folder: Path
+    discovery: Discovery
+    counters: DataCounters
+    guide: GuidePublisher
+    may_tell: Callable[[str], bool]
+    handle: Callable[[Event], None]
+
+    def __post_init__(self) -> None:
+        self._draining_path = self.folder / DRAINING_FILE
         self.draining = self._draining_path.exists()
         self.rows: frozenset[FlowRow] = frozenset()
-        self._settings = settings
-        self._interval_s = settings.report_interval_ms / 1_000
-        self._address = address
-        self._discovery = discovery
-        self._counters = counters
-        self._guide = guide
-        self._may_tell = may_tell
-        self._handle = handle
-        self._seen = (-1, -1)
         self.clients = 0
+        self._interval_s = self.settings.report_interval_ms / 1_000
+        self._seen = (-1, -1)
         self._load = 0.0
         self._publications = 0
         self._walking = DutyCycle()
@@ -79,7 +72,7 @@ class FailoverService:
 
     def report(self) -> None:
         """Tell how our clients and our broker are, once in ``report_interval_ms``."""
-        self._guide.reports.on_deadline(now_ms=monotonic_ms())
+        self.guide.reports.on_deadline(now_ms=monotonic_ms())
         self._report_rows()
         self._report_status()
 
@@ -102,7 +95,7 @@ class FailoverService:
     # Within
 
     def _report_rows(self) -> None:
-        seen = (self._discovery.table_revision, self._guide.reports.revision)
+        seen = (self.discovery.table_revision, self.guide.reports.revision)
         if seen == self._seen or time.monotonic() < self._walk_again_s:
             return
         self._seen = seen
@@ -111,23 +104,23 @@ class FailoverService:
         self._walk_again_s = time.monotonic() + self._walking.rest_s
 
     def _walk_rows(self) -> None:
-        clients = list(self._discovery.flow())
+        clients = list(self.discovery.flow())
         self.clients = sum(client.connected for client in clients)
         rows: frozenset[FlowRow] = frozenset()
-        if self._settings.report_sessions:
+        if self.settings.report_sessions:
             rows = own_rows(
                 clients,
-                self._guide.reports.sessions(),
-                may_tell=self._may_tell,
-                rows_max=self._settings.rows_max,
+                self.guide.reports.sessions(),
+                may_tell=self.may_tell,
+                rows_max=self.settings.rows_max,
             )
         added, removed = rows - self.rows, self.rows - rows
         self.rows = rows
         if added or removed:
-            self._handle(RowsChanged(added, removed))
+            self.handle(RowsChanged(added, removed))
 
     def _report_status(self) -> None:
-        counters = self._counters
+        counters = self.counters
         publications = counters.publications_in + counters.delivered_publications
         rate = (publications - self._publications) / self._interval_s
         self._publications = publications
@@ -139,8 +132,8 @@ class FailoverService:
             draining=self.draining,
             clients=rounded(self.clients),
             load=rounded(self._load),
-            address=self._address,
+            address=self.address,
         )
         if status != self._status:
             self._status = status
-            self._handle(StatusChanged(status))
+            self.handle(StatusChanged(status))

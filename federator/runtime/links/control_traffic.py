@@ -135,12 +135,13 @@ class ControlTraffic:
         if kind is None:
             return None
         try:
-            trust = self._trust
-            decoded = decode if trust is None else trust.read
-            message = decoded(kind, packet.payload)
+            read = decode if self._trust is None else self._trust.read
+            message = read(kind, packet.payload)
         except DecodeError as error:
             self.malformed[kind] += 1
-            self._complain(kind, error)
+            if self._complaints.allow(kind, monotonic_ms()):
+                so_far = self.malformed[kind]
+                _log.warning("control.malformed", kind=kind, reason=str(error), so_far=so_far)
             return None
         if message is None:
             return None
@@ -148,8 +149,3 @@ class ControlTraffic:
         if self._peers is not None:
             self._peers.note(sender_of(message), kind, "in", len(packet.payload))
         return message
-
-    def _complain(self, kind: str, error: DecodeError) -> None:
-        if self._complaints.allow(kind, monotonic_ms()):
-            so_far = self.malformed[kind]
-            _log.warning("control.malformed", kind=kind, reason=str(error), so_far=so_far)

@@ -5,6 +5,7 @@ we can answer: a link is made by either end. What is said by strangers is bounde
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import structlog
 from mqtt5 import Will
@@ -23,32 +24,32 @@ LINK_UP, LINK_DOWN = b"1", b"0"
 _log = structlog.get_logger()
 
 
+@dataclass(eq=False)
 class Dialler:
     """Makes the connections of one agent to neighbours' brokers."""
 
-    def __init__(self, settings: Settings, neighbours: NeighbourLinks) -> None:
-        self._settings = settings
-        self._neighbours = neighbours
+    settings: Settings
+    neighbours: NeighbourLinks
 
     def start(self) -> None:
         """Dial those that the operator names."""
-        for neighbour in self._settings.neighbours:
+        for neighbour in self.settings.neighbours:
             expected = BrokerId(neighbour.id) if neighbour.id is not None else None
             cost = Cost(neighbour.cost) if neighbour.cost is not None else None
             link = NeighbourLink(neighbour.url, expected, cost)
-            self._dial(link, self._settings.neighbour_connection(neighbour))
+            self._dial(link, self.settings.neighbour_connection(neighbour))
 
     def dial_back(self, neighbour: BrokerId, address: str) -> None:
         """Dial ``neighbour`` where it says it is, unless that is no use."""
         try:
-            connection = self._settings.dialled_back(address)
+            connection = self.settings.dialled_back(address)
         except ValueError as error:
             _log.warning("neighbour.not_dialled", neighbour=neighbour, reason=str(error))
             return
-        if any(connection.address == each.address for each in self._settings.neighbours):
+        if any(connection.address == each.address for each in self.settings.neighbours):
             return  # it is tried already, for ever
-        self._neighbours.hang_up_dialled(neighbour)
-        if not self._neighbours.make_room():
+        self.neighbours.hang_up_dialled(neighbour)
+        if not self.neighbours.make_room():
             reason = f"{DIALLED_BACK_MAX} brokers are dialled back already"
             _log.warning("neighbour.not_dialled", neighbour=neighbour, reason=reason)
             return
@@ -58,14 +59,14 @@ class Dialler:
     def dial_seed(self, address: str) -> None:
         """Dial a broker that the operator named for joining, whoever it is."""
         try:
-            self._dial(NeighbourLink(address, None, None), self._settings.seed(address))
+            self._dial(NeighbourLink(address, None, None), self.settings.seed(address))
         except (OSError, ValueError) as error:
             _log.warning("topology.seed_not_dialled", address=address, reason=str(error))
 
     def _dial(self, neighbour: NeighbourLink, connection: BrokerAddress) -> None:
-        links = self._settings.links
+        links = self.settings.links
         target = connection.address
-        ours = f"{self._settings.broker.id}-to-{target.host}-{target.port}"
+        ours = f"{self.settings.broker.id}-to-{target.host}-{target.port}"
 
         def make_link(
             role: str, observer: LinkObserver, will: Callable[[], Will] | None
@@ -80,11 +81,11 @@ class Dialler:
                 send_queue_bytes_max=links.send_queue_bytes_max,
             )
 
-        self._neighbours.dial(neighbour, make_link)
+        self.neighbours.dial(neighbour, make_link)
 
     def _link_will(self) -> Will | None:
         """What a neighbour's broker says of our link when we vanish."""
-        if not self._settings.links.notifications:
+        if not self.settings.links.notifications:
             return None
-        topic = connection_state_topic(self._settings.broker_id)
+        topic = connection_state_topic(self.settings.broker_id)
         return Will(topic, payload=LINK_DOWN, retain=True)

@@ -179,23 +179,18 @@ class NeighbourLinks:
         self._tell(NeighbourDisconnected(neighbour.conn))
 
 
+@dataclass(eq=False)
 class NeighbourObserver(LinkObserver):
     """Passes on that a connection came or went. Neighbours' brokers send us nothing."""
 
-    def __init__(
-        self,
-        neighbour: NeighbourLink,
-        connected: Callable[[NeighbourLink], None],
-        disconnected: Callable[[NeighbourLink], None],
-    ) -> None:
-        self._neighbour = neighbour
-        self._connected = connected
-        self._disconnected = disconnected
+    neighbour: NeighbourLink
+    connected: Callable[[NeighbourLink], None]
+    disconnected: Callable[[NeighbourLink], None]
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
         """Tell when both connections stand: the broker accepted us."""
-        self._connected(self._neighbour)
+        self.connected(self.neighbour)
 
     def on_down(self, link: MqttLink, reason: str) -> None:
         """Tell that the neighbour is disconnected: one connection is lost."""
-        self._disconnected(self._neighbour)
+        self.disconnected(self.neighbour)

@@ -90,6 +90,7 @@ class Introduction:
         ).write()
 
 
+@dataclass(eq=False)
 class MqttConnection:
     """One connection: open it, then keep it alive; leave it at any time.
 
@@ -99,20 +100,14 @@ class MqttConnection:
         promise: Told within how many seconds the connection will be attended to again.
     """
 
-    def __init__(
-        self,
-        pipe: PacketTransport,
-        introduction: Introduction,
-        *,
-        open_timeout_s: float,
-        promise: Callable[[float], None],
-    ) -> None:
-        self._pipe = pipe
-        self._introduction = introduction
-        self._open_timeout_s = open_timeout_s
-        self._promise = promise
+    pipe: PacketTransport
+    introduction: Introduction
+    open_timeout_s: float
+    promise: Callable[[float], None]
+
+    def __post_init__(self) -> None:
         self._accepted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._answer_in_s = introduction.keep_alive_s / 2
+        self._answer_in_s = self.introduction.keep_alive_s / 2
 
     async def open(self, endpoint: Endpoint) -> None:
         """Connect, introduce ourselves, and wait until the broker accepts or the connection ends.
@@ -122,10 +117,10 @@ class MqttConnection:
             UnicodeError: Its host is no name of a host.
             LinkError: No answer in time.
         """
-        pipe, introduction = self._pipe, self._introduction
-        self._promise(self._open_timeout_s)
+        pipe, introduction = self.pipe, self.introduction
+        self.promise(self.open_timeout_s)
         try:
-            async with asyncio.timeout(self._open_timeout_s):
+            async with asyncio.timeout(self.open_timeout_s):
                 if introduction.must_wipe:
                     connect = introduction.connect_to_wipe()
                     wiped = await wipe_session(endpoint, connect)
@@ -134,7 +129,7 @@ class MqttConnection:
                 pipe.send(introduction.connect(), urgent=True, refusable=False)
                 await asyncio.wait({self._accepted, pipe.lost}, return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError as error:
-            raise LinkError(f"no answer within {self._open_timeout_s:g} s") from error
+            raise LinkError(f"no answer within {self.open_timeout_s:g} s") from error
 
     def on_accepted(self, ack: ConnAckPacket) -> None:
         """Note that the broker lets us in; its own keep-alive holds, if it named one."""
@@ -151,12 +146,12 @@ class MqttConnection:
         Raises:
             LinkError: When half a keep-alive passed without a sign of life.
         """
-        pipe = self._pipe
+        pipe = self.pipe
         while not pipe.lost.done():
             received, backlog = pipe.bytes_in, pipe.backlog_bytes
             taken = pipe.bytes_out - backlog
             pipe.send(PINGREQ, urgent=True, refusable=False)
-            self._promise(self._answer_in_s or math.inf)
+            self.promise(self._answer_in_s or math.inf)
             await asyncio.wait({pipe.lost}, timeout=self._answer_in_s or None)
             draining = backlog > 0 and pipe.bytes_out - pipe.backlog_bytes > taken
             if not pipe.lost.done() and pipe.bytes_in == received and not draining:
@@ -173,7 +168,7 @@ class MqttConnection:
             if self._accepted.done():
                 expiry_s = None if keep_session else 0
                 packet = DisconnectPacket(reason_code=code, session_expiry_interval=expiry_s)
-                self._pipe.close(packet.write())
-                await asyncio.wait({self._pipe.lost}, timeout=CLOSE_TIMEOUT_S)
+                self.pipe.close(packet.write())
+                await asyncio.wait({self.pipe.lost}, timeout=CLOSE_TIMEOUT_S)
         finally:
-            self._pipe.abort()
+            self.pipe.abort()

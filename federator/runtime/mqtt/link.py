@@ -133,8 +133,8 @@ class MqttLink(PacketSender):
         )
         self._packet_bytes_max = packet_bytes_max
         self._reconnector = Reconnector(
-            endpoint,
-            introduction,
+            endpoint=endpoint,
+            introduction=introduction,
             make_pipe=self._make_pipe,
             on_lost=self._on_lost,
             backoff=Backoff(min_ms=reconnect_min_ms, max_ms=reconnect_max_ms, rng=random.Random()),

@@ -8,6 +8,7 @@ Source: OASIS MQTT 5.0.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Self
 
 import mqtt5
@@ -27,6 +28,7 @@ ANSWER_SECONDS_MAX = 5.0
 NO_PERMISSION, CONFIG = 77, 78
 """Exit codes of ``sysexits.h``."""
 
+Question = mqtt5.SubscribePacket | mqtt5.UnsubscribePacket | mqtt5.PublishPacket
 Answer = mqtt5.SubAckPacket | mqtt5.UnsubAckPacket | mqtt5.PubAckPacket
 
 
@@ -207,24 +209,20 @@ class BrokerProbe:
     async def subscribe(self, *filters: str) -> list[mqtt5.SubAckReasonCode]:
         """Subscribe at QoS 0; the broker's answer to each filter."""
         wanted = [mqtt5.TopicFilter(f, max_qos=mqtt5.QoS.AT_MOST_ONCE) for f in filters]
-        packet_id = self._next_id()
-        packet = mqtt5.SubscribePacket(packet_id, wanted)
-        answer = await self._ask(packet_id, packet.write())
+        answer = await self._ask(lambda id: mqtt5.SubscribePacket(id, wanted))
         assert isinstance(answer, mqtt5.SubAckPacket)
         return answer.reason_codes
 
     async def unsubscribe(self, *filters: str) -> None:
         """Unsubscribe and wait for the answer."""
-        packet_id = self._next_id()
-        await self._ask(packet_id, mqtt5.UnsubscribePacket(packet_id, list(filters)).write())
+        await self._ask(lambda id: mqtt5.UnsubscribePacket(id, list(filters)))
 
     async def publish(self, topic: str, payload: bytes) -> mqtt5.PubAckReasonCode:
         """Publish at QoS 1, because only then the broker says what became of it."""
-        packet_id = self._next_id()
-        packet = mqtt5.PublishPacket(
-            topic, payload=payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=packet_id
+        qos = mqtt5.QoS.AT_LEAST_ONCE
+        answer = await self._ask(
+            lambda id: mqtt5.PublishPacket(topic, payload=payload, qos=qos, packet_id=id)
         )
-        answer = await self._ask(packet_id, packet.write())
         assert isinstance(answer, mqtt5.PubAckPacket)
         return answer.reason_code
 
@@ -246,16 +244,14 @@ class BrokerProbe:
         finally:
             arrival.cancel()
 
-    def _next_id(self) -> int:
-        self._packet_id = self._packet_id % 65_535 + 1
-        return self._packet_id
-
-    async def _ask(self, packet_id: int, packet: bytes) -> Answer:
+    async def _ask(self, question: Callable[[int], Question]) -> Answer:
+        """The answer to the packet that ``question`` makes, given its identifier."""
         if self.lost.done():
             await self.lost
+        packet_id = self._packet_id = self._packet_id % 65_535 + 1
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._answers[packet_id] = answer
-        self._writer.write(packet)
+        self._writer.write(question(packet_id).write())
         try:
             async with asyncio.timeout(self._seconds_max):
                 return await answer

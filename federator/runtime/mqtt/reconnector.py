@@ -12,6 +12,7 @@ import math
 import random
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from federator.errors import LinkError
 from federator.runtime.mqtt.connection import Introduction, MqttConnection
@@ -50,6 +51,7 @@ class Backoff:
             self._failures = 0
 
 
+@dataclass(kw_only=True, eq=False)
 class Reconnector:
     """Makes one connection to a broker after another, and backs off in between.
 
@@ -59,24 +61,15 @@ class Reconnector:
 
     """
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        introduction: Introduction,
-        *,
-        make_pipe: Callable[[], PacketTransport],
-        on_lost: Callable[[PacketTransport], bool],
-        backoff: Backoff,
-        connect_timeout_s: float,
-        give_way_s: float,
-    ) -> None:
-        self._endpoint = endpoint
-        self._introduction = introduction
-        self._make_pipe = make_pipe
-        self._on_lost = on_lost
-        self._backoff = backoff
-        self._connect_timeout_s = connect_timeout_s
-        self._give_way_s = give_way_s
+    endpoint: Endpoint
+    introduction: Introduction
+    make_pipe: Callable[[], PacketTransport]
+    on_lost: Callable[[PacketTransport], bool]
+    backoff: Backoff
+    connect_timeout_s: float
+    give_way_s: float
+
+    def __post_init__(self) -> None:
         self._resume_at_s = 0.0
         self._due_s = math.inf  # by when run() attends to the link again; never, unless it runs
         self._stop = asyncio.Event()
@@ -101,8 +94,8 @@ class Reconnector:
         """
         self._stop.clear()
         while not self._stop.is_set():
-            self._backoff.connection_lasted(await self._connect_once())
-            delay_s = self._backoff.next_delay_ms() / 1000
+            self.backoff.connection_lasted(await self._connect_once())
+            delay_s = self.backoff.next_delay_ms() / 1000
             self._resume_at_s = max(self._resume_at_s, time.monotonic() + delay_s)
             # Asked again when the pause is over: it may have been made longer meanwhile.
             while not self._stop.is_set() and time.monotonic() < self._resume_at_s:
@@ -114,8 +107,8 @@ class Reconnector:
 
     def give_way(self) -> None:
         """Wait for a while, and then begin with a new session: the other has what was for us."""
-        self._introduction.forget_session()
-        self._resume_at_s = time.monotonic() + self._give_way_s
+        self.introduction.forget_session()
+        self._resume_at_s = time.monotonic() + self.give_way_s
 
     async def close(self, *, with_will: bool, keep_session: bool) -> None:
         """Leave and make ``run`` return; ``with_will`` has the broker publish the Will."""
@@ -126,17 +119,17 @@ class Reconnector:
     async def _connect_once(self) -> float:
         """Open a connection and serve it to its end; return how long it was up, in ms."""
         loop = asyncio.get_running_loop()
-        pipe = self._make_pipe()
+        pipe = self.make_pipe()
         connection = self.connection = MqttConnection(
             pipe,
-            self._introduction,
-            open_timeout_s=self._connect_timeout_s,
+            self.introduction,
+            open_timeout_s=self.connect_timeout_s,
             promise=self._promise,
         )
         self.attempts += 1
         up_since_s = loop.time()
         try:
-            await connection.open(self._endpoint)
+            await connection.open(self.endpoint)
             up_since_s = loop.time()
             await connection.keep_alive()
         except asyncio.CancelledError:
@@ -148,7 +141,7 @@ class Reconnector:
         finally:
             pipe.abort()
             self.connection = None
-            was_up = self._on_lost(pipe)
+            was_up = self.on_lost(pipe)
         if pipe.reason is not None and not isinstance(pipe.reason, _EXPECTED):
             raise pipe.reason
         return (loop.time() - up_since_s) * 1000 if was_up else 0.0

@@ -53,9 +53,6 @@ class BrokerLimits:
     receive_max: int
     packet_bytes_max: int
     qos_max: int
-    retain_available: bool
-    wildcard_available: bool
-    shared_available: bool
     subscription_ids_available: bool
 
 
@@ -85,9 +82,6 @@ class MqttSession:
             receive_max=ack.receive_max,
             packet_bytes_max=ack.max_packet_size or MQTT_PACKET_BYTES_MAX,
             qos_max=int(ack.max_qos),
-            retain_available=ack.retain_available,
-            wildcard_available=ack.wildcard_subscription_available,
-            shared_available=ack.shared_subscription_available,
             subscription_ids_available=ack.subscription_id_available,
         )
         if not ack.session_present:

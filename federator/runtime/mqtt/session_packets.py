@@ -8,7 +8,7 @@ Source: OASIS MQTT 5.0, sections 3.1.2.4, 3.1.2.11.2 and 4.1; tried on Mosquitto
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import TypeVar
 
 from mqtt5 import (
@@ -16,17 +16,15 @@ from mqtt5 import (
     ConnAckReasonCode,
     ConnectPacket,
     DisconnectPacket,
-    DisconnectReasonCode,
     Packet,
     QoS,
-    RetainHandling,
     SubAckPacket,
     SubscribePacket,
-    TopicFilter,
 )
 
 from federator.errors import LinkError
 from federator.runtime.mqtt.endpoint import Endpoint
+from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.mqtt.wire import read_packets
 
 READ_BYTES = 65_536
@@ -55,45 +53,42 @@ async def prepare_session(
         LinkError: It refuses us, or is no MQTT broker.
         TimeoutError: It does not answer.
     """
-    async with asyncio.timeout(ANSWER_SECONDS_MAX):
-        conversation = await _Conversation.begin(endpoint)
-        try:
-            known = await conversation.connect(client_id, clean=False, expiry_s=keep_s)
-            refused = await conversation.subscribe(filters)
-            conversation.leave(NEVER_EXPIRES_S if known else None)
-            return refused
-        finally:
-            await conversation.end()
+    async with _conversation(endpoint) as broker:
+        known = await broker.connect(client_id, clean=False, expiry_s=keep_s)
+        refused = await broker.subscribe(filters)
+        broker.leave(NEVER_EXPIRES_S if known else None)
+    return refused
 
 
 async def end_session(endpoint: Endpoint, client_id: str) -> None:
     """Let the broker forget the session of ``client_id``. Raises as ``prepare_session``."""
+    async with _conversation(endpoint) as broker:
+        await broker.connect(client_id, clean=True, expiry_s=0)
+        broker.leave(None)
+
+
+@contextlib.asynccontextmanager
+async def _conversation(endpoint: Endpoint) -> AsyncIterator["_Conversation"]:
     async with asyncio.timeout(ANSWER_SECONDS_MAX):
-        conversation = await _Conversation.begin(endpoint)
+        reader, writer = await endpoint.streams()
         try:
-            await conversation.connect(client_id, clean=True, expiry_s=0)
-            conversation.leave(None)
+            yield _Conversation(endpoint, reader, writer)
         finally:
-            await conversation.end()
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
 
 
 class _Conversation:
     """One short connection, on which one packet is answered after another."""
 
     def __init__(
-        self,
-        endpoint: Endpoint,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
+        self, endpoint: Endpoint, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self._endpoint = endpoint
         self._reader = reader
         self._writer = writer
         self._unread = b""
-
-    @classmethod
-    async def begin(cls, endpoint: Endpoint) -> "_Conversation":
-        return cls(endpoint, *await endpoint.streams())
 
     async def connect(self, client_id: str, *, clean: bool, expiry_s: int) -> bool:
         """Introduce us as ``client_id``; whether the broker had a session of it."""
@@ -117,12 +112,7 @@ class _Conversation:
         names = sorted(filters)
         for at in range(0, len(names), FILTERS_PER_PACKET_MAX):
             part = names[at : at + FILTERS_PER_PACKET_MAX]
-            wanted = [
-                TopicFilter(
-                    name, max_qos=QoS(filters[name]), retain_handling=RetainHandling.SEND_NEVER
-                )
-                for name in part
-            ]
+            wanted = [live_filter(name, QoS(filters[name])) for name in part]
             self._writer.write(SubscribePacket(at + 1, wanted).write())
             answer = await self._answer(SubAckPacket)
             codes = zip(part, answer.reason_codes, strict=True)
@@ -130,17 +120,7 @@ class _Conversation:
         return refused
 
     def leave(self, expiry_s: int | None) -> None:
-        self._writer.write(
-            DisconnectPacket(
-                reason_code=DisconnectReasonCode.NORMAL_DISCONNECTION,
-                session_expiry_interval=expiry_s,
-            ).write()
-        )
-
-    async def end(self) -> None:
-        self._writer.close()
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+        self._writer.write(DisconnectPacket(session_expiry_interval=expiry_s).write())
 
     async def _answer(self, kind: type[_Answer]) -> _Answer:
         """The next packet of ``kind``; publications that come before it are left unacknowledged."""

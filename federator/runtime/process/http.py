@@ -48,7 +48,13 @@ _PAGES = b"/metrics /healthz /readyz /status /routes /explain /controller /topol
 
 
 class AgentView(Protocol):
-    """What a daemon can be asked. Called from the event loop: answer from memory."""
+    """What a daemon can be asked. Called from the event loop: answer from memory.
+
+    Attributes:
+        http_refused: Tells how many connections were refused; set by whoever listens.
+    """
+
+    http_refused: Callable[[], int]
 
     def ready(self) -> tuple[bool, str]:
         """Whether publications flow, and otherwise why not, in one line."""

@@ -61,7 +61,7 @@ async def told(
     if manager is None:
         yield
         return
-    with ServiceNotifier(manager, ready, links) as notifier:
+    with contextlib.closing(ServiceNotifier(manager, ready, links)) as notifier:
         async with asyncio.TaskGroup() as tasks:
             telling = tasks.create_task(notifier.run(), name="service manager")
             try:
@@ -85,17 +85,12 @@ class ServiceNotifier:
         self._links = links
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self._socket.setblocking(False)
+        self.close = self._socket.close
         self._said_ready = False
         self._status = ""
         self._stuck: tuple[str, ...] = ()
-
-    def __enter__(self) -> "ServiceNotifier":
-        if self._manager.watchdog_s is not None:
+        if manager.watchdog_s is not None:
             faulthandler.enable()  # the watchdog's SIGABRT then leaves in the journal where we hung
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._socket.close()
 
     async def run(self) -> None:
         """Tell what there is to tell, until cancelled."""

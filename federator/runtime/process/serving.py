@@ -4,18 +4,11 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
-from typing import Protocol
 
 from federator.config import HttpSettings
 from federator.protocol.effects import Notice
 from federator.runtime.process.http import AgentView, HttpServer
 from federator.runtime.process.notices import log_notice
-
-
-class Page(AgentView, Protocol):
-    """A view that is told who counts refused connections."""
-
-    http_refused: Callable[[], int]
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -55,7 +48,7 @@ async def with_tasks(be: Callable[[asyncio.TaskGroup], Awaitable[None]]) -> None
 
 
 @contextlib.asynccontextmanager
-async def http_page(view: Page, settings: HttpSettings) -> AsyncIterator[int | None]:
+async def http_page(view: AgentView, settings: HttpSettings) -> AsyncIterator[int | None]:
     """Serve ``view`` as the settings say; its port, or ``None`` when it is not wanted."""
     if not settings.enabled:
         yield None

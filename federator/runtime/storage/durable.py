@@ -150,14 +150,13 @@ class Syncing:
     """Synchronises a growing file by policy; ``interval`` in a thread, so that nobody waits.
 
     Args:
-        policy: ``never``: the kernel does when it likes. ``interval``: at most one
-            ``interval_s`` after it was written. ``always``: before ``written`` returns.
-        interval_s: See above. Holds while ``written`` or ``tick`` are called that often.
+        policy: ``never``: the kernel does when it likes. ``interval``: ``FSYNC_INTERVAL_S`` after
+            it was written, while ``written`` or ``tick`` are called that often. ``always``: before
+            ``written`` returns.
     """
 
-    def __init__(self, policy: FsyncPolicy, *, interval_s: float = FSYNC_INTERVAL_S) -> None:
+    def __init__(self, policy: FsyncPolicy) -> None:
         self.policy = policy
-        self._interval_s = interval_s
         self._last_s = time.monotonic()
         self._dirty = -1
         self._thread: ThreadPoolExecutor | None = None
@@ -187,7 +186,7 @@ class Syncing:
             done, self._running = self._running, None
             done.result()
         now_s = time.monotonic()
-        if self._dirty < 0 or self._running or now_s - self._last_s < self._interval_s:
+        if self._dirty < 0 or self._running or now_s - self._last_s < FSYNC_INTERVAL_S:
             return
         self._thread = self._thread or ThreadPoolExecutor(1, "fsync")
         own = os.dup(self._dirty)  # the file may be closed before the thread gets to it

@@ -21,8 +21,6 @@ from federator.runtime.storage.durable import (
     write_at,
 )
 
-__all__ = ["FilterFile"]
-
 FILTERS_MAX = 131_072
 OWED = "owed"
 SUBSCRIBED = "subscribed"

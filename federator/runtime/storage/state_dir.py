@@ -13,6 +13,7 @@ import errno
 import fcntl
 import os
 import secrets
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -32,6 +33,7 @@ IN_USE = 75
 """Exit code of ``sysexits.h``."""
 
 
+@dataclass(eq=False)
 class LockedFolder:
     """A folder that nobody else uses while we do. Use as a context manager.
 
@@ -47,39 +49,29 @@ class LockedFolder:
         ConfigError: It cannot be written, or is in use; raised when it is entered.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        name: str,
-        *,
-        key: str,
-        taken: str,
-        access: int = os.F_OK,
-        mode: int = PRIVATE_FOLDER,
-    ) -> None:
-        self.path = path
-        self._name = name
-        self._key = key
-        self._taken = taken
-        self._access = access
-        self._mode = mode
-        self._lock: int | None = None
+    path: Path
+    name: str
+    key: str
+    taken: str
+    access: int = os.F_OK
+    mode: int = PRIVATE_FOLDER
+    _lock: int | None = field(default=None, init=False)
 
     def __enter__(self) -> Self:
         path = self.path
         try:
-            path.mkdir(mode=self._mode, parents=True, exist_ok=True)
-            if not os.access(path, self._access):
+            path.mkdir(mode=self.mode, parents=True, exist_ok=True)
+            if not os.access(path, self.access):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            lock = os.open(path / self._name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+            lock = os.open(path / self.name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
         except OSError as error:
-            text = f"{self._key}: {path}: {error.strerror}: name a folder this user may write"
+            text = f"{self.key}: {path}: {error.strerror}: name a folder this user may write"
             raise ConfigError(text, exit_code=CANNOT_CREATE) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(lock)
-            raise ConfigError(f"{self._key}: {path}: {self._taken}", exit_code=IN_USE) from error
+            raise ConfigError(f"{self.key}: {path}: {self.taken}", exit_code=IN_USE) from error
         self._lock = lock
         return self
 

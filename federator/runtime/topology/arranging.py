@@ -6,6 +6,7 @@ Source: docs/topology.md; docs/protocol.md 16.
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -36,24 +37,24 @@ _brokers: Final = msgspec.json.Decoder(tuple[tuple[BrokerId, str], ...])
 Arrangement = e.CallOff | e.DialSeed | e.CallOffSeed | e.Measure | e.RememberBrokers
 
 
+@dataclass(eq=False)
 class ConfiguredAddressVerifier:
     """Vouches for our address with our key, and judges others' by theirs and by our rules."""
 
-    def __init__(self, settings: Settings, trust: Trust | None) -> None:
-        self._settings = settings
-        self._trust = trust
+    settings: Settings
+    trust: Trust | None
 
     def sign(self, address: str, epoch: Epoch) -> bytes:
         """Our signature, if we sign."""
-        return b"" if self._trust is None else self._trust.guard.prove_address(address, epoch)
+        return b"" if self.trust is None else self.trust.guard.prove_address(address, epoch)
 
     def objection(self, id: BrokerId, place: Place) -> str:
         """Why nobody may connect there; empty when all is well."""
         try:
-            if self._trust is not None:
-                guard = self._trust.guard
+            if self.trust is not None:
+                guard = self.trust.guard
                 guard.check_address(id, place.epoch, place.address, place.proof)
-            if self._settings.dialled_back(place.address).address == self._settings.broker.address:
+            if self.settings.dialled_back(place.address).address == self.settings.broker.address:
                 return f"{place.address} is our own broker: set broker.advertise there"
         except (DecodeError, ValueError) as error:
             return str(error)[:200]
@@ -73,21 +74,16 @@ def known_brokers(folder: Path) -> tuple[tuple[BrokerId, str], ...]:
         return ()
 
 
+@dataclass(eq=False)
 class Arranger:
     """Performs the arrangements of one agent."""
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        neighbours: NeighbourLinks,
-        dialler: Dialler,
-        measured: Callable[[Measured], None],
-    ) -> None:
-        self._path = folder / BROKERS_FILE
-        self._neighbours = neighbours
-        self._dialler = dialler
-        self._measured = measured
+    folder: Path
+    neighbours: NeighbourLinks
+    dialler: Dialler
+    measured: Callable[[Measured], None]
+
+    def __post_init__(self) -> None:
         self._asked: asyncio.Queue[e.Measure] = asyncio.Queue()  # the protocol asks one at a time
 
     async def run(self) -> None:
@@ -95,27 +91,28 @@ class Arranger:
         while True:
             order = await self._asked.get()
             round_trip_ms = await round_trip(order.address)
-            self._measured(Measured(order.id, round_trip_ms))
+            self.measured(Measured(order.id, round_trip_ms))
 
     def perform(self, effect: Arrangement) -> None:
         """Do what was decided."""
         match effect:
             case e.CallOff(id):
-                self._neighbours.hang_up_dialled(id)
+                self.neighbours.hang_up_dialled(id)
             case e.DialSeed(address):
-                self._dialler.dial_seed(address)
+                self.dialler.dial_seed(address)
             case e.CallOffSeed(address):
-                self._neighbours.call_off(address)
+                self.neighbours.call_off(address)
             case e.Measure():
                 self._asked.put_nowait(effect)
             case e.RememberBrokers(brokers):
                 self._remember(brokers)
 
     def _remember(self, brokers: tuple[tuple[BrokerId, str], ...]) -> None:
+        path = self.folder / BROKERS_FILE
         try:
-            write_whole(self._path, msgspec.json.encode(brokers))
+            write_whole(path, msgspec.json.encode(brokers))
         except OSError as error:
-            _log.warning("topology.not_saved", file=str(self._path), reason=str(error))
+            _log.warning("topology.not_saved", file=str(path), reason=str(error))
 
 
 async def round_trip(url: str) -> int | None:

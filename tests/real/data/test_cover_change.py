@@ -145,7 +145,7 @@ async def test_publications_arrive_once_that_a_session_queued_after_a_kill_in_a_
         id, agent = next(iter(pair.agents.items()))
         agent.kill9()
         listed = FilterFile(agent.state_dir / "custody", SUBSCRIBED)
-        SessionFilters(listed).on_subscribe(["a/#"])
+        SessionFilters(listed).note(["a/#"])
         listed.close()
         arriving = Arriving(id, here.port)
         async with running(arriving):

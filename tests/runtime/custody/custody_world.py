@@ -2,7 +2,8 @@
 
 from bisect import bisect_right
 
-from federator.runtime.custody.log import CustodyLog, Record
+from federator.protocol.custody import Record
+from federator.runtime.custody.log import CustodyLog
 
 BOOT = bytes(range(16))
 T0_US = 1_700_000_000_000_000

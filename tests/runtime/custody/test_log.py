@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federator.errors import ConfigError
-from federator.runtime.custody.log import CustodyLog, Record
+from federator.protocol.custody import Record
+from federator.runtime.custody.log import CustodyLog
 from federator.runtime.custody.segment import decode, encode
 from federator.runtime.storage.durable import LEAP
 from tests.runtime.custody.custody_world import T0_US, StupidLog, add, key, make, open_log

@@ -162,7 +162,7 @@ class Link:
     """The client's end: real subscription packets, and a window that is never full."""
 
     def __init__(self, broker):
-        self.limits = BrokerLimits(20, 65_535, 2, True, True, True, True)
+        self.limits = BrokerLimits(20, 65_535, 2, True)
         self.subscriptions = Subscriptions(PacketIds())
         self.broker = broker
         self.connected = False
@@ -447,7 +447,7 @@ def test_a_broker_that_knows_no_identifiers_gets_none(steps):
     def body():
         world = World()
         world.cut()
-        world.link.limits = BrokerLimits(20, 65_535, 2, True, True, True, False)
+        world.link.limits = BrokerLimits(20, 65_535, 2, False)
         world.connect()
         world.settle()
 

@@ -32,7 +32,7 @@ class Guide:
 def service(tmp_path, clients):
     told = []
     made = FailoverService(
-        AgentFailoverSettings(),
+        settings=AgentFailoverSettings(),
         address="",
         folder=tmp_path,
         discovery=clients,
