@@ -55,7 +55,6 @@ TEND_S = 1.0
 class Agent:
     """The agent of one broker.
 
-
     Attributes:
         control: The node, and the connections by which it is heard.
         data: What carries publications.
@@ -272,17 +271,13 @@ class Agent:
                         **dict.fromkeys(COUNTED_SYS_TOPICS, metrics.state.on_sys),
                         metrics.replay.topic: metrics.replay.on_ask,
                     },
-                    tasks={
-                        "metrics stream": metrics.run,
-                        "metrics replay": metrics.replay.run,
-                    },
+                    tasks={"metrics stream": metrics.run, "metrics replay": metrics.replay.run},
                 )
             )
         if datagrams is not None:
             parts.append(
                 Part(
-                    messages={DatagramOffer: datagrams.on_offer},
-                    tasks={"datagrams": datagrams.run},
+                    messages={DatagramOffer: datagrams.on_offer}, tasks={"datagrams": datagrams.run}
                 )
             )
         if keys is not None:

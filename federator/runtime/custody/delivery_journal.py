@@ -106,14 +106,11 @@ class DeliveryJournal:
 
     Raises:
         ConfigError: The folder cannot be used.
+        OSError: From every method: the disk is full or broken. The file is as before.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        *,
-        bytes_max: int = BYTES_MAX,
-        boot: bytes | None = None,
+        self, folder: Path, *, bytes_max: int = BYTES_MAX, boot: bytes | None = None
     ) -> None:
         self._path = folder / FILE_NAME
         self._bytes_max = bytes_max
@@ -142,9 +139,6 @@ class DeliveryJournal:
 
         Returns:
             The number of the last entry.
-
-        Raises:
-            OSError: The disk is full or broken; none of them is entered.
         """
         if not deliveries:
             return self.last
@@ -163,27 +157,15 @@ class DeliveryJournal:
         return self.last
 
     def load(self) -> JournalState:
-        """All that is in the file.
-
-        Raises:
-            OSError: The disk is broken.
-        """
+        """All that is in the file."""
         return _state(self._read())
 
     def since_us(self) -> dict[bytes, int]:
-        """Since when our clients want what, as of the last snapshot.
-
-        Raises:
-            OSError: The disk is broken.
-        """
+        """Since when our clients want what, as of the last snapshot."""
         return dict(self.load().since_us)
 
     def positions(self, marker: int | None) -> Positions:
-        """Where each chain is when entries up to ``marker`` were delivered; ``None``: all were.
-
-        Raises:
-            OSError: The disk is broken.
-        """
+        """Where each chain is when entries up to ``marker`` were delivered; ``None``: all were."""
         state = self.load()
         return _fold(state.positions, state.entries, marker)
 
@@ -195,9 +177,6 @@ class DeliveryJournal:
 
         Returns:
             As ``positions``.
-
-        Raises:
-            OSError: The disk is full or broken; the file is as before.
         """
         positions = self.positions(marker)
         self.snapshot(positions, None, folded_to=self.last)
@@ -221,9 +200,6 @@ class DeliveryJournal:
                 knows.
             since_us: Filter key -> since when our clients want it; ``None``: as before.
             folded_to: The number of the newest marker that our broker is known to have.
-
-        Raises:
-            OSError: The disk is full or broken; the file is as before.
         """
         content = self._read()
         state = _state(content)

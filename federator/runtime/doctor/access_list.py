@@ -127,15 +127,7 @@ def access_list(
     gateways: Sequence[str],
     collectors: Sequence[str],
 ) -> list[str]:
-    """The lines of an acl_file for our broker.
-
-    Args:
-        settings: Of its agent.
-        agent: The user name of the agent.
-        peers: Those of other agents.
-        gateways: Those of gateways.
-        collectors: Those of collectors.
-    """
+    """The lines of an acl_file for our broker, given the user names of those who come there."""
     federation = settings.federation
     parts = [
         ("the agent of this broker", [agent], agent_grants(settings)),

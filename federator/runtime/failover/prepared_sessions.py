@@ -61,7 +61,6 @@ class SessionContext:
 class PreparedSessions:
     """Makes sessions, and ends those that nobody will come for.
 
-
     Attributes:
         waiting: Clients whose sessions wait, and when they were prepared.
         prepared: Sessions made so far.

@@ -18,13 +18,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mqtt5 import (
-    ConnAckPacket,
-    ConnectPacket,
-    DisconnectPacket,
-    DisconnectReasonCode,
-    Will,
-)
+from mqtt5 import ConnAckPacket, ConnectPacket, DisconnectPacket, DisconnectReasonCode, Will
 
 from federator.errors import LinkError
 from federator.runtime.mqtt.endpoint import Endpoint

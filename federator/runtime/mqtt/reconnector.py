@@ -121,10 +121,7 @@ class Reconnector:
         loop = asyncio.get_running_loop()
         pipe = self.make_pipe()
         connection = self.connection = MqttConnection(
-            pipe,
-            self.introduction,
-            open_timeout_s=self.connect_timeout_s,
-            promise=self._promise,
+            pipe, self.introduction, open_timeout_s=self.connect_timeout_s, promise=self._promise
         )
         self.attempts += 1
         up_since_s = loop.time()

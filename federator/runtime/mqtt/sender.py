@@ -39,7 +39,6 @@ class LinkCounters:
 class PacketSender:
     """The sending half of a client: its session, and the connection that carries it, if any.
 
-
     Attributes:
         limits: What the broker granted last.
     """

@@ -11,16 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import TypeVar
 
-from mqtt5 import (
-    ConnAckPacket,
-    ConnAckReasonCode,
-    ConnectPacket,
-    DisconnectPacket,
-    Packet,
-    QoS,
-    SubAckPacket,
-    SubscribePacket,
-)
+import mqtt5
 
 from federator.errors import LinkError
 from federator.runtime.mqtt.endpoint import Endpoint
@@ -34,7 +25,7 @@ FILTERS_PER_PACKET_MAX = 64
 NEVER_EXPIRES_S = 0xFFFFFFFF
 KEEP_ALIVE_S = 30
 
-_Answer = TypeVar("_Answer", ConnAckPacket, SubAckPacket)
+_Answer = TypeVar("_Answer", mqtt5.ConnAckPacket, mqtt5.SubAckPacket)
 
 
 async def prepare_session(
@@ -92,7 +83,7 @@ class _Conversation:
 
     async def connect(self, client_id: str, *, clean: bool, expiry_s: int) -> bool:
         """Introduce us as ``client_id``; whether the broker had a session of it."""
-        packet = ConnectPacket(
+        packet = mqtt5.ConnectPacket(
             client_id,
             clean_start=clean,
             keep_alive=KEEP_ALIVE_S,
@@ -102,8 +93,8 @@ class _Conversation:
             receive_max=1,
         )
         self._writer.write(packet.write())
-        answer = await self._answer(ConnAckPacket)
-        if answer.reason_code != ConnAckReasonCode.SUCCESS:
+        answer = await self._answer(mqtt5.ConnAckPacket)
+        if answer.reason_code != mqtt5.ConnAckReasonCode.SUCCESS:
             raise LinkError(f"refused: {answer.reason_code.name.lower().replace('_', ' ')}")
         return answer.session_present
 
@@ -112,15 +103,15 @@ class _Conversation:
         names = sorted(filters)
         for at in range(0, len(names), FILTERS_PER_PACKET_MAX):
             part = names[at : at + FILTERS_PER_PACKET_MAX]
-            wanted = [live_filter(name, QoS(filters[name])) for name in part]
-            self._writer.write(SubscribePacket(at + 1, wanted).write())
-            answer = await self._answer(SubAckPacket)
+            wanted = [live_filter(name, mqtt5.QoS(filters[name])) for name in part]
+            self._writer.write(mqtt5.SubscribePacket(at + 1, wanted).write())
+            answer = await self._answer(mqtt5.SubAckPacket)
             codes = zip(part, answer.reason_codes, strict=True)
             refused += [name for name, code in codes if int(code) >= 0x80]
         return refused
 
     def leave(self, expiry_s: int | None) -> None:
-        self._writer.write(DisconnectPacket(session_expiry_interval=expiry_s).write())
+        self._writer.write(mqtt5.DisconnectPacket(session_expiry_interval=expiry_s).write())
 
     async def _answer(self, kind: type[_Answer]) -> _Answer:
         """The next packet of ``kind``; publications that come before it are left unacknowledged."""
@@ -129,13 +120,13 @@ class _Conversation:
             if not chunk:
                 raise ConnectionResetError("the broker closed the connection")
             self._unread += chunk
-            packets: list[Packet] = []
+            packets: list[mqtt5.Packet] = []
             taken = read_packets(memoryview(self._unread), [], packets)
             self._unread = self._unread[taken:]
             for packet in packets:
                 if isinstance(packet, kind):
                     return packet
-                if isinstance(packet, DisconnectPacket):
+                if isinstance(packet, mqtt5.DisconnectPacket):
                     raise LinkError(f"dismissed: {packet.reason_code.name.lower()}")
             if len(self._unread) > UNREAD_BYTES_MAX:
                 raise LinkError("its answer is too long")

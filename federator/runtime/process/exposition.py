@@ -69,9 +69,7 @@ def table(
 
 
 PROCESS: Final = table(
-    "gauge",
-    ("build", "build_info", "1; the labels say what runs."),
-    labels=("version", "python"),
+    "gauge", ("build", "build_info", "1; the labels say what runs."), labels=("version", "python")
 )
 """Of every process of ours; ``prometheus_client`` adds its own of any process."""
 
@@ -84,7 +82,6 @@ def build_info() -> Iterator[Metric]:
 
 def families(definitions: Iterable[Definition], values: Mapping[str, Value]) -> Iterator[Metric]:
     """Metric families for what was handed over; an absent value is an absent metric.
-
 
     Raises:
         KeyError: A value has no definition.

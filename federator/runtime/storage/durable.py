@@ -66,11 +66,7 @@ def unusable(folder: Path, error: OSError, *, key: str) -> ConfigError:
 
 
 def open_private(path: Path, flags: int) -> int:
-    """A descriptor of ``path``; a file that is made is readable by our user alone.
-
-    Raises:
-        OSError: As ``os.open``.
-    """
+    """A descriptor of ``path``; a file that is made is readable by our user alone."""
     return os.open(path, flags | os.O_CLOEXEC, PRIVATE_FILE)
 
 
@@ -129,11 +125,7 @@ def replace_file(
 
 
 def write_whole(path: Path, content: bytes, *, mode: int = PRIVATE_FILE) -> None:
-    """Replace ``path`` by ``content``, on the disk; ``mode`` as ``replace_file`` takes it.
-
-    Raises:
-        OSError: The old file is still there.
-    """
+    """Replace ``path`` by ``content``, on the disk, as ``replace_file`` does, and close it."""
     os.close(replace_file(path, [content], sync=True, mode=mode))
 
 

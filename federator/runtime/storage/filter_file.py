@@ -46,6 +46,7 @@ class FilterFile:
 
     Raises:
         ConfigError: The folder cannot be used.
+        OSError: From methods that change it: the disk is full or broken. The list is as before.
     """
 
     def __init__(self, folder: Path, name: str, *, filters_max: int = FILTERS_MAX) -> None:
@@ -67,19 +68,11 @@ class FilterFile:
         return dict(self._times_us)
 
     def note(self, filter_: str, time_us: int) -> bool:
-        """List ``filter_`` with ``time_us``; ``False`` when the list is full.
-
-        Raises:
-            OSError: The disk is full or broken; the list is as before.
-        """
+        """List ``filter_`` with ``time_us``; ``False`` when the list is full."""
         return self.note_all((filter_,), time_us)
 
     def note_all(self, filters: Iterable[str], time_us: int) -> bool:
-        """List all ``filters`` with ``time_us``, in one write; ``False`` when some found no room.
-
-        Raises:
-            OSError: The disk is full or broken; the list is as before.
-        """
+        """List all ``filters`` with ``time_us``, in one write; ``False`` when some found no room."""
         wanted = dict.fromkeys(filters)
         changed = [each for each in wanted if self._times_us.get(each) != time_us]
         room = self._filters_max - len(self._times_us)
@@ -93,11 +86,7 @@ class FilterFile:
         return not refused
 
     def forget(self, filter_: str) -> None:
-        """Take ``filter_`` off the list.
-
-        Raises:
-            OSError: The disk is full or broken; the list is as before.
-        """
+        """Take ``filter_`` off the list."""
         if filter_ in self._times_us:
             self._append((filter_, None))
             del self._times_us[filter_]

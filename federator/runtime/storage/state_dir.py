@@ -82,12 +82,7 @@ class LockedFolder:
 
 
 class StateDir(LockedFolder):
-    """The state folder of one agent, locked while it runs.
-
-
-    Raises:
-        ConfigError: It cannot be written, or another agent uses it; raised when it is entered.
-    """
+    """The state folder of one agent, locked while it runs."""
 
     def __init__(self, path: Path) -> None:
         taken = "another agent uses it: stop it, or name another folder"
