@@ -43,15 +43,12 @@ class ControlParts:
         client_token: str,
         is_new: bool,
     ) -> None:
-        self_id, federation = settings.broker_id, settings.federation
         self.trust = trust
         self.node = _node(settings, state, epoch, trust)
         self.driver = Driver(self.node)
         self.own_broker = OwnBroker(settings, tasks, client_token)
-        gone = guide_will(self_id=self_id, federation=federation)
-        self.control = ControlConnection(
-            self.own_broker, gone if settings.failover.enabled else None
-        )
+        gone = guide_will(settings) if settings.failover.enabled else None
+        self.control = ControlConnection(self.own_broker, gone)
         self.data = DataConnection(
             self.own_broker,
             clean_start=is_new,
@@ -62,7 +59,7 @@ class ControlParts:
         # A connection needs its Will from the traffic, which sends over these connections.
         self.connections = NeighbourLinks(tasks, will_for=self._will, tell=self.driver.handle)
         self.traffic = ControlTraffic(
-            federation,
+            federation=settings.federation,
             links=self.node.links,
             connections=self.connections,
             trust=trust,

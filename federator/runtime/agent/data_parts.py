@@ -130,9 +130,9 @@ class DataParts:
         control = self._control
         assert control.trust is not None, "datagrams want keys"
         return DatagramService(
-            self._settings,
-            control.trust,
-            tasks,
+            settings=self._settings,
+            trust=control.trust,
+            tasks=tasks,
             coder=RaptorCoder(),
             epoch=lambda: control.epoch,
             tell=control.traffic.tell,

@@ -6,6 +6,7 @@ of our state folder: who could guess them could take our place, and what waits f
 """
 
 import asyncio
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from mqtt5 import Will
@@ -21,6 +22,7 @@ CONTROL_SESSION_EXPIRY_S: Final = 60
 Role = Literal["ctl", "data", "retained"]
 
 
+@dataclass(eq=False)
 class OwnBroker:
     """Makes the connections of one agent to its own broker.
 
@@ -29,28 +31,27 @@ class OwnBroker:
         token: The secret part of our names.
     """
 
-    def __init__(self, settings: Settings, tasks: asyncio.TaskGroup, token: str) -> None:
-        self._settings = settings
-        self._token = token
-        self._tasks = tasks
+    settings: Settings
+    tasks: asyncio.TaskGroup
+    token: str
 
     def client_id(self, role: str) -> str:
         """Who we are there."""
-        return f"{self._name(role)}-{self._token}"
+        return f"{self._name(role)}-{self.token}"
 
     def former(self, observer: LinkObserver) -> MqttLink:
         """The data connection under the name that it had before names were secret."""
         return MqttLink(
-            endpoint_of(self._settings.broker),
+            endpoint_of(self.settings.broker),
             observer,
             client_id=self._name("data"),
             clean_start=False,
-            session_expiry_s=self._settings.custody.keep_s,
+            session_expiry_s=self.settings.custody.keep_s,
             acknowledge=False,
         )
 
     def _name(self, role: str) -> str:
-        return f"{OWN_PREFIX}{self._settings.broker.id}-{role}"
+        return f"{OWN_PREFIX}{self.settings.broker.id}-{role}"
 
     def link(
         self,
@@ -61,10 +62,10 @@ class OwnBroker:
         will: Will | None = None,
     ) -> MqttLink:
         """A connection for one purpose. Whoever asks for it runs it."""
-        links = self._settings.links
-        expiry_s = {"ctl": CONTROL_SESSION_EXPIRY_S, "data": self._settings.custody.keep_s}
+        links = self.settings.links
+        expiry_s = {"ctl": CONTROL_SESSION_EXPIRY_S, "data": self.settings.custody.keep_s}
         return MqttLink(
-            endpoint_of(self._settings.broker),
+            endpoint_of(self.settings.broker),
             observer,
             client_id=self.client_id(role),
             clean_start=clean_start,
@@ -78,13 +79,13 @@ class OwnBroker:
 
     def stand_in(self, number: int, observer: LinkObserver) -> MqttLink:
         """A connection that is in shared groups only while it lives, and gives back nothing."""
-        links = self._settings.links
+        links = self.settings.links
         link = MqttLink(
-            endpoint_of(self._settings.broker),
+            endpoint_of(self.settings.broker),
             observer,
             client_id=self.client_id(f"share-{number}"),
             reconnect_min_ms=links.reconnect_min_ms,
             reconnect_max_ms=links.reconnect_max_ms,
         )
-        self._tasks.create_task(link.run(), name=f"stand-in {number}")
+        self.tasks.create_task(link.run(), name=f"stand-in {number}")
         return link

@@ -49,12 +49,7 @@ class Services:
         self._control = control
         self._data = data
         node, link = control.node, control.control.link
-        self.guide = GuidePublisher(
-            self_id=settings.broker_id,
-            federation=settings.federation,
-            link=link,
-            ordered=control.driver.handle,
-        )
+        self.guide = GuidePublisher(settings=settings, link=link, ordered=control.driver.handle)
         self.discovery = self._discovery(state)
         self.echo = BrokerEcho(
             link=link,
@@ -66,7 +61,7 @@ class Services:
         self.failover = self._failover(state)
         self.prepared = self._prepared_sessions()
         self.settling = SettlingService(
-            settings,
+            settings=settings,
             node=node,
             policy=data.policy,
             has_own_members=data.sharing.has_own_members,

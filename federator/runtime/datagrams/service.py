@@ -87,6 +87,7 @@ class _Peer:
     told: bool = False
 
 
+@dataclass(kw_only=True, eq=False)
 class DatagramService:
     """All links over datagrams of one agent.
 
@@ -103,37 +104,27 @@ class DatagramService:
         ConfigError: The port cannot be had.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        trust: Trust,
-        tasks: asyncio.TaskGroup,
-        *,
-        coder: Coder,
-        epoch: Callable[[], Epoch],
-        tell: Callable[[BrokerId, DatagramOffer], None],
-        on_frames: Callable[[BrokerId, Sequence[bytes]], None],
-        send_by_broker: Callable[[BrokerId, bytes], None],
-    ) -> None:
+    settings: Settings
+    trust: Trust
+    tasks: asyncio.TaskGroup
+    coder: Coder
+    epoch: Callable[[], Epoch]
+    tell: Callable[[BrokerId, DatagramOffer], None]
+    on_frames: Callable[[BrokerId, Sequence[bytes]], None]
+    send_by_broker: Callable[[BrokerId, bytes], None]
+
+    def __post_init__(self) -> None:
         self.counters = DatagramCounters()
-        self._settings = settings
-        self._epoch = epoch
-        self._tell = tell
-        self._on_frames = on_frames
-        self._send_by_broker = send_by_broker
-        self._trust = trust
-        self._tasks = tasks
-        self._limits = settings.udp.limits()
-        self._coder = coder
+        self._limits = self.settings.udp.limits()
         self._peers: dict[BrokerId, _Peer] = {}
         self._stream = 0
         self._complaints: RateLimiter[BrokerId] = RateLimiter(
             gap_ms=COMPLAINT_GAP_MS, keys_max=COMPLAINTS_MAX
         )
         self._timer = DeadlineTimer(self._on_timer)
-        self._socket = _bound(settings.udp.listen)
+        self._socket = _bound(self.settings.udp.listen)
         self.port: int = self._socket.getsockname()[1]
-        self.advertised = _advertised(settings, self.port)
+        self.advertised = _advertised(self.settings, self.port)
 
     async def run(self) -> None:
         """Take datagrams, and repeat our offer, until cancelled."""
@@ -154,7 +145,7 @@ class DatagramService:
 
     def on_neighbour(self, neighbour: BrokerId, up: bool) -> None:
         """Use datagrams to a neighbour only while the link by the brokers is up."""
-        if up and self._settings.transport_to(neighbour) == "tcp":
+        if up and self.settings.transport_to(neighbour) == "tcp":
             return
         if up:
             self._peers.setdefault(neighbour, _Peer())
@@ -181,7 +172,7 @@ class DatagramService:
             self._tell_bad_address(offer.sender, offer.address, "not host:port")
             return
         look_up = self._look_up(offer.sender, peer, host, port)
-        self._tasks.create_task(look_up, name="address for datagrams")
+        self.tasks.create_task(look_up, name="address for datagrams")
 
     async def _look_up(self, neighbour: BrokerId, peer: _Peer, host: str, port: int) -> None:
         offered = peer.offered
@@ -198,7 +189,7 @@ class DatagramService:
         now_ms = monotonic_ms()
         self._stream = max(self._stream + 1_000, wall_clock_ms() // 1_000 % 2**31)
         peer.address = found[0][4][:2]  # type: ignore[assignment]  # of IP families
-        peer.link = DatagramLink(self._limits, self._coder, stream=self._stream, now_ms=now_ms)
+        peer.link = DatagramLink(self._limits, self.coder, stream=self._stream, now_ms=now_ms)
         self._timer.set_sooner(peer.link.next_deadline_ms())
 
     def _tell_bad_address(self, neighbour: BrokerId, address: str, reason: str) -> None:
@@ -215,8 +206,8 @@ class DatagramService:
             for meter in (peer.link.receiver.meter,)
         ]
         told = tuple(losses[:LOSSES_MAX])
-        offer = DatagramOffer(self._settings.broker_id, self._epoch(), self.advertised, told)
-        self._tell(neighbour, offer)
+        offer = DatagramOffer(self.settings.broker_id, self.epoch(), self.advertised, told)
+        self.tell(neighbour, offer)
 
     def leave(self) -> None:
         """Send what is under way by the brokers, too: nobody will mend it when we are gone."""
@@ -245,7 +236,7 @@ class DatagramService:
         if peer.address is None:
             return
         for datagram in datagrams:
-            sealed = self._trust.guard.seal(DATAGRAM, KIND, datagram, neighbour)
+            sealed = self.trust.guard.seal(DATAGRAM, KIND, datagram, neighbour)
             try:
                 sent = sealed is not None and self._socket.sendto(sealed, peer.address)
             except OSError:  # no room in the kernel, or no way: as if the network had lost it
@@ -259,7 +250,7 @@ class DatagramService:
     def _by_broker(self, neighbour: BrokerId, frames: Sequence[bytes]) -> None:
         for frame in frames:
             self.counters.by_broker += 1
-            self._send_by_broker(neighbour, frame)
+            self.send_by_broker(neighbour, frame)
 
     # -- the socket -------------------------------------------------------------------------------
 
@@ -275,7 +266,7 @@ class DatagramService:
     def _on_datagram(self, data: bytes) -> None:
         """Judge a datagram, and let its link see it."""
         try:
-            neighbour, datagram = self._trust.guard.unseal(DATAGRAM, KIND, data)
+            neighbour, datagram = self.trust.guard.unseal(DATAGRAM, KIND, data)
         except DecodeError:
             self.counters.refused += 1
             return
@@ -295,7 +286,7 @@ class DatagramService:
         if heard.given_back:
             self._by_broker(neighbour, heard.given_back)
         if heard.frames:
-            self._on_frames(neighbour, heard.frames)
+            self.on_frames(neighbour, heard.frames)
         link = peer.link
         if link is not None and link.usable != peer.told:
             peer.told = link.usable

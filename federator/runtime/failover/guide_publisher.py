@@ -7,17 +7,19 @@ Source: docs/protocol.md 15; the words are in ``protocol.messages.guide``.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import structlog
 from mqtt5 import PublishPacket, Will
 
+from federator.config import Settings
 from federator.errors import DecodeError
 from federator.protocol.controller.own_rows import SessionReports
 from federator.protocol.events import DrainRequested
 from federator.protocol.messages import gateways, json_codec, operators, topics
 from federator.protocol.messages import guide as g
 from federator.protocol.rate_limiter import RateLimiter
-from federator.protocol.types import BrokerId, Epoch, Millis
+from federator.protocol.types import Epoch, Millis
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.process.clocks import monotonic_ms
 
@@ -26,12 +28,13 @@ COMPLAINT_GAP_MS = Millis(60_000)
 _log = structlog.get_logger()
 
 
-def guide_will(*, self_id: BrokerId, federation: str) -> Will:
+def guide_will(settings: Settings) -> Will:
     """What our broker says in place of the guide when we vanish."""
-    gone = json_codec.encode(_gone(self_id, federation))
-    return Will(topics.guide_topic(federation), payload=gone, retain=True)
+    gone = json_codec.encode(_gone(settings))
+    return Will(topics.guide_topic(settings.federation), payload=gone, retain=True)
 
 
+@dataclass(kw_only=True, eq=False)
 class GuidePublisher:
     """Publishes guides; hears session reports and drain orders.
 
@@ -45,38 +48,31 @@ class GuidePublisher:
         malformed: Words that could not be read.
     """
 
-    def __init__(
-        self,
-        *,
-        self_id: BrokerId,
-        federation: str,
-        link: MqttLink,
-        ordered: Callable[[DrainRequested], None],
-    ) -> None:
+    settings: Settings
+    link: MqttLink
+    ordered: Callable[[DrainRequested], None]
+
+    def __post_init__(self) -> None:
+        federation = self.settings.federation
         self.reports = SessionReports()
         self.newest: g.Guide | None = None
-        self.published = 0
-        self.malformed = 0
+        self.published = self.malformed = 0
         self.topic = topics.guide_topic(federation)
         self.sessions_topic = topics.sessions_topic(federation)
         self.drain_topic = topics.drain_topic(federation)
-        self._link = link
-        self._ordered = ordered
-        self._self_id = self_id
-        self._federation = federation
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=4)
 
     def publish(self, guide: g.Guide | None = None) -> None:
         """Let ``guide``, or the newest again, stand on our broker once it is connected."""
         if guide is not None:
             self.newest = guide
-        if self.newest is not None and self._link.connected:
+        if self.newest is not None and self.link.connected:
             self._write(self.newest)
 
     def withdraw(self) -> None:
         """We leave in order: say what the Will would."""
-        if self.newest is not None and self._link.connected:
-            self._write(_gone(self._self_id, self._federation))
+        if self.newest is not None and self.link.connected:
+            self._write(_gone(self.settings))
 
     def on_publish(self, packet: PublishPacket) -> None:
         """Take a page of a gateway's report, or an operator's order to drain."""
@@ -90,7 +86,7 @@ class GuidePublisher:
                     _log.warning("sessions.refused", so_far=self.reports.refused)
             else:
                 order = json_codec.decode(operators.Drain, packet.payload)
-                self._ordered(DrainRequested(order.broker, order.drain))
+                self.ordered(DrainRequested(order.broker, order.drain))
         except DecodeError as error:
             self.malformed += 1
             if self._complaints.allow(packet.topic, now_ms):
@@ -101,17 +97,18 @@ class GuidePublisher:
         if len(payload) > json_codec.MESSAGE_BYTES_MAX:
             _log.error("guide.too_long", bytes=len(payload), limit=json_codec.MESSAGE_BYTES_MAX)
             return
-        self._link.write_packets((PublishPacket(self.topic, payload, retain=True).write(),), 1)
+        self.link.write_packets((PublishPacket(self.topic, payload, retain=True).write(),), 1)
         self.published += 1
 
 
-def _gone(self_id: BrokerId, federation: str) -> g.Guide:
+def _gone(settings: Settings) -> g.Guide:
+    us = settings.broker_id
     return g.Guide(
         version=g.GUIDE_VERSION,
-        federation=federation,
-        broker=self_id,
-        controller=self_id,
+        federation=settings.federation,
+        broker=us,
+        controller=us,
         epoch=Epoch(0),
         number=0,
-        brokers=(g.GuideBroker(self_id, state="gone"),),
+        brokers=(g.GuideBroker(us, state="gone"),),
     )

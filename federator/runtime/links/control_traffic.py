@@ -1,6 +1,7 @@
 """Control messages to and from MQTT, counted by kind."""
 
 from collections import Counter
+from dataclasses import dataclass, field
 
 import structlog
 from mqtt5 import PublishPacket, QoS, TopicFilter, Will
@@ -26,6 +27,7 @@ COMPLAINT_GAP_MS = Millis(60_000)
 _log = structlog.get_logger()
 
 
+@dataclass(kw_only=True, eq=False)
 class ControlTraffic:
     """Sends, receives and counts the control messages of one agent.
 
@@ -36,25 +38,19 @@ class ControlTraffic:
         sent, sent_bytes, received, malformed, dropped: Messages (or bytes) by kind.
     """
 
-    def __init__(
-        self,
-        federation: str,
-        *,
-        links: Links,
-        connections: NeighbourLinks,
-        trust: Trust | None,
-        peers: PeerTraffic | None,
-    ) -> None:
-        self._links = links
-        self._connections = connections
-        self._trust = trust
-        self._peers = peers
-        self.sent: Counter[str] = Counter()
-        self.sent_bytes: Counter[str] = Counter()
-        self.received: Counter[str] = Counter()
-        self.malformed: Counter[str] = Counter()
-        self.dropped: Counter[str] = Counter()
-        self._topic_of = {kind: control_topic(federation, kind) for kind in CONTROL_KINDS}
+    federation: str
+    links: Links
+    connections: NeighbourLinks
+    trust: Trust | None
+    peers: PeerTraffic | None
+    sent: Counter[str] = field(default_factory=Counter, init=False)
+    sent_bytes: Counter[str] = field(default_factory=Counter, init=False)
+    received: Counter[str] = field(default_factory=Counter, init=False)
+    malformed: Counter[str] = field(default_factory=Counter, init=False)
+    dropped: Counter[str] = field(default_factory=Counter, init=False)
+
+    def __post_init__(self) -> None:
+        self._topic_of = {kind: control_topic(self.federation, kind) for kind in CONTROL_KINDS}
         self._kind_of = {topic: kind for kind, topic in self._topic_of.items()}
         self._complaints: RateLimiter[str] = RateLimiter(
             gap_ms=COMPLAINT_GAP_MS, keys_max=len(CONTROL_KINDS)
@@ -67,9 +63,9 @@ class ControlTraffic:
 
     def neighbour_at(self, link: MqttLink) -> BrokerId | None:
         """The neighbour at the other end of ``link``, if it said so."""
-        neighbour = self._connections.having(link)
+        neighbour = self.connections.having(link)
         conn = neighbour.conn if neighbour is not None else None
-        connection = self._links.connections.get(conn) if conn is not None else None
+        connection = self.links.connections.get(conn) if conn is not None else None
         return connection.neighbour if connection is not None else None
 
     def tell(self, neighbour: BrokerId, message: Message) -> None:
@@ -80,12 +76,12 @@ class ControlTraffic:
 
     def link_to(self, neighbour: BrokerId) -> MqttLink | None:
         """The control connection to a neighbour's broker, if there is one."""
-        known = self._links.neighbours.get(neighbour)
-        return self._connections.control_of(known.conn) if known and known.conn else None
+        known = self.links.neighbours.get(neighbour)
+        return self.connections.control_of(known.conn) if known and known.conn else None
 
     def send_over(self, conn: ConnId, message: Message) -> None:
         """Send ``message`` over a connection, if it is still there."""
-        link = self._connections.control_of(conn)
+        link = self.connections.control_of(conn)
         if link is not None:
             self.send(link, message)
 
@@ -100,16 +96,16 @@ class ControlTraffic:
         ):
             self.sent[kind] += 1
             self.sent_bytes[kind] += len(payload)
-            if self._peers is not None:
-                self._peers.note(link, kind, "out", len(payload))
+            if self.peers is not None:
+                self.peers.note(link, kind, "out", len(payload))
         else:
             self.dropped[kind] += 1
 
     def will(self, bye: Bye) -> Will:
         """``bye`` for our neighbour's broker to publish when it loses us."""
         kind, payload = kind_of(bye), encode(bye)
-        if self._trust is not None:
-            payload = self._trust.guard.greet(kind, payload, None, will=True)
+        if self.trust is not None:
+            payload = self.trust.guard.greet(kind, payload, None, will=True)
         return Will(self._topic_of[kind], payload=payload)
 
     def _payload(self, link: MqttLink, kind: str, message: Message) -> bytes | None:
@@ -117,7 +113,7 @@ class ControlTraffic:
 
         One message goes to many: it is encoded, and proven, once.
         """
-        trust = self._trust
+        trust = self.trust
         if self._encoded[0] is not message:
             proven = message if trust is None else trust.guard.prove(message)
             self._encoded = (message, encode(proven))
@@ -135,7 +131,7 @@ class ControlTraffic:
         if kind is None:
             return None
         try:
-            read = decode if self._trust is None else self._trust.read
+            read = decode if self.trust is None else self.trust.read
             message = read(kind, packet.payload)
         except DecodeError as error:
             self.malformed[kind] += 1
@@ -146,6 +142,6 @@ class ControlTraffic:
         if message is None:
             return None
         self.received[kind] += 1
-        if self._peers is not None:
-            self._peers.note(sender_of(message), kind, "in", len(packet.payload))
+        if self.peers is not None:
+            self.peers.note(sender_of(message), kind, "in", len(packet.payload))
         return message

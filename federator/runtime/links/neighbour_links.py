@@ -77,20 +77,16 @@ class NeighbourLink:
         return next((error for error in errors if error), None)
 
 
+@dataclass(eq=False)
 class NeighbourLinks:
     """All connections to neighbours' brokers."""
 
-    def __init__(
-        self,
-        tasks: asyncio.TaskGroup,
-        *,
-        will_for: Callable[[ConnId], Will],
-        tell: Callable[[ConnectionEvent], None],
-    ) -> None:
+    tasks: asyncio.TaskGroup
+    will_for: Callable[[ConnId], Will]
+    tell: Callable[[ConnectionEvent], None]
+
+    def __post_init__(self) -> None:
         self.all: list[NeighbourLink] = []
-        self._tasks = tasks
-        self._will_for = will_for
-        self._tell = tell
         self._by_conn: dict[ConnId, NeighbourLink] = {}
         self._by_link: dict[MqttLink, NeighbourLink] = {}
         self._last_conn = 0
@@ -102,13 +98,13 @@ class NeighbourLinks:
         def next_will() -> Will:
             self._last_conn += 1
             neighbour.conn = ConnId(self._last_conn)
-            return self._will_for(neighbour.conn)
+            return self.will_for(neighbour.conn)
 
         neighbour.control = make_link("ctl", observer, next_will)
         neighbour.data = make_link("data", observer, None)
         self._by_link |= dict.fromkeys(neighbour.links, neighbour)
         neighbour.tasks = tuple(
-            self._tasks.create_task(link.run(), name=f"link to {neighbour.address}")
+            self.tasks.create_task(link.run(), name=f"link to {neighbour.address}")
             for link in neighbour.links
         )
         self.all.append(neighbour)
@@ -169,14 +165,14 @@ class NeighbourLinks:
         event = NeighbourConnected(
             neighbour.conn, neighbour.address, neighbour.expected_id, neighbour.cost
         )
-        self._tell(event)
+        self.tell(event)
 
     def _disconnected(self, neighbour: NeighbourLink) -> None:
         if neighbour.conn is None or self._by_conn.pop(neighbour.conn, None) is None:
             return
         if neighbour.control is not None:
             neighbour.control.drop("its data connection is lost")  # a new one has a new ConnId
-        self._tell(NeighbourDisconnected(neighbour.conn))
+        self.tell(NeighbourDisconnected(neighbour.conn))
 
 
 @dataclass(eq=False)

@@ -17,6 +17,7 @@ import faulthandler
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import structlog
@@ -71,30 +72,27 @@ async def told(
                 notifier.say("STOPPING=1", "STATUS=leaving the federation")
 
 
+@dataclass(eq=False)
 class ServiceNotifier:
     """Tells one service manager how we are."""
 
-    def __init__(
-        self,
-        manager: ServiceManager,
-        ready: Callable[[], tuple[bool, str]],
-        links: Callable[[], Iterable[LinkContext]],
-    ) -> None:
-        self._manager = manager
-        self._ready = ready
-        self._links = links
+    manager: ServiceManager
+    ready: Callable[[], tuple[bool, str]]
+    links: Callable[[], Iterable[LinkContext]]
+
+    def __post_init__(self) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self._socket.setblocking(False)
         self.close = self._socket.close
         self._said_ready = False
         self._status = ""
         self._stuck: tuple[str, ...] = ()
-        if manager.watchdog_s is not None:
+        if self.manager.watchdog_s is not None:
             faulthandler.enable()  # the watchdog's SIGABRT then leaves in the journal where we hung
 
     async def run(self) -> None:
         """Tell what there is to tell, until cancelled."""
-        watchdog_s = self._manager.watchdog_s
+        watchdog_s = self.manager.watchdog_s
         tick_s = TICK_S if watchdog_s is None else min(TICK_S, watchdog_s / FEEDS_PER_WATCHDOG)
         while True:
             self.tick()
@@ -102,23 +100,23 @@ class ServiceNotifier:
 
     def tick(self) -> None:
         """One turn: feed the watchdog if all is well, and tell what is new."""
-        status = _one_line(self._ready())
+        status = _one_line(self.ready())
         lines = [] if self._said_ready else ["READY=1"]
         lines += [f"STATUS={status}"] if status != self._status else []
-        lines += ["WATCHDOG=1"] if self._manager.watchdog_s is not None and self._is_well() else []
+        lines += ["WATCHDOG=1"] if self.manager.watchdog_s is not None and self._is_well() else []
         if lines and self.say(*lines):
             self._said_ready, self._status = True, status
 
     def say(self, *lines: str) -> bool:
         """Send one datagram; whether it was taken. Who does not listen is not waited for."""
         try:
-            self._socket.sendto("\n".join(lines).encode(), self._manager.address)
+            self._socket.sendto("\n".join(lines).encode(), self.manager.address)
         except (OSError, ValueError):  # ValueError: of an impossible address
             return False
         return True
 
     def _is_well(self) -> bool:
-        stuck = tuple(x.name for x in self._links() if x.overdue_s > OVERDUE_S_MAX)
+        stuck = tuple(x.name for x in self.links() if x.overdue_s > OVERDUE_S_MAX)
         if stuck and stuck != self._stuck:
             _log.error("service.stuck", connections=stuck)
         self._stuck = stuck

@@ -7,6 +7,7 @@ Source: docs/protocol.md 14.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import structlog
 from mqtt5 import PublishPacket
@@ -30,6 +31,7 @@ COMPLAINT_GAP_MS = Millis(60_000)
 _log = structlog.get_logger()
 
 
+@dataclass(kw_only=True, eq=False)
 class SettlingService:
     """Where gateways' questions are asked and answered: the surroundings of ``Settling``.
 
@@ -44,29 +46,21 @@ class SettlingService:
         malformed: Questions that could not be read.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        node: Node,
-        policy: BrokerPolicy,
-        has_own_members: Callable[[str], bool],
-        covers: Callable[[str], bool],
-        tell: Callable[[BrokerId, Wave | Echo], None],
-        link: MqttLink,
-    ) -> None:
+    settings: Settings
+    node: Node
+    policy: BrokerPolicy
+    has_own_members: Callable[[str], bool]
+    covers: Callable[[str], bool]
+    tell: Callable[[BrokerId, Wave | Echo], None]
+    link: MqttLink
+
+    def __post_init__(self) -> None:
         self.malformed = 0
-        self._links = node.links
-        self._routes = SettledRoutes(node)
-        self.send = tell  # what the machine asks of us, besides what is defined below
-        self.settling = Settling(settings.broker_id, node.links.epoch, self._routes, self)
-        self._federation = settings.federation
-        self._keeps_match_all = settings.discovery.match_all == "local"
-        self._policy = policy
-        self._has_own_members = has_own_members
-        self._covers = covers
-        self._link = link
-        self.topic = topics.settle_topic(self._federation)
+        self.topic = topics.settle_topic(self.settings.federation)
+        self._links = self.node.links
+        self._routes = SettledRoutes(self.node)
+        self.send = self.tell  # what the machine asks of us, besides what is defined below
+        self.settling = Settling(self.settings.broker_id, self._links.epoch, self._routes, self)
         self._timer = DeadlineTimer(self._on_time)
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=2)
 
@@ -120,9 +114,9 @@ class SettlingService:
     def _texts(self, filter: str) -> list[str]:
         """What of a client's filter the federation hears, as it stands in waves."""
         validate_filter(filter)
-        if is_match_all(filter) and self._keeps_match_all:
+        if is_match_all(filter) and self.settings.discovery.match_all == "local":
             return []
-        return [self._routes.text(each) for each in self._policy.exported_filters(filter)]
+        return [self._routes.text(each) for each in self.policy.exported_filters(filter)]
 
     # What the machine asks
 
@@ -134,15 +128,15 @@ class SettlingService:
         """What has become of a filter that our own clients want."""
         if self._routes.is_told(filter):
             return Standing.ANNOUNCED
-        shared = self._has_own_members(plain_filter(filter))
+        shared = self.has_own_members(plain_filter(filter))
         return Standing.NEEDLESS if shared else Standing.UNHEARD
 
     def is_routed(self, filter: str, to: BrokerId) -> bool:
         """Whether matching publications of our clients come to us, and go towards ``to``."""
-        return self._routes.leads(filter, to) and self._covers(plain_filter(filter))
+        return self._routes.leads(filter, to) and self.covers(plain_filter(filter))
 
     def answer(self, question: Question, *, known: bool) -> None:
         """Tell the gateway whether all is settled."""
-        topic = topics.settled_topic(self._federation, question.gateway)
+        topic = topics.settled_topic(self.settings.federation, question.gateway)
         payload = json_codec.encode(gateways.Settled(question.token, known))
-        self._link.publish(topic, payload, urgent=True)
+        self.link.publish(topic, payload, urgent=True)

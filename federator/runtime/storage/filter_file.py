@@ -72,7 +72,7 @@ class FilterFile:
         return self.note_all((filter_,), time_us)
 
     def note_all(self, filters: Iterable[str], time_us: int) -> bool:
-        """List all ``filters`` with ``time_us``, in one write; ``False`` when some found no room."""
+        """List ``filters`` with ``time_us``, in one write; ``False`` when some found no room."""
         wanted = dict.fromkeys(filters)
         changed = [each for each in wanted if self._times_us.get(each) != time_us]
         room = self._filters_max - len(self._times_us)
