@@ -294,7 +294,7 @@ class Agent:
         """Run the data connection, once what waits under a name of former times is taken."""
         state, data, link = self._state, self.data, self.control.data.link
         if state.has_former_session:
-            subscribed = [*data.cover.recalled(), *link.wanted_filters]
+            subscribed = [*data.cover.session.recalled(), *link.wanted_filters]
             await FormerSession(
                 self.control.own_broker.former,
                 federation=self.settings.federation,

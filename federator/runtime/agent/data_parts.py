@@ -1,6 +1,7 @@
 """Makes what carries publications: policies, the data path, shared groups and retained values."""
 
 import asyncio
+from dataclasses import dataclass
 
 from federator.config import Settings
 from federator.protocol.custody import HELD_BYTES_MAX
@@ -35,6 +36,7 @@ HELD_SHARE = 4
 """Frames that come loose all at once may take one part in so many of the queue to our broker."""
 
 
+@dataclass(eq=False)
 class DataParts:
     """What carries the publications of one agent's clients, and those for them.
 
@@ -42,18 +44,15 @@ class DataParts:
         frame_events: What happens is written down there, frame by frame.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        state: StateDir,
-        tasks: asyncio.TaskGroup,
-        *,
-        stores: CustodyStores,
-        control: ControlParts,
-        frame_events: FrameEventBuffer | None,
-    ) -> None:
-        self._settings = settings
-        self._control = control
+    settings: Settings
+    state: StateDir
+    tasks: asyncio.TaskGroup
+    stores: CustodyStores
+    control: ControlParts
+    frame_events: FrameEventBuffer | None
+
+    def __post_init__(self) -> None:
+        settings, control = self.settings, self.control
         self._data_link = control.data.link
         self.policy = _policy(settings)
         self.link_policies = LinkPolicies(*settings.link_rules())
@@ -68,13 +67,13 @@ class DataParts:
         )
         self.marks = GatewayMarks(settings.federation, control.control.link)
         self.cover = CoverSubscriber(
-            self._data_link, settings.federation, SessionFilters(stores.subscribed)
+            self._data_link, settings.federation, SessionFilters(self.stores.subscribed)
         )
-        self.retained = self._retained(state) if settings.retained.enabled else None
+        self.retained = self._retained() if settings.retained.enabled else None
         self.tracing = self._tracing()
-        self.datagrams = self._datagrams(tasks) if settings.uses_datagrams else None
-        self.path = self._data_path(stores, frame_events)
-        self.sharing = self._sharing(state)
+        self.datagrams = self._datagrams() if settings.uses_datagrams else None
+        self.path = self._data_path()
+        self.sharing = self._sharing()
 
     def covers(self, filter_: str) -> bool:
         """Whether what our clients publish below a filter that others want comes to us."""
@@ -85,14 +84,14 @@ class DataParts:
         """The connection that scans what the broker retains, where there is one."""
         return [] if self.retained is None else [self.retained.scanner.link]
 
-    def _retained(self, state: StateDir) -> Retained:
-        settings, control = self._settings, self._control
+    def _retained(self) -> Retained:
+        settings, control = self.settings, self.control
         return Retained(
             settings.retained,
             self_id=settings.broker_id,
             epoch=lambda: control.epoch,
             federation=settings.federation,
-            folder=state.path,
+            folder=self.state.path,
             make_link=lambda observer: control.own_broker.link(
                 "retained", observer, clean_start=True
             ),
@@ -107,13 +106,13 @@ class DataParts:
         )
 
     def _tracing(self) -> TraceService:
-        control = self._control
+        control = self.control
 
         def send(route: TopicRoute, sends: Sends, body: bytes) -> int:
             return self.path.trace(route, sends, body)  # made later: it passes traces that come
 
         return TraceService(
-            self._settings,
+            self.settings,
             links=control.node.links,
             connections=control.connections,
             traffic=control.traffic,
@@ -124,15 +123,15 @@ class DataParts:
             send=send,
         )
 
-    def _datagrams(self, tasks: asyncio.TaskGroup) -> DatagramService:
+    def _datagrams(self) -> DatagramService:
         from federator.runtime.datagrams.raptor import RaptorCoder  # noqa: PLC0415 - an extra
 
-        control = self._control
+        control = self.control
         assert control.trust is not None, "datagrams want keys"
         return DatagramService(
-            settings=self._settings,
+            settings=self.settings,
             trust=control.trust,
-            tasks=tasks,
+            tasks=self.tasks,
             coder=RaptorCoder(),
             epoch=lambda: control.epoch,
             tell=control.traffic.tell,
@@ -143,15 +142,15 @@ class DataParts:
             ),
         )
 
-    def _data_path(self, stores: CustodyStores, frame_events: FrameEventBuffer | None) -> DataPath:
-        settings, control = self._settings, self._control
+    def _data_path(self) -> DataPath:
+        settings, control = self.settings, self.control
         data = settings.data
         plane = DataPlane(
             self_id=settings.broker_id,
             epoch=control.epoch,
             federation=settings.federation,
             forwarder=self.forwarder,
-            disk=stores,
+            disk=self.stores,
             outlet=CustodyMessenger(control.traffic.tell),
             seals=control.trust,
             now=Now(monotonic_ms(), wall_clock_us()),
@@ -164,16 +163,16 @@ class DataParts:
             hop_limit=data.hop_limit,
             held_bytes_max=min(HELD_BYTES_MAX, settings.links.send_queue_bytes_max // HELD_SHARE),
             retained=self.retained,
-            frame_events=frame_events,
+            frame_events=self.frame_events,
             datagrams=self.datagrams,
         )
         plane.delivery.link = self._data_link
         plane.traces = self.tracing
         plane.intake.on_acknowledged = self.marks.on_acknowledged
-        return DataPath(plane, stores)
+        return DataPath(plane, self.stores)
 
-    def _sharing(self, state: StateDir) -> Sharing:
-        settings, control = self._settings, self._control
+    def _sharing(self) -> Sharing:
+        settings, control = self.settings, self.control
         return Sharing(
             self_id=settings.broker_id,
             epoch=control.epoch,
@@ -186,7 +185,7 @@ class DataParts:
             announces=lambda filter_: bool(self.policy.exported_filters(filter_)),
             allows_export=self.policy.allows_export,
             parameters=settings.ledger(),
-            file=ShareFile(state.path),
+            file=ShareFile(self.state.path),
             stand_ins_max=settings.share.stand_ins_max,
         )
 

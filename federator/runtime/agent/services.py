@@ -1,6 +1,7 @@
 """Makes what serves gateways, operators and our clients beside the way of their publications."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from federator.config import Settings
 from federator.errors import ConfigError
@@ -28,6 +29,7 @@ from federator.runtime.telemetry.state import AgentState
 from federator.runtime.telemetry.stream import MetricsStream
 
 
+@dataclass(eq=False)
 class Services:
     """What one agent does beside carrying publications.
 
@@ -35,22 +37,18 @@ class Services:
         frame_events: What happens to frames; ``None``: no metrics are kept.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        state: StateDir,
-        *,
-        control: ControlParts,
-        data: DataParts,
-        frame_events: FrameEventBuffer | None,
-        end: Callable[[ConfigError], None],
-    ) -> None:
-        self._settings = settings
-        self._control = control
-        self._data = data
+    settings: Settings
+    state: StateDir
+    control: ControlParts
+    data: DataParts
+    frame_events: FrameEventBuffer | None
+    end: Callable[[ConfigError], None]
+
+    def __post_init__(self) -> None:
+        settings, control, data = self.settings, self.control, self.data
         node, link = control.node, control.control.link
         self.guide = GuidePublisher(settings=settings, link=link, ordered=control.driver.handle)
-        self.discovery = self._discovery(state)
+        self.discovery = self._discovery()
         self.echo = BrokerEcho(
             link=link,
             federation=settings.federation,
@@ -58,7 +56,7 @@ class Services:
             sent=self.discovery.on_mark_sent,
             came=self.discovery.on_mark,
         )
-        self.failover = self._failover(state)
+        self.failover = self._failover()
         self.prepared = self._prepared_sessions()
         self.settling = SettlingService(
             settings=settings,
@@ -75,10 +73,10 @@ class Services:
             url=settings.broker.url,
             link=link,
             guard=None if control.trust is None else control.trust.guard,
-            end=end,
+            end=self.end,
             give_way=lambda: self.presence.give_way(),
         )
-        self.metrics = None if frame_events is None else self._metrics(frame_events, state)
+        self.metrics = None if self.frame_events is None else self._metrics(self.frame_events)
         self.presence = OwnBrokerPresence(
             broker=settings.broker.id,
             url=settings.broker.reached_at,
@@ -108,13 +106,13 @@ class Services:
             ready=self.ready,
         )
 
-    def _discovery(self, state: StateDir) -> Discovery:
-        settings, control = self._settings, self._control
+    def _discovery(self) -> Discovery:
+        settings, control = self.settings, self.control
         return Discovery(
             settings.discovery,
             federation=settings.federation,
             own_id=control.control.link.client_id,
-            state_dir=state.path,
+            state_dir=self.state.path,
             interest_changed=self._interest_changed,
             share=settings.share,
             members_changed=self._members_changed if settings.groups_span_brokers else None,
@@ -122,36 +120,36 @@ class Services:
             own_links=self._own_links,
         )
 
-    def _failover(self, state: StateDir) -> FailoverService:
-        failover = self._settings.failover
-        policy = self._data.policy
+    def _failover(self) -> FailoverService:
+        failover = self.settings.failover
+        policy = self.data.policy
         return FailoverService(
             settings=failover,
-            address=failover.advertise or self._settings.broker.advertised,
-            folder=state.path,
+            address=failover.advertise or self.settings.broker.advertised,
+            folder=self.state.path,
             discovery=self.discovery,
-            counters=self._data.path.counters,
+            counters=self.data.path.counters,
             guide=self.guide,
             may_tell=lambda filter_: bool(policy.exported_filters(filter_)),
-            handle=self._control.driver.handle,
+            handle=self.control.driver.handle,
         )
 
     def _prepared_sessions(self) -> PreparedSessions:
-        path = self._data.path
+        path = self.data.path
         context = SessionContext(
             connected_here=self.discovery.is_connected,
             filters_here=self.discovery.filters_of,
-            connected_elsewhere=self._control.node.failover.is_connected_elsewhere,
-            caught_up=self._data.marks.caught_up,
-            in_federation=self._data.policy.exported_filters,
+            connected_elsewhere=self.control.node.failover.is_connected_elsewhere,
+            caught_up=self.data.marks.caught_up,
+            in_federation=self.data.policy.exported_filters,
             expect=path.expect,
             fetch_again=path.fetch_again,
         )
-        broker = self._settings.broker
-        return PreparedSessions(self._settings.failover, lambda: endpoint_of(broker), context)
+        broker = self.settings.broker
+        return PreparedSessions(self.settings.failover, lambda: endpoint_of(broker), context)
 
-    def _metrics(self, frame_events: FrameEventBuffer, state: StateDir) -> MetricsStream:
-        settings, control, data = self._settings, self._control, self._data
+    def _metrics(self, frame_events: FrameEventBuffer) -> MetricsStream:
+        settings, control, data = self.settings, self.control, self.data
         link, federation = control.control.link, settings.federation
         assert control.peers is not None, "control messages are counted where metrics are kept"
         failover = self.failover
@@ -178,7 +176,7 @@ class Services:
             frame_events=frame_events,
             state=agent_state,
             link=link,
-            folder=state.path / "metrics",
+            folder=self.state.path / "metrics",
         )
 
     # What happens at our broker
@@ -187,24 +185,24 @@ class Services:
         if self.metrics is not None:
             self.metrics.events.note("broker_up" if up else "broker_down")
         self.guide.publish()
-        self._control.driver.handle(LocalBrokerUp() if up else LocalBrokerDown())
+        self.control.driver.handle(LocalBrokerUp() if up else LocalBrokerDown())
         if up:
             self.guard.on_local_up(monotonic_ms())
-            self._data.path.on_local_up()
+            self.data.path.on_local_up()
 
     def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
-        data, widened = self._data, self.discovery.widened
+        data, widened = self.data, self.discovery.widened
         data.forwarder.widened = widened
         added, removed = data.policy.change(added, removed)
-        self._control.driver.handle(LocalFiltersChanged(added, removed))
+        self.control.driver.handle(LocalFiltersChanged(added, removed))
         data.sharing.on_interest(added, removed)
         if data.retained is not None:
             data.retained.on_interest(added, removed, widened=widened)
 
     def _members_changed(self, changed: MembersChanged) -> None:
-        self._data.sharing.on_members(changed.members, watched=changed.watched)
+        self.data.sharing.on_members(changed.members, watched=changed.watched)
 
     def _own_links(self) -> list[MqttLink]:
         """Our connections to our broker besides the control connection."""
-        data = self._data
-        return [self._control.data.link, *data.sharing.stand_ins.links, *data.retained_links]
+        data = self.data
+        return [self.control.data.link, *data.sharing.stand_ins.links, *data.retained_links]

@@ -207,10 +207,9 @@ class CustodyLog:
                     yield record
 
     def expire(self) -> int:
-        """Drop whole segments that are too old or too many; call it every few seconds.
+        """Drop whole segments that are too old or too many; how many records they had.
 
-        Returns:
-            How many records were dropped.
+        Call it every few seconds.
         """
         with contextlib.suppress(OSError):  # said by the next append
             self._syncing.tick()

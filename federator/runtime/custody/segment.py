@@ -181,11 +181,9 @@ class Segment:
         return self._base_ms + self._times[seq - self.first_seq]
 
     def scan(self, content: bytes, found: Callable[[bytes, tuple[int, ...], int], None]) -> None:
-        """Take on the records of the file's ``content``, up to the first that is not sound.
+        """Take on the records of the whole file's ``content``, up to the first unsound one.
 
-        Args:
-            content: The whole file.
-            found: Called with the keys, prevs and number of each.
+        ``found`` is called with the keys, prevs and number of each.
         """
         view = memoryview(content)
         at, total, seq, entries = self.size, len(content), self.end_seq, 0

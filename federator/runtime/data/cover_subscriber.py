@@ -108,7 +108,7 @@ class CoverSubscriber:
         self.sorting = False
         self.duplicates_dropped = 0
         self._link = link
-        self._session = session
+        self.session = session
         self._topic = cover_topic(federation)
         self._transition = CoverTransition(marks_after=wall_clock_us())
         self._copies = Copies()
@@ -117,12 +117,8 @@ class CoverSubscriber:
 
     def start(self) -> None:
         """Subscribe our own marks. Before the connection runs."""
-        self._link.recall(self._session.recalled())
+        self._link.recall(self.session.recalled())
         self._link.subscribe([live_filter(self._topic)])  # QoS 1: behind what has QoS 1 and 2
-
-    def recalled(self) -> list[str]:
-        """What earlier processes subscribed on the data connection."""
-        return self._session.recalled()
 
     def change(self, change: CoverChange) -> None:
         """Subscribe what the cover has now."""
@@ -131,7 +127,7 @@ class CoverSubscriber:
     def on_up(self, *, session_present: bool) -> None:
         """The connection is up."""
         if not session_present:
-            self._session.clear(but=self._link.wanted_filters)
+            self.session.clear(but=self._link.wanted_filters)
         limits = self._link.limits
         known = limits is not None and limits.subscription_ids_available
         orders = self._transition.on_up(identifiers=known, session_present=session_present)
@@ -183,11 +179,11 @@ class CoverSubscriber:
         for order in orders:
             match order:
                 case Subscribe(filters, identifier):
-                    self._session.note(filters)
+                    self.session.note(filters)
                     wanted = [_cover_filter(filter) for filter in filters]
                     self._link.subscribe(wanted, identifier=identifier)
                 case Unsubscribe(filters):
-                    self._session.note(filters, gone_us=wall_clock_us())
+                    self.session.note(filters, gone_us=wall_clock_us())
                     self._link.unsubscribe(filters)
                 case Mark(number):
                     mark = number.to_bytes(_NUMBER_BYTES, "big")

@@ -9,7 +9,7 @@ Source: docs/ARCHITECTURE.md.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from federator.protocol.data.ports import AcknowledgingLink, DataLink, Inbound
+from federator.protocol.data.ports import DataLink, Inbound
 from federator.protocol.data_plane import DataPlane
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding.forwarding import Sends, TopicRoute
@@ -58,8 +58,10 @@ class DataPath:
         self.delays = plane.delivery.delays
         self.data_topic = plane.data_topic
         self.marker_topic = plane.delivery.marker_topic
-        self.renew_epoch = plane.renew_epoch
-        self.share = plane.share
+        self.renew_epoch, self.share = plane.renew_epoch, plane.share
+        # What needs neither the time nor a timer.
+        self.acknowledge, self.on_data_up = plane.intake.acknowledge, plane.intake.on_local_up
+        self.on_marker = plane.custody.destination.on_marker
         self._intake_timer = DeadlineTimer(self._on_time)
         self._custody_timer = DeadlineTimer(self._on_time)
         self._custody_armed_ms: Millis | None = None
@@ -133,22 +135,10 @@ class DataPath:
         """Our broker is up: its connections stand, and it has told us the marker, if it has one."""
         self.custody.destination.on_local_up(self._now().ms)
 
-    def on_marker(self, payload: bytes) -> None:
-        """Our broker tells how far we got in an earlier life."""
-        self.custody.destination.on_marker(payload)
-
-    def on_data_up(self, *, session_present: bool) -> None:
-        """The data connection is up."""
-        self.intake.on_local_up(session_present=session_present)
-
     def on_data_down(self) -> None:
         """The data connection is gone."""
         self.intake.on_local_down(self._now())
         self._arm()
-
-    def acknowledge(self, link: AcknowledgingLink, packet_ids: list[tuple[int, int]]) -> None:
-        """Acknowledge publications of our broker, given as (packet id, QoS), once they are ours."""
-        self.intake.acknowledge(link, packet_ids)
 
     def flush(self) -> None:
         """Send what waits for more to come."""

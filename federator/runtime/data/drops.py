@@ -7,10 +7,10 @@ Source: docs/guarantees.md, "Flow control".
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import structlog
 
+from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.types import Millis
 from federator.runtime.mqtt.link import MqttLink
 
@@ -20,36 +20,30 @@ LOOK_S = 1.0
 GAP_MS = Millis(60_000)
 """Least time between two lines about one connection."""
 
+LINKS_MAX = 4_096
+
 _log = structlog.get_logger()
-
-
-@dataclass(slots=True)
-class _Told:
-    """What was said of one link: how much was dropped by then, and until when no more is said."""
-
-    dropped: int = 0
-    quiet_until_ms: Millis = Millis(0)
 
 
 class DropReports:
     """Watches what links drop."""
 
     def __init__(self) -> None:
-        self._told: dict[MqttLink, _Told] = {}
+        self._told: dict[MqttLink, int] = {}  # what of each link is in the log
+        self._lines: RateLimiter[str] = RateLimiter(gap_ms=GAP_MS, keys_max=LINKS_MAX)
 
     def look(self, links: Iterable[MqttLink], *, now_ms: Millis) -> None:
         """Say which of ``links`` dropped since they were last spoken of; forget all others."""
-        self._told = {link: self._told.get(link) or _Told() for link in links}
+        self._told = {link: self._told.get(link, 0) for link in links}
         for link, told in self._told.items():
             so_far = link.counters.publishes_dropped
-            if so_far > told.dropped and now_ms >= told.quiet_until_ms:
+            if so_far > told and self._lines.allow(link.client_id, now_ms):
                 _log.warning(
                     "connection.dropped",
                     client_id=link.name,
                     broker=link.endpoint.place,
-                    dropped=so_far - told.dropped,
+                    dropped=so_far - told,
                     so_far=so_far,
                     queued_bytes=link.queued_bytes,
                 )
-                told.dropped = so_far
-                told.quiet_until_ms = Millis(now_ms + GAP_MS)
+                self._told[link] = so_far

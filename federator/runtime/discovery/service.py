@@ -11,7 +11,7 @@ Source: docs/ARCHITECTURE.md, "Discovery".
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -49,6 +49,7 @@ class SavedDiscovery(msgspec.Struct, array_like=True, frozen=True):
     record: bytes
 
 
+@dataclass(eq=False)
 class Discovery:
     """Learns what the clients of our own broker subscribe to.
 
@@ -66,38 +67,31 @@ class Discovery:
         is_connected, filters_of, flow: Of the table, as far as the broker's log tells.
     """
 
-    def __init__(
-        self,
-        settings: DiscoverySettings,
-        *,
-        federation: str,
-        own_id: str,
-        state_dir: Path,
-        interest_changed: InterestChanged,
-        share: ShareSettings | None = None,
-        members_changed: MembersChanged | None = None,
-        control_filters: Callable[[], Iterable[str]] = tuple,
-        own_links: Callable[[], Iterable[MqttLink]] = tuple,
-    ) -> None:
-        self._settings = settings
-        share = share or ShareSettings()
-        self.registrations_topic = registrations_topic(federation)
-        probe = probe_topic(federation)
+    settings: DiscoverySettings
+    federation: str
+    own_id: str
+    state_dir: Path
+    interest_changed: InterestChanged
+    share: ShareSettings = field(default_factory=ShareSettings)
+    members_changed: MembersChanged | None = None
+    control_filters: Callable[[], Iterable[str]] = tuple
+    own_links: Callable[[], Iterable[MqttLink]] = tuple
+
+    def __post_init__(self) -> None:
+        settings, share = self.settings, self.share
+        self.registrations_topic = registrations_topic(self.federation)
+        probe = probe_topic(self.federation)
         self._probes = (probe, f"$share/federator/{probe}")
-        self._path = state_dir / FILE_NAME
-        self._outdated_path = state_dir / f"{FILE_NAME}.outdated"
-        self._interest_changed = interest_changed
-        self._members_changed = members_changed
-        self._control_filters = control_filters
-        self._own_links = own_links
+        self._path = self.state_dir / FILE_NAME
+        self._outdated_path = self.state_dir / f"{FILE_NAME}.outdated"
         self._unanswered: list[MqttLink] = []  # ours, with subscriptions open when we came up
         self._pure = known = pure.Discovery(
-            own_id=own_id,
+            own_id=self.own_id,
             parameters=pure.DiscoveryParameters(
                 log_topics=settings.log_topics,
                 filters=settings.filters,
                 match_all=settings.match_all,
-                groups_span_brokers=members_changed is not None,
+                groups_span_brokers=self.members_changed is not None,
                 groups_max=share.groups_max,
                 client_groups_max=share.client_groups_max,
                 widen=settings.widen,
@@ -108,7 +102,6 @@ class Discovery:
         self.is_connected, self.filters_of = known.is_connected, known.filters_of
         self.flow = known.flow
         self.broker_version: str | None = None
-        self._own_id = own_id
         self._probing = False
         self._link: MqttLink | None = None
         self._timer = DeadlineTimer(self._on_time)
@@ -121,12 +114,12 @@ class Discovery:
 
         All at one QoS: log lines and counts must stay in order.
         """
-        topics = (*pure.LOG_TOPICS, *pure.SYS_TOPICS) if self._settings.log_topics else ()
+        topics = (*pure.LOG_TOPICS, *pure.SYS_TOPICS) if self.settings.log_topics else ()
         filters = [
             TopicFilter(topic, max_qos=QoS.AT_LEAST_ONCE, retain_as_published=False)
             for topic in topics
         ]
-        if self._settings.new_regular_topic:
+        if self.settings.new_regular_topic:
             filters.append(live_filter(self.registrations_topic))
         return filters
 
@@ -215,8 +208,8 @@ class Discovery:
     def _hold_own(self) -> None:
         """Count what our own connections subscribe: log lines about them may be missing."""
         probes = self._probes if self._probing else ()
-        self._hold(self._own_id, [*self._control_filters(), *probes])
-        links = list(self._own_links())
+        self._hold(self.own_id, [*self.control_filters(), *probes])
+        links = list(self.own_links())
         self._unanswered = [link for link in links if not link.subscribed]
         for link in links:
             # One that was not answered counts for nothing: its broker may have forgotten it, and
@@ -269,10 +262,10 @@ class Discovery:
         for effect in effects:
             match effect:
                 case pure.InterestChanged(added, removed):
-                    self._interest_changed(added, removed)
+                    self.interest_changed(added, removed)
                 case pure.MembersChanged():
-                    assert self._members_changed is not None, "groups span brokers"
-                    self._members_changed(effect)
+                    assert self.members_changed is not None, "groups span brokers"
+                    self.members_changed(effect)
                 case pure.ProbeCounts(subscribe):
                     self._probe(subscribe)
                 case pure.CountOwn():

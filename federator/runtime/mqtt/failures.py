@@ -4,7 +4,8 @@ import errno
 import socket
 import ssl
 
-from mqtt5 import ConnAckPacket, ConnAckReasonCode, DisconnectPacket, DisconnectReasonCode
+from mqtt5 import ConnAckPacket, DisconnectPacket, DisconnectReasonCode
+from mqtt5 import ConnAckReasonCode as _Code
 
 from federator.errors import LinkError
 
@@ -12,13 +13,11 @@ _REFUSED = f"[Errno {errno.ECONNREFUSED}]"
 
 # The codec's reason codes are no IntEnum, whatever its stub says: neither hashable nor ordered.
 _CONNACK_TEXT = {
-    int(ConnAckReasonCode.BAD_USER_NAME_OR_PASSWORD): "wrong user name or password",
+    int(_Code.BAD_USER_NAME_OR_PASSWORD): "wrong user name or password",
     # Mosquitto 2.0 answers a wrong password with this code as well.
-    int(
-        ConnAckReasonCode.NOT_AUTHORIZED
-    ): "not authorized: wrong user name or password, or no right",
-    int(ConnAckReasonCode.UNSUPPORTED_PROTOCOL_VERSION): "the broker does not speak MQTT 5",
-    int(ConnAckReasonCode.CLIENT_ID_NOT_VALID): "the broker does not accept our client id",
+    int(_Code.NOT_AUTHORIZED): "not authorized: wrong user name or password, or no right",
+    int(_Code.UNSUPPORTED_PROTOCOL_VERSION): "the broker does not speak MQTT 5",
+    int(_Code.CLIENT_ID_NOT_VALID): "the broker does not accept our client id",
 }
 
 
@@ -28,11 +27,7 @@ _OLD_CONNACK_LENGTH = 2  # MQTT 3.1.1; MQTT 5 has at least 3
 
 
 def check_greeting(chunk: memoryview) -> None:
-    """Check the first bytes of a connection.
-
-    Raises:
-        LinkError: When they are not those of an MQTT 5 broker.
-    """
+    """Raise a ``LinkError`` when a connection does not begin as that of an MQTT 5 broker."""
     if chunk[0] not in (_CONNACK, _DISCONNECT):
         raise LinkError("this is no MQTT broker")
     if chunk[0] == _CONNACK and len(chunk) > 1 and chunk[1] == _OLD_CONNACK_LENGTH:

@@ -207,11 +207,7 @@ class MqttLink(PacketSender):
         return used
 
     def _on_packet(self, packet: Packet, out: Out) -> None:
-        """Take one packet that is no PUBLISH.
-
-        Raises:
-            LinkError: When the connection must end.
-        """
+        """Take one packet that is no PUBLISH. Raises a ``LinkError`` to end the connection."""
         match packet:
             case ConnAckPacket():
                 self._on_connack(packet)

@@ -24,6 +24,7 @@ PACKET_BYTES_MAX = 2_097_152
 MESSAGES_MAX = 4_096
 KEEP_ALIVE_S = 30
 ANSWER_SECONDS_MAX = 5.0
+"""For the connection, and for each answer."""
 
 NO_PERMISSION, CONFIG = 77, 78
 """Exit codes of ``sysexits.h``."""
@@ -71,7 +72,6 @@ class BrokerProbe:
 
     Args:
         client_id: Begins with ``federator-``, so that discovery ignores it.
-        seconds_max: For the connection and for each answer.
 
     Raises:
         LinkError: On entering, when the broker cannot be reached; ``RefusedError`` when it refuses.
@@ -83,13 +83,10 @@ class BrokerProbe:
         messages_dropped: Publications beyond ``MESSAGES_MAX`` waiting ones.
     """
 
-    def __init__(
-        self, connection: BrokerAddress, *, client_id: str, seconds_max: float = ANSWER_SECONDS_MAX
-    ) -> None:
+    def __init__(self, connection: BrokerAddress, *, client_id: str) -> None:
         self._connection = connection
         self._place = connection.reached_at
         self._client_id = client_id
-        self._seconds_max = seconds_max
         self.connack = mqtt5.ConnAckPacket()
         self.messages: asyncio.Queue[mqtt5.PublishPacket] = asyncio.Queue(MESSAGES_MAX)
         self.messages_dropped = 0
@@ -101,7 +98,7 @@ class BrokerProbe:
     async def __aenter__(self) -> Self:
         host = self._connection.address.host
         try:
-            async with asyncio.timeout(self._seconds_max):
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
                 self._reader, self._writer = await endpoint_of(self._connection).streams()
                 try:
                     await self._connect()
@@ -113,7 +110,7 @@ class BrokerProbe:
         except LinkError as error:
             raise LinkError(f"{self._place}: {error}") from error
         except TimeoutError as error:
-            raise LinkError(f"{self._place}: no answer within {self._seconds_max:g} s") from error
+            raise LinkError(f"{self._place}: no answer within {ANSWER_SECONDS_MAX:g} s") from error
         except OSError as error:
             raise LinkError(f"{self._place}: {explain(error, host=host)}") from error
         self._tasks = [
@@ -253,8 +250,8 @@ class BrokerProbe:
         self._answers[packet_id] = answer
         self._writer.write(question(packet_id).write())
         try:
-            async with asyncio.timeout(self._seconds_max):
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
                 return await answer
         except TimeoutError as error:
             self._answers.pop(packet_id, None)
-            raise LinkError(f"{self._place}: no answer within {self._seconds_max:g} s") from error
+            raise LinkError(f"{self._place}: no answer within {ANSWER_SECONDS_MAX:g} s") from error

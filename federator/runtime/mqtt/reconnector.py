@@ -12,7 +12,7 @@ import math
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from federator.errors import LinkError
 from federator.runtime.mqtt.connection import Introduction, MqttConnection
@@ -23,6 +23,7 @@ _DOUBLINGS_MAX = 32
 _EXPECTED = (OSError, UnicodeError, LinkError)  # UnicodeError: of an impossible host name
 
 
+@dataclass(kw_only=True, eq=False)
 class Backoff:
     """Delays between attempts: exponential, capped, with full jitter.
 
@@ -31,23 +32,25 @@ class Backoff:
         max_ms: Upper bound of every delay. A connection that lasted this long starts afresh.
     """
 
-    def __init__(self, *, min_ms: int, max_ms: int, rng: random.Random) -> None:
-        if not 0 < min_ms <= max_ms:
-            raise ValueError(f"back-off: 0 < min_ms <= max_ms wanted, got {min_ms} and {max_ms}")
-        self._min_ms = min_ms
-        self._max_ms = max_ms
-        self._rng = rng
-        self._failures = 0
+    min_ms: int
+    max_ms: int
+    rng: random.Random
+    _failures: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.min_ms <= self.max_ms:
+            wanted = "0 < min_ms <= max_ms wanted"
+            raise ValueError(f"back-off: {wanted}, got {self.min_ms} and {self.max_ms}")
 
     def next_delay_ms(self) -> float:
         """The delay before the next attempt."""
-        ceiling_ms = min(self._max_ms, self._min_ms << self._failures)
+        ceiling_ms = min(self.max_ms, self.min_ms << self._failures)
         self._failures = min(self._failures + 1, _DOUBLINGS_MAX)
-        return self._rng.uniform(0, ceiling_ms)
+        return self.rng.uniform(0, ceiling_ms)
 
     def connection_lasted(self, lasted_ms: float) -> None:
         """Forget earlier failures when a connection was up long enough to be trusted."""
-        if lasted_ms >= self._max_ms:
+        if lasted_ms >= self.max_ms:
             self._failures = 0
 
 
@@ -87,11 +90,7 @@ class Reconnector:
         return max(0.0, time.monotonic() - self._due_s)
 
     async def run(self) -> None:
-        """Connect again and again, until cancelled or closed.
-
-        Raises:
-            Exception: What came out of the handling of a read.
-        """
+        """Connect again and again, until cancelled or closed; see ``MqttLink.run``."""
         self._stop.clear()
         while not self._stop.is_set():
             self.backoff.connection_lasted(await self._connect_once())

@@ -16,12 +16,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Final, Literal
 
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client import core
 
 Kind = Literal["counter", "gauge", "histogram"]
 Labelled = Mapping[tuple[str, ...], int | float]
@@ -74,13 +69,15 @@ PROCESS: Final = table(
 """Of every process of ours; ``prometheus_client`` adds its own of any process."""
 
 
-def build_info() -> Iterator[Metric]:
+def build_info() -> Iterator[core.Metric]:
     """The metric that says which release runs, on which Python."""
     labels = (version("federator"), platform.python_version())
     return families(PROCESS, {"build": {labels: 1}})
 
 
-def families(definitions: Iterable[Definition], values: Mapping[str, Value]) -> Iterator[Metric]:
+def families(
+    definitions: Iterable[Definition], values: Mapping[str, Value]
+) -> Iterator[core.Metric]:
     """Metric families for what was handed over; an absent value is an absent metric.
 
     Raises:
@@ -92,10 +89,10 @@ def families(definitions: Iterable[Definition], values: Mapping[str, Value]) -> 
     return (_family(row, values[row.attribute]) for row in rows if row.attribute in values)
 
 
-def _family(row: Definition, value: Value) -> Metric:
+def _family(row: Definition, value: Value) -> core.Metric:
     if isinstance(value, Distribution):
         return _histogram(row, value)
-    make = CounterMetricFamily if row.kind == "counter" else GaugeMetricFamily
+    make = core.CounterMetricFamily if row.kind == "counter" else core.GaugeMetricFamily
     if not isinstance(value, Mapping):
         return make(row.name, row.help, value=value)
     family = make(row.name, row.help, labels=row.labels)
@@ -104,10 +101,10 @@ def _family(row: Definition, value: Value) -> Metric:
     return family
 
 
-def _histogram(row: Definition, value: Distribution) -> Metric:
+def _histogram(row: Definition, value: Distribution) -> core.Metric:
     buckets: list[tuple[str, float]] = []
     so_far = 0
     for bound, count in zip([*value.bounds, float("inf")], value.counts, strict=True):
         so_far += count
         buckets.append(("+Inf" if bound == float("inf") else repr(bound), so_far))
-    return HistogramMetricFamily(row.name, row.help, buckets=buckets, sum_value=value.sum)
+    return core.HistogramMetricFamily(row.name, row.help, buckets=buckets, sum_value=value.sum)
