@@ -7,7 +7,7 @@ Source: docs/ARCHITECTURE.md.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import get_args
 
@@ -44,7 +44,6 @@ from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.storage.state_dir import StateDir
 from federator.runtime.telemetry.state import SYS_TOPICS as COUNTED_SYS_TOPICS
-from federator.runtime.trust.guarding import Trust
 
 LEAVE_SECONDS_MAX = 1.0
 HAND_OVER_POLLS = 500
@@ -65,37 +64,12 @@ class Agent:
         self.settings = settings
         self._state = state
         self._tasks = tasks
-        client_token = state.client_token()
-        epoch = state.next_epoch()
-        trust = None if settings.security == "open" else Trust(settings, state.path)
-        custody = settings.custody
-        stores = CustodyStores(
-            state.path / "custody",
-            keep_s=custody.keep_s,
-            bytes_max=custody.bytes_max,
-            fsync=custody.fsync,
-        )
+        stores = CustodyStores(state.path / "custody", settings.custody)
         frame_events = FrameEventBuffer() if settings.metrics.enabled else None
-        is_new = stores.owed.is_new
-        self.control = control = ControlParts(
-            settings,
-            state,
-            tasks,
-            trust=trust,
-            epoch=epoch,
-            client_token=client_token,
-            is_new=is_new,
-        )
-        self.data = data = DataParts(
-            settings, state, tasks, stores=stores, control=control, frame_events=frame_events
-        )
+        self.control = control = ControlParts(settings, state, tasks, is_new=stores.owed.is_new)
+        self.data = data = DataParts(settings, state, tasks, stores, control, frame_events)
         self.services = services = Services(
-            settings,
-            state,
-            control=control,
-            data=data,
-            frame_events=frame_events,
-            end=self._end_with,
+            settings, state, control, data, frame_events, end=self._end_with
         )
         ports = Ports(
             traffic=control.traffic,
@@ -120,7 +94,7 @@ class Agent:
     def start(self) -> None:
         """Connect to our broker and to the neighbours."""
         control, data, services = self.control, self.data, self.services
-        parts = self._parts()
+        parts = list(self._parts())
         control.control.start(
             parts,
             traffic=control.traffic,
@@ -150,145 +124,118 @@ class Agent:
 
     # -- the parts --------------------------------------------------------------------------------
 
-    def _parts(self) -> Sequence[Part]:
+    def _parts(self) -> Iterator[Part]:
         """All parts, in the order in which they hear of a topic that several take."""
-        return [
-            *self._connection_parts(),
-            *self._neighbour_parts(),
-            *self._client_parts(),
-            *self._optional_parts(),
-            # Last: a line of the log that changes what our clients want was heard by all others.
-            Part(
-                topics=dict.fromkeys(
-                    (*LOG_TOPICS, *SYS_TOPICS, self.services.discovery.registrations_topic),
-                    self.services.discovery.on_publish,
-                )
-            ),
-        ]
+        discovery = self.services.discovery
+        yield from self._connection_parts()
+        yield from self._neighbour_parts()
+        yield from self._client_parts()
+        yield from self._optional_parts()
+        # Last: a line of the log that changes what our clients want was heard by all others.
+        topics = (*LOG_TOPICS, *SYS_TOPICS, discovery.registrations_topic)
+        yield Part(topics=dict.fromkeys(topics, discovery.on_publish))
 
-    def _connection_parts(self) -> list[Part]:
+    def _connection_parts(self) -> Iterator[Part]:
         """Our connections to our broker, and the parts that hear of them and of bridges."""
-        control, services, loops = self.control, self.services, self.data.loops
+        services, loops = self.services, self.data.loops
         discovery, echo = services.discovery, services.echo
-        return [
-            # First: once our broker's log is subscribed, it reports our other subscriptions.
-            Part(
-                # At the QoS of the log's: in order with its lines, and counted like them.
-                subscriptions=[*discovery.subscriptions(), live_filter(echo.topic)],
-                topics={echo.topic: echo.on_echo},
-                tasks={
-                    "custody": self._tend_custody,
-                    "discovery": discovery.run,
-                    "marks": echo.run,
-                },
-            ),
-            Part(
-                tasks={
-                    "control connection": control.control.link.run,
-                    "data connection": self._keep_data_connection,
-                    "drop reports": self._report_drops,
-                }
-            ),
-            Part(topics={ERROR_TOPIC: services.presence.on_log}),
-            Part(
-                subscriptions=loops.subscriptions(),
-                topics=dict.fromkeys((STATE_FILTER, NOTICE_TOPIC), loops.on_publish),
-            ),
-        ]
+        # First: once our broker's log is subscribed, it reports our other subscriptions.
+        yield Part(
+            # At the QoS of the log's: in order with its lines, and counted like them.
+            subscriptions=[*discovery.subscriptions(), live_filter(echo.topic)],
+            topics={echo.topic: echo.on_echo},
+            tasks={"custody": self._tend_custody, "discovery": discovery.run, "marks": echo.run},
+        )
+        yield Part(
+            tasks={
+                "control connection": self.control.control.link.run,
+                "data connection": self._keep_data_connection,
+                "drop reports": self._report_drops,
+            }
+        )
+        yield Part(topics={ERROR_TOPIC: services.presence.on_log})
+        yield Part(
+            subscriptions=loops.subscriptions(),
+            topics=dict.fromkeys((STATE_FILTER, NOTICE_TOPIC), loops.on_publish),
+        )
 
-    def _neighbour_parts(self) -> list[Part]:
+    def _neighbour_parts(self) -> Iterator[Part]:
         """The parts that take what other agents say."""
         control, data, services = self.control, self.data, self.services
         settling, tracing, guard = services.settling, data.tracing, services.guard
-        marker = data.path.marker_topic
-        handle = control.driver.handle
-        return [
-            Part(
-                subscriptions=control.traffic.subscriptions(),
-                messages=dict.fromkeys(
-                    get_args(NodeMessage), lambda message: handle(Received(message))
-                ),
-            ),
-            Part(
-                subscriptions=[live_filter(settling.topic, no_local=True)],
-                topics={settling.topic: settling.on_question},
-                messages=dict.fromkeys((Wave, Echo), settling.on_message),
-            ),
-            Part(
-                subscriptions=[tracing.subscription()],
-                topics={tracing.topic: tracing.on_order},
-                messages={TraceEcho: tracing.on_echo},
-            ),
-            Part(
-                subscriptions=[live_filter(guard.topic, QoS.AT_MOST_ONCE, no_local=True)],
-                topics={guard.topic: guard.on_publish},
-            ),
-            Part(
-                subscriptions=[TopicFilter(marker)],
-                topics={marker: lambda packet: data.path.on_marker(packet.payload)},
-                messages={RepairRequest: data.path.on_request},
-            ),
-        ]
+        marker, handle = data.path.marker_topic, control.driver.handle
+        yield Part(
+            subscriptions=control.traffic.subscriptions(),
+            messages=dict.fromkeys(get_args(NodeMessage), lambda said: handle(Received(said))),
+        )
+        yield Part(
+            subscriptions=[live_filter(settling.topic, no_local=True)],
+            topics={settling.topic: settling.on_question},
+            messages=dict.fromkeys((Wave, Echo), settling.on_message),
+        )
+        yield Part(
+            subscriptions=[tracing.subscription()],
+            topics={tracing.topic: tracing.on_order},
+            messages={TraceEcho: tracing.on_echo},
+        )
+        yield Part(
+            subscriptions=[live_filter(guard.topic, QoS.AT_MOST_ONCE, no_local=True)],
+            topics={guard.topic: guard.on_publish},
+        )
+        yield Part(
+            subscriptions=[TopicFilter(marker)],
+            topics={marker: lambda packet: data.path.on_marker(packet.payload)},
+            messages={RepairRequest: data.path.on_request},
+        )
 
-    def _client_parts(self) -> list[Part]:
+    def _client_parts(self) -> Iterator[Part]:
         """The parts that serve gateways, operators and clients."""
-        services, failover = self.services, self.settings.failover.enabled
-        signed = self.settings.security != "open"
-        guide, health = services.guide, services.health
-        tasks = {"failover": services.failover.run, "prepared sessions": services.prepared.run}
+        services, guide = self.services, self.services.guide
         guide_topics = (guide.sessions_topic, guide.drain_topic)
-        return [
-            Part(
-                subscriptions=[live_filter(topic, no_local=True) for topic in guide_topics],
-                topics=dict.fromkeys(guide_topics, guide.on_publish),
-            ),
-            Part(tasks={"health": health.run}),
-            Part(tasks={"strangers": services.strangers.run} if signed else {}),
-            Part(tasks=tasks if failover else {}),
-        ]
+        yield Part(
+            subscriptions=[live_filter(topic, no_local=True) for topic in guide_topics],
+            topics=dict.fromkeys(guide_topics, guide.on_publish),
+        )
+        yield Part(tasks={"health": services.health.run})
+        if self.settings.security != "open":
+            yield Part(tasks={"strangers": services.strangers.run})
+        if self.settings.failover.enabled:
+            failover, prepared = services.failover, services.prepared
+            yield Part(tasks={"failover": failover.run, "prepared sessions": prepared.run})
 
-    def _optional_parts(self) -> list[Part]:
+    def _optional_parts(self) -> Iterator[Part]:
         """The parts that exist while their feature is on."""
         control, settings = self.control, self.settings
         retained, datagrams, keys = self.data.retained, self.data.datagrams, control.keys
         metrics = self.services.metrics
-        parts: list[Part] = []
         if retained is not None:
             scanner = retained.scanner
-            parts.append(
-                Part(
-                    subscriptions=[scanner.mark_filter()],
-                    topics=dict.fromkeys((*LOG_TOPICS, scanner.mark_topic), scanner.on_control),
-                    messages=dict.fromkeys((RetainedRequest, RetainedLetter), retained.on_message),
-                    tasks={"retained connection": scanner.run, "retained values": retained.run},
-                )
+            yield Part(
+                subscriptions=[scanner.mark_filter()],
+                topics=dict.fromkeys((*LOG_TOPICS, scanner.mark_topic), scanner.on_control),
+                messages=dict.fromkeys((RetainedRequest, RetainedLetter), retained.on_message),
+                tasks={"retained connection": scanner.run, "retained values": retained.run},
             )
         if metrics is not None:
-            parts.append(
-                Part(
-                    subscriptions=metrics.subscriptions(),
-                    topics={
-                        **dict.fromkeys(COUNTED_SYS_TOPICS, metrics.state.on_sys),
-                        metrics.replay.topic: metrics.replay.on_ask,
-                    },
-                    tasks={"metrics stream": metrics.run, "metrics replay": metrics.replay.run},
-                )
+            yield Part(
+                subscriptions=metrics.subscriptions(),
+                topics={
+                    **dict.fromkeys(COUNTED_SYS_TOPICS, metrics.state.on_sys),
+                    metrics.replay.topic: metrics.replay.on_ask,
+                },
+                tasks={"metrics stream": metrics.run, "metrics replay": metrics.replay.run},
             )
         if datagrams is not None:
-            parts.append(
-                Part(
-                    messages={DatagramOffer: datagrams.on_offer}, tasks={"datagrams": datagrams.run}
-                )
-            )
+            tasks = {"datagrams": datagrams.run}
+            yield Part(messages={DatagramOffer: datagrams.on_offer}, tasks=tasks)
         if keys is not None:
-            parts.append(Part(messages={Revoked: keys.on_revoked}, tasks={"keys": keys.run}))
+            yield Part(messages={Revoked: keys.on_revoked}, tasks={"keys": keys.run})
         if settings.topology.mode == "auto":
-            parts.append(Part(tasks={"topology": control.arranger.run}))
+            yield Part(tasks={"topology": control.arranger.run})
         if settings.mesh.core == "placed":
             folder, changed = self._state.path, control.driver.handle
             follow = partial(follow_placement, settings, folder, changed=changed)
-            parts.append(Part(tasks={"core placement": follow}))
-        return parts
+            yield Part(tasks={"core placement": follow})
 
     async def _keep_data_connection(self) -> None:
         """Run the data connection, once what waits under a name of former times is taken."""

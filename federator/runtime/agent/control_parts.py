@@ -28,7 +28,6 @@ class ControlParts:
     """The node of one agent, and the connections by which it is heard.
 
     Args:
-        client_token: The secret part of our names at our broker.
         is_new: We owe nothing of an earlier session with our broker.
     """
 
@@ -38,15 +37,13 @@ class ControlParts:
         state: StateDir,
         tasks: asyncio.TaskGroup,
         *,
-        trust: Trust | None,
-        epoch: Epoch,
-        client_token: str,
         is_new: bool,
     ) -> None:
-        self.trust = trust
+        self.own_broker = OwnBroker(settings, tasks, state.client_token())
+        epoch = state.next_epoch()
+        self.trust = trust = None if settings.security == "open" else Trust(settings, state.path)
         self.node = _node(settings, state, epoch, trust)
         self.driver = Driver(self.node)
-        self.own_broker = OwnBroker(settings, tasks, client_token)
         gone = guide_will(settings) if settings.failover.enabled else None
         self.control = ControlConnection(self.own_broker, gone)
         self.data = DataConnection(

@@ -6,12 +6,12 @@ Source: docs/protocol.md section 11; what decides is in ``protocol.custody``.
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from federator.config.sections import CustodySettings
 from federator.protocol.custody import Custodian, Positions, Record
 from federator.protocol.custody.ports import Delivered
 from federator.runtime.custody.delivery_journal import DeliveryJournal
 from federator.runtime.custody.log import CustodyLog
 from federator.runtime.storage.disk_trouble import DiskTrouble
-from federator.runtime.storage.durable import FsyncPolicy
 from federator.runtime.storage.filter_file import OWED, SUBSCRIBED, FilterFile
 
 
@@ -22,11 +22,9 @@ class CustodyStores:
 
     Args:
         folder: Where it is; made when missing.
-        keep_s: How long all of this is worth anything.
-        bytes_max: Of the log.
-        fsync: When what was logged must be on the disk itself; see ``Syncing``.
 
     Attributes:
+        keep_s: How long all of this is worth anything.
         log: What we are the origin of.
         journal: What we delivered.
         owed: Filters that stay wanted.
@@ -36,19 +34,17 @@ class CustodyStores:
         ConfigError: The folder cannot be used.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        keep_s: int = 1_800,
-        bytes_max: int = 268_435_456,
-        fsync: FsyncPolicy = "never",
-    ) -> None:
-        self.log = CustodyLog(folder / "log", bytes_max=bytes_max, age_max_s=keep_s, fsync=fsync)
+    def __init__(self, folder: Path, settings: CustodySettings) -> None:
+        self.keep_s = settings.keep_s
+        self.log = CustodyLog(
+            folder / "log",
+            bytes_max=settings.bytes_max,
+            age_max_s=settings.keep_s,
+            fsync=settings.fsync,
+        )
         self.journal = DeliveryJournal(folder)
         self.owed = FilterFile(folder, OWED)
         self.subscribed = FilterFile(folder, SUBSCRIBED)
-        self.keep_s = keep_s
         self._trouble = DiskTrouble()
 
     @property

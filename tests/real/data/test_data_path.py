@@ -11,6 +11,7 @@ import mqtt5
 import pytest
 from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
 
+from federator.config.sections import CustodySettings
 from federator.protocol.data_plane import DataPlane
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding.forwarding import Forwarder
@@ -104,7 +105,7 @@ class Federation:
 
     async def agent(self, number: int, routes: dict[str, FilterRoute]) -> None:
         """Start the data path beside broker ``number`` and connect it to its next hops."""
-        stores = CustodyStores(self.folder / str(number))
+        stores = CustodyStores(self.folder / str(number), CustodySettings())
         plane = DataPlane(
             self_id=BrokerId(number),
             epoch=Epoch(1),

@@ -4,6 +4,7 @@ from itertools import count
 
 import pytest
 
+from federator.config.sections import CustodySettings
 from federator.protocol.custody import Destination, Receiver
 from federator.protocol.custody.destination import MARKER_WAIT_MS
 from federator.protocol.forwarding.frames import CUSTODY_FLAG, Frame
@@ -47,7 +48,7 @@ class Lives:
         self.begin()
 
     def begin(self):
-        self.disk = CustodyStores(self._folder)
+        self.disk = CustodyStores(self._folder, CustodySettings())
         self.receiver = Receiver()
         self.agent = Destination(
             receiver=self.receiver,

@@ -12,6 +12,7 @@ import pytest
 from mqtt5 import PublishPacket, QoS
 from structlog.testing import capture_logs
 
+from federator.config.sections import CustodySettings
 from federator.protocol.data_plane import FRAME_BYTES_MAX, HOP_LIMIT, DataPlane
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding import frames
@@ -104,7 +105,7 @@ class Agent:
         **hooks: Any,
     ) -> None:
         self.forwarder = Forwarder()
-        stores = CustodyStores(next(self.folders))
+        stores = CustodyStores(next(self.folders), CustodySettings())
         plane = DataPlane(
             self_id=US,
             epoch=Epoch(7),
