@@ -19,17 +19,13 @@ Planned = Mapping[str, Callable[[], DataFrame]]
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """What is sorted, each by the table that wants it.
+    """What is sorted, each by the table that wants it."""
 
-    Attributes:
-        scopes: (scope, *FLOW, *PERCENTS), of ``transforms.delays``: corrected delays.
-        windows: (window_us, *WAY, publications, *PERCENTS): delays as measured.
-        steps: ``hop_times.step_quantiles``.
-    """
-
+    # (scope, *FLOW, *PERCENTS), of ``transforms.delays``: corrected delays.
     scopes: Callable[[], DataFrame]
+    # (window_us, *WAY, publications, *PERCENTS): delays as measured.
     windows: Callable[[], DataFrame]
-    steps: Callable[[], DataFrame]
+    steps: Callable[[], DataFrame]  # ``hop_times.step_quantiles``
 
 
 def report_tables(parts: Mapping[str, DataFrame], facts: PairFacts, found: Quantiles) -> Planned:

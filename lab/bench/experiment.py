@@ -37,34 +37,23 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured.
+    """What is measured."""
 
-    Attributes:
-        systems: Of ``echo``, ``broker``, ``gateway``, ``bridge``, ``federator``,
-            and our agents with the metrics stream on, ``metrics``, or secured: ``signed``,
-            ``sealed``.
-        clients: Half of them publish, half subscribe, in pairs; the window is theirs together.
-        hops: For bridges and agents.
-        link_delay_ms: Of every link, each way.
-        seconds: Of each measured run.
-        warm_up_s: Before it, at saturation; not counted.
-        climb_s: Of each run on the ladder.
-        climbs: How often the ladder is climbed.
-        rates: Messages per second at which delays are measured.
-    """
-
+    # Of ``echo``, ``broker``, ``gateway``, ``bridge``, ``federator``, and our agents with the
+    # metrics stream on, ``metrics``, or secured: ``signed``, ``sealed``.
     systems: tuple[str, ...] = ("echo", "broker", "bridge", "federator")
+    # Half of them publish, half subscribe, in pairs; the window is theirs together.
     clients: int = 2
-    hops: tuple[int, ...] = (1, 3)
+    hops: tuple[int, ...] = (1, 3)  # for bridges and agents
     qos: tuple[int, ...] = (0, 1)
     repetitions: int = 3
     payload_bytes: int = 64
-    link_delay_ms: float = 0
-    seconds: float = 3.0
-    warm_up_s: float = 0.5
-    climb_s: float = 0.7
-    climbs: int = 2
-    rates: tuple[int, ...] = (1_000, 10_000)
+    link_delay_ms: float = 0  # of every link, each way
+    seconds: float = 3.0  # of each measured run
+    warm_up_s: float = 0.5  # before it, at saturation; not counted
+    climb_s: float = 0.7  # of each run on the ladder
+    climbs: int = 2  # how often the ladder is climbed
+    rates: tuple[int, ...] = (1_000, 10_000)  # messages per second at which delays are measured
     windows: tuple[int, ...] = WINDOWS
 
     def make_systems(self, folder: Path) -> list[System]:

@@ -32,19 +32,13 @@ Rows = NDArray[np.void]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The one shape of all PUBLISH packets of a stream.
+    """The one shape of all PUBLISH packets of a stream."""
 
-    Attributes:
-        topic: Published and subscribed.
-        qos: 0 or 1.
-        payload_bytes: At least ``STAMP_BYTES``.
-        row: One packet: ``head`` (bytes before the packet identifier), ``packet_id`` with QoS 1,
-            ``run``, ``seq`` and ``sent_ns`` (monotonic), ``filler``.
-    """
-
-    topic: str
-    qos: int
-    payload_bytes: int
+    topic: str  # published and subscribed
+    qos: int  # 0 or 1
+    payload_bytes: int  # at least ``STAMP_BYTES``
+    # One packet: ``head`` (bytes before the packet identifier), ``packet_id`` with QoS 1, ``run``,
+    # ``seq`` and ``sent_ns`` (monotonic), ``filler``.
     row: np.dtype[np.void] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -53,27 +53,16 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What was measured; seconds, weighed by records.
+    """What was measured; seconds, weighed by records."""
 
-    Attributes:
-        records: Landed at ``rate`` per second and seen in the tables.
-        rate: As it was achieved, per second.
-        behind_p50_s: Half the records were visible so soon.
-        behind_p95_s: 95 % were.
-        behind_max_s: All were.
-        updates: Different states of the tables that were seen, from the start.
-        start_s: From the command to the first records in the tables.
-        warm_records: Landed before, at a low rate.
-    """
-
-    records: int
-    rate: float
-    behind_p50_s: float
-    behind_p95_s: float
-    behind_max_s: float
-    updates: int
-    start_s: float = 0.0
-    warm_records: int = 0
+    records: int  # landed at ``rate`` per second and seen in the tables
+    rate: float  # as it was achieved, per second
+    behind_p50_s: float  # half the records were visible so soon
+    behind_p95_s: float  # 95 % were
+    behind_max_s: float  # all were
+    updates: int  # different states of the tables that were seen, from the start
+    start_s: float = 0.0  # from the command to the first records in the tables
+    warm_records: int = 0  # landed before, at a low rate
 
 
 def segments_of(log: Path) -> list[Segment]:

@@ -37,28 +37,18 @@ LATE_S: Final = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one run.
+    """What became of one run."""
 
-    Attributes:
-        sent: Publications that left.
-        rate: Arrivals per second, over the counted part of the run.
-        lost: Never arrived.
-        cpu_share: Processor time of the generator over wall time.
-        late: Publications that left more than ``LATE_S`` after they were due.
-        delay_us_p50: From leaving to arrival, in microseconds; 0 at saturation.
-        delay_us_p99: Likewise.
-    """
-
-    sent: int
-    rate: float
-    lost: int
+    sent: int  # publications that left
+    rate: float  # arrivals per second, over the counted part of the run
+    lost: int  # never arrived
     duplicates: int
     disordered: int
     foreign: int
-    cpu_share: float
-    late: int = 0
-    delay_us_p50: float = 0.0
-    delay_us_p99: float = 0.0
+    cpu_share: float  # processor time of the generator over wall time
+    late: int = 0  # publications that left more than ``LATE_S`` after they were due
+    delay_us_p50: float = 0.0  # from leaving to arrival, in microseconds; 0 at saturation
+    delay_us_p99: float = 0.0  # likewise
 
     @property
     def exact(self) -> bool:

@@ -29,21 +29,13 @@ class Subscriber:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The clients of a run.
+    """The clients of a run."""
 
-    Attributes:
-        origins: Brokers with a publisher, ascending.
-        destinations: Brokers with subscribers, ascending.
-        relays: Brokers with neither, ascending.
-        topics: Topic to its publisher's broker.
-        subscribers: All of them.
-    """
-
-    origins: tuple[BrokerId, ...]
-    destinations: tuple[BrokerId, ...]
-    relays: tuple[BrokerId, ...]
-    topics: dict[str, BrokerId]
-    subscribers: tuple[Subscriber, ...]
+    origins: tuple[BrokerId, ...]  # brokers with a publisher, ascending
+    destinations: tuple[BrokerId, ...]  # brokers with subscribers, ascending
+    relays: tuple[BrokerId, ...]  # brokers with neither, ascending
+    topics: dict[str, BrokerId]  # topic to its publisher's broker
+    subscribers: tuple[Subscriber, ...]  # all of them
 
     def pairs(self) -> list[tuple[Subscriber, str]]:
         """Every (subscriber, topic) that its filter asks for."""

@@ -63,15 +63,10 @@ CALM: Final = "none"
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A broken promise.
+    """A broken promise."""
 
-    Attributes:
-        kind: ``lost``, ``twice``, ``order``, ``unexpected``, or what an agent did.
-        phase: The fault class it is counted under.
-    """
-
-    kind: str
-    phase: str
+    kind: str  # ``lost``, ``twice``, ``order``, ``unexpected``, or what an agent did
+    phase: str  # the fault class it is counted under
     at_s: float
     where: str
     topic: str = ""
@@ -81,49 +76,36 @@ class Violation:
 
 @dataclass(slots=True)
 class Death:
-    """One end of a broker.
-
-    Attributes:
-        since_s: What was sent before was complete when the fault began.
-        keeps: It ended in order and kept sessions and queues on disk.
-        up_s: When it was started again.
-    """
+    """One end of a broker."""
 
     broker: BrokerId
-    since_s: float
+    since_s: float  # what was sent before was complete when the fault began
     down_s: float
-    keeps: bool
-    up_s: float = float("inf")
+    keeps: bool  # it ended in order and kept sessions and queues on disk
+    up_s: float = float("inf")  # when it was started again
 
 
 @dataclass(slots=True)
 class Interruption:
-    """A time without hand-over to a broker: it hung, or its agent was dead.
-
-    Attributes:
-        copies: How many each of its subscribers got since.
-    """
+    """A time without hand-over to a broker: it hung, or its agent was dead."""
 
     broker: BrokerId
     from_s: float
     to_s: float = float("inf")
+    # How many each of its subscribers got since.
     copies: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)
 class Stream:
-    """What was published on one topic; the index is the number.
-
-    Attributes:
-        first: Numbers below were published before the mesh stood, and do not count.
-        carried: Numbers that a subscriber at another broker got.
-    """
+    """What was published on one topic; the index is the number."""
 
     topic: str
     origin: BrokerId
-    first: int = 0
+    first: int = 0  # numbers below were published before the mesh stood, and do not count
     sent_s: "array[float]" = field(default_factory=lambda: array("d"))
     acknowledged: bytearray = field(default_factory=bytearray)
+    # Numbers that a subscriber at another broker got.
     carried: bytearray = field(default_factory=bytearray)
     resent: set[int] = field(default_factory=set)
 
@@ -134,20 +116,15 @@ class Stream:
 
 @dataclass(slots=True)
 class Receipt:
-    """What one subscriber got of one topic.
-
-    Attributes:
-        came_s: When each number came first; 0 for never.
-        low: Every number below came, was spared or is given up.
-        latest: The highest number that came.
-        subscribed_s: When its subscription stood, after each of its connections.
-    """
+    """What one subscriber got of one topic."""
 
     subscriber: Subscriber
     stream: Stream
+    # When each number came first; 0 for never.
     came_s: "array[float]" = field(default_factory=lambda: array("f"))
-    low: int = 0
-    latest: int = -1
+    low: int = 0  # every number below came, was spared or is given up
+    latest: int = -1  # the highest number that came
+    # When its subscription stood, after each of its connections.
     subscribed_s: list[float] = field(default_factory=list)
 
     def came(self, number: int) -> bool:
@@ -157,11 +134,7 @@ class Receipt:
 
 @dataclass(slots=True)
 class Counts:
-    """The counts of one fault class. ``owed`` and what follows count (message, subscriber) pairs.
-
-    Attributes:
-        slowest_s: The longest from sending to delivery.
-    """
+    """Counts of one fault class; ``owed`` and what follows count (message, subscriber) pairs."""
 
     attempted: int = 0
     acknowledged: int = 0
@@ -174,7 +147,7 @@ class Counts:
     spared_lost: int = 0
     spared_twice: int = 0
     redelivered: int = 0
-    slowest_s: float = 0.0
+    slowest_s: float = 0.0  # the longest from sending to delivery
 
     def broken(self, qos: int) -> int:
         """How often a promise of ``qos`` was broken."""

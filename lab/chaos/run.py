@@ -47,18 +47,7 @@ LINGER_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run does.
-
-    Attributes:
-        broker_queue: ``max_queued_messages`` of every broker: what a broker keeps for an agent that
-            is away, rate times seconds, must fit, or Mosquitto drops it.
-        sys_interval_s: Of every broker: how often it counts its subscriptions.
-        recovery_timeout_s: After healing.
-        keep_s: The agents' ``custody.keep_s``, instead of its default. Logs and their memory fill
-            for as long.
-        rounds: End after so many, instead of after ``minutes``.
-        hold_s: How long every fault lasts, instead of a span of its class.
-    """
+    """What a run does."""
 
     grid: Grid
     seed: int
@@ -70,31 +59,29 @@ class Plan:
     strategy: str = "mesh"
     link_delay_ms: float = 5.0
     payload_bytes: int = 64
+    # ``max_queued_messages`` of every broker: what a broker keeps for an agent that is away, rate
+    # times seconds, must fit, or Mosquitto drops it.
     broker_queue: int = 5_000
-    sys_interval_s: int = 10
-    recovery_timeout_s: float = 30.0
+    sys_interval_s: int = 10  # of every broker: how often it counts its subscriptions
+    recovery_timeout_s: float = 30.0  # after healing
     fail_fast: bool = False
+    # The agents' ``custody.keep_s``, instead of its default. Logs and their memory fill for as
+    # long.
     keep_s: int | None = None
-    rounds: int | None = None
-    hold_s: float | None = None
+    rounds: int | None = None  # end after so many, instead of after ``minutes``
+    hold_s: float | None = None  # how long every fault lasts, instead of a span of its class
 
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """An episode as it went.
-
-    Attributes:
-        began_s: Since the start, as is ``healed_s``.
-        recovery_s: From the healing; ``None`` when it never recovered.
-        felt: Each injury's class, and whether it left its trace.
-    """
+    """An episode as it went."""
 
     phase: str
     what: str
-    began_s: float
+    began_s: float  # since the start, as is ``healed_s``
     healed_s: float
-    recovery_s: float | None
-    felt: tuple[tuple[str, bool], ...]
+    recovery_s: float | None  # from the healing; ``None`` when it never recovered
+    felt: tuple[tuple[str, bool], ...]  # each injury's class, and whether it left its trace
 
 
 @dataclass(slots=True)

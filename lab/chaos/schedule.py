@@ -55,17 +55,11 @@ DRAWS_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """Injuries that are inflicted, healed, and recovered from before the next episode.
+    """Injuries that are inflicted, healed, and recovered from before the next episode."""
 
-    Attributes:
-        phase: The class it is counted under.
-        injuries: Each with the seconds to wait before it.
-        round: In which it comes, from 0.
-    """
-
-    phase: str
-    injuries: tuple[tuple[float, Injury], ...]
-    round: int
+    phase: str  # the class it is counted under
+    injuries: tuple[tuple[float, Injury], ...]  # each with the seconds to wait before it
+    round: int  # in which it comes, from 0
 
     def __str__(self) -> str:
         return "; ".join(str(injury) for _, injury in self.injuries)

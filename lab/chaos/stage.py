@@ -19,23 +19,16 @@ from lab.grid.running import RunningGrid
 
 @dataclass(slots=True)
 class Stage:
-    """A run's grid and books.
-
-    Attributes:
-        persistent: Brokers that keep sessions and queues over a clean stop.
-        disks: Agents whose state folder is a small file system of its own.
-        down: Agents that are dead on purpose.
-        hold_s: How long every fault lasts, instead of a span of its class.
-    """
+    """A run's grid and books."""
 
     grid: RunningGrid
     layout: Layout
     ledger: Ledger
-    persistent: frozenset[BrokerId]
-    disks: dict[BrokerId, SmallDisk]
-    down: set[BrokerId]
+    persistent: frozenset[BrokerId]  # brokers that keep sessions and queues over a clean stop
+    disks: dict[BrokerId, SmallDisk]  # agents whose state folder is a small file system of its own
+    down: set[BrokerId]  # agents that are dead on purpose
     started_s: float
-    hold_s: float | None = None
+    hold_s: float | None = None  # how long every fault lasts, instead of a span of its class
 
     def now_s(self) -> float:
         """Seconds since the run began."""
@@ -82,23 +75,15 @@ Act = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Injury:
-    """One fault to inflict.
+    """One fault to inflict."""
 
-    Attributes:
-        kind: Its class.
-        victims: What it touches: injuries of one time do not share victims.
-        detail: Which way, how long.
-        hold_s: Between ``inflict`` and ``heal``.
-        felt: Asked before ``heal``: whether the fault left its trace.
-    """
-
-    kind: str
-    victims: frozenset[str]
-    detail: str
-    hold_s: float
+    kind: str  # its class
+    victims: frozenset[str]  # what it touches: injuries of one time do not share victims
+    detail: str  # which way, how long
+    hold_s: float  # between ``inflict`` and ``heal``
     inflict: Act
     heal: Act
-    felt: Callable[[], Awaitable[bool]]
+    felt: Callable[[], Awaitable[bool]]  # asked before ``heal``: whether the fault left its trace
 
     def __str__(self) -> str:
         return f"{' '.join([self.kind, ', '.join(sorted(self.victims))]).strip()}: {self.detail}"
@@ -109,14 +94,10 @@ Draw = Callable[[Stage, random.Random], Injury]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A fault class.
-
-    Attributes:
-        what: One line for people.
-        lacks: Why it cannot be drawn on such a stage; empty when it can.
-    """
+    """A fault class."""
 
     name: str
-    what: str
+    what: str  # one line for people
     draw: Draw
+    # Why it cannot be drawn on such a stage; empty when it can.
     lacks: Callable[[Stage], str] = lambda stage: ""

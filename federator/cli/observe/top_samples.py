@@ -29,17 +29,11 @@ def parse(text: str) -> Samples:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One agent at one moment.
+    """One agent at one moment."""
 
-    Attributes:
-        at_s: When; a monotonic clock.
-        status: Its ``/status``.
-        samples: Its ``/metrics``.
-    """
-
-    at_s: float
-    status: Mapping[str, Any]
-    samples: Samples
+    at_s: float  # when; a monotonic clock
+    status: Mapping[str, Any]  # its ``/status``
+    samples: Samples  # its ``/metrics``
 
     def value(self, name: str, **labels: str) -> float | None:
         """One value; ``None`` when the agent has none."""

@@ -32,15 +32,10 @@ Hop = tuple[BrokerId, BrokerId]
 
 @dataclass(slots=True)
 class Journey:
-    """What is known of one trace.
+    """What is known of one trace."""
 
-    Attributes:
-        start: What the asked agent said, ``None`` before.
-        came: What was told of each hop.
-    """
-
-    start: Traced | None = None
-    came: dict[Hop, Traced] = field(default_factory=dict)
+    start: Traced | None = None  # what the asked agent said, ``None`` before
+    came: dict[Hop, Traced] = field(default_factory=dict)  # what was told of each hop
 
     def take(self, told: Traced) -> None:
         """Note what one more broker tells."""

@@ -22,32 +22,20 @@ from federator.protocol.filters import FilterTrie, matches
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """What the clients of one broker do.
+    """What the clients of one broker do."""
 
-    Attributes:
-        id: The broker's.
-        publishes: Messages per second by topic.
-        subscribes: Clients by topic filter.
-    """
-
-    id: int
-    publishes: Mapping[str, float]
-    subscribes: Mapping[str, int]
+    id: int  # the broker's
+    publishes: Mapping[str, float]  # messages per second by topic
+    subscribes: Mapping[str, int]  # clients by topic filter
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Who publishes and subscribes what where.
+    """Who publishes and subscribes what where."""
 
-    Attributes:
-        brokers: The hub among them; each id once.
-        hub: Id of the broker that stands for the paper's central one.
-        collects: Filters that the hub asks for whatever anybody wants.
-    """
-
-    brokers: Sequence[Broker]
-    hub: int
-    collects: Sequence[str]
+    brokers: Sequence[Broker]  # the hub among them; each id once
+    hub: int  # id of the broker that stands for the paper's central one
+    collects: Sequence[str]  # filters that the hub asks for whatever anybody wants
 
     def __post_init__(self) -> None:
         ids = [broker.id for broker in self.brokers]
@@ -59,21 +47,13 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """The plan for one edge broker.
+    """The plan for one edge broker."""
 
-    Attributes:
-        id: The broker's.
-        owns: Topics it manages.
-        keep: Those of them that do not leave it: the rule for its agent.
-        up: Messages per second it will send to the hub.
-        down: Messages per second it will get from the hub.
-    """
-
-    id: int
-    owns: tuple[str, ...]
-    keep: tuple[str, ...]
-    up: float
-    down: float
+    id: int  # the broker's
+    owns: tuple[str, ...]  # topics it manages
+    keep: tuple[str, ...]  # those of them that do not leave it: the rule for its agent
+    up: float  # messages per second it will send to the hub
+    down: float  # messages per second it will get from the hub
 
 
 def plan(description: Description, policy: Policy) -> list[Edge]:

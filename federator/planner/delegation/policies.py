@@ -37,15 +37,10 @@ class Policy(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Traffic:
-    """Who publishes and subscribes what where, in N networks over T topics.
+    """Who publishes and subscribes what where, in N networks over T topics."""
 
-    Attributes:
-        published: Shape (T, N), messages per second that clients of a network publish.
-        subscribers: Shape (T, N), how many of its clients subscribe; whole numbers.
-    """
-
-    published: Matrix
-    subscribers: Matrix
+    published: Matrix  # shape (T, N), messages per second that clients of a network publish
+    subscribers: Matrix  # shape (T, N), how many of its clients subscribe; whole numbers
 
     def __post_init__(self) -> None:
         if self.published.ndim != 2 or self.published.shape != self.subscribers.shape:
@@ -57,40 +52,24 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Account:
-    """What a policy costs.
+    """What a policy costs."""
 
-    Attributes:
-        external: Messages per second that cross the edge of some network.
-        handled: Shape (N,), messages per second into and out of each edge broker.
-        table_bytes: Shape (N,), size of each edge broker's subscription table.
-    """
-
-    external: float
-    handled: Matrix
-    table_bytes: Matrix
+    external: float  # messages per second that cross the edge of some network
+    handled: Matrix  # shape (N,), messages per second into and out of each edge broker
+    table_bytes: Matrix  # shape (N,), size of each edge broker's subscription table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Totals:
-    """What every policy's account needs of one traffic, computed once.
+    """What every policy's account needs of one traffic, computed once."""
 
-    Attributes:
-        traffic: Whose.
-        published: Shape (T, 1), by all networks.
-        subscribers: Shape (T, 1), in all networks.
-        local: Shape (T, N), some client here publishes it.
-        wanted: Shape (T, N), some client here subscribes.
-        wanted_outside: Shape (T, N), some client of another network subscribes.
-        comes_in: Shape (T, N), published by other networks.
-    """
-
-    traffic: Traffic
-    published: Matrix
-    subscribers: Matrix
-    local: Mask
-    wanted: Mask
-    wanted_outside: Mask
-    comes_in: Matrix
+    traffic: Traffic  # whose
+    published: Matrix  # shape (T, 1), by all networks
+    subscribers: Matrix  # shape (T, 1), in all networks
+    local: Mask  # shape (T, N), some client here publishes it
+    wanted: Mask  # shape (T, N), some client here subscribes
+    wanted_outside: Mask  # shape (T, N), some client of another network subscribes
+    comes_in: Matrix  # shape (T, N), published by other networks
 
     @classmethod
     def of(cls, traffic: Traffic) -> "Totals":

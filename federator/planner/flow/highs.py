@@ -52,21 +52,13 @@ class Model:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """What HiGHS found.
+    """What HiGHS found."""
 
-    Attributes:
-        values: Of each column, or None when nothing feasible was found.
-        lower_bound: Proven.
-        stopped: In HiGHS's words.
-        optimal: Whether HiGHS proved the answer best, at gap 0.
-        row_duals: Price of each row where no column is whole; empty otherwise.
-    """
-
-    values: FloatArray | None
-    lower_bound: float
-    stopped: str
-    optimal: bool
-    row_duals: FloatArray
+    values: FloatArray | None  # of each column, or None when nothing feasible was found
+    lower_bound: float  # proven
+    stopped: str  # in HiGHS's words
+    optimal: bool  # whether HiGHS proved the answer best, at gap 0
+    row_duals: FloatArray  # price of each row where no column is whole; empty otherwise
 
 
 _Status = highspy.HighsModelStatus

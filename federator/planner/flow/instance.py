@@ -42,48 +42,27 @@ class Capacity(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Instance:
-    """N nodes, A arcs, E channels, K topics, R requests. Indices are positions in these arrays.
+    """N nodes, A arcs, E channels, K topics, R requests. Indices are positions in these arrays."""
 
-    Attributes:
-        name: For people.
-        names: Node names, length N.
-        roles: Length N.
-        relays: Whether each node is a broker, shape (N,).
-        positions: Shape (N, 2), where to draw each node, or None.
-        capacity_kind: What a channel is.
-        tail: Node each arc leaves, shape (A,).
-        head: Node each arc enters, shape (A,). No two arcs share tail and head.
-        cost: Of one request's copy on each arc, shape (A,), not negative.
-        channel: Channel of each arc, shape (A,).
-        capacity: Shape (E,), in the unit of rates.
-        rate: Shape (K,), positive.
-        publisher: Node of each topic, shape (K,).
-        request_topic: Topic of each request, shape (R,), ascending.
-        request_node: Subscriber of each request, shape (R,).
-        first_request: Requests of topic k are ``first_request[k]`` up to ``first_request[k + 1]``,
-            shape (K + 1,).
-        unmet_penalty: Price of a request that is not served.
-        topic_names: Length K.
-    """
-
-    name: str
-    names: tuple[str, ...]
-    roles: tuple[Role, ...]
-    relays: BoolArray
-    positions: FloatArray | None
-    capacity_kind: Capacity
-    tail: IntArray
-    head: IntArray
-    cost: FloatArray
-    channel: IntArray
-    capacity: FloatArray
-    rate: FloatArray
-    publisher: IntArray
-    request_topic: IntArray
-    request_node: IntArray
+    name: str  # for people
+    names: tuple[str, ...]  # node names, length N
+    roles: tuple[Role, ...]  # length N
+    relays: BoolArray  # whether each node is a broker, shape (N,)
+    positions: FloatArray | None  # shape (N, 2), where to draw each node, or None
+    capacity_kind: Capacity  # what a channel is
+    tail: IntArray  # node each arc leaves, shape (A,)
+    head: IntArray  # node each arc enters, shape (A,). No two arcs share tail and head.
+    cost: FloatArray  # of one request's copy on each arc, shape (A,), not negative
+    channel: IntArray  # channel of each arc, shape (A,)
+    capacity: FloatArray  # shape (E,), in the unit of rates
+    rate: FloatArray  # shape (K,), positive
+    publisher: IntArray  # node of each topic, shape (K,)
+    request_topic: IntArray  # topic of each request, shape (R,), ascending
+    request_node: IntArray  # subscriber of each request, shape (R,)
+    # Requests of topic k are ``first_request[k]`` up to ``first_request[k + 1]``, shape (K + 1,).
     first_request: IntArray
-    unmet_penalty: float
-    topic_names: tuple[str, ...]
+    unmet_penalty: float  # price of a request that is not served
+    topic_names: tuple[str, ...]  # length K
 
     @property
     def nodes(self) -> int:

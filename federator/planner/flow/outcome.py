@@ -12,27 +12,17 @@ BOUND_ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """A routing with its cost, and what is proven about it.
+    """A routing with its cost, and what is proven about it."""
 
-    Attributes:
-        method: Which method.
-        routing: The answer.
-        account: What it does, recounted.
-        cost: In the method's objective: ``account.cost``, or ``account.tree_cost`` for F2.
-        lower_bound: Proven: no routing costs less. Minus infinity when the method proves nothing.
-        stopped: Why it ended.
-        iterations: Of whatever the method repeats.
-        trace: Cost, or bound, as the method went on; for reports.
-    """
-
-    method: str
-    routing: Routing
-    account: Account
-    cost: float
+    method: str  # which method
+    routing: Routing  # the answer
+    account: Account  # what it does, recounted
+    cost: float  # in the method's objective: ``account.cost``, or ``account.tree_cost`` for F2
+    # Proven: no routing costs less. Minus infinity when the method proves nothing.
     lower_bound: float
-    stopped: str
-    iterations: int = 0
-    trace: tuple[float, ...] = ()
+    stopped: str  # why it ended
+    iterations: int = 0  # of whatever the method repeats
+    trace: tuple[float, ...] = ()  # cost, or bound, as the method went on; for reports
 
     @property
     def gap(self) -> float:

@@ -19,32 +19,20 @@ class InfeasibleRoutingError(AssertionError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Routing:
-    """An answer.
+    """An answer."""
 
-    Attributes:
-        arcs: Arcs that carry each topic, ascending, length K.
-    """
-
-    arcs: tuple[IntArray, ...]
+    arcs: tuple[IntArray, ...]  # arcs that carry each topic, ascending, length K
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Account:
-    """What a routing does.
+    """What a routing does."""
 
-    Attributes:
-        met: Whether each request is served, shape (R,).
-        path_cost: The paper's (1): an arc is paid once per request that is served through it.
-        arc_cost: The paper's (22): an arc is paid once per topic.
-        load: What each channel carries, shape (E,).
-        unmet_cost: Penalties of the requests that are not served.
-    """
-
-    met: BoolArray
-    path_cost: float
-    arc_cost: float
-    load: FloatArray
-    unmet_cost: float
+    met: BoolArray  # whether each request is served, shape (R,)
+    path_cost: float  # the paper's (1): an arc is paid once per request that is served through it
+    arc_cost: float  # the paper's (22): an arc is paid once per topic
+    load: FloatArray  # what each channel carries, shape (E,)
+    unmet_cost: float  # penalties of the requests that are not served
 
     @property
     def cost(self) -> float:

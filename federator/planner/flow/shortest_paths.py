@@ -27,15 +27,10 @@ CHUNK_NODES = 20_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trees:
-    """A shortest path tree per layer, L layers.
+    """A shortest path tree per layer, L layers."""
 
-    Attributes:
-        distance: From the layer's source, shape (L, N); infinite where nothing leads.
-        before: Node by which each node is reached, shape (L, N); negative at sources and where
-            nothing leads.
-    """
-
-    distance: FloatArray
+    distance: FloatArray  # from the layer's source, shape (L, N); infinite where nothing leads
+    # Node by which each node is reached, shape (L, N); negative at sources and where nothing leads.
     before: IntArray
 
 

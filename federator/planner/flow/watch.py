@@ -10,33 +10,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a solver is.
+    """How far a solver is."""
 
-    Attributes:
-        share: Of the work, 0 to 1.
-        cost: Best answer so far, infinite when none.
-        lower_bound: Proven so far, minus infinity when none.
-    """
-
-    share: float
-    cost: float = math.inf
-    lower_bound: float = -math.inf
+    share: float  # of the work, 0 to 1
+    cost: float = math.inf  # best answer so far, infinite when none
+    lower_bound: float = -math.inf  # proven so far, minus infinity when none
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """The clock and the limits of a solver.
+    """The clock and the limits of a solver."""
 
-    Attributes:
-        seconds: A clock that never goes back.
-        time_limit_s: Counted from ``started_s``.
-        interrupted: Whether somebody wants the best so far, now.
-        report: Told how far the solver is; returns quickly.
-    """
-
-    seconds: Callable[[], float] = lambda: 0.0
-    time_limit_s: float = math.inf
-    interrupted: Callable[[], bool] = lambda: False
+    seconds: Callable[[], float] = lambda: 0.0  # a clock that never goes back
+    time_limit_s: float = math.inf  # counted from ``started_s``
+    interrupted: Callable[[], bool] = lambda: False  # whether somebody wants the best so far, now
+    # Told how far the solver is; returns quickly.
     report: Callable[[Progress], None] = lambda progress: None
     started_s: float = 0.0
 

@@ -28,17 +28,11 @@ SLACK_SHARE = 0.01
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Walks:
-    """The cheapest way of each request at some tolls.
+    """The cheapest way of each request at some tolls."""
 
-    Attributes:
-        value: No way is cheaper, penalty included, shape (R,).
-        walker: Request of each step of the ways inside corridors that cost ``value``.
-        step: Place of its arc in ``Corridors.arc``.
-    """
-
-    value: FloatArray
-    walker: IntArray
-    step: IntArray
+    value: FloatArray  # no way is cheaper, penalty included, shape (R,)
+    walker: IntArray  # request of each step of the ways inside corridors that cost ``value``
+    step: IntArray  # place of its arc in ``Corridors.arc``
 
 
 class Corridors:

@@ -21,15 +21,10 @@ GRID = 48
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cover:
-    """Who leaves all full links, and what that loses.
+    """Who leaves all full links, and what that loses."""
 
-    Attributes:
-        loss: Of all links together; no choice loses less.
-        leaves: Who leaves, one per item.
-    """
-
-    loss: float
-    leaves: BoolArray
+    loss: float  # of all links together; no choice loses less
+    leaves: BoolArray  # who leaves, one per item
 
 
 def cheapest(link: IntArray, rate: FloatArray, loss: FloatArray, capacity: FloatArray) -> Cover:

@@ -44,25 +44,15 @@ TARGET_ABOVE_BOUND = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much work is done.
+    """How much work is done."""
 
-    Attributes:
-        rounds: Of prices.
-        repair_every: Rounds between two repairs.
-        pushes: Topics that may push after each repair.
-        combinations: Times that the pool is searched.
-        pricings: Times that trees are added for the pool's own prices, before each search.
-        shuffles: Random reinsertions after each search of the pool.
-        toll_rounds: Of tolls of each request, in the end, which only raise the bound.
-    """
-
-    rounds: int
-    repair_every: int
-    pushes: int
-    combinations: int
-    pricings: int
-    shuffles: int
-    toll_rounds: int = 0
+    rounds: int  # of prices
+    repair_every: int  # rounds between two repairs
+    pushes: int  # topics that may push after each repair
+    combinations: int  # times that the pool is searched
+    pricings: int  # times that trees are added for the pool's own prices, before each search
+    shuffles: int  # random reinsertions after each search of the pool
+    toll_rounds: int = 0  # of tolls of each request, in the end, which only raise the bound
 
 
 SMALL = Effort(rounds=100, repair_every=10, pushes=40, combinations=3, pricings=6, shuffles=40)

@@ -28,17 +28,11 @@ Column = tuple[int, IntArray, float]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Priced:
-    """The linear relaxation of the choice among all trees seen.
+    """The linear relaxation of the choice among all trees seen."""
 
-    Attributes:
-        value: Of the relaxation. Bounds what choosing among these trees can give, and no more.
-        prices: Of channels, shape (E,).
-        topic_prices: Least reduced cost of each topic's trees, shape (K,).
-    """
-
-    value: float
-    prices: FloatArray
-    topic_prices: FloatArray
+    value: float  # of the relaxation. Bounds what choosing among these trees can give, and no more.
+    prices: FloatArray  # of channels, shape (E,)
+    topic_prices: FloatArray  # least reduced cost of each topic's trees, shape (K,)
 
 
 class TreePool:

@@ -36,17 +36,11 @@ FAINT = 1e-3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Relaxed:
-    """The relaxed problem at some prices.
+    """The relaxed problem at some prices."""
 
-    Attributes:
-        bound: No routing costs less.
-        slope: Load less capacity, in the relaxation's own reckoning, shape (E,).
-        topic_value: What each topic contributes to the bound, shape (K,).
-    """
-
-    bound: float
-    slope: FloatArray
-    topic_value: FloatArray
+    bound: float  # no routing costs less
+    slope: FloatArray  # load less capacity, in the relaxation's own reckoning, shape (E,)
+    topic_value: FloatArray  # what each topic contributes to the bound, shape (K,)
 
 
 class Relaxation:

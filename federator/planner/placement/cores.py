@@ -32,33 +32,23 @@ class PlacementError(FederatorError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Meshes:
-    """The meshes of B brokers' filters, those with the same members taken together (G kinds).
+    """The meshes of B brokers' filters, those with the same members taken together (G kinds)."""
 
-    Attributes:
-        ids: Shape (B,), of the brokers, ascending.
-        costs: Shape (G, B): messages times hops per second if that broker is the core; infinite
-            for brokers that are no members.
-    """
-
-    ids: Sequence[int]
+    ids: Sequence[int]  # shape (B,), of the brokers, ascending
+    # Shape (G, B): messages times hops per second if that broker is the core; infinite for brokers
+    # that are no members.
     costs: Matrix
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CorePlan:
-    """An order of brokers as cores, and what it costs.
+    """An order of brokers as cores, and what it costs."""
 
-    Attributes:
-        priorities: By broker; all below 0, so that brokers without a plan come last.
-        cost: Messages times hops per second under these priorities.
-        smallest_id_cost: The same when the smallest id is the core.
-        lower_bound: Proven: no choice of cores costs less.
-    """
-
+    # By broker; all below 0, so that brokers without a plan come last.
     priorities: Mapping[int, int]
-    cost: float
-    smallest_id_cost: float
-    lower_bound: float
+    cost: float  # messages times hops per second under these priorities
+    smallest_id_cost: float  # the same when the smallest id is the core
+    lower_bound: float  # proven: no choice of cores costs less
 
 
 def meshes(brokers: Sequence[Broker], links: Sequence[tuple[int, int]]) -> Meshes:

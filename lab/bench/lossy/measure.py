@@ -53,13 +53,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One flow. Delays in milliseconds; bytes are those of IP packets on all roads, both ways.
-
-    Attributes:
-        turn: The round; ``ALL_ROUNDS``: of all of them together.
-        repairs_per_part: Repair packets beside each packet of data; ``None`` over TCP.
-        model: The same, as asked for by the model at the roads' true loss.
-    """
+    """One flow. Delays in milliseconds; bytes are those of IP packets on all roads, both ways."""
 
     transport: str
     qos: int
@@ -73,10 +67,11 @@ class Row:
     worst: float
     bytes_per_publication: float
     lost_packets: float
+    # Repair packets beside each packet of data; ``None`` over TCP.
     repairs_per_part: float | None = None
-    model: float | None = None
+    model: float | None = None  # the same, as asked for by the model at the roads' true loss
     by_broker: int | None = None
-    turn: int = ALL_ROUNDS
+    turn: int = ALL_ROUNDS  # the round; ``ALL_ROUNDS``: of all of them together
 
 
 @dataclass(slots=True)

@@ -43,15 +43,10 @@ class Line:
 
 @dataclass(slots=True)
 class Passed:
-    """What became of a flow.
+    """What became of a flow."""
 
-    Attributes:
-        delays_ms: Of all that arrived, from the shortest.
-        spent: What ``SenderCounters`` count, of all links.
-    """
-
-    delays_ms: list[int]
-    spent: Counter[str]
+    delays_ms: list[int]  # of all that arrived, from the shortest
+    spent: Counter[str]  # what ``SenderCounters`` count, of all links
 
     def quantile_ms(self, share: float) -> int:
         """The delay that ``share`` of what arrived did not exceed."""

@@ -19,15 +19,10 @@ AGENT_OPTIONS: Final[dict[str, dict[str, Any]]] = {"metrics": {"enabled": True, 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Where records go, and the report of them.
+    """Where records go, and the report of them."""
 
-    Attributes:
-        folder: For the records.
-        report: For tables and page; ``None``: no report is wanted.
-    """
-
-    folder: Path
-    report: Path | None
+    folder: Path  # for the records
+    report: Path | None  # for tables and page; ``None``: no report is wanted
 
     @classmethod
     def wanted(cls, metrics: Path | None, report: str | None) -> "Records | None":

@@ -30,31 +30,19 @@ class InfeasibleError(PlacementError):
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """One problem with D devices, T topics and S services. Traffic is in Mbps, power in mW.
+    """One problem with D devices, T topics and S services. Traffic is in Mbps, power in mW."""
 
-    Attributes:
-        capacity: Shape (D,), workload.
-        device_power: Shape (D,), mW per workload.
-        network_power: mW per Mbps and hop.
-        hops: Shape (D, D), between devices; zero on the diagonal.
-        topic_traffic: Shape (T, D), of the clients at a device with the broker of a topic (tau).
-        service_traffic: Shape (S, D), of the users at a device with a service (delta_sd).
-        shared_traffic: Shape (T, S), of the broker of a topic with a service (delta_st).
-        broker_work: Workload per Mbps of a broker container.
-        service_work: Shape (S,), workload per Mbps of topics.
-        user_work: Shape (S,), workload per Mbps of users.
-    """
-
-    capacity: Matrix
-    device_power: Matrix
-    network_power: float
-    hops: Matrix
+    capacity: Matrix  # shape (D,), workload
+    device_power: Matrix  # shape (D,), mW per workload
+    network_power: float  # mW per Mbps and hop
+    hops: Matrix  # shape (D, D), between devices; zero on the diagonal
+    # Shape (T, D), of the clients at a device with the broker of a topic (tau).
     topic_traffic: Matrix
-    service_traffic: Matrix
-    shared_traffic: Matrix
-    broker_work: float
-    service_work: Matrix
-    user_work: Matrix
+    service_traffic: Matrix  # shape (S, D), of the users at a device with a service (delta_sd)
+    shared_traffic: Matrix  # shape (T, S), of the broker of a topic with a service (delta_st)
+    broker_work: float  # workload per Mbps of a broker container
+    service_work: Matrix  # shape (S,), workload per Mbps of topics
+    user_work: Matrix  # shape (S,), workload per Mbps of users
 
     def __post_init__(self) -> None:
         devices = len(self.capacity)
@@ -131,19 +119,12 @@ class Instance:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement:
-    """Where everything runs, and what is known about it.
+    """Where everything runs, and what is known about it."""
 
-    Attributes:
-        device_of: Per container, shape (T + S,).
-        power: Recomputed from ``device_of``, mW.
-        lower_bound: Proven: no placement draws less.
-        method: How it was found.
-    """
-
-    device_of: Ints
-    power: float
-    lower_bound: float
-    method: str
+    device_of: Ints  # per container, shape (T + S,)
+    power: float  # recomputed from ``device_of``, mW
+    lower_bound: float  # proven: no placement draws less
+    method: str  # how it was found
 
     @property
     def gap(self) -> float:
