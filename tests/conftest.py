@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import structlog
+from _pytest.nodeid import NodeId
 from hypothesis import HealthCheck, settings
 
 from tests.effort import PROFILE, QUICK, QUICK_EXAMPLES
@@ -35,16 +36,21 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 collect_ignore = [] if os.environ.get("FEDERATOR_TEST_CONTAINERS") else ["containers"]
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist looks for groups in the same hook, and must come after
 def pytest_collection_modifyitems(items):
-    """Start the longest first; what shares a fixture of its module stays on one worker."""
+    """Start the longest first; what shares a fixture of its module stays on one worker.
+
+    ``--dist loadgroup`` finds a group behind the ``@`` of a test's id. xdist 3.8 writes it there
+    for ``pytest.mark.xdist_group``, but where pytest 9.2 does not look, so we do.
+    """
     lines = (line.split() for line in LONGEST.read_text().splitlines())
     seconds = {name: float(took) for took, name in lines}
     items.sort(key=lambda item: -seconds.get(getattr(item, "originalname", item.name), 0.0))
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
     for item in items:
         fixtures = item._fixtureinfo.name2fixturedefs.values()
         if any(found[-1].scope == "module" for found in fixtures):
-            item.add_marker(pytest.mark.xdist_group(item.location[0]))
+            item._id = NodeId.parse(f"{item.nodeid}@{item.location[0]}")
 
 
 @pytest.fixture(autouse=True)
