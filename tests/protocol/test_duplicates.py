@@ -152,13 +152,13 @@ def test_beyond_the_bound_the_oldest_frame_taken_in_part_counts_as_taken_whole()
 def test_huge_jumps_of_the_numbers_take_no_time() -> None:
     log = DuplicateLog()
     jumps = 1_000
-    start = time.perf_counter()
+    start = time.process_time()
 
     for jump in range(jumps):
         log.admit(A, E1, jump * 2**50, k=1, mask=1, sender=N)
         log.admit(A, E1, jump * 2**50 + 60_000, k=1, mask=1, sender=N)
 
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize("window_bits", [0, -8, 12])

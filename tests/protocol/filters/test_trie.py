@@ -139,9 +139,9 @@ def test_a_topic_is_found_among_100_000_filters_without_a_scan(shape):
         for name in random.Random(1).sample(names, 1_000)
     ]
 
-    started = time.perf_counter()
+    started = time.process_time()
     found = [trie.match(topic) for topic in asked]
-    each_us = (time.perf_counter() - started) / len(asked) * 1e6
+    each_us = (time.process_time() - started) / len(asked) * 1e6
 
     assert all(found)
     assert each_us < 1_000  # 3 us on an idle machine; a scan takes 50,000
