@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from xdist.scheduler import LoadGroupScheduling
+from xdist.scheduler import LoadGroupScheduling  # type: ignore[import-untyped]
 
 
 @pytest.fixture(scope="module")

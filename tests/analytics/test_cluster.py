@@ -8,7 +8,7 @@ import pytest
 from analytics.jobs.report import run
 from analytics.schemas.reports import REPORT_TABLES
 from tests.analytics.cluster import cluster
-from tests.analytics.conftest import JAVA
+from tests.analytics.java import options as java_options
 from tests.analytics.landing import example, land
 
 REPORT_S = 500
@@ -25,7 +25,7 @@ def master(tmp_path_factory):
 def submit(master, *verb):
     options = ["--executor-memory", "512m", "--driver-memory", "1g"]
     options += ["--conf", "spark.sql.shuffle.partitions=2"]
-    options += ["--conf", f"spark.executor.extraJavaOptions={JAVA} -XX:+UseSerialGC"]
+    options += ["--conf", f"spark.executor.extraJavaOptions={java_options()} -XX:+UseSerialGC"]
     command = [sys.executable, "-m", "analytics", "submit", "--master", master, *options]
     return Popen([*command, "--", *verb], stdout=PIPE, stderr=STDOUT, text=True)
 
