@@ -6,6 +6,7 @@ others, in a fixed order, until nothing is left to tell.
 
 from collections import deque
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -23,6 +24,7 @@ from federator.protocol.messages.session_records import PREFIX
 from federator.protocol.parameters import LinkCost, Parameters
 from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.routing.announcements import Announcements
+from federator.protocol.routing.backlog import FILTERS_CHANGED
 from federator.protocol.routing.meshes import Meshes
 from federator.protocol.routing.topic_routing import TopicRouting
 from federator.protocol.timers import earliest
@@ -87,10 +89,13 @@ class Node:
         if self._left:
             return []
         steps = self._on_event(event, now_ms)
+        backlog = self.announcements.backlog
         done: list[e.Effect] = []
         for step in steps:  # grows while signals are followed
             if isinstance(step, s.SignalBase):
-                steps.extend(self._on_signal(step, now_ms))
+                large = isinstance(step, FILTERS_CHANGED) and backlog.postpones(step, now_ms=now_ms)
+                if not large:
+                    steps.extend(self._on_signal(step, now_ms))
             else:
                 done.append(step)
         return done
@@ -183,12 +188,12 @@ class Node:
                 return self._on_drain(message)
             case c.FilterListRequest():
                 if message.kind is c.ListKind.CORE:
-                    return self.announcements.lists.on_request(message)
-                return self.meshes.memberships.on_list_request(message)
+                    return self.announcements.lists.on_request(message, now_ms=now_ms)
+                return self.meshes.memberships.on_list_request(message, now_ms=now_ms)
             case c.FilterListPage():
                 if message.kind is c.ListKind.CORE:
-                    return self.announcements.lists.on_page(message)
-                return self.meshes.on_list_page(message, now_ms=now_ms)
+                    return self.announcements.lists.on_page(message, now_ms=now_ms)
+                return self.meshes.on_list_page(message)
             case _:
                 assert_never(message)
 
@@ -204,7 +209,7 @@ class Node:
             case s.LinkDown(neighbour):
                 return [
                     *self.announcements.on_link_down(neighbour, now_ms=now_ms),
-                    *self.meshes.on_link_down(neighbour, now_ms=now_ms),
+                    *self.meshes.on_link_down(neighbour),
                     *self.failover.on_links(now_ms=now_ms),
                     *self.topology.on_links(now_ms=now_ms),
                 ]
@@ -219,6 +224,10 @@ class Node:
                 return self.meshes.memberships.on_core_refreshed(core, now_ms=now_ms)
             case s.AnnouncedFiltersChanged(core, filters, gave_up):
                 return self._on_announced(core, filters, not gave_up, now_ms)
+            case s.ChildFiltersChanged(core, _, filters, gave_up):
+                return self.meshes.on_child_filters(core, filters, lost=not gave_up, now_ms=now_ms)
+            case s.ParentsChanged(_, filters):
+                return self.meshes.on_parents(filters)
             case s.OwnFiltersChanged(added, removed, lost):
                 return self.announcements.own.change(added, removed, lost=lost, now_ms=now_ms)
             case s.RouteChanged(filter_, lost):
@@ -254,13 +263,16 @@ class Node:
                 steps += self.links.on_local_up(now_ms=now_ms)
                 steps += self.topology.on_local(now_ms=now_ms)
         steps += self.links.on_deadline(now_ms=now_ms)
+        part = self.announcements.backlog.next_slice(now_ms=now_ms)
+        if part is not None:
+            steps.append(part)
         steps += self.announcements.on_deadline(now_ms=now_ms)
         steps += self.meshes.on_deadline(now_ms=now_ms)
         steps += self.failover.on_deadline(now_ms=now_ms)
         return steps + self.topology.on_deadline(now_ms=now_ms)
 
     def _on_announced(
-        self, core: BrokerId, filters: frozenset[str], lost: bool, now_ms: Millis
+        self, core: BrokerId, filters: AbstractSet[str], lost: bool, now_ms: Millis
     ) -> list[s.Step]:
         """Hand announced filters to the meshes, and each kind of record to its machine."""
         if not any(f.startswith("$") for f in filters):

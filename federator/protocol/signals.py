@@ -1,5 +1,7 @@
 """What the machines of one node tell each other. Nothing here leaves the node."""
 
+from collections.abc import Set as AbstractSet
+
 import msgspec
 
 from federator.protocol.effects import Effect
@@ -56,7 +58,24 @@ class AnnouncedFiltersChanged(SignalBase, frozen=True):
     """
 
     core: BrokerId
-    filters: frozenset[str]
+    filters: AbstractSet[str] = frozenset()
+    gave_up: bool = False
+
+
+class ChildFiltersChanged(SignalBase, frozen=True):
+    """A child of ours wants other filters than before in the meshes of ``core``."""
+
+    core: BrokerId
+    child: BrokerId
+    filters: AbstractSet[str] = frozenset()
+    gave_up: bool = False
+
+
+class ParentsChanged(SignalBase, frozen=True):
+    """``filters`` go by way of our parents towards ``core``, which are others now."""
+
+    core: BrokerId
+    filters: AbstractSet[str] = frozenset()
     gave_up: bool = False
 
 
@@ -86,6 +105,8 @@ Signal = (
     | CoreMoved
     | CoreRefreshed
     | AnnouncedFiltersChanged
+    | ChildFiltersChanged
+    | ParentsChanged
     | OwnFiltersChanged
     | RouteChanged
 )

@@ -18,7 +18,10 @@ import subprocess
 import sys
 import time
 
+import uvloop
+
 from lab.grid.processes.children import mortal, python
+from tests.real import turns
 
 PRELOADED = (
     "federator.cli.daemons.collect",
@@ -164,6 +167,7 @@ def main():
     gc.collect()
     gc.freeze()  # what is shared with the forks is to stay shared
     sys.argv = ["federator", *_serve(orders)]
+    uvloop.new_event_loop = turns.watch(uvloop.new_event_loop)
     runpy.run_module("federator", run_name="__main__", alter_sys=True)
 
 

@@ -16,6 +16,7 @@ from federator.protocol.effects import Notice
 from federator.protocol.links.links import Links
 from federator.protocol.messages.control import SOLICIT_HOPS_MAX, CoreAnn, Solicit
 from federator.protocol.parameters import Parameters
+from federator.protocol.routing.backlog import Backlog
 from federator.protocol.routing.core_lists import CoreLists
 from federator.protocol.routing.core_route import CoreRoute, FormerWords, HeardCost, Number
 from federator.protocol.routing.filter_lists import RemoteList, as_greeting
@@ -50,12 +51,16 @@ class Announcements:
         own: What we announce ourselves.
         routes: Our routes to the other cores, by core.
         lists: Keeps what the other cores announce in step.
+        backlog: Large changes of the filters of all lists.
     """
 
     def __init__(self, links: Links, *, priority: int, parameters: Parameters) -> None:
         self.own = OwnCore(links, priority=priority, parameters=parameters)
         self.routes: dict[BrokerId, CoreRoute] = {}
-        self.lists = CoreLists(links, self.own, self.routes, parameters=parameters)
+        self.backlog = Backlog()
+        self.lists = CoreLists(
+            links, self.own, self.routes, self.backlog, gap_ms=parameters.list_request_gap_ms
+        )
         self._links = links
         self._parameters = parameters
         self._former = FormerWords(cores_max=parameters.cores_max)
@@ -70,7 +75,10 @@ class Announcements:
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` is due."""
         return earliest(
-            self.own.due_ms, self.lists.next_deadline_ms(), self._timers.next_deadline_ms()
+            self.own.due_ms,
+            self.backlog.due_ms,
+            self.lists.next_deadline_ms(),
+            self._timers.next_deadline_ms(),
         )
 
     def on_deadline(self, *, now_ms: Millis) -> list[Step]:
@@ -297,7 +305,7 @@ class Announcements:
         was_reachable = route.reachable
         route.heard, route.askers = {}, set()
         self._choose(route)
-        gone = frozenset(route.announced.filters.filters)
+        gone = route.announced.filters.filters
         route.announced = RemoteList()
         route.forgotten = True
         for kind in ("hold", "settle", "starved", "expired"):

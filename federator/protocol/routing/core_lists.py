@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from federator.protocol.filters import DigestedSet
 from federator.protocol.links.links import Links
 from federator.protocol.messages.control import CoreAnn, FilterListPage, FilterListRequest, ListKind
-from federator.protocol.parameters import Parameters
+from federator.protocol.routing.backlog import Backlog
 from federator.protocol.routing.core_route import CoreRoute
-from federator.protocol.routing.filter_lists import pages_of
+from federator.protocol.routing.filter_lists import ListSender
 from federator.protocol.routing.own_core import OwnCore
 from federator.protocol.signals import AnnouncedFiltersChanged, Step
-from federator.protocol.timers import Timers
+from federator.protocol.timers import Timers, earliest
 from federator.protocol.types import BrokerId, Millis
 
 
@@ -27,7 +27,8 @@ class CoreLists:
         links: Our links, read only.
         own: Our own core, read only.
         routes: All routes; ``announced`` and ``askers`` of each are ours to change.
-        parameters: The gap between requests.
+        backlog: Changes that wait, read only.
+        gap_ms: Between two requests for a list.
     """
 
     def __init__(
@@ -35,55 +36,61 @@ class CoreLists:
         links: Links,
         own: OwnCore,
         routes: Mapping[BrokerId, CoreRoute],
+        backlog: Backlog,
         *,
-        parameters: Parameters,
+        gap_ms: Millis,
     ) -> None:
         self._links = links
         self._own = own
         self._routes = routes
-        self._gap_ms = parameters.list_request_gap_ms
+        self._backlog = backlog
+        self._gap_ms = gap_ms
+        self._sender = ListSender(links, ListKind.CORE)
         self._timers: Timers[BrokerId] = Timers()
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` is due."""
-        return self._timers.next_deadline_ms()
+        return earliest(self._timers.next_deadline_ms(), self._sender.due_ms)
 
     def on_deadline(self, *, now_ms: Millis) -> list[Step]:
-        """Ask again for lists that have not come."""
+        """Ask again for lists that have not come; send on what was begun."""
+        steps = self._sender.on_deadline(now_ms=now_ms)
         due = [self._routes[c] for c in self._timers.pop_due(now_ms) if c in self._routes]
-        return [step for route in due for step in self._ask(route, now_ms)]
+        return steps + [step for route in due for step in self._ask(route, now_ms)]
 
     def hear(self, route: CoreRoute, ann: CoreAnn, *, now_ms: Millis) -> list[Step]:
         """Follow the change that an announcement brings."""
         if (ann.epoch, ann.seq) < route.newest_number:
             return []
-        changed = route.announced.offer(ann.added, ann.removed, digest=ann.digest)
-        steps = self._ask(route, now_ms) + self._answer(route)
+        changed = route.announced.offer(
+            ann.added, ann.removed, digest=ann.digest, busy=self._is_busy(route)
+        )
+        steps = self._ask(route, now_ms) + self._answer(route, now_ms)
         if changed:
             steps.append(AnnouncedFiltersChanged(route.core, changed, ann.gave_up))
         return steps
 
-    def on_request(self, request: FilterListRequest) -> list[Step]:
+    def on_request(self, request: FilterListRequest, *, now_ms: Millis) -> list[Step]:
         """Send the whole list, or remember who asked until our own copy is right."""
         if self._links.cost_to(request.sender) is None:
             return []
         if request.core == self._links.self_id:
-            return self._send(request.sender, request.core, self._own.filters)
+            return self._send(request.sender, request.core, self._own.filters, now_ms)
         route = self._routes.get(request.core)
         if route is None or route.forgotten:
             return []
         if not route.announced.synced:
             route.askers.add(request.sender)
             return []
-        return self._send(request.sender, request.core, route.announced.filters)
+        return self._send(request.sender, request.core, route.announced.filters, now_ms)
 
-    def on_page(self, page: FilterListPage) -> list[Step]:
+    def on_page(self, page: FilterListPage, *, now_ms: Millis) -> list[Step]:
         """Collect a page of a list that was asked for."""
         route = self._routes.get(page.core)
         if route is None or route.forgotten or self._links.cost_to(page.sender) is None:
             return []
-        changed = route.announced.on_page(page)
-        steps = self._answer(route)
+        changed = route.announced.on_page(page, busy=self._is_busy(route))
+        steps = self._answer(route, now_ms)
         if changed:
             steps.append(AnnouncedFiltersChanged(route.core, changed))
         return steps
@@ -96,25 +103,24 @@ class CoreLists:
         # Only those who announced the newest number: among them costs fall towards the core, so
         # that no two brokers wait for each other's list.
         nearest = route.nearest(self._links.cost_to, number=route.newest_number)
-        if nearest is None or not route.announced.may_ask(now_ms=now_ms, gap_ms=self._gap_ms):
+        if nearest is None or not route.announced.may_ask(
+            busy=self._is_busy(route), now_ms=now_ms, gap_ms=self._gap_ms
+        ):
             return []
         request = FilterListRequest(self._links.self_id, ListKind.CORE, route.core)
         return self._links.send(nearest, request)
 
-    def _answer(self, route: CoreRoute) -> list[Step]:
+    def _is_busy(self, route: CoreRoute) -> bool:
+        return self._backlog.holds(AnnouncedFiltersChanged(route.core))
+
+    def _answer(self, route: CoreRoute, now_ms: Millis) -> list[Step]:
         if not route.announced.synced:
             return []
         askers, route.askers = sorted(route.askers), set()
         filters = route.announced.filters
-        return [step for asker in askers for step in self._send(asker, route.core, filters)]
+        return [step for asker in askers for step in self._send(asker, route.core, filters, now_ms)]
 
-    def _send(self, to: BrokerId, core: BrokerId, filters: DigestedSet) -> list[Step]:
-        pages = pages_of(
-            filters.filters,
-            sender=self._links.self_id,
-            kind=ListKind.CORE,
-            core=core,
-            epoch=self._links.epoch,
-            digest=filters.digest,
-        )
-        return [step for page in pages for step in self._links.send(to, page)]
+    def _send(
+        self, to: BrokerId, core: BrokerId, filters: DigestedSet, now_ms: Millis
+    ) -> list[Step]:
+        return self._sender.send(to, core, filters, epoch=self._links.epoch, now_ms=now_ms)

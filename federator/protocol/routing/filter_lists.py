@@ -8,15 +8,20 @@ The digest is the XOR of the filters' keys, so order and repetition do not matte
 Source: docs/protocol.md 5.
 """
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from itertools import accumulate, pairwise
 
-from federator.protocol.filters import DigestedSet, digest_of
+from federator.protocol.filters import DigestedSet
+from federator.protocol.links.links import Links
 from federator.protocol.messages.control import (
     FILTER_LIST_BYTES_MAX,
     FILTERS_PER_MESSAGE_MAX,
     FilterListPage,
     ListKind,
 )
+from federator.protocol.signals import Step
 from federator.protocol.types import BrokerId, Epoch, Millis
 
 GREETING_FILTERS_MAX = 64
@@ -24,6 +29,12 @@ GREETING_BYTES_MAX = 4_096
 PAGES_MAX = 4_096
 LIST_BYTES_MAX = 64 * 1024 * 1024
 """Of pages of one list that is not complete yet."""
+
+SMALL_CHANGE_MAX = 256
+"""Filters looked at in one turn: at some 0.04 ms each with all that follows, 10 ms."""
+
+PAGE_GAP_MS = 5
+"""Between two pages of long lists."""
 
 LIST_FILTERS_MAX = 1_000_000
 """Filters of one remote list. More are not taken, so that the list stays out of step."""
@@ -41,11 +52,12 @@ class RemoteList:
 
     __slots__ = (
         "_asked_at_ms",
+        "_comes",
+        "_coming",
+        "_coming_bytes",
+        "_coming_digest",
         "_filters_max",
         "_pages",
-        "_pages_bytes",
-        "_pages_digest",
-        "_pages_filters",
         "_wanted",
         "filters",
     )
@@ -55,6 +67,7 @@ class RemoteList:
         self._filters_max = filters_max
         self._wanted = 0
         self._asked_at_ms: Millis | None = None
+        self._comes = False
         self._drop_pages(None)
 
     @property
@@ -62,64 +75,142 @@ class RemoteList:
         """Whether the copy has the digest that the owner named last."""
         return self.filters.digest == self._wanted
 
-    def offer(self, added: Iterable[str], removed: Iterable[str], *, digest: int) -> frozenset[str]:
-        """Follow a change towards ``digest``. Returns the filters that came or went."""
+    def offer(
+        self, added: Iterable[str], removed: Iterable[str], *, digest: int, busy: bool
+    ) -> AbstractSet[str]:
+        """Follow a change towards ``digest``; while ``busy`` with a large one, only a small one.
+
+        Returns the filters that came or went.
+        """
         self._wanted = digest
         if self.synced:
             return frozenset()
-        if digest == 0:  # the empty list needs no explanation
-            went_all = frozenset(self.filters.filters)
-            self.filters.apply(removed=went_all)
+        at_most = SMALL_CHANGE_MAX if busy else self._filters_max
+        if digest == 0 and len(self.filters) <= at_most:  # the empty list needs no explanation
+            went_all = self.filters.filters
+            self.filters = DigestedSet()
             return went_all
         came = {f for f in added if f not in self.filters}
         went = {f for f in removed if f in self.filters and f not in came}
         if len(self.filters) + len(came) - len(went) > self._filters_max:
             return frozenset()
+        if len(came) + len(went) > at_most:
+            return frozenset()
         self.filters.apply(came, went)
-        return frozenset(came | went)
+        return came | went
 
-    def may_ask(self, *, now_ms: Millis, gap_ms: Millis) -> bool:
-        """Note that the whole list is asked for, if it is needed and ``gap_ms`` have passed."""
-        if self.synced:
+    def may_ask(self, *, busy: bool, now_ms: Millis, gap_ms: Millis) -> bool:
+        """Note that the whole list is asked for, if it is needed and ``gap_ms`` have passed.
+
+        While pages come, it need not be asked for again.
+        """
+        if self.synced or busy:
             return False
         if self._asked_at_ms is not None and now_ms - self._asked_at_ms < gap_ms:
             return False
         self._asked_at_ms = now_ms
-        return True
+        ask, self._comes = not self._comes, False
+        return ask
 
-    def on_page(self, page: FilterListPage) -> frozenset[str]:
+    def on_page(self, page: FilterListPage, *, busy: bool) -> AbstractSet[str]:
         """Collect a page; with the last one replace the copy. Returns what came or went."""
-        if self.synced or self._asked_at_ms is None or not page.page < page.pages <= PAGES_MAX:
+        if busy or self.synced or self._asked_at_ms is None:
             return frozenset()
-        if self._pages_digest != page.digest:
+        if not page.page < page.pages <= PAGES_MAX:
+            return frozenset()
+        if self._coming_digest != page.digest:
             self._drop_pages(page.digest)
         if page.page not in self._pages:
-            self._pages[page.page] = page.filters
-            self._pages_filters += len(page.filters)
-            self._pages_bytes += sum(map(len, page.filters))
-        if self._pages_filters > self._filters_max or self._pages_bytes > LIST_BYTES_MAX:
+            self._pages.add(page.page)
+            self._comes = len(self._pages) < page.pages
+            self._coming.apply(added=page.filters)
+            self._coming_bytes += sum(map(len, page.filters))
+        if len(self._coming) > self._filters_max or self._coming_bytes > LIST_BYTES_MAX:
             self._drop_pages(page.digest)
             return frozenset()
         if len(self._pages) < page.pages:
             return frozenset()
-        whole = {f for filters in self._pages.values() for f in filters}
+        before, whole = self.filters, self._coming
         self._drop_pages(None)
-        if digest_of(whole) != page.digest:
+        if whole.digest != page.digest:
             return frozenset()  # pages of two states of the list were mixed: it is asked for again
-        came = whole - self.filters.filters
-        went = self.filters.filters - whole
-        self.filters.apply(came, went)
-        return frozenset(came | went)
+        self.filters = whole
+        return whole.filters ^ before.filters
 
     def _drop_pages(self, digest: int | None) -> None:
         """Collect anew, the list with ``digest``."""
-        self._pages_digest = digest
-        self._pages: dict[int, tuple[str, ...]] = {}
-        self._pages_filters = self._pages_bytes = 0
+        self._coming_digest = digest
+        self._pages: set[int] = set()
+        self._coming = DigestedSet()
+        self._coming_bytes = 0
+
+
+class ListSender:
+    """Sends whole lists: a page at once, and the others of long ones bit by bit.
+
+    Args:
+        links: Our links, read only.
+        kind: What the lists hold.
+
+    Attributes:
+        due_ms: When ``on_deadline`` is due.
+    """
+
+    def __init__(self, links: Links, kind: ListKind) -> None:
+        self.due_ms: Millis | None = None
+        self._links = links
+        self._kind = kind
+        self._sending: dict[tuple[BrokerId, BrokerId], tuple[int, Iterator[FilterListPage]]] = {}
+
+    def send(
+        self,
+        to: BrokerId,
+        core: BrokerId,
+        filters: DigestedSet,
+        *,
+        epoch: Epoch,
+        now_ms: Millis,
+    ) -> list[Step]:
+        """Send ``filters``, of ``core``, unless they are being sent already."""
+        digest, _ = self._sending.get((to, core), (None, None))
+        if digest == filters.digest:
+            return []
+        pages = pages_of(
+            filters.filters,
+            sender=self._links.self_id,
+            kind=self._kind,
+            core=core,
+            epoch=epoch,
+            digest=filters.digest,
+        )
+        self._sending[to, core] = (filters.digest, pages)
+        if len(filters) <= FILTERS_PER_MESSAGE_MAX:
+            return self._send_page(to, core, now_ms)
+        self._go_on(now_ms)  # to cut up a long list takes a turn of its own
+        return []
+
+    def on_deadline(self, *, now_ms: Millis) -> list[Step]:
+        """Send the next page of one of the lists; they take turns."""
+        if self.due_ms is None or now_ms < self.due_ms:
+            return []
+        self.due_ms = None
+        return self._send_page(*next(iter(self._sending)), now_ms)
+
+    def _send_page(self, to: BrokerId, core: BrokerId, now_ms: Millis) -> list[Step]:
+        digest, pages = self._sending.pop((to, core))
+        page = next(pages)
+        if page.page + 1 < page.pages and self._links.cost_to(to) is not None:
+            self._sending[to, core] = (digest, pages)
+        self._go_on(now_ms)
+        return self._links.send(to, page)
+
+    def _go_on(self, now_ms: Millis) -> None:
+        if self._sending and self.due_ms is None:
+            self.due_ms = Millis(now_ms + PAGE_GAP_MS)
 
 
 def pages_of(
-    filters: Iterable[str],
+    filters: Collection[str],
     *,
     sender: BrokerId,
     kind: ListKind,
@@ -127,17 +218,19 @@ def pages_of(
     epoch: Epoch,
     digest: int,
 ) -> Iterator[FilterListPage]:
-    """The whole list, cut into messages of bounded size. An empty list is one empty page."""
-    pages: list[list[str]] = [[]]
-    room = FILTER_LIST_BYTES_MAX
-    for filter_ in sorted(filters):
-        size = len(filter_.encode())
-        if pages[-1] and (size > room or len(pages[-1]) >= FILTERS_PER_MESSAGE_MAX):
-            pages.append([])
-            room = FILTER_LIST_BYTES_MAX
-        pages[-1].append(filter_)
-        room -= size
-    for number, page in enumerate(pages):
+    """The list as it is now, cut into messages of bounded size. An empty list is one empty page.
+
+    Sorted is each page for itself: to sort a long list would take longer than all else here.
+    """
+    listed = list(filters)
+    ends = list(accumulate(map(len, listed)))
+    cuts = [0]
+    while cuts[-1] < len(listed) or len(cuts) == 1:
+        start = cuts[-1]
+        before = ends[start - 1] if start else 0
+        fitting = bisect_right(ends, before + FILTER_LIST_BYTES_MAX, lo=start)
+        cuts.append(min(fitting, start + FILTERS_PER_MESSAGE_MAX))
+    for number, (start, end) in enumerate(pairwise(cuts)):
         yield FilterListPage(
             sender=sender,
             kind=kind,
@@ -145,8 +238,8 @@ def pages_of(
             epoch=epoch,
             digest=digest,
             page=number,
-            pages=len(pages),
-            filters=tuple(page),
+            pages=len(cuts) - 1,
+            filters=tuple(sorted(listed[start:end])),
         )
 
 
@@ -159,15 +252,14 @@ def as_greeting(filters: DigestedSet) -> tuple[str, ...]:
 
 
 def as_delta(
-    added: Iterable[str], removed: Iterable[str]
+    added: Collection[str], removed: Collection[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The change in the order of the wire, or nothing when it is too long to send along.
 
     Whoever needs what was left out notices by the digest.
     """
-    come, go = tuple(sorted(added)), tuple(sorted(removed))
-    if len(come) > FILTERS_PER_MESSAGE_MAX or len(go) > FILTERS_PER_MESSAGE_MAX:
+    if max(len(added), len(removed)) > FILTERS_PER_MESSAGE_MAX:
         return (), ()
-    if sum(len(f.encode()) for f in come + go) > FILTER_LIST_BYTES_MAX:
+    if sum(map(len, added)) + sum(map(len, removed)) > FILTER_LIST_BYTES_MAX:
         return (), ()
-    return come, go
+    return tuple(sorted(added)), tuple(sorted(removed))

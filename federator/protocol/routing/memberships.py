@@ -15,9 +15,9 @@ from federator.protocol.messages.control import FilterListRequest, ListKind, Mes
 from federator.protocol.parameters import Parameters
 from federator.protocol.routing.announcements import Announcements
 from federator.protocol.routing.core_route import CoreRoute
-from federator.protocol.routing.filter_lists import as_delta, pages_of
+from federator.protocol.routing.filter_lists import ListSender, as_delta
 from federator.protocol.signals import Step
-from federator.protocol.timers import Timers
+from federator.protocol.timers import Timers, earliest
 from federator.protocol.types import BrokerId, Millis
 
 
@@ -53,6 +53,7 @@ class Memberships:
         self._announcements = announcements
         self._parameters = parameters
         self._timers: Timers[BrokerId] = Timers()
+        self._sender = ListSender(links, ListKind.MEMBERSHIP)
         self._changed: set[BrokerId] = set()
 
     def filters_of(self, core: BrokerId) -> AbstractSet[str]:
@@ -94,12 +95,12 @@ class Memberships:
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` is due."""
-        return self._timers.next_deadline_ms()
+        return earliest(self._timers.next_deadline_ms(), self._sender.due_ms)
 
     def on_deadline(self, *, now_ms: Millis) -> list[Step]:
         """Send reports that were held back."""
         self._changed.update(self._timers.pop_due(now_ms))
-        return self.flush(now_ms=now_ms)
+        return self._sender.on_deadline(now_ms=now_ms) + self.flush(now_ms=now_ms)
 
     def flush(self, *, now_ms: Millis) -> list[Step]:
         """Tell the parents what changed; at once after a quiet time, else soon."""
@@ -146,24 +147,19 @@ class Memberships:
         for membership in self.by_core.values():
             membership.informed.discard(neighbour)
 
-    def on_list_request(self, request: FilterListRequest) -> list[Step]:
+    def on_list_request(self, request: FilterListRequest, *, now_ms: Millis) -> list[Step]:
         """Send a parent the whole list."""
         membership = self.by_core.get(request.core)
         route = self._announcements.routes.get(request.core)
         if membership is None or route is None or request.sender not in membership.informed:
             return []
-        return [
-            step
-            for page in pages_of(
-                membership.filters.filters,
-                sender=self._links.self_id,
-                kind=ListKind.MEMBERSHIP,
-                core=request.core,
-                epoch=route.number[0],
-                digest=membership.filters.digest,
-            )
-            for step in self._links.send(request.sender, page)
-        ]
+        return self._sender.send(
+            request.sender,
+            request.core,
+            membership.filters,
+            epoch=route.number[0],
+            now_ms=now_ms,
+        )
 
     def _mark_in_mesh(self, core: BrokerId) -> None:
         route = self._announcements.routes.get(core)

@@ -13,6 +13,7 @@ Source: Spohn 2021, 3 and 4; docs/protocol.md 7.
 """
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from federator.protocol.effects import FilterRoute, Notice
@@ -28,7 +29,13 @@ from federator.protocol.routing.announcements import Announcements
 from federator.protocol.routing.filter_lists import RemoteList
 from federator.protocol.routing.memberships import Memberships
 from federator.protocol.routing.mesh_event_log import MeshEntry, MeshEventLog
-from federator.protocol.signals import OwnFiltersChanged, RouteChanged, Step
+from federator.protocol.signals import (
+    ChildFiltersChanged,
+    OwnFiltersChanged,
+    ParentsChanged,
+    RouteChanged,
+    Step,
+)
 from federator.protocol.timers import Timers, earliest
 from federator.protocol.types import BrokerId, Millis
 
@@ -118,10 +125,7 @@ class Meshes:
 
     def on_deadline(self, *, now_ms: Millis) -> list[Step]:
         """Expire silent children and finished hand-overs, send held-back memberships."""
-        touched: set[str] = set()
-        for core, child in self._timers.pop_due(now_ms):
-            touched |= self._drop_child(core, child)
-        steps = self._reevaluate_all(touched, now_ms, lost=True)
+        steps = [self._drop_child(*each) for each in self._timers.pop_due(now_ms)]
         due = [f for f in self._handovers.pop_due(now_ms) if f in self.states]
         for filter_ in due:
             self._end_period(filter_, self.states[filter_], now_ms)
@@ -153,7 +157,7 @@ class Meshes:
         return self._reevaluate_all(touched, now_ms)
 
     def on_announced(
-        self, core: BrokerId, filters: frozenset[str], *, lost: bool, now_ms: Millis
+        self, core: BrokerId, filters: AbstractSet[str], *, lost: bool, now_ms: Millis
     ) -> list[Step]:
         """Elect again for ``filters``, which ``core`` announces, or no longer does.
 
@@ -172,29 +176,38 @@ class Meshes:
         return self._reevaluate_all(filters, now_ms, lost=lost)
 
     def on_core_moved(self, core: BrokerId, *, now_ms: Millis) -> list[Step]:
-        """Set the routes of all filters anew that our parents towards ``core`` carry."""
+        """Follow our parents towards ``core``, who are others now."""
         parents = self.parents_of(core)
         self.event_log.note(MeshEntry("parent_changed", None, core, parents=parents))
+        return [
+            ParentsChanged(core, self._concerned(core)),
+            *self.memberships.on_core_moved(core, now_ms=now_ms),
+        ]
+
+    def _concerned(self, core: BrokerId) -> AbstractSet[str]:
+        """The filters that our parents towards ``core`` carry."""
         touched = set(self.memberships.filters_of(core))
         route = self._announcements.routes.get(core)
         if route is not None:
             touched |= route.announced.filters.filters
         for list_ in self.children.get(core, {}).values():
             touched |= list_.filters.filters
+        return touched
+
+    def on_parents(self, filters: Iterable[str]) -> list[Step]:
+        """Set the routes of ``filters`` anew: no core changed, so only routes do."""
         changes = _Changes()
-        for filter_ in sorted(touched):  # no core changed, so only routes do
+        for filter_ in sorted(filters):
             state = self.states.get(filter_)
             if state is not None:
                 self._update_route(filter_, state, changes, lost=False)
-        return changes.routes + self.memberships.on_core_moved(core, now_ms=now_ms)
+        return changes.routes
 
-    def on_link_down(self, neighbour: BrokerId, *, now_ms: Millis) -> list[Step]:
+    def on_link_down(self, neighbour: BrokerId) -> list[Step]:
         """Drop ``neighbour`` as a child everywhere: it is out of reach."""
-        touched: set[str] = set()
-        for core in sorted(c for c, children in self.children.items() if neighbour in children):
-            touched |= self._drop_child(core, neighbour)
         self.memberships.on_link_down(neighbour)
-        return self._reevaluate_all(touched, now_ms, lost=True)
+        cores = sorted(c for c, children in self.children.items() if neighbour in children)
+        return [self._drop_child(core, neighbour) for core in cores]
 
     # -- children ------------------------------------------------------------------------
 
@@ -205,29 +218,44 @@ class Meshes:
             return []
         children = self.children.setdefault(core, {})
         list_ = children.setdefault(child, RemoteList())
-        changed = list_.offer(message.added, message.removed, digest=message.digest)
-        self._index_child(core, changed)
         if message.count == 0:
-            changed |= self._drop_child(core, child)
-            return self._reevaluate_all(changed, now_ms, lost=not message.gave_up)
+            return [self._drop_child(core, child, gave_up=message.gave_up)]
+        busy = self._is_busy(core, child)
+        changed = list_.offer(message.added, message.removed, digest=message.digest, busy=busy)
         expires_ms = Millis(now_ms + self._announcements.lifetime_ms)
         self._timers.set((core, child), expires_ms)
-        steps = self._reevaluate_all(changed, now_ms, lost=not message.gave_up)
+        steps: list[Step] = [ChildFiltersChanged(core, child, changed, message.gave_up)]
         gap_ms = self._parameters.list_request_gap_ms
-        if list_.may_ask(now_ms=now_ms, gap_ms=gap_ms):
+        if list_.may_ask(busy=busy, now_ms=now_ms, gap_ms=gap_ms):
             request = FilterListRequest(self._links.self_id, ListKind.MEMBERSHIP, core)
             steps += self._links.send(child, request)
         return steps
 
-    def on_list_page(self, page: FilterListPage, *, now_ms: Millis) -> list[Step]:
+    def on_list_page(self, page: FilterListPage) -> list[Step]:
         """Collect a page of the whole list that a child wants."""
         list_ = self.children.get(page.core, {}).get(page.sender)
         if list_ is None:
             return []
-        changed = list_.on_page(page)
-        self._index_child(page.core, changed)
+        changed = list_.on_page(page, busy=self._is_busy(page.core, page.sender))
         # The message that said whether these were given up was lost: nothing counts as given up.
-        return self._reevaluate_all(changed, now_ms, lost=True)
+        return [ChildFiltersChanged(page.core, page.sender, changed)]
+
+    def on_child_filters(
+        self, core: BrokerId, filters: AbstractSet[str], *, lost: bool, now_ms: Millis
+    ) -> list[Step]:
+        """Decide again for ``filters``, which children want now around ``core``, or no longer do.
+
+        ``lost``: those that they want no longer were not given up.
+        """
+        for filter_ in filters:
+            state = self.states.get(filter_)
+            known = () if state is None else state.child_cores
+            cores = sorted(c for c in {core, *known} if self._is_child_core(c, filter_))
+            if cores and state is None:
+                state = self._state(filter_)
+            if state is not None:
+                state.child_cores = tuple(cores)
+        return self._reevaluate_all(filters, now_ms, lost=lost)
 
     def _knows(self, core: BrokerId, message: MeshMembAnn) -> bool:
         if core == self._links.self_id:
@@ -235,28 +263,21 @@ class Meshes:
         route = self._announcements.routes.get(core)
         return route is not None and not route.forgotten
 
-    def _drop_child(self, core: BrokerId, child: BrokerId) -> frozenset[str]:
+    def _drop_child(self, core: BrokerId, child: BrokerId, *, gave_up: bool = False) -> Step:
         self._timers.clear((core, child))
         children = self.children.get(core, {})
         list_ = children.pop(child, None)
         if not children:
             self.children.pop(core, None)
-        if list_ is None:
-            return frozenset()
-        gone = frozenset(list_.filters.filters)
-        self._index_child(core, gone)
-        return gone
+        gone = frozenset() if list_ is None else list_.filters.filters
+        return ChildFiltersChanged(core, child, gone, gave_up)
 
-    def _index_child(self, core: BrokerId, filters: Iterable[str]) -> None:
-        """Bring ``child_cores`` of ``filters`` up to date."""
-        lists = list(self.children.get(core, {}).values())
-        for filter_ in filters:
-            wanted = any(filter_ in list_.filters for list_ in lists)
-            state = self._state(filter_) if wanted else self.states.get(filter_)
-            if state is None:
-                continue
-            others = tuple(c for c in state.child_cores if c != core)
-            state.child_cores = tuple(sorted((*others, core))) if wanted else others
+    def _is_busy(self, core: BrokerId, child: BrokerId) -> bool:
+        return self._announcements.backlog.holds(ChildFiltersChanged(core, child))
+
+    def _is_child_core(self, core: BrokerId, filter_: str) -> bool:
+        lists = self.children.get(core, {}).values()
+        return any(filter_ in list_.filters for list_ in lists)
 
     # -- deciding ------------------------------------------------------------------------
 

@@ -393,3 +393,10 @@ class Guard:
                 gone.append(id_)
                 del self._peers[id_], self._epochs[id_]
         return gone
+
+
+def claimed_sender(payload: bytes) -> BrokerId | None:
+    """Whom the seal of ``payload`` names, true or not; ``None`` where there is no seal."""
+    if payload[:1] not in _MARKS or len(payload) < HEADER_BYTES:
+        return None
+    return BrokerId(_HEADER.unpack_from(payload)[2])

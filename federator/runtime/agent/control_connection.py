@@ -8,12 +8,13 @@ Source: docs/ARCHITECTURE.md, "Connections".
 
 from collections.abc import Sequence
 
-from mqtt5 import Will
+from mqtt5 import PublishPacket, Will
 
 from federator.runtime.agent.own_broker import OwnBroker
 from federator.runtime.agent.parts import Dispatch, Part
 from federator.runtime.agent.presence import OwnBrokerPresence
 from federator.runtime.discovery.service import Discovery
+from federator.runtime.links.control_inbox import ControlInbox
 from federator.runtime.links.control_traffic import ControlTraffic
 from federator.runtime.loops.watch import LoopWatch
 from federator.runtime.mqtt.link import Inbound, MqttLink
@@ -29,11 +30,13 @@ class ControlConnection:
 
     Attributes:
         filters: What it subscribes.
+        inbox: Other agents' messages that wait for their turn.
     """
 
     def __init__(self, own_broker: OwnBroker, will: Will | None) -> None:
         self.link = own_broker.link("ctl", self, will=will)
         self.filters: tuple[str, ...] = ()
+        self.inbox = ControlInbox(self._take)
 
     def start(
         self,
@@ -74,8 +77,13 @@ class ControlConnection:
         for packet, _, _ in publishes:
             if packet.packet_id is not None:
                 self._discovery.on_packet(packet.packet_id, duplicate=packet.duplicate)
-            message = self._traffic.receive(packet)
-            if message is not None:
-                self._dispatch.on_message(message)
+            if self._traffic.carries(packet.topic):
+                self.inbox.put(packet)
             else:
                 self._dispatch.on_publish(packet)
+        self.inbox.work()
+
+    def _take(self, packet: PublishPacket) -> None:
+        message = self._traffic.receive(packet)
+        if message is not None:
+            self._dispatch.on_message(message)

@@ -125,11 +125,13 @@ class ControlTraffic:
             return trust.guard.greet(kind, body, to)
         return None if to is None else trust.guard.seal(CONTROL, kind, body, to)
 
+    def carries(self, topic: str) -> bool:
+        """Whether control messages come on ``topic``."""
+        return topic in self._kind_of
+
     def receive(self, packet: PublishPacket) -> Message | None:
-        """The message in ``packet``; ``None`` when it is not control traffic or malformed."""
-        kind = self._kind_of.get(packet.topic)
-        if kind is None:
-            return None
+        """The message in ``packet``, on a topic that ``carries`` them; ``None``: malformed."""
+        kind = self._kind_of[packet.topic]
         try:
             read = decode if self.trust is None else self.trust.read
             message = read(kind, packet.payload)

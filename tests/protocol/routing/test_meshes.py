@@ -115,7 +115,10 @@ def test_link_that_flaps_at_one_end_only_loses_no_child():
     links = network.nodes[1].links
     for step in links._forget_hello(links.neighbours[2], "silent"):
         if isinstance(step, LinkDown):
-            network.nodes[1].meshes.on_link_down(2, now_ms=network.now_ms)
+            for dropped in network.nodes[1].meshes.on_link_down(2):
+                network.nodes[1].meshes.on_child_filters(
+                    dropped.core, dropped.filters, lost=True, now_ms=network.now_ms
+                )
             network.nodes[1].announcements.on_link_down(2, now_ms=network.now_ms)
 
     network.run(PARAMETERS.hello_interval_ms + 50)
