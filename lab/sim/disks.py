@@ -120,6 +120,7 @@ class Journal:
     def __init__(self, id: int) -> None:
         self.id = id
         self.entries: list[JournalEntry] = []
+        self.marked = 0
         self.saved_since_us: dict[bytes, int] = {}
 
     def since_us(self) -> Mapping[bytes, int]:
@@ -137,7 +138,9 @@ class Journal:
             self.entries.append(JournalEntry(self.last + 1, *delivery))
 
     def positions(self, marker: int | None) -> dict[tuple[BrokerId, bytes], tuple[int, int]]:
-        """Where each chain is when entries up to ``marker`` were delivered; ``None``: all were."""
+        """Where each chain is when entries up to ``marker`` were delivered; see the true one."""
+        if marker is not None or self.marked:
+            marker = max(marker or 0, self.marked)
         found: dict[tuple[BrokerId, bytes], tuple[int, int]] = {}
         for entry in self.entries[:marker]:
             for key in keys_in(entry.keys):
@@ -148,7 +151,8 @@ class Journal:
     def resume(self, marker: int | None) -> dict[tuple[BrokerId, bytes], tuple[int, int]]:
         """Begin again behind ``marker``: entries after it are struck out, their numbers are not."""
         positions = self.positions(marker)
-        if marker is not None:
+        if marker is not None or self.marked:
+            marker = max(marker or 0, self.marked)
             self.entries[marker:] = [replace(each, keys=b"") for each in self.entries[marker:]]
         return positions
 
@@ -242,6 +246,10 @@ class DiskInUse:
             self.journal.append(deliveries)
             self._writer.step()
         return self._writer.noted
+
+    def note_marked(self, number: int) -> None:
+        """Enter that our broker has the marker ``number``."""
+        self.journal.marked = number
 
     def resume_journal(self, marker: int | None) -> Positions | None:
         """Begin again behind ``marker``."""

@@ -63,6 +63,7 @@ class Destination:
         self._former_since_us = dict(disk.journal.since_us())
         self._former_until_ms = now_ms + FORMER_MS
         self._marker: int | None = None
+        self._refused = False  # a marker that was not ours
         self._up_ms: Millis | None = None
         self._marked = 0  # the last entry whose marker our broker is known to have
         self._wants = self._saved_wants = 0  # changes of what our clients want
@@ -92,15 +93,21 @@ class Destination:
             self.recall.begin(self.receiver.positions(), keys, since_us=since_us, now_ms=now_ms)
 
     def on_local_up(self, now_ms: Millis) -> None:
-        """Our broker is up. It may have lost the marker, and none means: all was delivered."""
+        """Our broker is up. It may have lost the marker."""
         self._up_ms = now_ms
         if self.started:
             self._delivery.mark(self._journal.marker())
 
     def on_marker(self, payload: bytes) -> None:
         """Our broker tells how far we got in an earlier life."""
-        if not self.started:
-            self._marker = self._journal.read_marker(payload)
+        if self.started or not payload:
+            return
+        number = self._journal.read_marker(payload)
+        if number is not None:
+            self._marker = max(number, self._marker or 0)
+        elif not self._refused:
+            self._refused = True
+            self._outlet.tell(Notice("custody.marker_refused", "warning", {}))
 
     def arrive(
         self, frame: Frame, local: tuple[int, ...], now: Now, *, first: bool = False
@@ -221,8 +228,9 @@ class Destination:
         Args:
             leaving: Write it down in any case.
         """
-        if self.started and self._delivery.settled:
+        if self.started and self._marked != self._journal.last and self._delivery.settled:
             self._marked = self._journal.last
+            self._disk.note_marked(self._marked)
         wants_changed = self._saved_wants != self._wants
         if not (leaving or wants_changed or self._journal.is_due):
             return

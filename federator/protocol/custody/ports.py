@@ -104,8 +104,11 @@ class Disk(Protocol):
     def write_journal(self, deliveries: Sequence[Delivered]) -> bool:
         """Enter what is delivered next; whether it is written down."""
 
+    def note_marked(self, number: int) -> None:
+        """Enter that our broker has the marker ``number``: older ones count no more."""
+
     def resume_journal(self, marker: int | None) -> Positions | None:
-        """Where each chain is when entries up to ``marker`` were delivered; no marker: all were.
+        """Where each chain is when entries up to ``marker``, or the one noted, were delivered.
 
         Entries after it are struck out. ``None``: the disk is out of order.
         """

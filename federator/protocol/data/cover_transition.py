@@ -79,12 +79,9 @@ class CoverTransition:
         identifier: What ``arriving`` carry while they overlap ``retiring``.
         marked: Publications with an identifier may still come.
         given_up: Stages that ended without their mark.
-
-    Args:
-        marks_after: No earlier process has sent a mark of a greater number.
     """
 
-    def __init__(self, *, marks_after: int = 0) -> None:
+    def __init__(self) -> None:
         self.stage = Stage.STEADY
         self.retiring: tuple[str, ...] = ()
         self.arriving: tuple[str, ...] = ()
@@ -95,7 +92,7 @@ class CoverTransition:
         self._to_add: set[str] = set()
         self._to_remove: set[str] = set()
         self._leaving = FilterTrie()  # what retires, and what is to be removed
-        self._mark_number = marks_after
+        self._mark_number = 0
         self._first_mark = 0  # of this stage
         self._marks = 0  # of this stage
 

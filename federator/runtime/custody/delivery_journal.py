@@ -4,6 +4,9 @@ Think of a postman who notes each letter before dropping it into the box, and no
 a slip with the number of his last note (the *marker*). Whoever finds the slip in the box knows that
 every letter noted up to there is in the box too, and that the rest must be delivered again.
 
+Others may reach into the box. So a marker is proven with a key that only the journal has, and the
+journal notes the newest one that the box is known to have had: an older one, put back, is ignored.
+
 An entry says that a frame of an origin goes to the local subscribers of some filters. What it all
 comes to is a *position* for each (origin, filter): epoch and number of the last frame delivered. A
 snapshot replaces entries by positions, but only entries that a marker is known for: those after
@@ -15,13 +18,15 @@ be lost, they leap ahead, and every marker written before speaks of all entries 
 Layout, little-endian. Header: magic, journal id, boot, the number up to which entries are folded, a
 number that none below will be given to an entry, bytes of the snapshot, CRC-32 of all of it; the
 snapshot in MessagePack. Batches: bytes, number of the first entry, entries, CRC-32. Entry: origin,
-epoch, seq, number of keys, keys.
+epoch, seq, number of keys, keys. A batch of no entries holds the number of a marker.
 """
 
 import errno
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from hmac import compare_digest
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
@@ -44,12 +49,15 @@ from federator.runtime.storage.durable import (
 BYTES_MAX = 2 * 1024 * 1024
 FILE_NAME = "deliveries"
 CONFIG_KEY = "custody"
-MARKER_BYTES_MAX = 40
+MARKER_BYTES_MAX = 80
+KEY_DRAWN_BYTES = 32
+PROOF_BYTES = 16
 
 _MAGIC = b"feddelv1"
 _HEADER = struct.Struct(f"<8sQ{BOOT_BYTES}sQQII")
 _BATCH = struct.Struct("<IQI")  # bytes in all, number of the first entry, entries
 _ENTRY = struct.Struct("<IQQI")  # origin, epoch, seq, keys
+_MARKED = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
 
 Positions = dict[tuple[BrokerId, bytes], tuple[int, int]]
@@ -74,17 +82,22 @@ class JournalState(NamedTuple):
         positions: Where each chain was then.
         entries: Those after, in order.
         since_us: Filter key -> wall clock, in microseconds, when our clients began to want it.
+        marked: The newest marker that our broker is known to have had; 0: not known.
+        key: Proves markers; empty in a journal of an older release.
     """
 
     folded_to: int
     positions: Positions
     entries: tuple[Entry, ...]
     since_us: dict[bytes, int]
+    marked: int
+    key: bytes
 
 
 class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
     positions: list[tuple[BrokerId, bytes, int, int]]  # origin, key, epoch, seq
     since_us: list[tuple[bytes, int]]
+    key: bytes = b""
 
 
 class DeliveryJournal:
@@ -121,6 +134,8 @@ class DeliveryJournal:
         self.lost_bytes = 0
         self._fd = -1
         self._tail_at = self._size = 0
+        self._key = b""
+        self._takes_unproven = False  # the newest marker may be of an older release
         private_folder(folder, key=CONFIG_KEY)
         try:
             self._recover(known_boot=boot is not None)
@@ -144,17 +159,27 @@ class DeliveryJournal:
             return self.last
         if self._size - self._tail_at >= 2 * self._bytes_max:
             self.snapshot(None, None, folded_to=0)
-        parts = [b""]
+        parts = []
         for origin, epoch, seq, keys in deliveries:
             parts.append(_ENTRY.pack(origin, epoch, seq, len(keys) // KEY_BYTES))
             parts.append(keys)
-        size = sum(map(len, parts)) + _BATCH.size + _CRC.size
-        parts[0] = _BATCH.pack(size, self.last + 1, len(deliveries))
-        content = b"".join(parts)
+        self._write_batch(b"".join(parts), len(deliveries))
+        return self.last
+
+    def note_marked(self, number: int) -> None:
+        """Write down that our broker has the marker ``number``: older ones count no more.
+
+        Raises:
+            OSError: The disk is full or broken; nothing is noted.
+        """
+        self._write_batch(_MARKED.pack(number), 0)
+
+    def _write_batch(self, entries: bytes, count: int) -> None:
+        size = _BATCH.size + len(entries) + _CRC.size
+        content = _BATCH.pack(size, self.last + 1, count) + entries
         write_at(self._fd, content + _CRC.pack(crc32(content)), self._size)
         self._size += size
-        self.last += len(deliveries)
-        return self.last
+        self.last += count
 
     def load(self) -> JournalState:
         """All that is in the file."""
@@ -165,9 +190,15 @@ class DeliveryJournal:
         return dict(self.load().since_us)
 
     def positions(self, marker: int | None) -> Positions:
-        """Where each chain is when entries up to ``marker`` were delivered; ``None``: all were."""
+        """Where each chain is when entries up to ``marker`` were delivered.
+
+        No older marker counts than the newest that our broker was known to have, which counts when
+        there is none at all. Where that was never known, all were delivered.
+        """
         state = self.load()
-        return _fold(state.positions, state.entries, marker)
+        all_were = marker is None and not state.marked
+        to = None if all_were else max(marker or 0, state.marked)
+        return _fold(state.positions, state.entries, to)
 
     def resume(self, marker: int | None) -> Positions:
         """Begin again behind ``marker``; call it at start, before the first ``append``.
@@ -220,18 +251,25 @@ class DeliveryJournal:
                 if chain not in later or chain in known
             }
         wanted = state.since_us if since_us is None else since_us
-        self._write(_encode_snapshot(before, wanted), content[cut:], folded_to=folded)
+        self._write(self._encode_snapshot(before, wanted), content[cut:], folded_to=folded)
 
     def marker(self, number: int | None = None) -> bytes:
         """What to leave at our broker behind the entry ``number``; the last one by default."""
-        return b"%016x|%d" % (self.journal_id, self.last if number is None else number)
+        said = b"%016x|%d" % (self.journal_id, self.last if number is None else number)
+        return b"%s|%s" % (said, self._proof(said))
 
     def read_marker(self, payload: bytes) -> int | None:
         """The number in a marker of this journal; ``None`` for anything else."""
-        journal_id, bar, number = payload.partition(b"|")
-        if not bar or len(payload) > MARKER_BYTES_MAX or not number.isdigit():
+        journal_id, _, rest = payload.partition(b"|")
+        number, bar, proof = rest.partition(b"|")
+        if len(payload) > MARKER_BYTES_MAX or not number.isdigit():
             return None
-        return int(number) if journal_id == b"%016x" % self.journal_id else None
+        said = payload[: len(journal_id) + 1 + len(number)]
+        proven = compare_digest(proof, self._proof(said)) if bar else self._takes_unproven
+        return int(number) if proven and journal_id == b"%016x" % self.journal_id else None
+
+    def _proof(self, said: bytes) -> bytes:
+        return blake2b(said, key=self._key, digest_size=PROOF_BYTES).hexdigest().encode()
 
     def close(self) -> None:
         """Close the file."""
@@ -263,7 +301,8 @@ class DeliveryJournal:
         if header is None:
             self.lost_bytes = len(content)
             self.journal_id = int.from_bytes(os.urandom(8))
-            self._write(_encode_snapshot({}, {}), b"", folded_to=0)
+            self._key = os.urandom(KEY_DRAWN_BYTES)
+            self._write(self._encode_snapshot({}, {}), b"", folded_to=0)
             return
         self.journal_id = header.journal_id
         self.last = header.next_number - 1
@@ -273,13 +312,25 @@ class DeliveryJournal:
             self._size = at + size
             self.last = max(self.last, first + count - 1)
         self.lost_bytes = len(content) - self._size
-        if self.lost_bytes or not known_boot or header.boot != self._boot:
-            self.last += LEAP
-            snapshot = content[_HEADER.size : header.end]
+        state = _state(content)
+        self._takes_unproven = not state.key
+        self._key = state.key or os.urandom(KEY_DRAWN_BYTES)
+        leaps = bool(self.lost_bytes) or not known_boot or header.boot != self._boot
+        if leaps or self._takes_unproven:
+            self.last += LEAP if leaps else 0
+            snapshot = self._encode_snapshot(state.positions, state.since_us)
             batches = content[header.end : self._size]
             self._write(snapshot, batches, folded_to=header.folded_to)
         else:
             self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+
+    def _encode_snapshot(
+        self,
+        positions: Mapping[tuple[BrokerId, bytes], tuple[int, int]],
+        since_us: Mapping[bytes, int],
+    ) -> bytes:
+        rows = [(origin, key, *at) for (origin, key), at in positions.items()]
+        return msgspec.msgpack.encode(_Snapshot(rows, list(since_us.items()), self._key))
 
 
 class _Header(NamedTuple):
@@ -323,8 +374,16 @@ def _state(content: bytes) -> JournalState:
     header = _sound_header(content)
     snapshot = msgspec.msgpack.decode(content[_HEADER.size : header.end], type=_Snapshot)
     positions = {(origin, key): (epoch, seq) for origin, key, epoch, seq in snapshot.positions}
-    entries = tuple(entry for at in _sound_batches(content) for entry in _entries(content, at))
-    return JournalState(header.folded_to, positions, entries, dict(snapshot.since_us))
+    entries: list[Entry] = []
+    marked = 0
+    for at in _sound_batches(content):
+        if _BATCH.unpack_from(content, at)[2]:
+            entries += _entries(content, at)
+        else:
+            (marked,) = _MARKED.unpack_from(content, at + _BATCH.size)
+    since_us = dict(snapshot.since_us)
+    folded_to = header.folded_to
+    return JournalState(folded_to, positions, tuple(entries), since_us, marked, snapshot.key)
 
 
 def _sound_batches(content: bytes) -> Iterator[int]:
@@ -364,8 +423,3 @@ def _fold(before: Positions, entries: Sequence[Entry], to: int | None) -> Positi
             chain = origin, key
             positions[chain] = max(positions.get(chain, (0, 0)), (epoch, seq))
     return positions
-
-
-def _encode_snapshot(positions: ports.Positions, since_us: Mapping[bytes, int]) -> bytes:
-    rows = [(origin, key, *at) for (origin, key), at in positions.items()]
-    return msgspec.msgpack.encode(_Snapshot(rows, list(since_us.items())))

@@ -9,6 +9,7 @@ Source: docs/gateway.md, "What a PUBACK is worth".
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import Sequence
 from typing import Final
 
@@ -17,7 +18,6 @@ from federator.protocol.messages.gateways import Mark, Taken
 from federator.protocol.messages.json_codec import decode, encode
 from federator.protocol.messages.topics import mark_topic, taken_topic
 from federator.runtime.mqtt.link import Inbound, MqttLink
-from federator.runtime.process.clocks import wall_clock_us
 
 WAITING_MAX: Final = 1_024
 """Gateways whose newest mark is remembered."""
@@ -43,20 +43,19 @@ class GatewayMarks:
         self.topic = mark_topic(federation)
         self._link = link
         self._waiting: dict[str, int] = {}
-        self._own_number = self._own_taken = 0
-        self._caught_up = asyncio.Event()
+        self._own: dict[int, asyncio.Event] = {}  # set when it is answered
+        self._own_came: list[asyncio.Event] = []
         self.malformed = 0
 
     async def caught_up(self) -> None:
         """Return when all that our broker has acknowledged by now is in the custody log."""
-        number = max(self._own_number + 1, wall_clock_us())  # no mark of an earlier life has it
-        self._own_number = number
+        number = secrets.randbits(62)  # nobody else can say it before we do
+        caught_up = self._own[number] = asyncio.Event()
         self._link.publish(self.topic, encode(Mark(_OURS, number)), qos=1)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CAUGHT_UP_SECONDS_MAX):
-                while number > self._own_taken:
-                    self._caught_up.clear()
-                    await self._caught_up.wait()
+                await caught_up.wait()
+        del self._own[number]
 
     def note(self, publishes: Sequence[Inbound]) -> None:
         """Remember the marks among ``publishes``; to be called before they are acknowledged."""
@@ -68,17 +67,17 @@ class GatewayMarks:
             except DecodeError:
                 self.malformed += 1
                 continue
-            if mark.gateway in self._waiting or len(self._waiting) < WAITING_MAX:
+            if mark.gateway == _OURS:
+                if mark.number in self._own:
+                    self._own_came.append(self._own[mark.number])
+            elif mark.gateway in self._waiting or len(self._waiting) < WAITING_MAX:
                 self._waiting[mark.gateway] = max(mark.number, self._waiting.get(mark.gateway, 0))
 
     def on_acknowledged(self) -> None:
         """All that came is in the custody log, and the broker was told so."""
-        if not self._waiting:
-            return
-        own = self._waiting.pop(_OURS, 0)
-        if own:
-            self._own_taken = own
-            self._caught_up.set()
+        for caught_up in self._own_came:
+            caught_up.set()
+        self._own_came.clear()
         for gateway, number in self._waiting.items():
             self._link.publish(taken_topic(self._federation, gateway), encode(Taken(number)))
         self._waiting.clear()
@@ -86,3 +85,4 @@ class GatewayMarks:
     def on_down(self) -> None:
         """The data connection is gone; what was not acknowledged comes again, marks too."""
         self._waiting.clear()
+        self._own_came.clear()

@@ -77,6 +77,13 @@ class CustodyStores:
             return False
         return True
 
+    def note_marked(self, number: int) -> None:
+        """Enter that our broker has the marker ``number``: older ones count no more."""
+        try:
+            self.journal.note_marked(number)
+        except OSError as error:
+            self._trouble.on_error("custody.journal_failed", error)
+
     def resume_journal(self, marker: int | None) -> Positions | None:
         """Where each chain is when entries up to ``marker`` were delivered."""
         try:

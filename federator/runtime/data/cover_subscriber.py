@@ -26,6 +26,7 @@ from federator.protocol.messages.topics import cover_topic
 from federator.protocol.types import Millis
 from federator.runtime.data.copies import Copies, without_identifiers
 from federator.runtime.mqtt.link import Inbound, MqttLink
+from federator.runtime.mqtt.own_words import OwnWords
 from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.mqtt.wire import joined
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms, wall_clock_us
@@ -36,8 +37,6 @@ MARK_GAP_MS: Final = 1_000
 
 KEEP_US: Final = 86_400_000_000
 """How old what a broker restores may be: a day, where Mosquitto saves every half hour."""
-
-_NUMBER_BYTES = 8
 
 _log = structlog.get_logger()
 
@@ -110,7 +109,8 @@ class CoverSubscriber:
         self._link = link
         self.session = session
         self._topic = cover_topic(federation)
-        self._transition = CoverTransition(marks_after=wall_clock_us())
+        self._transition = CoverTransition()
+        self._own_words = OwnWords()
         self._copies = Copies()
         self._expected: tuple[tuple[str, ...], tuple[str, ...], int] | None = ((), (), 0)
         self._timer = DeadlineTimer(self._on_silence)
@@ -141,12 +141,14 @@ class CoverSubscriber:
         self, chunk: memoryview, publishes: Iterable[Inbound]
     ) -> tuple[memoryview, list[Inbound]]:
         """What one read brought, without second copies, identifiers and marks."""
-        marks: list[bytes] = []
+        marks: list[int] = []
         kept: list[tuple[PublishPacket, bytes | memoryview]] = []
         for packet, start, end in publishes:
             if packet.topic == self._topic:
-                marks.append(packet.payload)
-                self._copies.separate()
+                mark = self._own_words.hear(packet)
+                if mark is not None:
+                    marks.append(mark)
+                    self._copies.separate()
                 continue
             if self._copies.is_second(packet):
                 self.duplicates_dropped += 1
@@ -157,15 +159,12 @@ class CoverSubscriber:
             self._on_mark(mark)
         return joined(kept)
 
-    def _on_mark(self, payload: bytes) -> None:
-        if len(payload) != _NUMBER_BYTES:
-            return
+    def _on_mark(self, number: int) -> None:
         transition = self._transition
         altered = (*transition.arriving, *transition.retiring)
         if transition.stage is Stage.RESUMING:
             altered = tuple(self._link.wanted_filters)
         answered = self._link.answered(altered)
-        number = int.from_bytes(payload, "big")
         self._perform(transition.on_mark(number, answered=answered))
 
     def _on_silence(self) -> None:
@@ -186,8 +185,7 @@ class CoverSubscriber:
                     self.session.note(filters, gone_us=wall_clock_us())
                     self._link.unsubscribe(filters)
                 case Mark(number):
-                    mark = number.to_bytes(_NUMBER_BYTES, "big")
-                    self._link.publish(self._topic, mark, qos=1)
+                    self._link.publish(self._topic, self._own_words.say(number), qos=1)
                     self._timer.set(Millis(monotonic_ms() + MARK_GAP_MS))
                 case _:
                     assert_never(order)

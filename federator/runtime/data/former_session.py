@@ -111,7 +111,10 @@ class FormerSession(LinkObserver):
         """Take what one socket read brought."""
         ids = [(p.packet_id, int(p.qos)) for p, _, _ in publishes if p.packet_id is not None]
         self._owed.update(packet_id for packet_id, _ in ids)
-        self._marked |= any(packet.payload == self._mark for packet, _, _ in publishes)
+        # At QoS 0 somebody who heard the mark could have it overtake what waits.
+        self._marked |= any(
+            p.packet_id is not None and p.payload == self._mark for p, _, _ in publishes
+        )
         others = [each for each in publishes if each[0].topic != self._mark_topic]
         self._taken += len(others)
         self._take(chunk, others)

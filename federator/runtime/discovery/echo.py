@@ -21,6 +21,7 @@ from mqtt5 import PublishPacket
 from federator.protocol.messages.topics import echo_topic
 from federator.protocol.types import Millis
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.own_words import OwnWords
 
 GAP_S: Final = 0.5
 """Between two marks: a loss is noticed within a second."""
@@ -43,6 +44,7 @@ class BrokerEcho:
 
     def __post_init__(self) -> None:
         self.topic = echo_topic(self.federation, self.broker)
+        self._own_words = OwnWords()
         self._last_us = 0
         self._round_trip_us: int | None = None
 
@@ -53,14 +55,12 @@ class BrokerEcho:
             if self.link.connected:
                 self.sent()
                 self._last_us = time.monotonic_ns() // 1_000
-                self.link.publish(self.topic, b"%d" % self._last_us, qos=1)
+                self.link.publish(self.topic, self._own_words.say(self._last_us), qos=1)
 
     def on_echo(self, packet: PublishPacket) -> None:
         """One came: ours, unless somebody else publishes here."""
-        if len(packet.payload) > len(str(self._last_us)) or not packet.payload.isdigit():
-            return
-        sent_us, now_us = int(packet.payload), time.monotonic_ns() // 1_000
-        if sent_us <= self._last_us:
+        sent_us, now_us = self._own_words.hear(packet), time.monotonic_ns() // 1_000
+        if sent_us is not None:
             self.came(Millis(sent_us // 1_000))
             if sent_us == self._last_us:
                 self._round_trip_us = now_us - sent_us

@@ -30,6 +30,7 @@ from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.retained.packets import as_stored, at_least_once, payload_digest
 from federator.protocol.types import Millis
 from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
+from federator.runtime.mqtt.own_words import OwnWords
 from federator.runtime.process.clocks import monotonic_ms
 
 QOS_ASKED_MAX = 500
@@ -85,7 +86,7 @@ class Scan:
 class _Mark:
     """A mark that is awaited on some of our connections."""
 
-    payload: bytes
+    number: int
     on_scanner: asyncio.Event
     on_control: asyncio.Event
 
@@ -138,6 +139,7 @@ class RetainedScanner:
         self._judged = False
         self._busy = asyncio.Lock()
         self._number = 0
+        self._own_words = OwnWords()
         self._mark: _Mark | None = None
         self._dropped = False  # on this connection
         self._renewing = False
@@ -221,9 +223,8 @@ class RetainedScanner:
     async def _fence(self, link: MqttLink) -> None:
         """Wait until our broker has handled what ``link`` sent, and we have what it sent back."""
         self._number += 1
-        payload = b"%d-%d" % (time.time_ns(), self._number)
-        mark = self._mark = _Mark(payload, asyncio.Event(), asyncio.Event())
-        if not link.publish(self.mark_topic, payload, qos=1):
+        mark = self._mark = _Mark(self._number, asyncio.Event(), asyncio.Event())
+        if not link.publish(self.mark_topic, self._own_words.say(mark.number), qos=1):
             raise LinkError("no room to publish a mark")
         async with asyncio.timeout(STEP_TIMEOUT_S):
             await mark.on_scanner.wait()
@@ -245,7 +246,7 @@ class RetainedScanner:
     def on_control(self, packet: PublishPacket) -> None:
         """Take a mark, or a line of the broker's log."""
         if packet.topic == self.mark_topic:
-            if self._mark is not None and self._mark.payload == packet.payload:
+            if self._mark is not None and self._own_words.hear(packet) == self._mark.number:
                 self._mark.on_control.set()
         elif packet.payload.endswith(self._drop_line):
             self._dropped = True
@@ -280,7 +281,7 @@ class RetainedScanner:
             chunk, named = self._outgoing(chunk, publishes)
         for packet, start, end in named:
             if packet.topic == self.mark_topic:
-                if self._mark is not None and self._mark.payload == packet.payload:
+                if self._mark is not None and self._own_words.hear(packet) == self._mark.number:
                     self._mark.on_scanner.set()
             elif packet.topic == UPTIME_TOPIC:
                 self._on_uptime(packet.payload)

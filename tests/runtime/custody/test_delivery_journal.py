@@ -120,6 +120,25 @@ def test_struck_out_entries_are_not_vouched_for_by_a_later_marker(tmp_path):
     journal.close()
 
 
+def test_no_marker_speaks_for_less_than_our_broker_is_known_to_have(tmp_path):
+    journal = open_journal(tmp_path)
+    journal.append([(1, 1, seq, key(1)) for seq in (10, 20, 30)])
+    assert journal.positions(None) == {(1, key(1)): (1, 30)}
+    journal.note_marked(2)
+    journal.append([(1, 1, 40, key(1))])
+    journal.close()
+
+    journal = open_journal(tmp_path)
+
+    assert journal.last == 4
+    for marker in (None, 1, 2):
+        assert journal.positions(marker) == {(1, key(1)): (1, 20)}
+    assert journal.positions(3) == {(1, key(1)): (1, 30)}
+    journal.snapshot(None, None, folded_to=4)
+    assert journal.positions(1) == {(1, key(1)): (1, 40)}
+    journal.close()
+
+
 def test_without_snapshots_or_markers_the_file_stays_bounded(tmp_path):
     journal = open_journal(tmp_path, bytes_max=4_000)
 
@@ -155,6 +174,9 @@ def test_a_marker_is_read_by_its_own_journal_only(tmp_path):
     for strange in (b"", b"|", b"|3", journal.marker()[:-1], b"x" * 99, journal.marker() + b"x"):
         assert journal.read_marker(strange) is None
     assert journal.read_marker(journal.marker() + b"0" * 99) is None
+    bare = journal.marker().rpartition(b"|")[0]
+    assert journal.read_marker(bare) is None
+    assert journal.read_marker(bare + b"0|" + journal.marker().rpartition(b"|")[2]) is None
     journal.close()
     journal = open_journal(tmp_path / "a")
     assert journal.read_marker(journal.marker(3)) == 3
