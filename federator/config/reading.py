@@ -76,8 +76,9 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
         ConfigError: One line, and the exit code that tells a supervisor what went wrong.
     """
     settings, source = _settings(Settings, path, environ)
-    if settings.keys.agent_file is not None:
-        _check_secret_file(settings.keys.agent_file, ("keys", "agent_file"), source)
+    for key in ("agent_file", "operator_file"):
+        if (path_ := getattr(settings.keys, key)) is not None:
+            _check_secret_file(path_, ("keys", key), source)
     return settings
 
 

@@ -13,11 +13,13 @@ from pydantic import Field
 
 from federator.config.section import Section
 from federator.errors import ConfigError, DecodeError
+from federator.protocol.trust.certificates import Role
 from federator.protocol.trust.key_files import (
     KEY_FILE_BYTES_MAX,
     AgentKeys,
     FederationPublic,
     RevocationFile,
+    RoleKeys,
     read_key_file,
 )
 
@@ -25,31 +27,22 @@ FEDERATION_KEYS_MAX = 16
 REVOCATIONS_KEPT = "revocations"
 """The file in the state directory where an agent writes the lists it has heard of."""
 
-_P = TypeVar("_P", AgentKeys, FederationPublic, RevocationFile)
+_P = TypeVar("_P", AgentKeys, FederationPublic, RevocationFile, RoleKeys)
 
 Security = Literal["signed", "sealed", "open"]
 
 
-class KeySettings(Section):
-    """Files that ``federator keys`` made. They are read again when they change."""
+Roles = Literal["wanted", "required"]
 
-    agent_file: Path | None = None
-    """This agent's key and certificate; closed to others."""
+
+class TrustSettings(Section):
+    """Whom to believe: files that ``federator keys`` made, read at start."""
+
     federation_files: tuple[Path, ...] = Field(default=(), max_length=FEDERATION_KEYS_MAX)
     """Public federation keys to trust; several while keys are being changed."""
     revocations_file: Path | None = None
     """List of certificates that hold no more. One agent that has it is enough: the others learn it
     from their neighbours."""
-
-    @property
-    def whole(self) -> bool:
-        """Whether enough is named to start signed."""
-        return self.agent_file is not None and len(self.federation_files) > 0
-
-    def agent_keys(self) -> AgentKeys:
-        """This agent's key and certificate, as ``agent_file`` holds them."""
-        assert self.agent_file is not None, "settings in signed mode name it"
-        return _read(self.agent_file, AgentKeys, "keys.agent_file")
 
     def federation_keys(self, federation: str) -> list[bytes]:
         """The public keys that ``federation_files`` hold."""
@@ -70,6 +63,41 @@ class KeySettings(Section):
         if self.revocations_file is None or not self.revocations_file.exists():
             return None
         return _read(self.revocations_file, RevocationFile, "keys.revocations_file").revocations
+
+
+class KeySettings(TrustSettings):
+    """Files that ``federator keys`` made. They are read again when they change."""
+
+    agent_file: Path | None = None
+    """This agent's key and certificate; closed to others."""
+    operator_file: Path | None = None
+    """An operator's key, with which `federator drain` signs; closed to others."""
+    roles: Roles = "wanted"
+    """Words of gateways and operators: "required": nobody is believed without a key of that role;
+    "wanted": who has shown one must go on showing it, others are believed without."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether enough is named to start signed."""
+        return self.agent_file is not None and len(self.federation_files) > 0
+
+    def agent_keys(self) -> AgentKeys:
+        """This agent's key and certificate, as ``agent_file`` holds them."""
+        assert self.agent_file is not None, "settings in signed mode name it"
+        return _read(self.agent_file, AgentKeys, "keys.agent_file")
+
+
+def role_keys(path: Path | None, role: Role, at: str) -> RoleKeys | None:
+    """The key of a gateway or an operator; ``None`` when no file is named.
+
+    Raises:
+        ConfigError: It cannot be used; ``at`` says who named it.
+    """
+    keys = None if path is None else _read(path, RoleKeys, at)
+    if keys is not None and keys.role != role:
+        text = f"{at}: {path} is of {keys.role} {keys.name!r}: name the key of one {role}"
+        raise ConfigError(text, exit_code=os.EX_CONFIG)
+    return keys
 
 
 def _read(path: Path, kind: type[_P], at: str) -> _P:

@@ -1,4 +1,7 @@
-"""``federator drain BROKER`` moves its clients away before maintenance, ``undrain`` ends that."""
+"""``federator drain BROKER`` moves its clients away before maintenance, ``undrain`` ends that.
+
+The order is signed for the run of the agent that is asked, which its page tells.
+"""
 
 import asyncio
 import time
@@ -7,31 +10,38 @@ from pathlib import Path
 import click
 
 from federator.cli.agent_pages import agent_url, get, url_option
-from federator.cli.options import config_option, settings_from
+from federator.cli.options import FILE, config_option, settings_from
 from federator.config import Settings
+from federator.config.security import role_keys
 from federator.errors import LinkError
 from federator.protocol.messages.json_codec import encode
 from federator.protocol.messages.operators import Drain
 from federator.protocol.messages.topics import drain_topic
+from federator.protocol.trust.words import NOBODY
 from federator.protocol.types import BROKER_ID_MAX, BrokerId
 from federator.runtime.mqtt.probe import BrokerProbe
 from federator.runtime.mqtt.secret_names import secret_name
+from federator.runtime.trust.words import SignedWords, vouch_by
 
 OBEYED_WITHIN_S = 10.0
 REPEAT_S = 1.0
+
+
+key_option = click.option("--key", type=FILE, help="An operator's key. [keys.operator_file]")
 
 
 @click.command(name="drain")
 @click.argument("broker", type=click.IntRange(0, BROKER_ID_MAX))
 @config_option
 @url_option
-def drain(broker: int, config: Path | None, url: str | None) -> None:
+@key_option
+def drain(broker: int, config: Path | None, url: str | None, key: Path | None) -> None:
     """Move the clients of BROKER away, without loss.
 
     Gateways attach them elsewhere; no new ones come. Any agent of the federation passes the order
     on. Clients without a gateway stay: see docs/failover.md.
     """
-    order(BrokerId(broker), draining=True, config=config, url=url)
+    order(BrokerId(broker), draining=True, config=config, url=url, key=key)
     click.echo(f"broker {broker} is draining; `federator controller status` shows its clients")
 
 
@@ -39,35 +49,44 @@ def drain(broker: int, config: Path | None, url: str | None) -> None:
 @click.argument("broker", type=click.IntRange(0, BROKER_ID_MAX))
 @config_option
 @url_option
-def undrain(broker: int, config: Path | None, url: str | None) -> None:
+@key_option
+def undrain(broker: int, config: Path | None, url: str | None, key: Path | None) -> None:
     """Let the clients of BROKER come back. Nobody is moved: new clients may choose it again."""
-    order(BrokerId(broker), draining=False, config=config, url=url)
+    order(BrokerId(broker), draining=False, config=config, url=url, key=key)
     click.echo(f"broker {broker} takes clients again")
 
 
-def order(broker: BrokerId, *, draining: bool, config: Path | None, url: str | None) -> None:
+def order(
+    broker: BrokerId, *, draining: bool, config: Path | None, url: str | None, key: Path | None
+) -> None:
     """Give the order until the agent of this machine sees it obeyed.
 
     Raises:
+        ConfigError: The operator's key cannot be used.
         LinkError: It is not within ``OBEYED_WITHIN_S``.
     """
     settings = settings_from(config)
+    keys = role_keys(key or settings.keys.operator_file, "operator", "--key, keys.operator_file")
+    words = SignedWords(None, vouch=vouch_by(keys))
     where = agent_url(config, url)
     end_s = time.monotonic() + OBEYED_WITHIN_S
     while time.monotonic() < end_s:
-        asyncio.run(_give(settings, Drain(broker, draining)))
+        run = bytes.fromhex(get(where, "/status").get("security", {}).get("run", ""))
+        topic, word = drain_topic(settings.federation), encode(Drain(broker, draining))
+        asyncio.run(_give(settings, topic, words.sign(topic, word, to=run or NOBODY)))
         again_s = time.monotonic() + REPEAT_S
         while time.monotonic() < again_s:
             if _obeyed(where, broker, draining=draining):
                 return
             time.sleep(0.1)
-    raise LinkError(f"broker {broker}: not obeyed in {OBEYED_WITHIN_S:.0f} s: is it in reach?")
+    text = f"broker {broker}: not obeyed in {OBEYED_WITHIN_S:.0f} s: is it in reach"
+    raise LinkError(text + ("?" if keys else ", and does its agent want --key of an operator?"))
 
 
-async def _give(settings: Settings, word: Drain) -> None:
+async def _give(settings: Settings, topic: str, word: bytes) -> None:
     client_id = secret_name(f"{settings.broker.id}-drain")
     async with BrokerProbe(settings.broker, client_id=client_id) as probe:
-        await probe.publish(drain_topic(settings.federation), encode(word))
+        await probe.publish(topic, word)
 
 
 def _obeyed(where: str, broker: BrokerId, *, draining: bool) -> bool:

@@ -7,7 +7,7 @@ import time
 from datetime import UTC, datetime
 from os import EX_CANTCREAT, EX_DATAERR, EX_NOINPUT
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 
@@ -16,6 +16,7 @@ from federator.errors import ConfigError, DecodeError
 from federator.protocol.trust.certificates import (
     REVOKED_MAX,
     SERIAL_BYTES,
+    Role,
     decode_certificate,
     decode_revocations,
     decode_signed,
@@ -28,6 +29,7 @@ from federator.protocol.trust.key_files import (
     FederationPublic,
     KeyFile,
     RevocationFile,
+    RoleKeys,
     read_any_key_file,
     read_key_file,
     write_key_file,
@@ -56,9 +58,7 @@ def command() -> None:
 @option("--federation", default="fed", help="The federation's name.")
 def init(folder: Path, federation: str) -> None:
     """Make a federation key in FOLDER: federation.key is the secret, federation.pub for agents."""
-    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", federation):
-        raise click.BadParameter(f"{federation!r}: 1 to 64 of A-Z a-z 0-9 _ . - wanted")
-    maker = KeyMaker.new(federation)
+    maker = KeyMaker.new(_name(federation))
     folder.mkdir(parents=True, exist_ok=True)
     _create(folder / KEY, maker.key)
     _create(folder / PUBLIC, maker.public, mode=0o644)
@@ -67,20 +67,36 @@ def init(folder: Path, federation: str) -> None:
 
 
 @command.command()
-@click.option("--broker", type=click.IntRange(0, BROKER_ID_MAX), required=True, help="Its id.")
+@option("--role", type=click.Choice(get_args(Role)), default="agent", help="Who shall have it.")
+@click.option("--broker", type=click.IntRange(0, BROKER_ID_MAX), help="Id of an agent's broker.")
+@click.option("--name", help="Name of a gateway or an operator.")
 @option("--days", type=click.IntRange(1, DAYS_MAX), default=DAYS)
-@click.option("--out", type=FILE, help="File. [agent-ID.key beside it]")
+@click.option("--out", type=FILE, help="File. [ROLE-ID.key or ROLE-NAME.key beside it]")
 @_folder
-def issue(broker: int, days: int, out: Path | None, folder: Path) -> None:
-    """Make the key and the certificate of one agent."""
-    maker = _key_maker(folder)
-    agent_keys, certificate = maker.issue(BrokerId(broker), days=days, now_s=int(time.time()))
-    path = out or folder / f"agent-{broker}.key"
-    _create(path, agent_keys)
-    row = {"serial": certificate.serial.hex(), "broker": broker, "expires": certificate.expires_s}
+def issue(
+    role: Role, broker: int | None, name: str | None, days: int, out: Path | None, folder: Path
+) -> None:
+    """Make the key and the certificate of one agent, gateway or operator."""
+    who = broker if role == "agent" else name
+    if who is None or (broker is None) == (name is None):
+        raise click.UsageError(f"{'--broker ID' if role == 'agent' else '--name NAME'} wanted")
+    maker, now_s = _key_maker(folder), int(time.time())
+    paper: AgentKeys | RoleKeys
+    if broker is not None:
+        paper, certificate = maker.issue(BrokerId(broker), days=days, now_s=now_s)
+    else:
+        paper, certificate = maker.issue_role(role, _name(str(name)), days=days, now_s=now_s)
+    path = out or folder / f"{role}-{who}.key"
+    _create(path, paper)
+    row = {
+        "serial": certificate.serial.hex(),
+        **({"broker": broker} if broker is not None else {"holder": certificate.holder}),
+        "expires": certificate.expires_s,
+    }
     with (folder / ISSUED).open("a", encoding="utf-8") as file:
         file.write(json.dumps(row) + "\n")
-    click.echo(f"{path}: broker {broker}, serial {row['serial']}, {_until(certificate.expires_s)}")
+    said = f"serial {row['serial']}, {_until(certificate.expires_s)}"
+    click.echo(f"{path}: {certificate.holder}, {said}")
 
 
 @command.command()
@@ -92,7 +108,7 @@ def revoke(serials: tuple[str, ...], broker: int | None, folder: Path) -> None:
     maker = _key_maker(folder)
     taken_back = {_serial(text) for text in serials}
     if broker is not None:
-        of_broker = {row["serial"] for row in _issued(folder) if row["broker"] == broker}
+        of_broker = {row["serial"] for row in _issued(folder) if row.get("broker") == broker}
         if not of_broker:
             raise _wrong(
                 f"--broker {broker}: {folder / ISSUED} knows no certificate of it", EX_DATAERR
@@ -124,7 +140,7 @@ def show(path: Path) -> None:
     rows = []
     for row in _issued(path):
         state = "revoked" if row["serial"] in revoked else _until(row["expires"])
-        rows.append((row["serial"], f"broker {row['broker']}", state))
+        rows.append((row["serial"], row.get("holder") or f"broker {row['broker']}", state))
     if rows:
         click.echo("\n".join(columns(rows)))
 
@@ -139,10 +155,11 @@ def _describe(path: Path) -> str:
                 text = f"secret key of federation {paper.federation!r}, {fingerprint(public.key)}"
             case FederationPublic():
                 text = f"key of federation {paper.federation!r}, {fingerprint(paper.key)}"
-            case AgentKeys():
+            case AgentKeys() | RoleKeys():
                 signed = decode_signed(paper.certificate)
                 told = decode_certificate(signed.text)
-                text = f"agent of broker {told.id} in {told.federation!r}, serial "
+                text = "agent of " if told.role == "agent" else ""
+                text += f"{told.holder} in {told.federation!r}, serial "
                 text += f"{told.serial.hex()}, {_until(told.expires_s)}, "
                 text += f"signed by {fingerprint(signed.issuer)}"
             case RevocationFile():
@@ -153,6 +170,12 @@ def _describe(path: Path) -> str:
             f"{path}: {error}: name a file that federator keys made", EX_DATAERR
         ) from error
     return f"{path}: {text}"
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", text):
+        raise click.BadParameter(f"{text!r}: 1 to 64 of A-Z a-z 0-9 _ . - wanted")
+    return text
 
 
 def _key_maker(folder: Path) -> KeyMaker:

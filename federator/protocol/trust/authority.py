@@ -12,6 +12,7 @@ from federator.errors import DecodeError
 from federator.protocol.trust.certificates import (
     Certificate,
     Revocations,
+    Role,
     Signed,
     decode_certificate,
     decode_revocations,
@@ -45,8 +46,8 @@ class Authority:
         self._revoked: dict[bytes, tuple[Revocations, bytes]] = {}  # by issuer
         self._genuine: dict[bytes, tuple[Certificate, bytes]] = {}
 
-    def judge(self, data: bytes, *, now_s: int) -> Certificate:
-        """Return the certificate in ``data``, if it holds now.
+    def judge(self, data: bytes, *, now_s: int, role: Role = "agent") -> Certificate:
+        """Return the certificate in ``data``, if it holds now, for that role.
 
         Raises:
             DistrustError: The certificate does not hold.
@@ -55,9 +56,11 @@ class Authority:
         certificate, issuer = self._genuine.get(data) or self._examine(data)
         if issuer not in self._trusted:
             raise DistrustError(f"signed by key {fingerprint(issuer)}, which is not trusted")
-        who = f"certificate {certificate.serial.hex()} of broker {certificate.id}"
+        who = f"certificate {certificate.serial.hex()} of {certificate.holder}"
         if certificate.federation != self._federation:
             raise DistrustError(f"{who} is for federation {certificate.federation!r}")
+        if certificate.role != role:
+            raise DistrustError(f"{who} does not speak as {role}")
         if now_s < certificate.not_before_s:
             raise DistrustError(f"{who} is not valid yet: see the clocks of both hosts")
         if now_s >= certificate.expires_s:

@@ -1,4 +1,4 @@
-"""Certificates: what the federation key says of one agent, and the list of those it revoked.
+"""Certificates: what the federation key says of its parts, and the list of those it revoked.
 
 Both travel and are stored as bytes that were signed, with the signature beside them: what was
 signed is never encoded again, so nothing depends on two encoders agreeing.
@@ -28,21 +28,27 @@ _Seconds = Annotated[int, msgspec.Meta(ge=0, lt=2**40)]
 _Serial = Annotated[bytes, msgspec.Meta(min_length=SERIAL_BYTES, max_length=SERIAL_BYTES)]
 
 
+Role = Literal["agent", "gateway", "operator"]
+"""Whose words somebody may say. Collectors only listen: what they need of keys is public."""
+
+
 class Certificate(msgspec.Struct, frozen=True, array_like=True):
-    """The federation's word for one agent.
+    """The federation's word for one agent, gateway or operator.
 
     Attributes:
-        version: The version of this format.
+        version: 1 for agents; 2 for others, which releases without roles do not take for agents.
         federation: Where it holds.
-        id: The broker whose agent this is.
+        id: The broker whose agent this is; 0 where it is another role's.
         signing_key: The public key for signatures, Ed25519.
         exchange_key: The public key for key agreement, X25519.
         not_before_s: Unix time from which it holds,
         expires_s: and until which.
         serial: By which it can be revoked.
+        role: What its holder is.
+        name: Who that is, where it is no agent.
     """
 
-    version: Literal[1]
+    version: Literal[1, 2]
     federation: _Federation
     id: Id
     signing_key: Annotated[
@@ -54,6 +60,18 @@ class Certificate(msgspec.Struct, frozen=True, array_like=True):
     not_before_s: _Seconds
     expires_s: _Seconds
     serial: _Serial
+    role: Role = "agent"
+    name: Annotated[str, msgspec.Meta(max_length=64)] = ""
+
+    @property
+    def holder_name(self) -> str:
+        """Whose it is, within its role."""
+        return str(self.id) if self.role == "agent" else self.name
+
+    @property
+    def holder(self) -> str:
+        """Whose it is, for people."""
+        return f"{'broker' if self.role == 'agent' else self.role} {self.holder_name}"
 
 
 class Revocations(msgspec.Struct, frozen=True, array_like=True):

@@ -12,6 +12,7 @@ import msgspec
 
 from federator.errors import DecodeError
 from federator.protocol.messages.fields import Id
+from federator.protocol.trust.certificates import Role
 
 KEY_FILE_BYTES_MAX: Final = 262_144
 
@@ -47,13 +48,22 @@ class AgentKeys(KeyFile, frozen=True, kw_only=True, tag="agent key"):
     certificate: bytes
 
 
+class RoleKeys(KeyFile, frozen=True, kw_only=True, tag="role key"):
+    """The secret of a gateway or an operator, and its certificate."""
+
+    role: Role
+    name: _Name
+    signing: _Key
+    certificate: bytes
+
+
 class RevocationFile(KeyFile, frozen=True, kw_only=True, tag="revocations"):
     """The newest list of revoked certificates, as the federation key signed it."""
 
     revocations: bytes
 
 
-AnyKeyFile = FederationKey | FederationPublic | AgentKeys | RevocationFile
+AnyKeyFile = FederationKey | FederationPublic | AgentKeys | RoleKeys | RevocationFile
 _P = TypeVar("_P", bound=KeyFile)
 _decoder: Final[msgspec.json.Decoder[AnyKeyFile]] = msgspec.json.Decoder(AnyKeyFile)
 

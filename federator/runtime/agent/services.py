@@ -47,7 +47,9 @@ class Services:
     def __post_init__(self) -> None:
         settings, control, data = self.settings, self.control, self.data
         node, link = control.node, control.control.link
-        self.guide = GuidePublisher(settings=settings, link=link, ordered=control.driver.handle)
+        self.guide = GuidePublisher(
+            settings=settings, link=link, ordered=control.driver.handle, trust=control.trust
+        )
         self.discovery = self._discovery()
         self.echo = BrokerEcho(
             link=link,

@@ -22,6 +22,7 @@ from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.types import Epoch, Millis
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.process.clocks import monotonic_ms
+from federator.runtime.trust.guarding import Trust
 
 COMPLAINT_GAP_MS = Millis(60_000)
 
@@ -40,6 +41,7 @@ class GuidePublisher:
 
     Args:
         ordered: Told an operator's order to drain.
+        trust: Our keys; ``None`` in an open federation.
 
     Attributes:
         reports: What gateways said.
@@ -51,6 +53,7 @@ class GuidePublisher:
     settings: Settings
     link: MqttLink
     ordered: Callable[[DrainRequested], None]
+    trust: Trust | None
 
     def __post_init__(self) -> None:
         federation = self.settings.federation
@@ -86,11 +89,19 @@ class GuidePublisher:
                     _log.warning("sessions.refused", so_far=self.reports.refused)
             else:
                 order = json_codec.decode(operators.Drain, packet.payload)
-                self.ordered(DrainRequested(order.broker, order.drain))
+                if self._is_operators(packet):
+                    self.ordered(DrainRequested(order.broker, order.drain))
         except DecodeError as error:
             self.malformed += 1
             if self._complaints.allow(packet.topic, now_ms):
                 _log.warning("guide.malformed", reason=str(error)[:200], so_far=self.malformed)
+
+    def _is_operators(self, packet: PublishPacket) -> bool:
+        """Whether an operator said it, and to this run of ours: orders are not for repeating."""
+        if self._trust is None:
+            return True
+        to = self._trust.guard.ours.salt
+        return self._trust.words.believes(packet.topic, packet.payload, "operator", to=to)
 
     def _write(self, guide: g.Guide) -> None:
         payload = json_codec.encode(guide)

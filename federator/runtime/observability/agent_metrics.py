@@ -169,7 +169,7 @@ def traffic_values(
 
 def control_values(traffic: ControlTraffic, trust: Trust | None) -> Values:
     """Control messages by kind."""
-    refused: Counter[str] = Counter() if trust is None else trust.refused
+    refused: Counter[str] = Counter() if trust is None else trust.words.refused
     return {
         "control_in": _by_kind(traffic.received),
         "control_out": _by_kind(traffic.sent),

@@ -10,7 +10,6 @@ Source: docs/security.md.
 import asyncio
 import contextlib
 import secrets
-from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -23,16 +22,15 @@ from federator.protocol.messages.codec import decode
 from federator.protocol.messages.control import Message, Revoked
 from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.trust.authority import Authority
-from federator.protocol.trust.certificates import SIGNED_BYTES_MAX
+from federator.protocol.trust.certificates import SIGNED_BYTES_MAX, Role
 from federator.protocol.trust.greetings import SALT_BYTES
 from federator.protocol.trust.guard import DATA, Guard, Manner
 from federator.protocol.types import BrokerId, ConnId, Millis
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms
 from federator.runtime.storage.durable import write_whole
 from federator.runtime.trust.crypto import SecretIdentity, verify
+from federator.runtime.trust.words import SignedWords
 
-COMPLAINT_GAP_MS = Millis(60_000)
-COMPLAINTS_MAX = 256
 EXPIRY_NOTICE_S = 14 * 86_400
 DAY_MS = Millis(86_400_000)
 FILES_CHECKED_S = 2.0
@@ -54,7 +52,7 @@ class Trust:
 
     Attributes:
         guard: Seals and breaks seals.
-        refused: What was turned away, by topic.
+        words: Signs words that are for others than agents, and judges theirs.
 
     Raises:
         ConfigError: Keys cannot be used.
@@ -63,10 +61,6 @@ class Trust:
     def __init__(self, settings: Settings, state_dir: Path) -> None:
         self._settings = settings
         self._lists_file = state_dir / REVOCATIONS_KEPT
-        self.refused: Counter[str] = Counter()
-        self._complaints: RateLimiter[str] = RateLimiter(
-            gap_ms=COMPLAINT_GAP_MS, keys_max=COMPLAINTS_MAX
-        )
         self._expiry: RateLimiter[str] = RateLimiter(gap_ms=DAY_MS, keys_max=1)
         authority = Authority(
             settings.federation, settings.keys.federation_keys(settings.federation), verify
@@ -87,6 +81,12 @@ class Trust:
         except DecodeError as error:
             text = f"keys.agent_file: {settings.keys.agent_file}: {error}: issue another"
             raise ConfigError(text, exit_code=78) from error
+        required: tuple[Role, ...] = ("gateway", "operator")
+        self.words = SignedWords(
+            authority,
+            vouch=self.guard.vouch,
+            required=required if settings.keys.roles == "required" else (),
+        )
         self._seen = self._stamps()
 
     # -- what arrives --------------------------------------------------------------------------
@@ -100,13 +100,13 @@ class Trust:
         try:
             sender, body, greeting = self.guard.read(kind, payload)
         except DecodeError as error:
-            self._refuse(kind, error)
+            self.words.refuse(kind, error)
             return None
         message = decode(kind, body)
         try:
             self.guard.admit(sender, message, greeting)
         except DecodeError as error:
-            self._refuse(kind, error)
+            self.words.refuse(kind, error)
             return None
         return message
 
@@ -115,15 +115,8 @@ class Trust:
         try:
             return self.guard.unseal(DATA, "data", payload)
         except DecodeError as error:
-            self._refuse("data", error)
+            self.words.refuse("data", error)
             return None
-
-    def _refuse(self, kind: str, error: DecodeError) -> None:
-        self.refused[kind] += 1
-        reason = str(error)[:200]
-        if self._complaints.allow(f"{kind}: {reason}", monotonic_ms()):
-            so_far = self.refused[kind]
-            _log.warning("trust.refused", kind=kind, reason=reason, so_far=so_far)
 
     # -- revocations ---------------------------------------------------------------------------
 
@@ -139,7 +132,7 @@ class Trust:
             try:
                 news |= self.guard.authority.revoke(data)
             except DecodeError as error:
-                self._refuse("ctl", error)
+                self.words.refuse("ctl", error)
         if news:
             self._on_new_lists()
         return news
@@ -219,7 +212,8 @@ class Trust:
             "serial": certificate.serial.hex(),
             "expires_s": certificate.expires_s,
             "trusted_keys": len(self.guard.authority.trusted),
-            "refused": sum(self.refused.values()),
+            "refused": sum(self.words.refused.values()),
+            "run": self.guard.ours.salt.hex(),
         }
 
 

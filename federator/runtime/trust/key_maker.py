@@ -12,15 +12,17 @@ from federator.protocol.trust.certificates import (
     SERIAL_BYTES,
     Certificate,
     Revocations,
+    Role,
     Signed,
     encode,
     signed_text,
 )
-from federator.protocol.trust.key_files import AgentKeys, FederationKey, FederationPublic
+from federator.protocol.trust.key_files import AgentKeys, FederationKey, FederationPublic, RoleKeys
 from federator.protocol.types import BrokerId
 from federator.runtime.trust.crypto import SecretIdentity
 
 DAY_S = 86_400
+NO_BROKER = BrokerId(0)
 BACKDATED_S = 3_600
 """Certificates begin an hour ago: hosts' clocks differ."""
 
@@ -49,16 +51,7 @@ class KeyMaker:
     def issue(self, broker: BrokerId, *, days: int, now_s: int) -> tuple[AgentKeys, Certificate]:
         """Fresh keys for one agent, with their certificate."""
         identity = SecretIdentity.new()
-        certificate = Certificate(
-            version=1,
-            federation=self.key.federation,
-            id=broker,
-            signing_key=identity.signing_key,
-            exchange_key=identity.exchange_key,
-            not_before_s=now_s - BACKDATED_S,
-            expires_s=now_s + days * DAY_S,
-            serial=os.urandom(SERIAL_BYTES),
-        )
+        certificate = self._certificate(identity, days=days, now_s=now_s, id=broker)
         signing, exchange = identity.secrets
         agent_keys = AgentKeys(
             federation=self.key.federation,
@@ -68,6 +61,44 @@ class KeyMaker:
             certificate=self._sign(certificate),
         )
         return agent_keys, certificate
+
+    def issue_role(
+        self, role: Role, name: str, *, days: int, now_s: int
+    ) -> tuple[RoleKeys, Certificate]:
+        """A fresh key for one gateway or operator, with its certificate."""
+        identity = SecretIdentity.new()
+        certificate = self._certificate(identity, days=days, now_s=now_s, role=role, name=name)
+        role_keys = RoleKeys(
+            federation=self.key.federation,
+            role=role,
+            name=name,
+            signing=identity.secrets[0],
+            certificate=self._sign(certificate),
+        )
+        return role_keys, certificate
+
+    def _certificate(
+        self,
+        identity: SecretIdentity,
+        *,
+        days: int,
+        now_s: int,
+        id: BrokerId = NO_BROKER,
+        role: Role = "agent",
+        name: str = "",
+    ) -> Certificate:
+        return Certificate(
+            version=1 if role == "agent" else 2,
+            federation=self.key.federation,
+            id=id,
+            signing_key=identity.signing_key,
+            exchange_key=identity.exchange_key,
+            not_before_s=now_s - BACKDATED_S,
+            expires_s=now_s + days * DAY_S,
+            serial=os.urandom(SERIAL_BYTES),
+            role=role,
+            name=name,
+        )
 
     def revoke(self, serials: Iterable[bytes], *, number: int) -> bytes:
         """The signed list number ``number`` of these serials."""

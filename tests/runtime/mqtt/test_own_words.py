@@ -21,7 +21,14 @@ def test_nobody_else_says_a_number_not_even_we_in_an_earlier_life():
     words = OwnWords()
     said = words.say(5)
 
-    strange = [b"", said[:8], said[:-1], said + b"x", words.say(6)[:8] + said[8:], OwnWords().say(5)]
+    strange = [
+        b"",
+        said[:8],
+        said[:-1],
+        said + b"x",
+        words.say(6)[:8] + said[8:],
+        OwnWords().say(5),
+    ]
 
     assert [words.hear(comes(payload)) for payload in strange] == [None] * 6
     assert words.refused == 6

@@ -1,0 +1,155 @@
+"""Words that are signed one by one: for those with whom their speaker shares no key.
+
+What operators, gateways and agents say to gateways, collectors and agents is JSON. The proof stands
+in it as its last field, so that readers of an older release, or without keys, pass over it. Under
+the signature are the topic, the message as it was encoded, and what keeps a recorded word from
+being said again: a number that grows with every word of its speaker, and where it is an answer to
+somebody's start, or for one only, that.
+
+A word that a broker says in our place (a Will) is signed before those that come first. So a word
+is (since, number): ``since`` when its speaker connected, and a Will has the greatest number of its
+connection.
+
+Source: docs/security.md, "Roles".
+"""
+
+import struct
+from base64 import b64decode, b64encode
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from federator.errors import DecodeError
+from federator.protocol.trust.authority import Authority, DistrustError
+from federator.protocol.trust.certificates import Role
+from federator.protocol.trust.primitives import Verifier
+from federator.protocol.trust.proofs import decode_proof
+
+NOBODY: Final = bytes(16)
+"""Whom a word is for that is for everybody."""
+
+LATE_MAX_US: Final = 600_000_000
+"""How old, or early, a word may be whose age counts: clocks of hosts differ."""
+
+SPEAKERS_MAX: Final = 4_096
+_WILL: Final = 2**64 - 1
+_HEADER = struct.Struct(">QQ16s")
+_FIELD: Final = b',"proof":"'
+
+
+class WordSigner:
+    """Signs the words of one speaker.
+
+    Args:
+        vouch: Signs a text, and returns the signature with our certificate.
+        now_us: Unix time; numbers grow even while it goes back.
+    """
+
+    def __init__(self, vouch: Callable[[bytes], bytes], now_us: Callable[[], int]) -> None:
+        self._vouch = vouch
+        self._now_us = now_us
+        self._number = 0
+        self._since = 0
+
+    def sign(self, topic: str, body: bytes, *, to: bytes = NOBODY) -> bytes:
+        """Return the JSON object ``body`` with our proof, for whoever hears ``topic``."""
+        self._number = max(self._number + 1, self._now_us())
+        return self._signed(topic, body, _HEADER.pack(self._since, self._number, to))
+
+    def sign_will(self, topic: str, body: bytes) -> bytes:
+        """The same for a Will: it ends all that we say from now until the next one."""
+        self._number = self._since = max(self._number + 1, self._now_us())
+        return self._signed(topic, body, _HEADER.pack(self._since, _WILL, NOBODY))
+
+    def _signed(self, topic: str, body: bytes, header: bytes) -> bytes:
+        proof = b64encode(header + self._vouch(_signed_text(topic, header, body)))
+        return body[:-1] + _FIELD + proof + b'"}'
+
+
+class WordJudge:
+    """Judges what others say.
+
+    Args:
+        authority: Judges certificates.
+        verify: Judges signatures.
+        now_us: Unix time.
+        required: Whose words must be proven. Others may be without a proof, until their speaker
+            has shown one.
+    """
+
+    def __init__(
+        self,
+        authority: Authority,
+        verify: Verifier,
+        now_us: Callable[[], int],
+        required: Iterable[Role],
+    ) -> None:
+        self._authority = authority
+        self._verify = verify
+        self._now_us = now_us
+        self._required = frozenset(required)
+        self._newest: OrderedDict[tuple[str, int, str], tuple[int, int]] = OrderedDict()
+        self._proven: set[tuple[Role, str]] = set()
+
+    def check(
+        self,
+        topic: str,
+        payload: bytes,
+        role: Role,
+        *,
+        name: str = "",
+        to: bytes = NOBODY,
+        place: int = 0,
+        ages: bool = False,
+    ) -> None:
+        """Accept the word ``payload``, which was said on ``topic``.
+
+        Args:
+            role: What its speaker must be,
+            name: and who; empty: anybody in that role.
+            to: Whom it must be for.
+            place: Where it was heard: copies of one word may come by several brokers.
+            ages: It is said as it happens, so an old one was recorded.
+
+        Raises:
+            DecodeError: It is not to be believed.
+        """
+        body, bar, proof = payload.rpartition(_FIELD)
+        if not bar:
+            if role in self._required or (role, name) in self._proven:
+                raise DistrustError(f"a word of {role} {name} without its signature")
+            return
+        try:
+            if not proof.endswith(b'"}'):
+                raise DecodeError("proof: it is not the last field")
+            data = b64decode(proof[:-2], validate=True)
+            since, number, addressee = _HEADER.unpack_from(data)
+        except (ValueError, struct.error) as error:
+            raise DecodeError(f"proof: {error}") from error
+        signed = decode_proof(data[_HEADER.size :])
+        now_us = self._now_us()
+        certificate = self._authority.judge(
+            signed.certificate, now_s=now_us // 1_000_000, role=role
+        )
+        who = certificate.holder
+        if name and certificate.holder_name != name:
+            raise DistrustError(f"{who} speaks in the name of {name}")
+        if addressee != to:
+            raise DistrustError(f"a word of {who} is for another, or for an earlier start")
+        if ages and abs(now_us - number) > LATE_MAX_US:
+            raise DistrustError(f"a word of {who} is old: see the clocks of both hosts")
+        said = (who, place, topic)
+        if (since, number) <= self._newest.get(said, (0, 0)):
+            raise DistrustError(f"a word of {who} came before")
+        text = _signed_text(topic, data[: _HEADER.size], body + b"}")
+        if not self._verify(certificate.signing_key, signed.signature, text):
+            raise DistrustError(f"the signature on a word of {who} is wrong")
+        self._newest[said] = since, number
+        self._newest.move_to_end(said)
+        if len(self._newest) > SPEAKERS_MAX:
+            self._newest.popitem(last=False)
+        self._proven.add((role, name))
+
+
+def _signed_text(topic: str, header: bytes, body: bytes) -> bytes:
+    return b"federator word 1\0" + topic.encode() + b"\0" + header + body
