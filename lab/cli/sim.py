@@ -26,6 +26,8 @@ from federator.errors import DecodeError
 from federator.protocol.parameters import Strategy
 from lab.cli.common import Bars
 from lab.sim import scenario, strategies, topologies
+from lab.sim.attack import story as attack_story
+from lab.sim.attack.campaign import run_attack
 from lab.sim.campaign import SeedResult, run_scenario
 from lab.sim.failover import story as failover_story
 from lab.sim.failover.campaign import run_failover
@@ -53,6 +55,8 @@ class _Drawn:
     strategy: str
     failover: bool
     joining: bool
+    attack: bool
+    moves: int
 
     def draws(self) -> dict[str, Any]:
         """What most kinds of stories are drawn from, besides a seed."""
@@ -64,6 +68,7 @@ class _Drawn:
         strategy = "" if self.strategy == Strategy.MESH else f" --strategy {self.strategy}"
         failover = " --failover" if self.failover else ""
         failover += " --joining" if self.joining else ""
+        failover += f" --attack --moves {self.moves}" if self.attack else ""
         return failover + strategy + ("" if self.faulty else " --no-faults")
 
 
@@ -73,6 +78,8 @@ def _run(seed: int, drawn: _Drawn, messages: bool) -> SeedResult:
     try:
         if messages:
             return run_story(stories.draw(seed, **drawn.draws()))
+        if drawn.attack:
+            return run_attack(attack_story.draw(seed, moves=drawn.moves, **drawn.draws()))
         if drawn.failover:
             return run_failover(failover_story.draw(seed, **drawn.draws()))
         if drawn.joining:
@@ -88,7 +95,7 @@ def _run(seed: int, drawn: _Drawn, messages: bool) -> SeedResult:
 @click.option(
     "--nodes",
     type=click.IntRange(2, NODES_MAX),
-    help="[25; with --messages 2 to 9, --failover 2 to 12, --joining 3 to 40, by the seed]",
+    help="[25; with --messages and --attack 2 to 9, --failover 2 to 12, --joining 3 to 40]",
 )
 @option("--seeds", type=click.IntRange(1), default=200, help="How many.")
 @click.option("--nightly", is_flag=True, help=f"{NIGHTLY_SEEDS} seeds.")
@@ -109,6 +116,12 @@ def _run(seed: int, drawn: _Drawn, messages: bool) -> SeedResult:
     is_flag=True,
     help="Brokers that join by one seed and arrange their links by themselves.",
 )
+@click.option(
+    "--attack",
+    is_flag=True,
+    help="Signed, with clients, under attack by strangers or by a member that lies.",
+)
+@option("--moves", type=click.IntRange(1), default=attack_story.MOVES, help="Of each attack.")
 @click.option(
     "--replay",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -138,14 +151,16 @@ def command(
         _replay(replay)
         return
     drawn = _Drawn(**options)
-    if messages + drawn.failover + drawn.joining > 1:
-        raise click.UsageError("--messages, --failover and --joining are stories of their own")
+    if messages + drawn.failover + drawn.joining + drawn.attack > 1:
+        kinds = "--messages, --failover, --joining and --attack"
+        raise click.UsageError(f"{kinds} are stories of their own")
     seeds = NIGHTLY_SEEDS if nightly else seeds
     if not as_json:
-        few = messages or drawn.failover or drawn.joining
+        few = messages or drawn.failover or drawn.joining or drawn.attack
         size = f"{drawn.nodes or NODES} nodes" if drawn.nodes or not few else "few nodes"
         what = ", with clients" if messages else ", failover" if drawn.failover else ""
         what = ", joining" if drawn.joining else what
+        what = f", attacked in {drawn.moves} moves" if drawn.attack else what
         where = f"{size}, {drawn.topology}, {drawn.strategy}{what}"
         click.echo(f"seed {first} and the {seeds - 1} after it, {where}")
     sys.stdout.flush()

@@ -14,17 +14,18 @@ import mqtt5
 from mqtt5 import PublishPacket
 
 from federator.protocol.custody import Disk
-from federator.protocol.data.ports import DataLink
+from federator.protocol.data.ports import DataLink, Seals
 from federator.protocol.data_plane import DataPlane
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.forwarding.frames import REPAIR_FLAG, Frame, unpack
 from federator.protocol.forwarding.publications import packets_in, topics_of
-from federator.protocol.messages import codec
-from federator.protocol.messages.control import RepairRequest
+from federator.protocol.messages.control import Message, RepairRequest
+from federator.protocol.trust.guard import overheard
 from federator.protocol.types import BrokerId, Epoch, Now
 from lab.sim.agenda import Agenda
 from lab.sim.agents import Agent
+from lab.sim.network import Connection
 from lab.sim.watcher import Watcher
 from lab.sim.wires import Wires
 
@@ -134,12 +135,22 @@ class DataWorld(Protocol):
     def noticed(self, notice: Notice) -> None:
         """An agent says something to its operator."""
 
+    def say(self, agent: Agent, connection: Connection, message: Message) -> None:
+        """An agent sends a control message over one of its connections."""
+
 
 class DataPath:
     """The data plane of one agent, under the world's clock; ``link`` leads to its own broker."""
 
     def __init__(
-        self, agent: Agent, world: DataWorld, epoch: Epoch, disk: Disk, link: DataLink
+        self,
+        agent: Agent,
+        world: DataWorld,
+        epoch: Epoch,
+        disk: Disk,
+        link: DataLink,
+        *,
+        seals: Seals | None,
     ) -> None:
         self._agent = agent
         self._world = world
@@ -151,7 +162,7 @@ class DataPath:
             forwarder=Forwarder(),
             disk=disk,
             outlet=self,
-            seals=None,
+            seals=seals,
             now=world.now_of(agent),
             hop_limit=HOP_LIMIT,
         )
@@ -225,14 +236,15 @@ class DataPath:
         connection = self._agent.connection_to(neighbour)
         if connection is not None and not self._agent.doomed:
             self._world.fired["repair asked"] += 1
-            self._world.wires.transmit(connection, codec.kind_of(request), codec.encode(request))
+            self._world.say(self._agent, connection, request)
 
     def _carry(self, neighbour: BrokerId, payload: bytes) -> bool:
         """Send a frame to a neighbour; whether there is a connection."""
         world, connection = self._world, self._agent.connection_to(neighbour)
         if connection is None or self._agent.doomed:
             return False
-        frame = unpack(payload)
+        _, inside = overheard(payload)
+        frame = unpack(inside or b"")
         if frame.flags & REPAIR_FLAG:
             world.fired["repair sent"] += 1
         else:

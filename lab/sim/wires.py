@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from federator.protocol.events import Event, NeighbourConnected, NeighbourDisconnected
-from federator.protocol.messages import codec
 from federator.protocol.messages.control import Bye
 from federator.protocol.types import BrokerId, ConnId
 from lab.sim.agenda import Agenda
@@ -35,6 +34,7 @@ class Wires:
 
     Args:
         arrival: A message reached a broker.
+        will_of: A Will as an agent leaves it with a broker.
         tell: Hands an event to an agent, in order, unless it died.
         reconnect_ms_max: Cap of the back-off.
     """
@@ -48,6 +48,7 @@ class Wires:
         brokers: Mapping[BrokerId, Broker],
         agents: Mapping[BrokerId, Agent],
         arrival: Arrival,
+        will_of: Callable[[Agent, Bye], bytes],
         tell: Callable[[Agent, Event], None],
         fired: Counter[str],
         reconnect_ms_max: int,
@@ -63,6 +64,7 @@ class Wires:
         self._brokers = brokers
         self._agents = agents
         self._arrival = arrival
+        self._will_of = will_of
         self._tell = tell
         self._reconnect_ms_max = reconnect_ms_max
 
@@ -105,7 +107,7 @@ class Wires:
         dialler.failures = 0
         agent.connections_made += 1
         conn = ConnId(agent.connections_made)
-        will = codec.encode(Bye(sender=agent.id, epoch=agent.node.links.epoch, conn=conn))
+        will = self._will_of(agent, Bye(agent.id, agent.node.links.epoch, conn))
         connection = Connection(conn, path, will, broker_life)
         dialler.connection = connection
         agent.connections[conn] = (connection, dialler)

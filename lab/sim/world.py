@@ -17,6 +17,7 @@ from mqtt5 import PublishPacket
 from federator.errors import DecodeError
 from federator.protocol import effects as e
 from federator.protocol import events
+from federator.protocol.data.ports import Seals
 from federator.protocol.filters import matches
 from federator.protocol.messages import codec, control
 from federator.protocol.node import Identity, Node
@@ -26,7 +27,7 @@ from lab.sim.agenda import TRACE_EVENTS_MAX, Clocked
 from lab.sim.agents import FIRST_EPOCH, INBOX_MAX, Agent, Disk
 from lab.sim.data import DataPath, LocalLink, number_of, packet_of
 from lab.sim.disks import CustodyDisk, DiskInUse, Writer
-from lab.sim.network import Broker, Dialler, Path, link_of
+from lab.sim.network import Broker, Connection, Dialler, Path, link_of
 from lab.sim.plan import LinkPlan, WorldPlan, address_of, alias_of
 from lab.sim.watcher import Watcher
 from lab.sim.wires import BROKER_PATIENCE_MS, Wires
@@ -61,6 +62,7 @@ class World(Clocked):
         self.delivered: dict[int, Counter[BrokerId]] = {}
         self.paths: dict[tuple[BrokerId, BrokerId], Path] = {}
         self._rng = random.Random(f"world {seed}")
+        self._encoded: tuple[object, bytes] = (None, b"")
         self._configured: dict[BrokerId, list[tuple[str, BrokerId, LinkPlan]]] = {}
         self._costs = {link_of(link.a, link.b): link.cost for link in plan.links}
         self._address_book: dict[str, BrokerId] = {}
@@ -72,6 +74,7 @@ class World(Clocked):
             brokers=self.brokers,
             agents=self.agents,
             arrival=self.arrive,
+            will_of=self.will_of,
             tell=self._tell,
             fired=self.fired,
             reconnect_ms_max=plan.reconnect_ms_max,
@@ -117,7 +120,7 @@ class World(Clocked):
             self.fired["queue_overflow"] += 1
         elif kind != "data":
             try:
-                message = codec.decode(kind, payload)
+                message = self.read(agent, kind, payload)
             except DecodeError:
                 self.fired["undecodable"] += 1
             else:
@@ -126,6 +129,30 @@ class World(Clocked):
             agent.inbox.append(payload)
         else:
             self.data_paths[agent.id].on_frame(payload)
+
+    # --- what agents say ---
+
+    def say(self, agent: Agent, connection: Connection, message: control.Message) -> None:
+        """Send a control message. One message goes to many: it is encoded once."""
+        if self._encoded[0] is not message:
+            self._encoded = (message, codec.encode(message))
+        self.wires.transmit(connection, codec.kind_of(message), self._encoded[1])
+
+    def read(self, agent: Agent, kind: str, payload: bytes) -> control.Message:
+        """What an agent makes of a control message.
+
+        Raises:
+            DecodeError: Nothing.
+        """
+        return codec.decode(kind, payload)
+
+    def will_of(self, agent: Agent, bye: control.Bye) -> bytes:
+        """The Will of a connection."""
+        return codec.encode(bye)
+
+    def seals_of(self, agent: Agent) -> Seals | None:
+        """Who seals an agent's frames; ``None``: this federation is open."""
+        return None
 
     # --- what befalls brokers, agents and links ---
 
@@ -310,17 +337,14 @@ class World(Clocked):
     def _perform(self, agent: Agent, effects: Iterable[e.Effect]) -> None:
         routes_changed, path = False, self.data_paths[agent.id]
         moved: dict[BrokerId, BrokerId | None] = {}
-        encoded: tuple[object, bytes] = (None, b"")
         for effect in effects:
             match effect:
                 case e.Send(conn, message):
                     held = agent.connections.get(conn)
                     if held is None:
                         continue
-                    if message is not encoded[0]:
-                        encoded = (message, codec.encode(message))
                     self.watcher.sent(agent, held[0].path.target, effect)
-                    self.wires.transmit(held[0], codec.kind_of(message), encoded[1])
+                    self.say(agent, held[0], message)
                 case e.SetRoute(filter, route, lost):
                     path.set_route(filter, route, lost=lost)
                     routes_changed = True
@@ -446,7 +470,8 @@ class World(Clocked):
     def _data_path(self, agent: Agent, epoch: Epoch) -> DataPath:
         """The data plane of an agent whose broker's clients are imagined: QoS 0 only."""
         disk = DiskInUse(CustodyDisk(), int(epoch), Writer())
-        return DataPath(agent, self, epoch, disk, LocalLink(partial(self._delivered, agent)))
+        link = LocalLink(partial(self._delivered, agent))
+        return DataPath(agent, self, epoch, disk, link, seals=self.seals_of(agent))
 
     def _delivered(self, agent: Agent, packet: PublishPacket) -> None:
         number = number_of(packet)

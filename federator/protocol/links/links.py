@@ -47,6 +47,9 @@ invent some, so the one unheard for longest makes room."""
 DIALS_PER_INTERVAL_MAX = 16
 """Senders dialled back in one hello interval; the others wait."""
 
+SHELVED_MS = 10_000
+"""A connection that leads where another does, or to ourselves, is not used for so long."""
+
 COMPLAINT_GAP_MS = 600_000
 """Least time between two complaints about the same thing, which hellos would repeat for ever."""
 
@@ -98,6 +101,13 @@ class Links:
         if known is None or not known.up or known.conn is None:
             return []
         return [Send(known.conn, message)]
+
+    def addressee(self, conn: ConnId) -> BrokerId | None:
+        """Whom a greeting over ``conn`` is for: nobody in particular, unless one speaks there."""
+        known = self.connections.get(conn)
+        if known is None or known.neighbour is None:
+            return None
+        return None if self.neighbours[known.neighbour].hello is None else known.neighbour
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` is due."""
@@ -245,10 +255,11 @@ class Links:
         mine = self.connections.get(hello.conn)
         ours = hello.epoch == self.epoch and hello.address == self.address
         if ours and mine is not None and mine.neighbour is None:
-            # The connection leads to our own broker: the operator gave our own address.
-            del self.connections[hello.conn]
+            # The connection leads to our own broker: the operator gave our own address. Or somebody
+            # says here what we say there: then we shall find out who is there when that has ended.
+            mine.shelved_until_ms = Millis(now_ms + SHELVED_MS)
             details: dict[str, int | str] = {"address": mine.address}
-            return [HangUp(hello.conn), Notice("neighbour.is_own_broker", "error", details)]
+            return self._complain("neighbour.is_own_broker", "error", details, now_ms)
         if hello.epoch <= self.epoch and hello.address == self.address:
             return []  # of an earlier start of ours, or delayed
         details = {"id": self.self_id, "other_address": hello.address}
@@ -303,10 +314,10 @@ class Links:
             details |= {"address": connection.address, "wanted": int(connection.expected_id or 0)}
             steps += self._complain("neighbour.unexpected_id", "error", details, now_ms)
             return False
-        # Two connections lead to one neighbour: the first stays.
+        # Two connections lead to one neighbour, or somebody makes it look so: the first counts.
         if neighbour.conn is not None and neighbour.conn != connection.conn:
-            del self.connections[connection.conn]
-            steps.append(HangUp(connection.conn))
+            if connection.neighbour is None:
+                connection.shelved_until_ms = Millis(now_ms + SHELVED_MS)
             return False
         if connection.neighbour is not None:
             other = self.neighbours[connection.neighbour]
@@ -347,8 +358,9 @@ class Links:
             return self._down(neighbour, "no connection to its broker")
         ups = [h.ups for h in hello.hears if (h.id, h.epoch) == (self.self_id, self.epoch)]
         if not ups:
-            return self._down(neighbour, "does not hear us")
+            return self._on_deaf(neighbour, self.connections[conn])
         steps: list[Step] = []
+        neighbour.deaf_since_ms = None
         comes_up, neighbour.up = not neighbour.up, True
         if comes_up:
             neighbour.ups += 1
@@ -362,6 +374,17 @@ class Links:
         if neighbour.peer_ups and (comes_up or peer_came_up):
             steps.append(LinkUp(neighbour.id))
         return steps
+
+    def _on_deaf(self, neighbour: Neighbour, connection: LinkConnection) -> list[Step]:
+        """Take the link down, and in the end believe no more that the connection leads there."""
+        now_ms = neighbour.heard_at_ms
+        if neighbour.deaf_since_ms is None:
+            neighbour.deaf_since_ms = now_ms
+        deaf_ms = now_ms - neighbour.deaf_since_ms
+        if deaf_ms > self.parameters.hello_timeout_ms and connection.expected_id is None:
+            connection.neighbour = neighbour.conn = neighbour.deaf_since_ms = None
+            neighbour.first_heard_ms = now_ms
+        return self._down(neighbour, "does not hear us")
 
     def _down(self, neighbour: Neighbour, reason: str) -> list[Step]:
         neighbour.reason = reason
@@ -473,4 +496,5 @@ class Links:
                 ),
             )
             for conn in sorted(conns)
+            if self.connections[conn].shelved_until_ms <= now_ms
         ]

@@ -68,6 +68,7 @@ class LinkConnection:
     cost: Cost
     neighbour: BrokerId | None = None  # unknown until a hello returns ``conn``
     measured: bool = False  # the cost is the link's delay
+    shelved_until_ms: Millis = Millis(0)  # seen to lead where no connection is wanted
 
 
 @dataclass(slots=True)
@@ -89,4 +90,5 @@ class Neighbour:
     round_trip_ms: int | None = None
     delay: LinkDelay = field(default_factory=LinkDelay)
     dialled: str | None = None  # the address we asked the driver to dial
+    deaf_since_ms: Millis | None = None  # it speaks, and does not hear us
     reason: str = "not heard yet"

@@ -120,9 +120,9 @@ class ControlTraffic:
         body = self._encoded[1]
         if trust is None:
             return body
-        to = self.neighbour_at(link)
         if isinstance(message, Hello | Bye):
-            return trust.guard.greet(kind, body, to)
+            return trust.guard.greet(kind, body, self._links.addressee(message.conn))
+        to = self.neighbour_at(link)
         return None if to is None else trust.guard.seal(CONTROL, kind, body, to)
 
     def carries(self, topic: str) -> bool:

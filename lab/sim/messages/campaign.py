@@ -8,7 +8,7 @@ Source: docs/simulator.md.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from federator.protocol.custody.tails import STEPS_MS
 from federator.protocol.types import BrokerId
@@ -37,10 +37,18 @@ def run_story(story: MessageStory) -> SeedResult:
     invariants = Invariants()
     world = MessageWorld(story.plan, seed=story.seed, watcher=invariants)
     invariants.attach(world)
+    return tell(world, story)
+
+
+def tell(
+    world: MessageWorld, story: MessageStory, *, stood: Callable[[], None] = lambda: None
+) -> SeedResult:
+    """Let ``story`` happen in ``world``; ``stood`` is called once the federation stood."""
     bound_ms = _bound_ms(story)
 
     def acts() -> Iterator[int]:
         _settle(world, story)
+        stood()
         _play(world, story)
         yield _heal(world, story.heal_ms, bound_ms)
         _publish_in_the_calm(world, story)

@@ -24,6 +24,9 @@ from lab.sim.messages.sessions import Message, Session
 from lab.sim.topics import topic_matches
 from lab.sim.watcher import InvariantError
 
+INVENTED = 2**62
+"""From this number on nobody published it: a member of the federation made it up."""
+
 
 @dataclass(frozen=True, slots=True)
 class Published:
@@ -46,11 +49,12 @@ class Ledger:
 
     Attributes:
         calm: Nothing goes wrong any more: everything is promised.
+        lied_to: A member tells lies about numbers: what came may come again, or never have been.
         fired: How often each excuse and outcome occurred.
     """
 
     def __init__(self, home: Mapping[str, BrokerId], *, life_of: Callable[[BrokerId], int]) -> None:
-        self.calm = False
+        self.calm = self.lied_to = False
         self.fired: Counter[str] = Counter()
         self.published: list[Published] = []
         self._home = home
@@ -133,7 +137,7 @@ class Ledger:
 
     def may_repeat(self, number: int) -> bool:
         """Somebody may get this publication again."""
-        return any((client, number) in self._may_repeat for client in self._home)
+        return self.lied_to or any((client, number) in self._may_repeat for client in self._home)
 
     def _clients_of(self, broker: BrokerId) -> list[str]:
         return [client for client, home in self._home.items() if home == broker]
@@ -173,14 +177,14 @@ class Ledger:
 
     def routed(self, broker: BrokerId, client_id: str, message: Message) -> None:
         """A broker put a copy into a session."""
-        if client_id not in self._home:
+        if client_id not in self._home or self._is_invented(message.number):
             return
         item = self.published[message.number]
         life = 0 if item.qos else self._life_of(broker)
         key = (client_id, message.number, life)
         self._copies[key] += 1
         if self._copies[key] > 1:
-            if (client_id, message.number) not in self._may_repeat:
+            if not self.lied_to and (client_id, message.number) not in self._may_repeat:
                 raise InvariantError("once_per_subscriber", f"{client_id!r} gets {item} again")
             self.fired["repeated"] += 1
         if item.topic != message.topic or not item.qos >= message.qos:
@@ -196,19 +200,29 @@ class Ledger:
     def received(self, client: str, message: Message) -> None:
         """A client has a message in its hands; its broker may hand it over again."""
         number = message.number
+        if self._is_invented(number):
+            return
         if number in self._received[client]:
             self.fired["handed over again"] += 1
             return
         self._received[client].add(number)
         self._owed[client].discard(number)
         item = self.published[number]
-        if not item.qos or (client, number) in self._may_repeat:
+        if not item.qos or self.lied_to or (client, number) in self._may_repeat:
             return
         key = (item.publisher, item.topic, client)
         newest = self._newest.get(key, -1)
         if number < newest:
             raise InvariantError("in_order", f"{client!r} gets {item} after {newest}")
         self._newest[key] = number
+
+    def _is_invented(self, number: int) -> bool:
+        if number < INVENTED:
+            return False
+        if not self.lied_to:
+            raise InvariantError("never_published", "somebody gets what nobody published")
+        self.fired["invented"] += 1
+        return True
 
     # --- brokers that die ---
 

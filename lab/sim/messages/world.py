@@ -201,7 +201,7 @@ class MessageWorld(World):
         connection = DataConnection(agent, self.local[id], self.ledger, self)
         self._connections[id] = connection
         disk = DiskInUse(self.host_disks[id].custody, int(epoch), connection)
-        return DataPath(agent, self, epoch, disk, connection)
+        return DataPath(agent, self, epoch, disk, connection, seals=self.seals_of(agent))
 
     def _end_doomed(self, agent: Agent) -> None:
         if self.agents.get(agent.id) is agent:

@@ -2,10 +2,11 @@
 
 import pytest
 
-from federator.protocol.effects import Dial, HangUp, NeighbourReachable, Notice, Send
+from federator.protocol.effects import Dial, NeighbourReachable, Notice, Send
 from federator.protocol.links.links import (
     DIAL_BACK_HELLOS,
     DIALS_PER_INTERVAL_MAX,
+    SHELVED_MS,
     UNCONNECTED_MAX,
     Links,
 )
@@ -243,14 +244,30 @@ def test_invented_strangers_are_bounded_and_keep_nobody_out():
     made.on_deadline(now_ms=10_000)  # no timer of a forgotten sender is left
 
 
-def test_own_broker_among_the_neighbours_is_hung_up():
+def greeted(steps):
+    """Over which connections a hello goes out."""
+    return {s.conn for s in steps if isinstance(s, Send) and isinstance(s.message, Hello)}
+
+
+def test_own_broker_among_the_neighbours_is_told_and_let_alone_for_a_while():
     made = links()
     made.on_connected(LinkConnection(1, "b1 by another name", None, 1), now_ms=0)
 
     steps = made.on_hello(hello(1, epoch=100, conn=1, address="b1"), now_ms=5)
 
-    assert HangUp(1) in steps
-    assert made.connections == {}
+    assert [s.name for s in steps if isinstance(s, Notice)] == ["neighbour.is_own_broker"]
+    assert greeted(made.on_deadline(now_ms=1_000)) == set()
+    assert greeted(made.on_deadline(now_ms=5 + SHELVED_MS + 1_000)) == {1}
+
+
+def test_neighbour_is_found_though_somebody_said_our_greeting_at_our_own_broker():
+    made = links()
+    made.on_connected(LinkConnection(1, "b2", None, 1), now_ms=0)
+
+    made.on_hello(hello(1, epoch=100, conn=1, address="b1"), now_ms=5)
+    steps = made.on_hello(hello(hears=[heard(1)]), now_ms=10)
+
+    assert news(steps) == [LinkUp(2)]
 
 
 def test_stranger_that_greets_us_is_dialled_back_once():
@@ -279,14 +296,57 @@ def test_stranger_is_dialled_when_no_open_connection_turns_out_to_lead_to_it():
     assert Dial(2, "b2") in made.on_deadline(now_ms=due_ms)
 
 
-def test_second_connection_to_one_neighbour_is_hung_up():
+def test_second_connection_to_one_neighbour_is_let_alone_for_a_while():
     made = up_links()
     made.on_connected(LinkConnection(2, "b2 by another name", None, 1), now_ms=20)
 
     steps = made.on_hello(hello(hears=[heard(2)]), now_ms=30)
 
-    assert HangUp(2) in steps
+    assert news(steps) == []
     assert made.neighbours[2].conn == 1
+    assert greeted(made.on_deadline(now_ms=1_000)) == {1}
+    assert greeted(made.on_deadline(now_ms=30 + SHELVED_MS + 1_000)) == {1, 2}
+
+
+def test_neighbour_is_found_though_another_one_heard_our_greeting_to_it():
+    made = up_links()
+    made.on_connected(LinkConnection(2, "b3", None, 1), now_ms=20)
+
+    made.on_hello(hello(2, hears=[heard(2)]), now_ms=30)
+    steps = made.on_hello(hello(3, hears=[heard(2)]), now_ms=40)
+
+    assert news(steps) == [LinkUp(3)]
+    assert made.neighbours[2].conn == 1
+
+
+def test_connection_of_another_is_not_taken_by_who_says_to_hear_us_there():
+    made = up_links()
+
+    made.on_hello(hello(3, hears=[heard(1)]), now_ms=20)
+
+    assert made.connections[1].neighbour == 2
+    assert list(made.up) == [2]
+
+
+def test_who_does_not_hear_us_any_more_is_not_where_it_seemed_to_be():
+    made = links()
+    made.on_connected(LinkConnection(1, "b3", None, 1), now_ms=0)
+    made.on_hello(hello(2, hears=[heard(1)]), now_ms=10)  # somebody said our greeting there
+
+    for now_ms in range(1_000, 2_000 + PARAMETERS.hello_timeout_ms, 500):
+        made.on_hello(hello(2), now_ms=now_ms)
+
+    assert made.addressee(1) is None
+    assert news(made.on_hello(hello(3, hears=[heard(1)]), now_ms=9_000)) == [LinkUp(3)]
+
+
+def test_nobody_in_particular_is_greeted_where_it_has_become_silent():
+    made = up_links()
+    assert made.addressee(1) == 2
+
+    made.on_bye(Bye(2, 50, 1))
+
+    assert made.addressee(1) is None
 
 
 def test_neighbour_with_another_id_than_configured_is_no_link():

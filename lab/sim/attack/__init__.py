@@ -1,0 +1,1 @@
+"""A signed federation under attack: by strangers who hear and say all, or by a member."""

@@ -1,0 +1,117 @@
+"""One seed's attack: a story with clients, who attacks it, and each of their moves.
+
+A stranger reads and writes everything below ``$fed/`` on every broker, as where no ACL keeps it
+off, and has no key. A member has a key, is otherwise an honest agent, and says what is not so.
+
+Source: docs/simulator.md; docs/security.md, "Threats and answers".
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from federator.protocol.types import BrokerId
+from lab.sim.messages import story as stories
+from lab.sim.messages.story import MessageStory
+
+MOVES = 100
+FAULTLESS_SHARE = 0.5
+"""In so many stories nothing happens but the attack: then no link may go down either."""
+
+
+class MoveKind(StrEnum):
+    """What an attacker does; each is counted under its name."""
+
+    REPLAY = "replay"  # a stranger says again what it heard, here or at another broker
+    BURST = "burst"  # the same with much of what it heard
+    RELAY = "relay"  # a stranger says at once elsewhere what comes here, for a while
+    MANGLE = "mangle"  # a stranger changes what it heard
+    FORGE = "forge"  # a stranger speaks in an agent's name, without a seal
+    FRAME = "frame"  # a member sends frames in another origin's name
+    SOLICIT = "solicit"  # a member says that a core had a later epoch
+    ANNOUNCE = "announce"  # a member passes on an announcement that its core never made
+    WANT = "want"  # a member wants filters, and says another digest
+    PAGE = "page"  # a member sends pages of lists that nobody asked for
+    ASK = "ask"  # a member asks for what is nowhere
+
+
+OF_STRANGERS = (
+    MoveKind.REPLAY,
+    MoveKind.BURST,
+    MoveKind.RELAY,
+    MoveKind.MANGLE,
+    MoveKind.FORGE,
+)
+OF_MEMBERS = tuple(kind for kind in MoveKind if kind not in OF_STRANGERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """At ``at_ms`` an attacker does this; ``dice`` says in which of many ways."""
+
+    at_ms: int
+    kind: MoveKind
+    node: BrokerId  # at whose broker
+    dice: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttackStory:
+    """What a seed means.
+
+    Attributes:
+        beneath: What would happen without an attack.
+        member: Whose agent has turned bad, if one has; otherwise strangers attack.
+    """
+
+    beneath: MessageStory
+    member: BrokerId | None
+    moves: tuple[Move, ...]
+
+    @property
+    def calm(self) -> bool:
+        """Nothing but the attack goes wrong."""
+        return not (self.beneath.faults or self.beneath.mishaps or self.beneath.plan.world.loss)
+
+
+def draw(seed: int, *, moves: int = MOVES, **draws: Any) -> AttackStory:  # noqa: ANN401
+    """The attack of ``seed`` in ``moves`` moves; ``draws`` are those of stories with clients."""
+    rng = random.Random(f"attack {seed}")
+    faulty = draws.pop("faulty", True) and rng.random() >= FAULTLESS_SHARE
+    beneath = stories.draw(seed, faulty=faulty, **draws)
+    ids = beneath.plan.world.ids
+    member = rng.choice(ids) if rng.random() < 0.5 else None
+    kinds = OF_STRANGERS if member is None else OF_MEMBERS
+    drawn = (
+        Move(
+            at_ms=rng.randrange(beneath.settle_ms, beneath.heal_ms),
+            kind=rng.choice(kinds),
+            node=rng.choice(ids),
+            dice=rng.getrandbits(32),
+        )
+        for _ in range(moves)
+    )
+    in_time = tuple(sorted(drawn, key=lambda move: move.at_ms))
+    return AttackStory(beneath, member, in_time)
+
+
+def lines_of(story: AttackStory) -> Iterator[str]:
+    """What happens, for people."""
+    yield from stories.lines_of(story.beneath)
+    who = "a stranger" if story.member is None else f"member {story.member}"
+    for move in story.moves:
+        yield f"{move.at_ms:>8} ms  {who}: {move.kind} at {move.node} ({move.dice})"
+
+
+def simpler(story: AttackStory) -> Iterator[AttackStory]:
+    """Stories in which less goes wrong beside the attack."""
+    beneath = story.beneath
+    for part in stories.PARTS:
+        items = getattr(beneath, part)
+        for at in range(len(items)):
+            fewer = replace(beneath, **{part: items[:at] + items[at + 1 :]})
+            yield replace(story, beneath=fewer)
+    for shorter in stories.simpler(beneath):
+        yield replace(story, beneath=shorter)

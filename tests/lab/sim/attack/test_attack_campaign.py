@@ -1,0 +1,93 @@
+"""A signed federation under attack keeps what it promised, and believes no stranger."""
+
+import pytest
+
+from federator.protocol.custody.word import Notary
+from federator.protocol.effects import HangUp
+from federator.protocol.links.links import Links
+from federator.protocol.trust.guard import Guard
+from federator.protocol.trust.peers import Peer
+from federator.protocol.trust.proofs import ProofReader
+from lab.sim.attack.campaign import run_attack
+from lab.sim.attack.story import MoveKind, draw
+from tests.effort import seeds
+
+SEEDS = seeds(60)
+
+
+@pytest.fixture(scope="module")
+def results():
+    return [run_attack(draw(seed)) for seed in range(SEEDS)]
+
+
+def test_nothing_promised_is_lost_and_nobody_is_believed(results):
+    violated = [
+        f"federator-lab sim --attack --seed {r.seed} --seeds 1: {r.violation}"
+        for r in results
+        if r.violation is not None
+    ]
+
+    assert not violated, "\n".join(violated)
+
+
+def test_every_move_is_made_and_what_strangers_say_is_refused(results):
+    fired = {name for r in results for name in r.fired}
+
+    wanted = {f"move {kind}" for kind in MoveKind}
+    wanted |= {f"refused {kind}" for kind in ("hello", "ctl", "core_ann", "mesh_memb_ann", "data")}
+    assert wanted <= fired
+
+
+def takes_seals_twice(monkeypatch):
+    """What was recorded is believed again."""
+    monkeypatch.setattr(Peer, "admit", lambda self, channel, counter: True)
+
+
+def believes_greetings_for_others(monkeypatch):
+    """A greeting is for everybody who hears it."""
+    honest = Guard.greet
+
+    def greet(self, kind, body, to, *, will=False):
+        return honest(self, kind, body, None, will=will)
+
+    monkeypatch.setattr(Guard, "greet", greet)
+
+
+def believes_anybody_about_cores(monkeypatch):
+    """An announcement needs no signature of its core."""
+    monkeypatch.setattr(ProofReader, "check", lambda self, ann, *, now_s: None)
+
+
+def believes_any_word(monkeypatch):
+    """An origin need not sign what it says of its numbers."""
+    monkeypatch.setattr(Notary, "holds", lambda self, frame, asker: True)
+
+
+def hangs_up_at_once(monkeypatch):
+    """A connection that seems to lead to our own broker is given up for good."""
+    honest = Links._on_own_hello
+
+    def hang_up(self, hello, now_ms):
+        mine = self.connections.get(hello.conn)
+        if hello.epoch == self.epoch and mine is not None and mine.neighbour is None:
+            del self.connections[hello.conn]
+            return [HangUp(hello.conn)]
+        return honest(self, hello, now_ms)
+
+    monkeypatch.setattr(Links, "_on_own_hello", hang_up)
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        takes_seals_twice,
+        believes_greetings_for_others,
+        believes_anybody_about_cores,
+        believes_any_word,
+        hangs_up_at_once,
+    ],
+)
+def test_planted_mistake_is_found(mistake, monkeypatch):
+    mistake(monkeypatch)
+
+    assert any(run_attack(draw(seed)).violation is not None for seed in range(200))
