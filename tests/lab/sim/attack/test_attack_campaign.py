@@ -2,10 +2,9 @@
 
 import pytest
 
-from federator.protocol.custody.word import Notary
+from federator.protocol.custody import Receiver
 from federator.protocol.effects import HangUp
 from federator.protocol.links.links import Links
-from federator.protocol.trust.guard import Guard
 from federator.protocol.trust.peers import Peer
 from federator.protocol.trust.proofs import ProofReader
 from lab.sim.attack.campaign import run_attack
@@ -43,24 +42,14 @@ def takes_seals_twice(monkeypatch):
     monkeypatch.setattr(Peer, "admit", lambda self, channel, counter: True)
 
 
-def believes_greetings_for_others(monkeypatch):
-    """A greeting is for everybody who hears it."""
-    honest = Guard.greet
-
-    def greet(self, kind, body, to, *, will=False):
-        return honest(self, kind, body, None, will=will)
-
-    monkeypatch.setattr(Guard, "greet", greet)
-
-
 def believes_anybody_about_cores(monkeypatch):
     """An announcement needs no signature of its core."""
     monkeypatch.setattr(ProofReader, "check", lambda self, ann, *, now_s: None)
 
 
-def believes_any_word(monkeypatch):
-    """An origin need not sign what it says of its numbers."""
-    monkeypatch.setattr(Notary, "holds", lambda self, frame, asker: True)
+def asks_no_origin(monkeypatch):
+    """What an origin says of its numbers is not listened to: a lie stays."""
+    monkeypatch.setattr(Receiver, "on_word", lambda self, *_: None)
 
 
 def hangs_up_at_once(monkeypatch):
@@ -81,9 +70,8 @@ def hangs_up_at_once(monkeypatch):
     "mistake",
     [
         takes_seals_twice,
-        believes_greetings_for_others,
         believes_anybody_about_cores,
-        believes_any_word,
+        asks_no_origin,
         hangs_up_at_once,
     ],
 )
