@@ -65,6 +65,7 @@ class Ledger:
         self._received: dict[str, set[int]] = {client: set() for client in home}
         self._may_repeat: set[tuple[str, int]] = set()
         self._distrusted: set[BrokerId] = set()
+        self._set_back: set[BrokerId] = set()
         self._waived: set[str] = set()
         self._newest: dict[tuple[str, str, str], int] = {}
 
@@ -94,6 +95,10 @@ class Ledger:
             if item.broker == broker:
                 self.excuse(item.number, "log lost")
                 self.tolerate(item.number)
+
+    def set_back(self, broker: BrokerId) -> None:
+        """The clock of ``broker`` was set back: what is published there looks newer than it is."""
+        self._set_back.add(broker)
 
     def trust_all(self) -> bool:
         """The federation stands again: what it promises now is said anew.
@@ -137,7 +142,11 @@ class Ledger:
 
     def may_repeat(self, number: int) -> bool:
         """Somebody may get this publication again."""
-        return self.lied_to or any((client, number) in self._may_repeat for client in self._home)
+        return any(self._may_get_again(client, number) for client in self._home)
+
+    def _may_get_again(self, client: str, number: int) -> bool:
+        noted = (client, number) in self._may_repeat
+        return noted or self.lied_to or self.published[number].broker in self._set_back
 
     def _clients_of(self, broker: BrokerId) -> list[str]:
         return [client for client, home in self._home.items() if home == broker]
@@ -184,7 +193,7 @@ class Ledger:
         key = (client_id, message.number, life)
         self._copies[key] += 1
         if self._copies[key] > 1:
-            if not self.lied_to and (client_id, message.number) not in self._may_repeat:
+            if not self._may_get_again(client_id, message.number):
                 raise InvariantError("once_per_subscriber", f"{client_id!r} gets {item} again")
             self.fired["repeated"] += 1
         if item.topic != message.topic or not item.qos >= message.qos:
@@ -208,7 +217,7 @@ class Ledger:
         self._received[client].add(number)
         self._owed[client].discard(number)
         item = self.published[number]
-        if not item.qos or self.lied_to or (client, number) in self._may_repeat:
+        if not item.qos or self._may_get_again(client, number):
             return
         key = (item.publisher, item.topic, client)
         newest = self._newest.get(key, -1)

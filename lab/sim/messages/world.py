@@ -127,10 +127,12 @@ class MessageWorld(World):
         self.ledger.withdraw_at(id)
 
     def set_clock(self, id: BrokerId, by_ms: int) -> None:
-        """Change a host's wall clock; forward, what is owed and logged there looks too old."""
+        """Change a host's wall clock: what is logged there looks older, or newer, than it is."""
         self.host_disks[id].wall_offset_ms += by_ms
         if by_ms > 0:
             self.ledger.distrust(id)
+        else:
+            self.ledger.set_back(id)
 
     def fill_disk(self, id: BrokerId) -> None:
         """Nothing can be written on the agent's disk any more."""
