@@ -116,7 +116,8 @@ class Subscriber:
         listener = self._broker.sessions.get(control_client_id(self.plan.broker))
         listened = listener is not None and listener.receiver is not None
         if listened and (surplus or missing):
-            self.heard, self.heard_ms = dict(self.filters), self._agenda.now_ms
+            kept = {f: qos for f, qos in self.heard.items() if f in self.filters}
+            self.heard, self.heard_ms = kept | missing, self._agenda.now_ms
         if surplus:
             self._broker.unsubscribe(session, surplus)
         if missing:
