@@ -22,7 +22,8 @@ from federator.config import Address, Settings
 from federator.config.datagrams import split_endpoint
 from federator.errors import ConfigError, DecodeError
 from federator.protocol.datagrams.erasure import Coder
-from federator.protocol.datagrams.link import DatagramLink, Received
+from federator.protocol.datagrams.link import DatagramLink
+from federator.protocol.datagrams.sender import Outcome
 from federator.protocol.messages.control import LOSSES_MAX, DatagramOffer, LinkLoss
 from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.trust.guard import DATAGRAM
@@ -280,7 +281,7 @@ class DatagramService:
         self._carry_out(neighbour, peer, heard)
         self._timer.set_sooner(peer.link.next_deadline_ms())
 
-    def _carry_out(self, neighbour: BrokerId, peer: _Peer, heard: Received) -> None:
+    def _carry_out(self, neighbour: BrokerId, peer: _Peer, heard: Outcome) -> None:
         if heard.datagrams:
             self._send(neighbour, peer, heard.datagrams)
         if heard.given_back:

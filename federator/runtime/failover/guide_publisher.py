@@ -98,10 +98,10 @@ class GuidePublisher:
 
     def _is_operators(self, packet: PublishPacket) -> bool:
         """Whether an operator said it, and to this run of ours: orders are not for repeating."""
-        if self._trust is None:
+        if self.trust is None:
             return True
-        to = self._trust.guard.ours.salt
-        return self._trust.words.believes(packet.topic, packet.payload, "operator", to=to)
+        to = self.trust.guard.ours.salt
+        return self.trust.words.believes(packet.topic, packet.payload, "operator", to=to)
 
     def _write(self, guide: g.Guide) -> None:
         payload = json_codec.encode(guide)

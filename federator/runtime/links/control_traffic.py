@@ -121,7 +121,7 @@ class ControlTraffic:
         if trust is None:
             return body
         if isinstance(message, Hello | Bye):
-            return trust.guard.greet(kind, body, self._links.addressee(message.conn))
+            return trust.guard.greet(kind, body, self.links.addressee(message.conn))
         to = self.neighbour_at(link)
         return None if to is None else trust.guard.seal(CONTROL, kind, body, to)
 

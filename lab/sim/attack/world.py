@@ -1,11 +1,12 @@
 """The world with clients, signed: what agents say is sealed, and somebody else speaks there, too.
 
-Keys, certificates, seals and their judgement are the daemon's own. Ed25519 and X25519 keys are
-drawn anew in each run: nothing depends on their value.
+Certificates, greetings, seals and their judgement are the daemon's own; secrets are drawn from the
+seed.
 
 Source: docs/security.md.
 """
 
+import random
 from collections import Counter, deque
 from collections.abc import Sequence
 
@@ -15,11 +16,10 @@ from federator.protocol.events import Event
 from federator.protocol.messages import codec
 from federator.protocol.messages.control import Bye, Hello, Message
 from federator.protocol.trust.authority import Authority
+from federator.protocol.trust.certificates import Certificate, Signed, encode, signed_text
 from federator.protocol.trust.guard import CONTROL, DATA, Guard, Manner
-from federator.protocol.trust.key_files import AgentKeys
 from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.trust.crypto import SecretIdentity, verify
-from federator.runtime.trust.key_maker import KeyMaker
 from lab.sim.agents import Agent
 from lab.sim.data import FEDERATION, DataPath
 from lab.sim.invariants import Invariants
@@ -28,22 +28,45 @@ from lab.sim.network import Connection, link_of
 from lab.sim.watcher import InvariantError, Watcher
 
 NOW_S = 1_700_000_000
+DAY_S = 86_400
 HEARD_MAX = 5_000
+
+_Keys = tuple[SecretIdentity, bytes]
+"""An agent's secrets, and its certificate."""
+
+
+def _identity(rng: random.Random) -> SecretIdentity:
+    return SecretIdentity(rng.randbytes(32), rng.randbytes(32))
+
+
+def _issue(office: SecretIdentity, id: BrokerId, rng: random.Random) -> _Keys:
+    ours = _identity(rng)
+    certificate = Certificate(
+        version=1,
+        federation=FEDERATION,
+        id=id,
+        signing_key=ours.signing_key,
+        exchange_key=ours.exchange_key,
+        not_before_s=NOW_S - DAY_S,
+        expires_s=NOW_S + DAY_S,
+        serial=rng.randbytes(8),
+    )
+    text = encode(certificate)
+    signature = office.sign(signed_text(Certificate, text))
+    return ours, encode(Signed(office.signing_key, text, signature))
 
 
 class Keyring:
     """The guard of one agent; ``refused`` counts what it turned away, by topic."""
 
-    def __init__(
-        self, keys: AgentKeys, trusted: bytes, salt: bytes, world: "AttackedWorld"
-    ) -> None:
+    def __init__(self, keys: "_Keys", trusted: bytes, salt: bytes, world: "AttackedWorld") -> None:
         self._world = world
         self.guard = Guard(
             federation=FEDERATION,
             authority=Authority(FEDERATION, [trusted], verify),
             verify=verify,
-            identity=SecretIdentity(keys.signing, keys.exchange),
-            certificate=keys.certificate,
+            identity=keys[0],
+            certificate=keys[1],
             salt=salt,
             manner=Manner.SIGNED,
             now_s=lambda: NOW_S,
@@ -78,9 +101,10 @@ class AttackedWorld(MessageWorld):
     """
 
     def __init__(self, plan: MessagePlan, *, seed: int, watcher: Watcher) -> None:
-        maker = KeyMaker.new(FEDERATION)
-        self._trusted = maker.public.key
-        self._keys = {id: maker.issue(id, days=1, now_s=NOW_S)[0] for id in plan.world.ids}
+        rng = random.Random(f"keys {seed}")
+        office = _identity(rng)
+        self._trusted = office.signing_key
+        self._keys = {id: _issue(office, id, rng) for id in plan.world.ids}
         self._keyrings: dict[BrokerId, Keyring] = {}  # of the newest agents
         self._proven: tuple[object, bytes] = (None, b"")
         self.heard: deque[tuple[BrokerId, str, bytes]] = deque(maxlen=HEARD_MAX)

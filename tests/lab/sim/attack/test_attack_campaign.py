@@ -11,7 +11,7 @@ from lab.sim.attack.campaign import run_attack
 from lab.sim.attack.story import MoveKind, draw
 from tests.effort import seeds
 
-SEEDS = seeds(60)
+SEEDS = seeds(24)
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +27,12 @@ def test_nothing_promised_is_lost_and_nobody_is_believed(results):
     ]
 
     assert not violated, "\n".join(violated)
+
+
+def test_an_attack_can_be_told_again():
+    first, again = run_attack(draw(5)), run_attack(draw(5))
+
+    assert first == again
 
 
 def test_every_move_is_made_and_what_strangers_say_is_refused(results):
