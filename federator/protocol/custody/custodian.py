@@ -173,6 +173,10 @@ class Custodian:
             if not self._forwarder.wants(filter):
                 self._disk.write_owed(filter, None)
 
+    def leave(self) -> None:
+        """We go: write down what a later life should know."""
+        self.destination.save(leaving=True)
+
     def on_way_opened(self, now: Now) -> None:
         """A neighbour is in reach again: what is missing may be to be had there."""
         self.destination.receiver.hasten(now.ms)
