@@ -11,7 +11,7 @@ Brokers that want a filter over the shortest path are named in a frame one by on
 of its own, and each goes by way of its own next hop.
 
 Two filters with one 64-bit key are told apart nowhere on the wire. A frame for either is treated as
-a frame for both: more is delivered, nothing is lost, and ``collisions`` says so.
+a frame for both: more is delivered, nothing is lost, and ``set_route`` says so.
 
 Source: docs/protocol.md section 8.
 """
@@ -95,7 +95,6 @@ class Forwarder:
 
     Attributes:
         searches: Topics whose route was not remembered.
-        collisions: Filters set whose key another filter had already.
     """
 
     def __init__(
@@ -108,7 +107,6 @@ class Forwarder:
         here: Translate | None = None,
     ) -> None:
         self.searches = 0
-        self.collisions = 0
         self._key_of = key_of
         self._allows_export = allows_export
         self._here = None if here is None else TranslatedFilters(here)
@@ -399,7 +397,6 @@ class Forwarder:
         key = self.key(filter)
         others = self._filters_by_key.get(key, ())
         self._filters_by_key[key] = (*others, filter)
-        self.collisions += bool(others)
         return others
 
     def _discard_key(self, filter: str) -> None:

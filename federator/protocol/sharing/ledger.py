@@ -42,27 +42,24 @@ class LedgerParameters:
 
 
 @dataclass(slots=True, eq=False)
-class Owed:
-    """One parcel that we owe another broker."""
+class Held:
+    """Publications for groups that have no member within reach."""
 
-    to: BrokerId  # the broker that must serve the groups
     groups: tuple[GroupKey, ...]  # the groups that must be served
-    number: int  # the number of the parcel for that broker
     run: bytes  # PUBLISH packets of QoS 1 and 2
     count: int  # how many packets
     since_ms: Millis  # when we took it on; a change of receiver does not renew it
+
+
+@dataclass(slots=True, eq=False)
+class Owed(Held):
+    """One parcel that we owe another broker."""
+
+    to: BrokerId  # the broker that must serve the groups
+    number: int  # the number of the parcel for that broker
     sent: bool = False  # whether it is on its way, or was
     tries: int = 0
-    confirmed_at_ms: Millis | None = None  # when the receiver said that its broker has it
-
-
-class Held(msgspec.Struct, frozen=True):
-    """Publications for groups that have no member within reach; see ``Owed``."""
-
-    groups: tuple[GroupKey, ...]
-    run: bytes
-    count: int
-    since_ms: Millis
+    confirmed_at_ms: Millis = Millis(0)  # when the receiver said that its broker has it
 
 
 class Resend(msgspec.Struct, frozen=True):
@@ -74,7 +71,7 @@ class Resend(msgspec.Struct, frozen=True):
 class Lost(msgspec.Struct, frozen=True):
     """Says that ``owed`` was given up."""
 
-    owed: Owed | Held
+    owed: Held
 
 
 @dataclass(slots=True)
@@ -138,7 +135,7 @@ class Ledger:
             return None
         account = self._accounts.setdefault(to, _Account())
         account.last_number += 1
-        owed = Owed(to, groups, account.last_number, run, count, since_ms)
+        owed = Owed(groups, run, count, since_ms, to, account.last_number)
         self.bytes += len(run)
         account.owed[owed.number] = account.waiting[owed.number] = owed
         self._sweep_soon(now_ms)
@@ -169,11 +166,7 @@ class Ledger:
         if account is None:
             return []
         trusted_ms = account.heard_at_ms - self._parameters.linger_ms
-        again = [
-            owed
-            for owed in account.confirmed.values()
-            if owed.confirmed_at_ms is not None and owed.confirmed_at_ms >= trusted_ms
-        ]
+        again = [o for o in account.confirmed.values() if o.confirmed_at_ms >= trusted_ms]
         again += account.owed.values()
         for owed in (*account.confirmed.values(), *account.owed.values()):
             self.bytes -= len(owed.run)
@@ -226,10 +219,7 @@ class Ledger:
         parameters = self._parameters
         heard_ms = max(account.heard_at_ms, now_ms - parameters.detection_ms)
         for number, owed in list(account.confirmed.items()):
-            if (
-                owed.confirmed_at_ms is None
-                or owed.confirmed_at_ms + parameters.linger_ms > heard_ms
-            ):
+            if owed.confirmed_at_ms + parameters.linger_ms > heard_ms:
                 break
             self._forget_confirmed(account, number)
         lost: list[Resend | Lost] = []

@@ -13,7 +13,7 @@ import structlog
 
 from federator.protocol.forwarding.publications import not_retained, qos_of
 from federator.protocol.sharing.assignment import Assignment, Pick
-from federator.protocol.sharing.ledger import Held, Ledger, LedgerParameters, Lost, Owed, Resend
+from federator.protocol.sharing.ledger import Held, Ledger, LedgerParameters, Lost, Resend
 from federator.protocol.sharing.membership import GroupKey
 from federator.protocol.sharing.parcels import Confirmation, pack_parcel
 from federator.protocol.types import BrokerId, Epoch, Millis
@@ -137,8 +137,7 @@ class ShareOrigin:
             count = sum(owed.count for owed in again)
             self._counters.reassigned += count
             _log.warning("share.reassigned", brokers=gone, publications=count)
-        homeless: list[Owed | Held] = [*self.ledger.take_held(), *again]
-        for each in homeless:
+        for each in (*self.ledger.take_held(), *again):
             self._reassign(each)
         self._arm()
 
@@ -190,7 +189,7 @@ class ShareOrigin:
         if not self._send_to(broker, (head, run), len(head) + len(run), count):
             self._counters.no_way += count
 
-    def _reassign(self, owed: Owed | Held) -> None:
+    def _reassign(self, owed: Held) -> None:
         """Give to others what a broker that is gone should have served, or hold it for members."""
         now_ms = monotonic_ms()
         picks = self._assignment.again(owed.groups)
