@@ -7,6 +7,7 @@ Source: docs/protocol.md sections 8 and 11.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from mqtt5 import PublishPacket, QoS
 
@@ -23,35 +24,22 @@ from federator.protocol.types import BrokerId, Millis, Now
 COMPLAINT_GAP_MS = Millis(60_000)
 
 
+@dataclass(kw_only=True, eq=False)
 class Delivery:
-    """Publishes on our own broker.
+    """Publishes on our own broker."""
 
-    Attributes:
-        link: The connection to our broker; ``None`` until it is made.
-        delays: How long frames were on their way.
-    """
+    self_id: BrokerId
+    marker_topic: str  # where our broker keeps custody's marker
+    counters: DataCounters
+    tell: Callable[[Notice], None]
+    to_local_names: Callable[[bytes], bytes]
+    retained: RetainedFlow | None
+    frame_events: FrameEventBuffer | None
+    link: DataLink | None = None  # to our broker, once it is made
+    delays: Delays = field(default_factory=Delays)
 
-    def __init__(
-        self,
-        *,
-        self_id: BrokerId,
-        marker_topic: str,
-        counters: DataCounters,
-        tell: Callable[[Notice], None],
-        to_local_names: Callable[[bytes], bytes],
-        retained: RetainedFlow | None,
-        frame_events: FrameEventBuffer | None,
-    ) -> None:
-        self.link: DataLink | None = None
-        self.marker_topic = marker_topic
-        self.delays = Delays()
-        self._self_id = self_id
-        self._counters = counters
-        self._tell = tell
+    def __post_init__(self) -> None:
         self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
-        self._to_local_names = to_local_names
-        self._retained = retained
-        self._frame_events = frame_events
         self._checker = RunChecker()
 
     @property
@@ -74,21 +62,21 @@ class Delivery:
 
     def malformed(self, error: DecodeError, now_ms: Millis) -> None:
         """Count a frame that is not what it should be, and say so now and then."""
-        self._counters.malformed_frames += 1
+        self.counters.malformed_frames += 1
         if self._complaints.allow(None, now_ms):
-            so_far = self._counters.malformed_frames
+            so_far = self.counters.malformed_frames
             details: dict[str, int | str] = {"reason": str(error), "so_far": so_far}
-            self._tell(Notice("frame.malformed", "warning", details))
+            self.tell(Notice("frame.malformed", "warning", details))
 
     def deliver(self, frame: Frame, now: Now) -> None:
         """Publish the body of ``frame``, and note how long it took to come."""
         taken = self._publish(frame, now)
         delay_us = now.us - frame.origin_time_us
         self.delays.note(frame.origin, frame.hops + 1, delay_us)
-        if taken and self._frame_events is not None:
+        if taken and self.frame_events is not None:
             origin = frame.origin
-            hops = frame.hops + (origin != self._self_id)
-            self._frame_events.add(
+            hops = frame.hops + (origin != self.self_id)
+            self.frame_events.add(
                 Delivered(
                     origin,
                     hops,
@@ -108,11 +96,11 @@ class Delivery:
         under_custody = frame.acknowledged
         try:
             places = self._checker.check(run, acknowledged=under_custody, publications=count)
-            retained = self._retained if self._checker.retained else None
+            retained = self.retained if self._checker.retained else None
             here = run
             if retained is not None:
                 here = retained.arrive(run, time_us=frame.origin_time_us, origin=frame.origin)
-            if (landed := self._to_local_names(here)) is not run:
+            if (landed := self.to_local_names(here)) is not run:
                 # Other packets now, perhaps none: what was checked says nothing about them.
                 run, count = landed, len(topics_of(landed))
                 places = self._checker.check(run, acknowledged=under_custody, publications=count)
@@ -131,6 +119,6 @@ class Delivery:
             taken = count
         if taken < count and retained is not None:
             retained.missed(bytes(frame.body))
-        self._counters.delivered_publications += taken
-        self._counters.dropped += count - taken
+        self.counters.delivered_publications += taken
+        self.counters.dropped += count - taken
         return taken

@@ -86,27 +86,21 @@ class CongestionControl:
         return bool(self._congested)
 
 
+@dataclass(kw_only=True, eq=False)
 class Outgoing:
     """What leaves one agent for its neighbours, as PUBLISHes on ``topic`` of their brokers."""
 
-    def __init__(
-        self,
-        *,
-        self_id: BrokerId,
-        topic: str,
-        counters: DataCounters,
-        policies: LinkPolicies,
-        seals: Seals | None,
-        frame_events: FrameEventBuffer | None,
-        datagrams: Datagrams | None = None,
-    ) -> None:
-        self._datagrams = datagrams
-        self._self_id = self_id
-        self._topic_field = len(topic.encode()).to_bytes(2, "big") + topic.encode()
-        self._counters = counters
-        self._policies = policies
-        self._seals = seals
-        self._frame_events = frame_events
+    self_id: BrokerId
+    topic: str
+    counters: DataCounters
+    policies: LinkPolicies
+    seals: Seals | None
+    frame_events: FrameEventBuffer | None
+    datagrams: Datagrams | None
+
+    def __post_init__(self) -> None:
+        topic = self.topic.encode()
+        self._topic_field = len(topic).to_bytes(2, "big") + topic
         self._links: dict[BrokerId, DataLink] = {}
         self._congestion = CongestionControl()
 
@@ -131,9 +125,9 @@ class Outgoing:
         """Send copies of ``frame`` to the next hops; return publications sent, of all copies."""
         sent, count, whole = 0, frame.publications, (frame, parts, size)
         for hop, mask in sends:
-            if self._policies.active:
+            if self.policies.active:
                 frame, parts, size = whole
-                let_out = self._policies.outgoing(hop, frame, parts)
+                let_out = self.policies.outgoing(hop, frame, parts)
                 if let_out is None:
                     continue
                 if let_out is not frame:
@@ -152,15 +146,15 @@ class Outgoing:
             ):
                 self._note_unsent(frame, hop)
                 continue
-            label = pack_label(frame, hops=hops, sender=self._self_id, mask=mask)
+            label = pack_label(frame, hops=hops, sender=self.self_id, mask=mask)
             content: tuple[bytes | memoryview, ...] = (label, *parts)
             content_bytes = len(label) + size
-            if self._datagrams is not None and not urgent and self._datagrams.send(hop, content):
+            if self.datagrams is not None and not urgent and self.datagrams.send(hop, content):
                 sent += count
                 self._note_sent(hop, count, content_bytes, content_bytes)
                 continue
-            if self._seals is not None:
-                sealed = self._seals.guard.seal(DATA, "data", b"".join(content), hop)
+            if self.seals is not None:
+                sealed = self.seals.guard.seal(DATA, "data", b"".join(content), hop)
                 if sealed is None:
                     self._note_unsent(frame, hop)
                     continue
@@ -181,16 +175,16 @@ class Outgoing:
         sends = ((neighbour, mask_bytes(frame.mask, frame.k)),)
         parts, size = (frame.body,), len(frame.body)
         self._congestion.repaired(neighbour, now_ms=now_ms)
-        before = self._counters.frames_out
+        before = self.counters.frames_out
         self.send(frame, frame.hops, sends, parts, size, now_ms=now_ms, urgent=True)
-        return self._counters.frames_out > before
+        return self.counters.frames_out > before
 
     def send_by_broker(self, neighbour: BrokerId, frame: bytes) -> None:
         """Send a frame that datagrams carried in vain, and that was counted as sent."""
         link = self._links.get(neighbour)
         sealed: bytes | None = frame
-        if self._seals is not None:
-            sealed = self._seals.guard.seal(DATA, "data", frame, neighbour)
+        if self.seals is not None:
+            sealed = self.seals.guard.seal(DATA, "data", frame, neighbour)
         taken = False
         if link is not None and sealed is not None:
             taken = link.write_packets(self._packet((sealed,), len(sealed)), 1)
@@ -205,15 +199,15 @@ class Outgoing:
         return (b"\x30", variable_byte_integer(len(field) + 1 + size), field, b"\0", *content)
 
     def _note_sent(self, hop: BrokerId, count: int, size: int, unsealed_size: int) -> None:
-        self._counters.frames_out += 1
-        self._counters.frame_bytes_out += size
-        if self._frame_events is not None:
-            self._frame_events.add(Sent(hop, count, unsealed_size))
+        self.counters.frames_out += 1
+        self.counters.frame_bytes_out += size
+        if self.frame_events is not None:
+            self.frame_events.add(Sent(hop, count, unsealed_size))
 
     def _note_unsent(self, frame: Frame, hop: BrokerId) -> None:
-        if self._frame_events is not None:
-            self._frame_events.add(Refused(hop, frame.publications, frame.flags > 0))
+        if self.frame_events is not None:
+            self.frame_events.add(Refused(hop, frame.publications, frame.flags > 0))
         if frame.flags:
-            self._counters.deferred += frame.publications
+            self.counters.deferred += frame.publications
         else:
-            self._counters.dropped += frame.publications
+            self.counters.dropped += frame.publications

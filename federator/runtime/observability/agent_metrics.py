@@ -275,7 +275,7 @@ def stream_values(stream: MetricsStream | None, *, bytes_max: int) -> Values:
         "stream_batches": stream.spool.written,
         "stream_dropped": stream.spool.dropped,
         "stream_lost": stream.records_lost,
-        "stream_failures": stream.failures,
+        "stream_failures": stream.trouble.failures,
         "stream_answers": stream.replay.answered,
         "stream_refused": stream.replay.refused,
         "stream_malformed": stream.replay.malformed,

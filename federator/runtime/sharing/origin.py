@@ -13,7 +13,7 @@ import structlog
 
 from federator.protocol.forwarding.publications import not_retained, qos_of
 from federator.protocol.sharing.assignment import Assignment, Pick
-from federator.protocol.sharing.ledger import Held, Ledger, LedgerParameters, Lost, Resend
+from federator.protocol.sharing.ledger import Held, Ledger, Lost, Resend
 from federator.protocol.sharing.membership import GroupKey
 from federator.protocol.sharing.parcels import Confirmation, pack_parcel
 from federator.protocol.types import BrokerId, Epoch, Millis
@@ -43,51 +43,35 @@ class ShareCounters:
     malformed: int = 0  # parcels that do not decode
 
 
+@dataclass(kw_only=True, eq=False)
 class ShareOrigin:
-    """Sends what leaves this broker for shared groups.
+    """Sends what leaves this broker for shared groups."""
 
-    Args:
-        publish_here: Publishes a run on our own broker, for members here.
-        allows_export: Whether what our clients publish on a topic may leave.
-        want_inbox: Called before something is sent that must be confirmed to us.
-    """
+    self_id: BrokerId
+    epoch: Epoch  # ours; numbers of parcels belong to it
+    assignment: Assignment
+    ledger: Ledger
+    counters: ShareCounters
+    send_to: SendTo
+    publish_here: Callable[[bytes], None]  # a run, for members here
+    allows_export: Callable[[str], bool]  # whether what our clients publish on a topic may leave
+    want_inbox: Callable[[], None]  # called before something is sent that must be confirmed to us
 
-    def __init__(
-        self,
-        *,
-        self_id: BrokerId,
-        epoch: Epoch,
-        assignment: Assignment,
-        parameters: LedgerParameters,
-        counters: ShareCounters,
-        send_to: SendTo,
-        publish_here: Callable[[bytes], None],
-        allows_export: Callable[[str], bool],
-        want_inbox: Callable[[], None],
-    ) -> None:
-        self.ledger = Ledger(parameters)
-        self._self_id = self_id
-        self._epoch = epoch
-        self._assignment = assignment
-        self._counters = counters
-        self._send_to = send_to
-        self._publish_here = publish_here
-        self._allows_export = allows_export
-        self._want_inbox = want_inbox
+    def __post_init__(self) -> None:
         self._timer = DeadlineTimer(self._on_time)
 
     def renew_epoch(self, epoch: Epoch) -> None:
         """Number parcels in another epoch of ours. What is on its way may come twice."""
-        self._epoch = epoch
+        self.epoch = epoch
 
     def on_publishes(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
         """Send what our clients published to groups that are served elsewhere."""
-        if not self._assignment:
+        if not self.assignment:
             return
         runs = _Runs()
         for packet, start, end in publishes:
-            share = self._assignment.share(packet.topic)
-            if (share.picks or share.orphans) and self._allows_export(packet.topic):
+            share = self.assignment.share(packet.topic)
+            if (share.picks or share.orphans) and self.allows_export(packet.topic):
                 for pick in share.picks:
                     runs.add(pick, chunk[start:end])
                 if share.orphans:
@@ -102,18 +86,18 @@ class ShareOrigin:
         """
         runs = _Runs()
         for topic, packet, given_up in taken:
-            pick = self._assignment.taken(topic) if self._allows_export(topic) else None
+            pick = self.assignment.taken(topic) if self.allows_export(topic) else None
             if pick is not None:
                 runs.add(pick, packet)
             elif given_up:
                 self._lose(1, "no members are left")
             else:  # our own members, for nobody else is left, or may hear of it
-                self._publish_here(bytes(packet))
+                self.publish_here(bytes(packet))
         self._send_runs(runs)
 
     def pass_on(self, topic: str, packet: bytes) -> bool:
         """Send elsewhere what came for members that have left; whether there are any elsewhere."""
-        share = self._assignment.share(topic)
+        share = self.assignment.share(topic)
         if share.served_here or not share.picks:
             return False
         runs = _Runs()
@@ -124,7 +108,7 @@ class ShareOrigin:
 
     def on_confirmation(self, by: BrokerId, confirmation: Confirmation) -> None:
         """Note that the broker ``by`` has parcels of ours."""
-        if confirmation.epoch == self._epoch:
+        if confirmation.epoch == self.epoch:
             now_ms = monotonic_ms()
             self._resend(self.ledger.confirm(by, confirmation.ranges, now_ms=now_ms))
             self._arm()
@@ -135,7 +119,7 @@ class ShareOrigin:
         again = [owed for broker in gone for owed in self.ledger.gone(broker)]
         if again:
             count = sum(owed.count for owed in again)
-            self._counters.reassigned += count
+            self.counters.reassigned += count
             _log.warning("share.reassigned", brokers=gone, publications=count)
         for each in (*self.ledger.take_held(), *again):
             self._reassign(each)
@@ -162,13 +146,13 @@ class ShareOrigin:
         since_ms: Millis,
         now_ms: Millis,
     ) -> None:
-        self._counters.sent += count
-        if broker == self._self_id:
-            self._publish_here(run)
+        self.counters.sent += count
+        if broker == self.self_id:
+            self.publish_here(run)
         elif not acknowledged:
             self._send_parcel(broker, 0, run, count)
         else:
-            self._want_inbox()
+            self.want_inbox()
             sends = self.ledger.owe(broker, groups, run, count, since_ms=since_ms, now_ms=now_ms)
             if sends is None:
                 self._lose(count, "no room")
@@ -181,22 +165,22 @@ class ShareOrigin:
                 self._lose(step.owed.count, "nobody confirmed it in time")
             else:
                 owed = step.owed
-                self._counters.resent += owed.count if owed.tries > 1 else 0
+                self.counters.resent += owed.count if owed.tries > 1 else 0
                 self._send_parcel(owed.to, owed.number, owed.run, owed.count)
 
     def _send_parcel(self, broker: BrokerId, number: int, run: bytes, count: int) -> None:
-        head = pack_parcel(self._epoch, number)
-        if not self._send_to(broker, (head, run), len(head) + len(run), count):
-            self._counters.no_way += count
+        head = pack_parcel(self.epoch, number)
+        if not self.send_to(broker, (head, run), len(head) + len(run), count):
+            self.counters.no_way += count
 
     def _reassign(self, owed: Held) -> None:
         """Give to others what a broker that is gone should have served, or hold it for members."""
         now_ms = monotonic_ms()
-        picks = self._assignment.again(owed.groups)
+        picks = self.assignment.again(owed.groups)
         for pick in picks:
             self._send(pick.next(), pick.serves, owed.run, owed.count, True, owed.since_ms, now_ms)
         served = {key for pick in picks for key in pick.serves}
-        rest = [k for k in owed.groups if k not in served and self._assignment.knows(k)]
+        rest = [k for k in owed.groups if k not in served and self.assignment.knows(k)]
         if rest:  # the others were given up
             self._hold(Held(tuple(rest), owed.run, owed.count, owed.since_ms), now_ms)
 
@@ -205,7 +189,7 @@ class ShareOrigin:
             self._lose(held.count, "no room")
 
     def _lose(self, count: int, reason: str) -> None:
-        self._counters.lost += count
+        self.counters.lost += count
         _log.warning("share.lost", publications=count, reason=reason)
 
     def _arm(self) -> None:

@@ -26,7 +26,7 @@ from federator.protocol.messages.group_records import (
     parse_record,
 )
 from federator.protocol.sharing.assignment import Assignment
-from federator.protocol.sharing.ledger import LedgerParameters
+from federator.protocol.sharing.ledger import Ledger, LedgerParameters
 from federator.protocol.sharing.membership import GroupKey, Membership, Orphans
 from federator.protocol.sharing.parcels import Confirmation, unpack_parcel
 from federator.protocol.types import BrokerId, Epoch
@@ -100,7 +100,7 @@ class Sharing:
             self_id=self_id,
             epoch=epoch,
             assignment=self.assignment,
-            parameters=parameters,
+            ledger=Ledger(parameters),
             counters=self.counters,
             send_to=data_path.send_to,
             publish_here=lambda run: self.destination.publish(run),

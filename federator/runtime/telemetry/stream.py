@@ -43,7 +43,8 @@ class MetricsStream:
         state: Reads what the agent knows, at the end of each window.
 
     Attributes:
-        replay: Answers those who ask for batches again.
+        replay: Tells of batches, and answers those who ask for them again.
+        trouble: Counts and tells when the spool cannot be written.
         records_lost: Records that found no room, in memory or on disk, as far as told.
 
     Raises:
@@ -72,8 +73,7 @@ class MetricsStream:
         self._window = WindowAggregator(
             self_id=links.self_id,
             forwarder=forwarder,
-            strategy_of=lambda filter_: parameters.strategy_of(filter_).value,
-            redundancy=parameters.redundancy,
+            parameters=parameters,
             sample=settings.sample,
         )
         frame_events.on_full = self._fold
@@ -91,7 +91,7 @@ class MetricsStream:
         )
         self._federation = federation
         self._disk = ThreadPoolExecutor(1, "metrics")
-        self._trouble = DiskTrouble()
+        self.trouble = DiskTrouble()
         self._flushing = asyncio.Lock()
         self._since = (wall_clock_us(), monotonic_ms())
         self._lag_s = 0.0
@@ -100,11 +100,6 @@ class MetricsStream:
         self.events.note("agent_started", value=links.epoch)
         if self.spool.torn:
             self.events.note("spool_torn", value=self.spool.torn)
-
-    @property
-    def failures(self) -> int:
-        """Times that the spool could not be written."""
-        return self._trouble.failures
 
     def subscriptions(self) -> list[TopicFilter]:
         """What the control connection subscribes: the broker's counts, and asks."""
@@ -151,7 +146,7 @@ class MetricsStream:
             if dropped:
                 self.events.note("spool_dropped", value=dropped)
             for error in errors:
-                self._trouble.on_error("metrics.spool_failed", error)
+                self.trouble.on_error("metrics.spool_failed", error)
             if not batches and rows:
                 self._lost += len(rows)
             if batches:

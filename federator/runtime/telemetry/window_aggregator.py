@@ -8,12 +8,13 @@ Source: docs/metrics.md.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.forwarding.frames import CUSTODY_FLAG, REPAIR_FLAG, keys_in
+from federator.protocol.parameters import Parameters
 from federator.protocol.telemetry import records
 from federator.protocol.telemetry.frame_events import (
     Came,
@@ -91,16 +92,14 @@ class WindowAggregator:
         *,
         self_id: BrokerId,
         forwarder: Forwarder,
-        strategy_of: Callable[[str], str],
-        redundancy: int,
+        parameters: Parameters,
         sample: int,
     ) -> None:
         self.links: defaultdict[BrokerId, Neighbour] = defaultdict(Neighbour)
         self.lost = 0
         self._self_id = self_id
         self._forwarder = forwarder
-        self._strategy_of = strategy_of
-        self._redundancy = redundancy
+        self._parameters = parameters
         self._sample = sample
         self._groups: dict[tuple[BrokerId, int, int, str], _Group] = {}
         self._offered: dict[tuple[str, int], _Traffic] = {}
@@ -236,7 +235,7 @@ class WindowAggregator:
         return {
             "filter": filter_,
             "qos": qos,
-            "strategy": self._strategy_of(filter_),
+            "strategy": self._parameters.strategy_of(filter_).value,
             "publications": total.publications,
             "bytes": total.bytes,
         }
@@ -269,7 +268,8 @@ class WindowAggregator:
         all_ = [f for f in named if not f.startswith("$")]
         routes = ((f, self._forwarder.route_of(f)) for f in all_)
         local = [f for f, route in routes if route is not None and route.local]
-        return all_, local, self._strategy_of(next(iter(local or all_), ""))
+        first = next(iter(local or all_), "")
+        return all_, local, self._parameters.strategy_of(first).value
 
     def _write_deliveries(self) -> None:
         for (origin, hops, qos, strategy), group in self._groups.items():
@@ -281,7 +281,7 @@ class WindowAggregator:
                     "hops": hops,
                     "qos": qos,
                     "strategy": strategy,
-                    "redundancy": self._redundancy,
+                    "redundancy": self._parameters.redundancy,
                     "publications": sum(event.publications for event in events),
                     "bytes": sum(event.bytes for event in events),
                     "frames": len(events),

@@ -6,7 +6,7 @@ from mqtt5 import PublishPacket, QoS
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.messages.group_records import MemberRecord
 from federator.protocol.sharing.assignment import Assignment
-from federator.protocol.sharing.ledger import LedgerParameters
+from federator.protocol.sharing.ledger import Ledger, LedgerParameters
 from federator.protocol.sharing.membership import Membership
 from federator.protocol.sharing.parcels import pack_parcel, unpack_parcel
 from federator.runtime.mqtt.wire import read_packets, split_run
@@ -71,7 +71,7 @@ class Agent:
             self_id=US,
             epoch=EPOCH,
             assignment=self.assignment,
-            parameters=LedgerParameters(**options),
+            ledger=Ledger(LedgerParameters(**options)),
             counters=self.counters,
             send_to=self._send_to,
             publish_here=lambda run: self.destination.publish(run),

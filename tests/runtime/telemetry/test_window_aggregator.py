@@ -7,6 +7,7 @@ import pytest
 
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding.forwarding import Forwarder
+from federator.protocol.parameters import Parameters, Strategy
 from federator.protocol.telemetry.frame_events import (
     Came,
     Delivered,
@@ -41,8 +42,7 @@ def window_of(lines, *, sample=10):
     window = WindowAggregator(
         self_id=1,
         forwarder=routes,
-        strategy_of=lambda filter_: "shortest-path" if filter_ == "x/#" else "mesh",
-        redundancy=2,
+        parameters=Parameters(redundancy=2, strategies=(("x/#", Strategy.SHORTEST_PATH),)),
         sample=sample,
     )
     for at in range(0, len(lines), 100):
