@@ -54,14 +54,11 @@ class Relation:
         return (0, 1, 1, 2)[self.likeness]
 
 
-UNRELATED = Relation(Likeness.NONE)
-
-
 def relate(table: SessionFlowTable, a: BrokerId, b: BrokerId) -> Relation:
     """How alike ``a`` and ``b`` are by the session flow table: the best rule that holds."""
     shared = table.shared_clients(a, b)
     if len(shared) < 2:
-        return UNRELATED
+        return Relation(Likeness.NONE)
     on_a = topic_sessions(table.behaviours(a, shared))
     on_b = topic_sessions(table.behaviours(b, shared))
     for pair in sorted(on_a.keys() & on_b.keys()):

@@ -182,11 +182,7 @@ class CoverTransition:
         self.arriving, self.retiring = colliding, tuple(sorted(retiring))
         self.identifier = self.identifier % IDENTIFIER_MAX + 1
         self.marked = True
-        return [
-            *orders,
-            Subscribe(self.arriving, self.identifier),
-            self._first_of_stage(),
-        ]
+        return [*orders, Subscribe(self.arriving, self.identifier), self._first_of_stage()]
 
     def _next_stage(self, *, drained: bool) -> list[Order]:
         if self.stage is Stage.ARRIVING:

@@ -69,7 +69,6 @@ class MatchedFilter(msgspec.Struct, frozen=True):
     """One filter that matches an explained topic. ``why`` is one clause for people."""
 
     filter: str
-    key: int
     route: FilterRoute
     why: str
 
@@ -274,11 +273,8 @@ class Forwarder:
         """Which filters match ``topic``, where a publication on it would go, and why not."""
         if topic.startswith("$"):
             return Explanation(topic, (), (), "topics that begin with $ stay on their broker")
-        matched = tuple(
-            MatchedFilter(filter, self._key_of(filter), route, self._why(route))
-            for filter in self._trie.match(topic)
-            for route in (self._routes[filter],)
-        )
+        routes = {filter: self._routes[filter] for filter in self._trie.match(topic)}
+        matched = tuple(MatchedFilter(f, route, self._why(route)) for f, route in routes.items())
         hops = sorted({hop for found in matched for hop in self._hops_of(found.route)})
         if not self._allows_export(topic):
             return Explanation(topic, matched, (), "this broker's [rules] keep it here")

@@ -92,9 +92,9 @@ class Membership:
         mine = self.brokers(key)
         if len(mine) < 2:
             return None
-        crossed = [broker for broker, members in mine.items() if members.crossed]
+        crossed = ", ".join(str(broker) for broker, members in mine.items() if members.crossed)
         if crossed:
-            return f"ordinary subscribers beside members on broker {_named(crossed)}"
+            return f"ordinary subscribers beside members on broker {crossed}"
         for other in sorted(self._beside[key]):
             there = self.brokers(other).keys()
             if there != mine.keys() and not there.isdisjoint(mine):
@@ -107,10 +107,6 @@ class Membership:
         if any(members.crossed for members in mine.values()):
             return False
         return all(mine.keys().isdisjoint(self.brokers(other)) for other in self._beside[key])
-
-
-def _named(brokers: list[BrokerId]) -> str:
-    return ", ".join(str(broker) for broker in brokers)
 
 
 ORPHANS_MAX: Final = 10_000

@@ -50,29 +50,18 @@ class _Arrived:
     parcel: tuple[BrokerId, Epoch, int] | None = None
 
 
+@dataclass(kw_only=True, eq=False)
 class ShareDestination:
-    """Publishes what arrives at this broker for shared groups, and confirms it.
+    """Publishes what arrives at this broker for shared groups, and confirms it."""
 
-    Args:
-        pass_on: Takes a topic and a packet for members that have left; false when there are none.
-    """
+    assignment: Assignment
+    data_link: MqttLink
+    counters: ShareCounters
+    send_to: SendTo
+    pass_on: Callable[[str, bytes], bool]  # sends to members elsewhere; false: there are none
+    settle_s: float = SETTLE_S
 
-    def __init__(
-        self,
-        *,
-        assignment: Assignment,
-        data_link: MqttLink,
-        counters: ShareCounters,
-        send_to: SendTo,
-        pass_on: Callable[[str, bytes], bool],
-        settle_s: float = SETTLE_S,
-    ) -> None:
-        self._assignment = assignment
-        self._data_link = data_link
-        self._counters = counters
-        self._send_to = send_to
-        self._pass_on = pass_on
-        self._settle_s = settle_s
+    def __post_init__(self) -> None:
         self._arrivals = Arrivals()
         self._returns = Returns()
         self._checker = RunChecker()
@@ -91,7 +80,7 @@ class ShareDestination:
             else:
                 timer.cancel()
         for filter in added:
-            self._settling[filter] = loop.call_later(self._settle_s, self._on_settled, filter)
+            self._settling[filter] = loop.call_later(self.settle_s, self._on_settled, filter)
 
     def on_parcel(self, frame: Frame, parcel: Parcel) -> None:
         """Take a parcel for our members; one that came already is not published again."""
@@ -101,7 +90,7 @@ class ShareDestination:
         try:
             self._checker.check(run, acknowledged=numbered, publications=count)
         except DecodeError:
-            self._counters.malformed += 1
+            self.counters.malformed += 1
             return
         if len(self._waiting) >= WAITING_MAX:
             return
@@ -126,7 +115,7 @@ class ShareDestination:
             return Returned.NOT_OURS
         if tries >= TRIES_MAX or len(self._waiting) >= WAITING_MAX:
             return Returned.GIVEN_UP
-        self._counters.returned += 1
+        self.counters.returned += 1
         self.publish(bytes(not_retained(raw)), tries=tries + 1)
         return Returned.PUBLISHED_AGAIN
 
@@ -141,28 +130,28 @@ class ShareDestination:
                 arrived.packets.popleft()
             self._waiting.popleft()
             if arrived.parcel is not None:
-                self._arrivals.published(*arrived.parcel, self._data_link.offered)
+                self._arrivals.published(*arrived.parcel, self.data_link.offered)
         self._watch()
 
     def _publish(self, packet: bytes, tries: int) -> bool:
         """Publish ``packet`` for members here, if it must be; whether this is done with."""
         topic = publish_topic(packet)
         if self._wanted.match(topic):  # it comes as an ordinary publication, too: not twice
-            self._counters.left_to_others += 1
+            self.counters.left_to_others += 1
             return True
-        share = self._assignment.share(topic)
-        if not share.served_here and self._pass_on(topic, packet):
-            self._counters.passed_on += 1
+        share = self.assignment.share(topic)
+        if not share.served_here and self.pass_on(topic, packet):
+            self.counters.passed_on += 1
             return True
         qos = qos_of(packet)
         if qos:
             id_at = packet_id_at(packet)
-            if not self._data_link.publish_packet(bytearray(packet), id_at, qos):
+            if not self.data_link.publish_packet(bytearray(packet), id_at, qos):
                 return False
-        elif not self._data_link.write_packets((packet,), 1):
-            self._counters.lost += 1
+        elif not self.data_link.write_packets((packet,), 1):
+            self.counters.lost += 1
             return True
-        self._counters.delivered += tries == 1
+        self.counters.delivered += tries == 1
         if share.stood_in:
             (publication,) = packets_of(packet)
             name = publication_name(topic, publication.payload or b"")
@@ -176,11 +165,11 @@ class ShareDestination:
 
     def _on_poll(self) -> None:
         self._poll = None
-        self._arrivals.settle(self._data_link.settled_through)
+        self._arrivals.settle(self.data_link.settled_through)
         for origin, confirmation in self._arrivals.confirmations():
             body = pack_confirmation(confirmation)
-            if not self._send_to(origin, (body,), len(body), 1):
-                self._counters.no_way += 1
+            if not self.send_to(origin, (body,), len(body), 1):
+                self.counters.no_way += 1
         if self._waiting:
             self._work()
         self._watch()

@@ -3,12 +3,13 @@
 Source: docs/metrics.md, "events".
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
 from federator.protocol import effects as e
 from federator.protocol.routing.mesh_event_log import MeshEntry
 from federator.protocol.telemetry.records import Events, Row
+from federator.runtime.process.clocks import wall_clock_us
 
 EVENTS_MAX: Final = 2_048
 """In one window; what is more is counted."""
@@ -51,8 +52,7 @@ KINDS: Final = (
 class EventRecorder:
     """The events of one window."""
 
-    def __init__(self, now_us: Callable[[], int]) -> None:
-        self._now_us = now_us
+    def __init__(self) -> None:
         self._rows: list[dict[str, Any]] = []
         self._missed = 0
 
@@ -64,7 +64,7 @@ class EventRecorder:
             return
         if isinstance(detail := fields.get("detail"), str):
             fields["detail"] = detail[:DETAIL_CHARS_MAX]
-        self._rows.append({"at_us": self._now_us(), "kind": kind, **fields})
+        self._rows.append({"at_us": wall_clock_us(), "kind": kind, **fields})
 
     def on_effect(self, effect: e.Effect) -> None:
         """Something the node ordered, which may be news."""
@@ -102,6 +102,6 @@ class EventRecorder:
         """All since this was last asked."""
         if self._missed:
             missed, self._missed = self._missed, 0
-            self._rows.append({"at_us": self._now_us(), "kind": "events_lost", "value": missed})
+            self._rows.append({"at_us": wall_clock_us(), "kind": "events_lost", "value": missed})
         rows, self._rows = self._rows, []
         return [(Events, fields) for fields in rows]

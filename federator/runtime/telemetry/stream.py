@@ -65,7 +65,7 @@ class MetricsStream:
         link: MqttLink,
         folder: Path,
     ) -> None:
-        self.events = EventRecorder(wall_clock_us)
+        self.events = EventRecorder()
         self._links = links
         self._mesh_events = mesh_events
         self._flush_s = settings.flush_ms / 1_000
@@ -167,7 +167,7 @@ class MetricsStream:
             self.records_lost += lost
             self.events.note("records_lost", value=lost)
         when: dict[str, Any] = {"at_us": at_us, "window_ms": window_ms}
-        rows = self._window.rows(at_us=at_us, window_ms=window_ms)
+        rows = self._window.rows(when)
         rows += self.state.rows(self._window.take_links(), when, lag_us=lag_us)
         return rows + self.events.rows()
 

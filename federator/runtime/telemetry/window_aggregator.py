@@ -137,9 +137,11 @@ class WindowAggregator:
                 else:
                     link.dropped += event.publications
 
-    def rows(self, *, at_us: int, window_ms: int) -> list[Row]:
-        """What came together since this was last asked, but for the links."""
-        when: dict[str, Any] = {"at_us": at_us, "window_ms": window_ms}
+    def rows(self, when: dict[str, Any]) -> list[Row]:
+        """What came together since this was last asked, but for the links.
+
+        ``when``: ``at_us`` and ``window_ms``.
+        """
         self._write_deliveries()
         rows: list[Row] = [(records.Deliveries, when | fields) for fields in self._early]
         for (filter_, qos), total in self._offered.items():

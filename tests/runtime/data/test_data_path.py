@@ -171,7 +171,7 @@ def framed(
     for filter in filters:
         forwarder.set_route(filter, to(N2))
     keys = b"".join(
-        sorted(found.key.to_bytes(8, "big") for found in forwarder.explain("a/b").filters)
+        sorted(forwarder.key(found.filter) for found in forwarder.explain("a/b").filters)
     )
     settings: dict[str, int] = {"hops": 0, "hop_limit": 64, "publications": 1, **fields}
     return packet(

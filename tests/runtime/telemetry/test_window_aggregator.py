@@ -56,7 +56,7 @@ def keys(*filters):
 
 
 def rows(window, table):
-    told = window.rows(at_us=5, window_ms=1_000)
+    told = window.rows({"at_us": 5, "window_ms": 1_000})
     return [fields for kind, fields in told if kind is table]
 
 
@@ -93,13 +93,13 @@ def test_traffic_counts_for_each_filter_and_delivery_for_none_but_those_of_our_c
     came = [Delivered(3, 1, 1, keys("a/b", "a/+", "x/#"), 7, 1, 4, 50, 10)]
 
     window = window_of(made + came)
-    told = window.rows(at_us=5, window_ms=1_000)
+    told = window.rows({"at_us": 5, "window_ms": 1_000})
 
     offered = {f["filter"]: (f["publications"], f["strategy"]) for k, f in told if k is Offered}
     arrived = {f["filter"]: (f["origin"], f["qos"], f["bytes"]) for k, f in told if k is Arrived}
     assert offered == {"a/b": (6, "mesh"), "x/#": (6, "shortest-path")}
     assert arrived == {"a/b": (3, 1, 50), "a/+": (3, 1, 50)}
-    assert window.rows(at_us=6, window_ms=1_000) == []
+    assert window.rows({"at_us": 6, "window_ms": 1_000}) == []
 
 
 def test_links_count_copies_duplicates_and_what_was_refused():
