@@ -60,11 +60,7 @@ class RoutesView:
         own, states = node.announcements.own, node.meshes.states
         straight = node.topic_routing.states
         return {
-            "own_core": {
-                "seq": own.seq,
-                "filters": len(own.filters),
-                "priority": own.priority,
-            },
+            "own_core": {"seq": own.seq, "filters": len(own.filters), "priority": own.priority},
             "cores": [
                 {
                     "core": core,

@@ -83,11 +83,7 @@ class MetricsStream:
         )
         self.spool = Spool(folder, broker=links.self_id, limits=limits)
         self.replay = ReplayService(
-            link,
-            federation=federation,
-            broker=links.self_id,
-            tables=settings.live,
-            read=self._read,
+            link, federation=federation, broker=links.self_id, tables=settings.live, read=self._read
         )
         self._federation = federation
         self._disk = ThreadPoolExecutor(1, "metrics")
