@@ -34,6 +34,7 @@ LINKS_TOLD_MAX = 1_000
 
 Ready = Callable[[], tuple[bool, str]]
 State = Literal["ready", "not_ready", "down"]
+Told = dict[str, Literal["up", "down"]]
 
 
 def health_will(settings: Settings, epoch: Epoch) -> Will:
@@ -87,7 +88,14 @@ class HealthReporter:
         if not link.connected:
             self._told = None  # our Will stands there
             return
-        health = self._health(*self.ready())
+        known, (ready, reason) = self.links.neighbours, self.ready()
+        health = _health(
+            self.settings,
+            self.links.epoch,
+            "ready" if ready else "not_ready",
+            "" if ready else reason,
+            {str(id_): "up" if known[id_].up else "down" for id_ in sorted(known)[:LINKS_TOLD_MAX]},
+        )
         if again or health != self._told:
             self._told = health
             _say(link, self._topic, encode(replace(health, at_us=wall_clock_us())))
@@ -104,22 +112,8 @@ class HealthReporter:
                 _say(data, self._state_topic, told[conn])
         self._told_links = told
 
-    def _health(self, ready: bool, reason: str) -> Health:
-        known = self.links.neighbours
-        links: dict[str, Literal["up", "down"]] = {
-            str(id_): "up" if known[id_].up else "down" for id_ in sorted(known)[:LINKS_TOLD_MAX]
-        }
-        state: State = "ready" if ready else "not_ready"
-        return _health(self.settings, self.links.epoch, state, "" if ready else reason, links)
 
-
-def _health(
-    settings: Settings,
-    epoch: Epoch,
-    state: State,
-    reason: str,
-    links: dict[str, Literal["up", "down"]],
-) -> Health:
+def _health(settings: Settings, epoch: Epoch, state: State, reason: str, links: Told) -> Health:
     return Health(
         version=HEALTH_VERSION,
         federation=settings.federation,

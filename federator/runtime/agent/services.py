@@ -17,7 +17,7 @@ from federator.runtime.discovery.echo import BrokerEcho
 from federator.runtime.discovery.service import Discovery
 from federator.runtime.doctor.strangers import StrangerWatch
 from federator.runtime.failover.guide_publisher import GuidePublisher
-from federator.runtime.failover.prepared_sessions import PreparedSessions, SessionContext
+from federator.runtime.failover.prepared_sessions import PreparedSessions
 from federator.runtime.failover.service import FailoverService
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.link import MqttLink
@@ -138,7 +138,10 @@ class Services:
 
     def _prepared_sessions(self) -> PreparedSessions:
         path = self.data.path
-        context = SessionContext(
+        broker = self.settings.broker
+        return PreparedSessions(
+            settings=self.settings.failover,
+            endpoint=lambda: endpoint_of(broker),
             connected_here=self.discovery.is_connected,
             filters_here=self.discovery.filters_of,
             connected_elsewhere=self.control.node.failover.is_connected_elsewhere,
@@ -147,8 +150,6 @@ class Services:
             expect=path.expect,
             fetch_again=path.fetch_again,
         )
-        broker = self.settings.broker
-        return PreparedSessions(self.settings.failover, lambda: endpoint_of(broker), context)
 
     def _metrics(self, frame_events: FrameEventBuffer) -> MetricsStream:
         settings, control, data = self.settings, self.control, self.data

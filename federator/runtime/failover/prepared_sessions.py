@@ -33,11 +33,11 @@ UNNOTICED_MS = 5_000
 _log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class SessionContext:
-    """What preparing needs of the agent.
+@dataclass(kw_only=True, eq=False)
+class PreparedSessions:
+    """Makes sessions, and ends those that nobody will come for.
 
-    Attributes:
+    Args:
         connected_here: Whether a client is connected to our broker now.
         filters_here: What a client subscribes on our broker.
         connected_elsewhere: Whether it is connected to another broker that is there.
@@ -46,20 +46,6 @@ class SessionContext:
         expect: Tells custody that clients come who wanted filters since an instant of the wall
             clock.
         fetch_again: Has it deliver again what was delivered since then.
-    """
-
-    connected_here: Callable[[str], bool]
-    filters_here: Callable[[str], AbstractSet[str]]
-    connected_elsewhere: Callable[[str], bool]
-    in_federation: Callable[[str], Iterable[str]]
-    caught_up: Callable[[], Awaitable[None]]
-    expect: Callable[[Sequence[str], int], None]
-    fetch_again: Callable[[Sequence[str], int], None]
-
-
-@dataclass(eq=False)
-class PreparedSessions:
-    """Makes sessions, and ends those that nobody will come for.
 
     Attributes:
         waiting: Clients whose sessions wait, and when they were prepared.
@@ -70,7 +56,13 @@ class PreparedSessions:
 
     settings: AgentFailoverSettings
     endpoint: Callable[[], Endpoint]
-    context: SessionContext
+    connected_here: Callable[[str], bool]
+    filters_here: Callable[[str], AbstractSet[str]]
+    connected_elsewhere: Callable[[str], bool]
+    in_federation: Callable[[str], Iterable[str]]
+    caught_up: Callable[[], Awaitable[None]]
+    expect: Callable[[Sequence[str], int], None]
+    fetch_again: Callable[[Sequence[str], int], None]
 
     def __post_init__(self) -> None:
         self.waiting: dict[str, Millis] = {}
@@ -113,16 +105,16 @@ class PreparedSessions:
         for row in rows:
             clients.setdefault(row.client, {})[row.topic] = row.qos
         wanted = {without_share(f) for filters in clients.values() for f in filters}
-        there = sorted({name for f in wanted for name in self.context.in_federation(f)})
-        self.context.expect(there, since_us)
+        there = sorted({name for f in wanted for name in self.in_federation(f)})
+        self.expect(there, since_us)
         names = sorted(clients)
         before = self.prepared
         for at in range(0, len(names), AT_ONCE_MAX):
             part = names[at : at + AT_ONCE_MAX]
             await asyncio.gather(*(self._prepare(name, clients[name]) for name in part))
         if self.settings.repeat:
-            await self.context.caught_up()  # our clients' last words before the sessions stood
-            self.context.fetch_again(there, since_us)
+            await self.caught_up()  # our clients' last words before the sessions stood
+            self.fetch_again(there, since_us)
         made = self.prepared - before
         _log.info("failover.sessions_prepared", broker=broker, sessions=made, clients=len(names))
         self._work.pop(broker, None)
@@ -146,9 +138,9 @@ class PreparedSessions:
     async def _comes_by_itself(self, client: str, filters: Mapping[str, int]) -> bool:
         """Whether the client was faster than we: it is here, and subscribes for itself."""
         for _ in range(SUBSCRIBE_POLLS):
-            if not self.context.connected_here(client):
+            if not self.connected_here(client):
                 return False
-            if filters.keys() <= self.context.filters_here(client):
+            if filters.keys() <= self.filters_here(client):
                 return True
             await asyncio.sleep(SUBSCRIBE_POLL_S)
         return True  # it wants something else now
@@ -157,9 +149,9 @@ class PreparedSessions:
         """Forget sessions that were fetched, and end those whose clients are elsewhere."""
         oldest_ms = monotonic_ms() - 1_000 * self.settings.session_keep_s
         for client, since_ms in list(self.waiting.items()):
-            if self.context.connected_here(client) or since_ms < oldest_ms:
+            if self.connected_here(client) or since_ms < oldest_ms:
                 del self.waiting[client]
-            elif self.context.connected_elsewhere(client):
+            elif self.connected_elsewhere(client):
                 del self.waiting[client]
                 try:
                     await end_session(self.endpoint(), client)

@@ -38,7 +38,7 @@ class Introduction:
         keep_alive_s: After one and a half times this long without a word from us the broker gives
             us up.
         packet_bytes_max: The broker must send nothing longer.
-        must_wipe: Whether ``connect_to_wipe`` is to be said on another connection before the next.
+        must_wipe: Whether another connection is to wipe what is kept of us before the next.
     """
 
     client_id: str
@@ -58,27 +58,22 @@ class Introduction:
         """Have what the broker keeps for us wiped before the next connection."""
         self.must_wipe = self.session_expiry_s > 0
 
-    def connect(self) -> bytes:
-        """The CONNECT of a connection that stays."""
-        return self._packet(
-            clean_start=self.clean_start and self.session_expiry_s == 0,
-            session_expiry_s=self.session_expiry_s,
-            will=self.will() if callable(self.will) else self.will,
-        )
+    def connect(self, *, to_wipe: bool = False) -> bytes:
+        """The CONNECT of a connection that stays.
 
-    def connect_to_wipe(self) -> bytes:
-        """The CONNECT of a connection that leaves at once, with no Will and no session left."""
-        return self._packet(clean_start=True, session_expiry_s=0, will=None)
-
-    def _packet(self, *, clean_start: bool, session_expiry_s: int, will: Will | None) -> bytes:
+        Or, ``to_wipe``, of one that leaves at once, with no Will and no session left.
+        """
+        will: Will | None = None
+        if not to_wipe:
+            will = self.will() if callable(self.will) else self.will
         return ConnectPacket(
             self.client_id,
             username=self.username,
             password=self.password,
-            clean_start=clean_start,
+            clean_start=to_wipe or (self.clean_start and self.session_expiry_s == 0),
             will=will,
             keep_alive=self.keep_alive_s,
-            session_expiry_interval=session_expiry_s,
+            session_expiry_interval=0 if to_wipe else self.session_expiry_s,
             receive_max=RECEIVE_MAX,
             max_packet_size=self.packet_bytes_max,
         ).write()
@@ -116,8 +111,7 @@ class MqttConnection:
         try:
             async with asyncio.timeout(self.open_timeout_s):
                 if introduction.must_wipe:
-                    connect = introduction.connect_to_wipe()
-                    wiped = await wipe_session(endpoint, connect)
+                    wiped = await wipe_session(endpoint, introduction.connect(to_wipe=True))
                     introduction.must_wipe = not wiped
                 await endpoint.connect(lambda: pipe)
                 pipe.send(introduction.connect(), urgent=True, refusable=False)

@@ -8,7 +8,7 @@ Source: OASIS MQTT 5.0.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Self
 
 import mqtt5
@@ -56,15 +56,6 @@ class RefusedError(LinkError):
 def plain(code: mqtt5.PubAckReasonCode) -> str:
     """``code`` in words."""
     return str(code.name).replace("_", " ").lower()
-
-
-def _take_packets(received: bytearray, publishes: list[Inbound], others: list[mqtt5.Packet]) -> int:
-    """Move whole packets out of ``received``; how many bytes they had."""
-    used = read_packets(memoryview(bytes(received)), publishes, others)
-    del received[:used]
-    if len(received) > PACKET_BYTES_MAX:
-        raise LinkError(f"a packet of more than {PACKET_BYTES_MAX} bytes")
-    return used
 
 
 class BrokerProbe:
@@ -137,31 +128,34 @@ class BrokerProbe:
             max_packet_size=PACKET_BYTES_MAX,
         )
         self._writer.write(packet.write())
-        received = bytearray()
-        while True:
-            chunk = await self._reader.read(READ_BYTES)
-            if not chunk:
-                raise LinkError("hung up during CONNECT: is it an MQTT 5 broker?")
-            received += chunk
-            others: list[mqtt5.Packet] = []
-            if not _take_packets(received, [], others):
-                continue
+        self._incoming = self._reads()
+        async for _, others in self._incoming:
             if not others or not isinstance(others[0], mqtt5.ConnAckPacket):
                 raise LinkError("did not answer CONNECT with CONNACK: is it an MQTT 5 broker?")
             self.connack = others[0]
             if self.connack.reason_code != mqtt5.ConnAckReasonCode.SUCCESS:
                 raise RefusedError(self._place, self.connack)
             return
+        raise LinkError("hung up during CONNECT: is it an MQTT 5 broker?")
+
+    async def _reads(self) -> AsyncIterator[tuple[list[Inbound], list[mqtt5.Packet]]]:
+        """The publications and the other packets that each read completes, until the end."""
+        received = bytearray()
+        while chunk := await self._reader.read(READ_BYTES):
+            received += chunk
+            publishes: list[Inbound] = []
+            others: list[mqtt5.Packet] = []
+            used = read_packets(memoryview(bytes(received)), publishes, others)
+            del received[:used]
+            if len(received) > PACKET_BYTES_MAX:
+                raise LinkError(f"a packet of more than {PACKET_BYTES_MAX} bytes")
+            if used:
+                yield publishes, others
 
     async def _receive(self) -> None:
-        received = bytearray()
         reason = "the broker hung up"
         try:
-            while chunk := await self._reader.read(READ_BYTES):
-                received += chunk
-                publishes: list[Inbound] = []
-                others: list[mqtt5.Packet] = []
-                _take_packets(received, publishes, others)
+            async for publishes, others in self._incoming:
                 for packet in others:
                     self._on_packet(packet)
                 for publish, _, _ in publishes:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from mqtt5 import PublishPacket, QoS, TopicFilter
 
-from federator.runtime.mqtt.session import BrokerLimits, MqttSession
+from federator.runtime.mqtt.session import MqttSession
 from federator.runtime.mqtt.transport import PacketTransport
+from federator.runtime.mqtt.window import BrokerLimits
 from federator.runtime.mqtt.wire import Out, is_publish, packet_id_at, split_run
 
 

@@ -11,8 +11,6 @@ that ``runtime.data.copies`` expects.
 Source: OASIS MQTT 5.0, sections 4.1 (session state) and 4.6 (order).
 """
 
-from dataclasses import dataclass
-
 from mqtt5 import (
     ConnAckPacket,
     Packet,
@@ -26,7 +24,12 @@ from mqtt5 import (
 
 from federator.errors import LinkError
 from federator.runtime.mqtt.subscriptions import Subscriptions
-from federator.runtime.mqtt.window import PACKET_ID_USUAL, OutboundWindow, PacketIds
+from federator.runtime.mqtt.window import (
+    PACKET_ID_USUAL,
+    BrokerLimits,
+    OutboundWindow,
+    PacketIds,
+)
 from federator.runtime.mqtt.wire import (
     PUBACK,
     PUBCOMP,
@@ -44,16 +47,6 @@ RECEIVE_MAX = 65_535
 _RELEASE_ALL = b"".join([acknowledgement(PUBREL, n + 1) for n in range(PACKET_ID_USUAL)])
 """What a killed predecessor sent with QoS 2 and did not release would never reach anybody, and
 would take its place in the broker's Receive Maximum for as long as the session lasts."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerLimits:
-    """What the broker said it grants, in its CONNACK."""
-
-    receive_max: int
-    packet_bytes_max: int
-    qos_max: int
-    subscription_ids_available: bool
 
 
 class MqttSession:
@@ -91,13 +84,7 @@ class MqttSession:
             out.append(_RELEASE_ALL)
         self._known = True
         self.subscriptions.resume(session_present=ack.session_present, out=out)
-        self.window.resume(
-            receive_max=limits.receive_max,
-            packet_bytes_max=limits.packet_bytes_max,
-            qos_max=limits.qos_max,
-            session_present=ack.session_present,
-            out=out,
-        )
+        self.window.resume(limits, session_present=ack.session_present, out=out)
         return limits
 
     def suspend(self) -> None:

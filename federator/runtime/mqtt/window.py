@@ -34,6 +34,16 @@ IN_FLIGHT_MAX = 65_000
 _ERROR = 0x80  # reason codes from here on say failure
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerLimits:
+    """What the broker said it grants, in its CONNACK."""
+
+    receive_max: int
+    packet_bytes_max: int
+    qos_max: int
+    subscription_ids_available: bool
+
+
 class PacketIds:
     """Identifiers in use, shared by PUBLISH, SUBSCRIBE and UNSUBSCRIBE; bounded by the callers."""
 
@@ -140,26 +150,14 @@ class OutboundWindow:
             message.released = True
             out.append(acknowledgement(PUBREL, packet_id))
 
-    def resume(
-        self,
-        *,
-        receive_max: int,
-        packet_bytes_max: int,
-        qos_max: int,
-        session_present: bool,
-        out: Out,
-    ) -> None:
+    def resume(self, limits: BrokerLimits, *, session_present: bool, out: Out) -> None:
         """Send again, on a new connection, what was in flight, then what waits.
 
-        Args:
-            receive_max: QoS 1 and 2 messages the broker takes at a time.
-            packet_bytes_max: The longest packet the broker takes.
-            qos_max: The highest QoS the broker grants.
-            session_present: The broker still knows our identifiers.
+        ``session_present``: the broker still knows our identifiers.
         """
-        self._limit = min(receive_max, IN_FLIGHT_MAX)
-        self._packet_bytes_max = packet_bytes_max
-        self._qos_max = qos_max
+        self._limit = min(limits.receive_max, IN_FLIGHT_MAX)
+        self._packet_bytes_max = limits.packet_bytes_max
+        self._qos_max = limits.qos_max
         # The broker may take fewer at a time than before, and of a lost session it knows none.
         keep = self._limit if session_present else 0
         self._demote(list(self._in_flight)[keep:])

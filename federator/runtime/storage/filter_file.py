@@ -73,11 +73,9 @@ class FilterFile:
 
     def note_all(self, filters: Iterable[str], time_us: int) -> bool:
         """List ``filters`` with ``time_us``, in one write; ``False`` when some found no room."""
-        wanted = dict.fromkeys(filters)
-        changed = [each for each in wanted if self._times_us.get(each) != time_us]
-        room = self._filters_max - len(self._times_us)
-        new = [each for each in changed if each not in self._times_us]
-        refused = set(new[max(0, room) :])
+        changed = [f for f in dict.fromkeys(filters) if self._times_us.get(f) != time_us]
+        room = max(0, self._filters_max - len(self._times_us))
+        refused = set([each for each in changed if each not in self._times_us][room:])
         listed = [each for each in changed if each not in refused]
         if listed:
             self._append(*((each, time_us) for each in listed))

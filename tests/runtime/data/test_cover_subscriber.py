@@ -21,9 +21,8 @@ from mqtt5 import PublishPacket, QoS
 from federator.protocol.filters import Cover, matches
 from federator.runtime.data import cover_subscriber
 from federator.runtime.data.cover_subscriber import CoverSubscriber, SessionFilters
-from federator.runtime.mqtt.session import BrokerLimits
 from federator.runtime.mqtt.subscriptions import Subscriptions
-from federator.runtime.mqtt.window import PacketIds
+from federator.runtime.mqtt.window import BrokerLimits, PacketIds
 from federator.runtime.storage.filter_file import SUBSCRIBED, FilterFile
 
 KEPT = "a/b"

@@ -5,7 +5,7 @@ import asyncio
 from federator.config import AgentFailoverSettings
 from federator.protocol.messages.session_records import FlowRow
 from federator.protocol.types import BrokerId, Millis
-from federator.runtime.failover.prepared_sessions import PreparedSessions, SessionContext
+from federator.runtime.failover.prepared_sessions import PreparedSessions
 from federator.runtime.mqtt.endpoint import Endpoint
 from lab.grid.processes.ports import free_ports
 from tests.real.polling import until
@@ -29,21 +29,23 @@ class Here:
         return self.connected
 
     def around(self):
-        return SessionContext(
-            connected_here=self._is_connected,
-            filters_here=lambda client: self.filters,
-            connected_elsewhere=lambda client: False,
-            caught_up=self.custody.wait,
-            in_federation=lambda filter: [filter],
-            expect=lambda filters, since_us: None,
-            fetch_again=lambda filters, since_us: self.fetched.append(filters),
-        )
+        return {
+            "connected_here": self._is_connected,
+            "filters_here": lambda client: self.filters,
+            "connected_elsewhere": lambda client: False,
+            "caught_up": self.custody.wait,
+            "in_federation": lambda filter: [filter],
+            "expect": lambda filters, since_us: None,
+            "fetch_again": lambda filters, since_us: self.fetched.append(filters),
+        }
 
 
 def stepping_in(here):
     (nobody,) = free_ports(1)
     settings = AgentFailoverSettings(prepare_sessions=True)
-    prepared = PreparedSessions(settings, lambda: Endpoint("127.0.0.1", nobody), here.around())
+    prepared = PreparedSessions(
+        settings=settings, endpoint=lambda: Endpoint("127.0.0.1", nobody), **here.around()
+    )
     prepared.step_in(BrokerId(2), Millis(0), ROWS)
     return prepared
 

@@ -44,7 +44,7 @@ def test_who_comes_to_wipe_leaves_no_session_and_no_will():
     will = mqtt5.Will(topic="gone", payload=b"")
     us = introduction(session_expiry_s=60, will=will, username="u", password=b"p")
 
-    connect = read(us.connect_to_wipe())
+    connect = read(us.connect(to_wipe=True))
 
     assert connect.clean_start
     assert (connect.session_expiry_interval, connect.will) == (0, None)

@@ -6,7 +6,7 @@ import mqtt5
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federator.runtime.mqtt.window import PACKET_ID_USUAL, OutboundWindow, PacketIds
+from federator.runtime.mqtt.window import PACKET_ID_USUAL, BrokerLimits, OutboundWindow, PacketIds
 from federator.runtime.mqtt.wire import Out, packet_id_at
 
 PACKET_BYTES_MAX = 1_000
@@ -56,13 +56,8 @@ class Receiver:
 
 def connect(window: OutboundWindow, receive_max: int, *, session_present: bool = False) -> Out:
     out: Out = []
-    window.resume(
-        receive_max=receive_max,
-        packet_bytes_max=PACKET_BYTES_MAX,
-        qos_max=2,
-        session_present=session_present,
-        out=out,
-    )
+    limits = BrokerLimits(receive_max, PACKET_BYTES_MAX, 2, subscription_ids_available=True)
+    window.resume(limits, session_present=session_present, out=out)
     return out
 
 
@@ -267,13 +262,8 @@ def test_a_broker_that_grants_qos_1_or_0_gets_no_more():
     for granted in (1, 0):
         window, ids = new_window()
         out: Out = []
-        window.resume(
-            receive_max=20,
-            packet_bytes_max=PACKET_BYTES_MAX,
-            qos_max=granted,
-            session_present=False,
-            out=out,
-        )
+        limits = BrokerLimits(20, PACKET_BYTES_MAX, granted, subscription_ids_available=True)
+        window.resume(limits, session_present=False, out=out)
 
         window.offer(*message(1, 2), out)
 
