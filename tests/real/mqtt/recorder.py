@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import random
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -51,7 +50,6 @@ async def running(
     """A link to 127.0.0.1:``port`` that wants ``filters``; cancelled at the end."""
     endpoint = arguments.pop("endpoint", None) or Endpoint("127.0.0.1", port)
     arguments.setdefault("client_id", "federator-test")
-    arguments.setdefault("rng", random.Random(1))
     arguments.setdefault("reconnect_max_ms", 200)
     link = MqttLink(endpoint, recorder, **arguments)
     link.subscribe([mqtt5.TopicFilter(pattern) for pattern in filters])
