@@ -48,6 +48,7 @@ def as_text(status: Mapping[str, Any]) -> list[str]:
         f"broker {status.get('id')} of federation {status.get('federation')}: {state}",
         f"{broker.get('url', '')}  {connected}  {broker.get('version') or ''}".rstrip(),
         *_security(status.get("security", {})),
+        *_retained(status.get("retained") or {}),
     ]
     links = [dict(link) for link in status.get("links", [])]
     datagrams = [_datagrams(link["neighbour"], link.pop("datagrams", None)) for link in links]
@@ -106,6 +107,17 @@ def _security(security: Mapping[str, Any]) -> list[str]:
             if who in (None, Speakers.NOBODY):
                 return [line]
             return [line, f"  NO ACL: $fed/# may be written by {who}: see federator doctor --acl"]
+
+
+def _retained(retained: Mapping[str, Any]) -> list[str]:
+    """A line when more topics are retained than there are places for."""
+    full = retained.get("full")
+    if full is None:
+        return []
+    return [
+        f"  RETAINED TABLE FULL: {full['topics']} of {retained['topics_max']} topics are of broker"
+        f" {full['origin']}, many below {shown(full['below'])}: see events.md, retained.full"
+    ]
 
 
 def _loops(loops: Mapping[str, Any]) -> list[str]:

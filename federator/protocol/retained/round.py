@@ -80,11 +80,19 @@ class Round:
     Args:
         store: What we know. Read, and in ``decide`` brought up to date.
         wanted: Tells whether our broker should have a topic.
+        found: The digests of what our broker has, where the store has no place for it.
     """
 
-    def __init__(self, store: RetainedStore, *, wanted: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        store: RetainedStore,
+        *,
+        wanted: Callable[[str], bool],
+        found: Callable[[str], int | None] = lambda topic: None,
+    ) -> None:
         self._store = store
         self._wanted = wanted
+        self._found = found
         self._own: dict[str, Buckets] = {}
         self._waiting: deque[_Pull] = deque()
         self._pulls: dict[tuple[BrokerId, str], _Pull] = {}
@@ -92,6 +100,7 @@ class Round:
         self._behind: dict[tuple[Way, str], dict[str, Version]] = {}  # what peers have
         self._asks: deque[tuple[Way, str, list[str]]] = deque()
         self._asked: tuple[Way, str, list[str]] | None = None
+        self._vanished = 0
 
     @property
     def reading(self) -> bool:
@@ -115,6 +124,8 @@ class Round:
         pull = self._pulls.get(key)
         if pull is None or page.after != pull.after:
             return []
+        if not page.entries and not pull.after:
+            self._vanished += 1  # the peer has more than it can remember: it has to look again
         for entry in page.entries:
             self._weigh(pull.way, pull.filter, entry)
         pull.after = page.upto
@@ -130,7 +141,7 @@ class Round:
 
     def give_up_reading(self) -> int:
         """Wait for no more pages; return how many lists stay unread."""
-        unread = len(self._pulls) + len(self._waiting)
+        unread = len(self._pulls) + len(self._waiting) + self._vanished
         self._pulls.clear()
         self._waiting.clear()
         return unread
@@ -152,7 +163,7 @@ class Round:
             elif own is not None and own.digest == found.digest and own.here and not own.deleted:
                 store.put(topic, found.version, found.digest, deleted=False, now_us=now_us)
                 decision.adopted += 1
-            else:
+            elif own is not None or self._found(topic) != found.digest:
                 asks.setdefault((found.way, found.filter), []).append(topic)
         for (way, filter), topics in asks.items():
             for some in _parts(topics, ASK_TOPICS_MAX):

@@ -18,7 +18,6 @@ it finds (``on_found``):
 Source: docs/protocol.md 13.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from hashlib import blake2b
@@ -29,11 +28,11 @@ from zlib import crc32
 import msgspec
 
 from federator.protocol.filters import matches
+from federator.protocol.retained.places import TOPICS_MAX, Places, SortedNames
 from federator.protocol.retained.versions import NEVER, Version
 from federator.protocol.types import BrokerId
 
 BUCKETS = 64
-TOPICS_MAX = 100_000
 
 Buckets = dict[int, int]
 """The digest of the entries of each bucket; empty buckets are left out."""
@@ -89,12 +88,12 @@ class RetainedStore:
 
     Args:
         self_id: Our id.
-        topics_max: Entries held, tombstones included; what comes beyond has no version.
+        topics_max: Entries held, tombstones included; see ``Places`` for whose.
         tombstone_keep_us: How long a delete is remembered.
         allows_export: Whether values of our own clients on a topic may leave our broker.
 
     Attributes:
-        refused: Topics that found no room.
+        places: Which topics have entries.
         touched: Grows with every change.
     """
 
@@ -106,15 +105,14 @@ class RetainedStore:
         tombstone_keep_us: int,
         allows_export: Callable[[str], bool] = lambda topic: True,
     ) -> None:
-        self.refused = 0
+        self.places = Places(self_id, topics_max=topics_max)
         self.touched = 0
         self._self_id = self_id
         self._unknown = Version(0, 0, self_id)
-        self._topics_max = topics_max
         self._keep_us = tombstone_keep_us
         self._allows_export = allows_export
         self._entries: dict[str, Entry] = {}
-        self._sorted: list[str] | None = []  # None: out of date
+        self._names = SortedNames()
         self._tombstones = 0
         self._changed: dict[str, None] = {}  # since take_changes
 
@@ -160,14 +158,10 @@ class RetainedStore:
         """Note the state of ``topic``, whatever was known before."""
         before = self._entries.get(topic)
         if before is None:
-            if len(self._entries) >= self._topics_max:
-                self.refused += 1
-                return
-            self._sorted = None
+            self._names.add(topic)
         else:
             self._tombstones -= before.deleted
         self.touched += 1
-        self._changed[topic] = None
         self._tombstones += deleted
         self._entries[topic] = Entry(
             version,
@@ -179,6 +173,12 @@ class RetainedStore:
             self.touched,
             max(version.time_us, now_us),
         )
+        gave_way, gone = self.places.take(topic, version.origin, found=version == self._unknown)
+        self._note(topic)
+        if gave_way is not None:
+            self._changed[gave_way] = None
+        if gone is not None:
+            self._forget(gone)
 
     def doubt(self, topic: str) -> None:
         """Note that our broker is perhaps not in the known state of ``topic``."""
@@ -270,17 +270,12 @@ class RetainedStore:
             if entry is not None and filter > after:
                 yield filter, entry
             return
-        topics = self._sorted
-        if topics is None:
-            topics = self._sorted = sorted(self._entries)
         whole = filter == beginning + "#" and len(beginning) > 1  # all that begin so match
         beginning = beginning.removesuffix("/")
-        at = bisect_left(topics, beginning) if beginning > after else bisect_right(topics, after)
         with_slash = beginning + "/"
-        while at < len(topics) and (topic := topics[at]).startswith(beginning):
+        for topic in self._names.beginning(beginning, after=after):
             if (whole and topic.startswith(with_slash)) or matches(filter, topic):
                 yield topic, self._entries[topic]
-            at += 1
 
     def buckets(self, filter: str) -> Buckets:
         """The digests of what ``filter`` matches: equal ones hold the same."""
@@ -330,11 +325,11 @@ class RetainedStore:
     def save(self) -> Callable[[], list[Saved | str]]:
         """Return a function that lists everything as it is now; another thread may call it."""
         self._changed.clear()
-        entries = list(self._entries.items())
+        entries = [(t, e) for t, e in self._entries.items() if not self.places.is_guest(t)]
         return lambda: [_saved(topic, entry) for topic, entry in entries]
 
     def take_changes(self, count: int) -> list[Saved | str]:
-        """What changed since this was last asked: entries, and topics that were forgotten.
+        """What changed since this was last asked: entries, and topics without a lasting one.
 
         Args:
             count: At most so many; the others stay for the next time.
@@ -343,7 +338,11 @@ class RetainedStore:
         topics = list(islice(changed, count))
         for topic in topics:
             del changed[topic]
-        return [_saved(topic, entries[topic]) if topic in entries else topic for topic in topics]
+        lasting = [t in entries and not self.places.is_guest(t) for t in topics]
+        return [
+            _saved(topic, entries[topic]) if lasts else topic
+            for topic, lasts in zip(topics, lasting, strict=True)
+        ]
 
     def load(self, saved: Iterable[Saved | str]) -> None:
         """Take up what the last incarnation saved, in the order in which it did."""
@@ -365,14 +364,20 @@ class RetainedStore:
         """Note whether our broker is in the known state."""
         if entry.here != here:
             self._entries[topic] = entry._replace(here=here)
+            self._note(topic)
+
+    def _note(self, topic: str) -> None:
+        """What is known of ``topic`` changed: to be saved, unless it is a guest."""
+        if not self.places.is_guest(topic):
             self._changed[topic] = None
 
     def _forget(self, topic: str) -> None:
+        self._note(topic)
         entry = self._entries.pop(topic)
         self._tombstones -= entry.deleted
-        self._sorted = None
+        self._names.discard(topic)
+        self.places.free(topic)
         self.touched += 1
-        self._changed[topic] = None
 
 
 def bucket_of(topic: str) -> int:

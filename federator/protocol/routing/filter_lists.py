@@ -76,7 +76,7 @@ class RemoteList:
         return self.filters.digest == self._wanted
 
     def offer(
-        self, added: Iterable[str], removed: Iterable[str], *, digest: int, busy: bool
+        self, added: Iterable[str], removed: Iterable[str], *, digest: int, busy: bool = False
     ) -> AbstractSet[str]:
         """Follow a change towards ``digest``; while ``busy`` with a large one, only a small one.
 
@@ -99,7 +99,7 @@ class RemoteList:
         self.filters.apply(came, went)
         return came | went
 
-    def may_ask(self, *, busy: bool, now_ms: Millis, gap_ms: Millis) -> bool:
+    def may_ask(self, *, busy: bool = False, now_ms: Millis, gap_ms: Millis) -> bool:
         """Note that the whole list is asked for, if it is needed and ``gap_ms`` have passed.
 
         While pages come, it need not be asked for again.
@@ -112,7 +112,7 @@ class RemoteList:
         ask, self._comes = not self._comes, False
         return ask
 
-    def on_page(self, page: FilterListPage, *, busy: bool) -> AbstractSet[str]:
+    def on_page(self, page: FilterListPage, *, busy: bool = False) -> AbstractSet[str]:
         """Collect a page; with the last one replace the copy. Returns what came or went."""
         if busy or self.synced or self._asked_at_ms is None:
             return frozenset()

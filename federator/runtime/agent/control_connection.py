@@ -30,13 +30,12 @@ class ControlConnection:
 
     Attributes:
         filters: What it subscribes.
-        inbox: Other agents' messages that wait for their turn.
     """
 
     def __init__(self, own_broker: OwnBroker, will: Will | None) -> None:
         self.link = own_broker.link("ctl", self, will=will)
         self.filters: tuple[str, ...] = ()
-        self.inbox = ControlInbox(self._take)
+        self._inbox = ControlInbox(self._take)
 
     def start(
         self,
@@ -77,11 +76,11 @@ class ControlConnection:
         for packet, _, _ in publishes:
             if packet.packet_id is not None:
                 self._discovery.on_packet(packet.packet_id, duplicate=packet.duplicate)
-            if self._traffic.carries(packet.topic):
-                self.inbox.put(packet)
-            else:
+            if not self._traffic.carries(packet.topic):
                 self._dispatch.on_publish(packet)
-        self.inbox.work()
+            elif not self._inbox.put(packet):
+                self._traffic.refuse(packet.topic)
+        self._inbox.work()
 
     def _take(self, packet: PublishPacket) -> None:
         message = self._traffic.receive(packet)

@@ -33,29 +33,25 @@ class ControlInbox:
 
     Args:
         take: Takes one.
-
-    Attributes:
-        refused: Messages for which there was no room.
     """
 
     def __init__(self, take: Callable[[PublishPacket], None]) -> None:
-        self.refused = 0
         self._take = take
         self._waiting: OrderedDict[BrokerId | None, deque[PublishPacket]] = OrderedDict()
         self._bytes: dict[BrokerId | None, int] = {}
         self._bytes_in_all = 0
         self._next_turn: asyncio.Handle | None = None
 
-    def put(self, packet: PublishPacket) -> None:
-        """Let ``packet`` wait for ``work``."""
+    def put(self, packet: PublishPacket) -> bool:
+        """Let ``packet`` wait for ``work``; ``False`` when there is no room."""
         sender, size = claimed_sender(packet.payload), len(packet.payload)
         waiting = self._bytes.get(sender, 0)
         if waiting + size > SENDER_BYTES_MAX or self._bytes_in_all + size > BYTES_MAX:
-            self.refused += 1
-            return
+            return False
         self._bytes[sender] = waiting + size
         self._bytes_in_all += size
         self._waiting.setdefault(sender, deque()).append(packet)
+        return True
 
     def work(self) -> None:
         """Look at what waits, as much as there is time for; at the rest in turns to come."""

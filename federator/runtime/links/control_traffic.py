@@ -35,7 +35,7 @@ class ControlTraffic:
         peers: Counts by neighbour too, if somebody wants to know.
 
     Attributes:
-        sent, sent_bytes, received, malformed, dropped: Messages (or bytes) by kind.
+        sent, sent_bytes, received, malformed, dropped, refused: Messages (or bytes) by kind.
     """
 
     federation: str
@@ -48,6 +48,7 @@ class ControlTraffic:
     received: Counter[str] = field(default_factory=Counter, init=False)
     malformed: Counter[str] = field(default_factory=Counter, init=False)
     dropped: Counter[str] = field(default_factory=Counter, init=False)
+    refused: Counter[str] = field(default_factory=Counter, init=False)
 
     def __post_init__(self) -> None:
         self._topic_of = {kind: control_topic(self.federation, kind) for kind in CONTROL_KINDS}
@@ -128,6 +129,10 @@ class ControlTraffic:
     def carries(self, topic: str) -> bool:
         """Whether control messages come on ``topic``."""
         return topic in self._kind_of
+
+    def refuse(self, topic: str) -> None:
+        """Count a message on ``topic`` that nobody will look at."""
+        self.refused[self._kind_of[topic]] += 1
 
     def receive(self, packet: PublishPacket) -> Message | None:
         """The message in ``packet``, on a topic that ``carries`` them; ``None``: malformed."""

@@ -176,6 +176,7 @@ def control_values(traffic: ControlTraffic, trust: Trust | None) -> Values:
         "control_bytes_out": _by_kind(traffic.sent_bytes),
         "control_malformed": _by_kind(traffic.malformed),
         "control_dropped": _by_kind(traffic.dropped),
+        "control_refused": _by_kind(traffic.refused),
         "trust_refused": _by_kind(refused),
     }
 
@@ -194,6 +195,9 @@ def feature_values(
         values |= {
             "retained_topics": len(retained.store) - retained.store.tombstones,
             "retained_tombstones": retained.store.tombstones,
+            "retained_guests": retained.store.places.guests,
+            "retained_refused": retained.store.places.refused,
+            "retained_full": int(retained.store.places.crowded),
             "retained_fetched": retained.counters.values_fetched,
             "retained_given": retained.counters.values_given,
             "retained_outdated": retained.counters.outdated,

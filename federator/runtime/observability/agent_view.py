@@ -17,6 +17,7 @@ from federator.protocol.node import Node
 from federator.protocol.parameters import Strategy
 from federator.protocol.policy.broker_policy import BrokerPolicy
 from federator.protocol.policy.link_policies import LinkPolicies
+from federator.protocol.retained.places import Places
 from federator.protocol.routing_table import table_of
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.data.cover_subscriber import CoverSubscriber
@@ -301,11 +302,20 @@ def retained_section(retained: Retained | None) -> Answer | None:
     return {
         "topics": len(store) - store.tombstones,
         "tombstones": store.tombstones,
-        "refused": store.refused,
+        "topics_max": retained.settings.topics_max,
+        "guests": store.places.guests,
+        "refused": store.places.refused,
+        "full": _full(store.places),
         "looks": retained.scanner.count,
         "looks_incomplete": retained.scanner.incomplete,
         **{name: getattr(counters, name) for name in counters.__slots__},
     }
+
+
+def _full(places: Places) -> Answer | None:
+    if not places.crowded:
+        return None
+    return dict(zip(("origin", "topics", "below"), places.culprit(), strict=True))
 
 
 def counters_section(
@@ -319,6 +329,7 @@ def counters_section(
         "control_received": dict(traffic.received),
         "control_malformed": dict(traffic.malformed),
         "control_dropped": dict(traffic.dropped),
+        "control_refused": dict(traffic.refused),
         "data": {name: getattr(data, name) for name in data.__slots__},
         "copies_dropped": cover.duplicates_dropped,
     }

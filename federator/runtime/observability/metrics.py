@@ -87,6 +87,7 @@ _CONTROL: Final = table(
     ("control_bytes_out", "control_sent_bytes", "Bytes of control messages sent."),
     ("control_malformed", "control_messages_malformed", "Control messages that do not decode."),
     ("control_dropped", "control_messages_dropped", "Control messages not sent: queue or link."),
+    ("control_refused", "control_messages_refused", "Control messages unread: no room to wait."),
     ("trust_refused", "trust_refused", "Messages and frames turned away: not a member's word."),
     labels=("kind",),
 )
@@ -126,9 +127,12 @@ _RETAINED: Final = table(
     "gauge",
     ("retained_topics", "retained_topics", "Topics whose retained value has a known version."),
     ("retained_tombstones", "retained_tombstones", "Deletes of retained values remembered."),
+    ("retained_guests", "retained_guests", "Topics whose version has no lasting place."),
+    ("retained_full", "retained_full", "1 while there are more topics than lasting places."),
 ) + table(
     "counter",
     ("retained_fetched", "retained_fetched", "Retained values fetched from other brokers."),
+    ("retained_refused", "retained_refused", "Topics whose version found no place."),
     ("retained_given", "retained_given", "Retained values given to other brokers."),
     ("retained_outdated", "retained_outdated", "Retained values that came when a newer was here."),
     ("retained_failed", "retained_failures", "Comparisons of retained values that failed."),

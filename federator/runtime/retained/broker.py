@@ -8,14 +8,15 @@ Source: docs/protocol.md 13.
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Protocol
 
 from mqtt5 import PublishPacket
 
 from federator.errors import DecodeError, LinkError
+from federator.protocol.filters import FilterTrie
 from federator.protocol.forwarding.publications import RunChecker, qos_of
 from federator.protocol.messages.control import RetainedEntry
 from federator.protocol.retained.packets import retained_in
@@ -109,8 +110,10 @@ class RetainedBroker:
         """
         since = self._store.touched
         scan = await self._scanner.scan(filters, keep=keep)
-        values = iter(scan.found.items())
-        while some := {topic: value.digest for topic, value in islice(values, PLACED_AT_ONCE_MAX)}:
+        topics = iter(scan.found)
+        if len(scan.found) > self._store.places.guests_max:
+            topics = await _few_last(scan.found, filters)
+        while some := {t: scan.found[t].digest for t in islice(topics, PLACED_AT_ONCE_MAX)}:
             for topic in self._store.on_found(some, since=since, now_us=wall_clock_us()):
                 self.erase(topic)
             await asyncio.sleep(0)
@@ -227,3 +230,20 @@ class RetainedBroker:
         if qos:
             return local.publish_packet(bytearray(packet), packet_id_at(packet), qos)
         return local.write_packets([packet], 1)
+
+
+async def _few_last(found: Iterable[str], filters: Iterable[str]) -> Iterator[str]:
+    """The topics ``found`` below ``filters``, at last those of filters that have few.
+
+    Who comes last into a store that is full is in it when it is asked.
+    """
+    trie = FilterTrie()
+    for filter in filters:
+        trie.add(filter)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for number, topic in enumerate(found):
+        groups.setdefault(tuple(trie.match(topic)), []).append(topic)
+        if number % PLACED_AT_ONCE_MAX == 0:
+            await asyncio.sleep(0)
+    ordered = sorted(groups.values(), key=len, reverse=True)
+    return chain.from_iterable(ordered)

@@ -63,6 +63,7 @@ LOST_US = 5_000_000
 """What we wrote so shortly before the data connection broke may never have arrived."""
 
 COMPLAINT_GAP_MS = Millis(600_000)
+ALARM_S = 1.0
 
 _log = structlog.get_logger()
 
@@ -170,6 +171,7 @@ class Retained:
             tasks.create_task(self._answers.run(), name="retained answers")
             tasks.create_task(self._file.save_for_ever(), name="retained versions")
             tasks.create_task(self._patrol(), name="retained patrol")
+            tasks.create_task(self._warn(), name="retained alarm")
 
     # -- the data path ----------------------------------------------------------------------------
 
@@ -320,6 +322,17 @@ class Retained:
             if some:
                 last = some[-1]
                 self._rounds.compare(some)
+
+    async def _warn(self) -> None:
+        """Tell when there are more topics than places, once until there is room again."""
+        places, told = self.store.places, False
+        while True:
+            await asyncio.sleep(ALARM_S)
+            if places.crowded and not told:
+                origin, topics, below = places.culprit()
+                room = self.settings.topics_max
+                _log.error("retained.full", topics_max=room, origin=origin, of=topics, below=below)
+            told = places.crowded
 
     def _is_wanted(self, topic: str) -> bool:
         """Whether our broker must have ``topic``: for its clients, or as its own value ages."""

@@ -28,6 +28,7 @@ from federator.protocol.retained.round import Post, Round, Way
 from federator.protocol.retained.store import RetainedStore, digest_of_buckets
 from federator.runtime.process.clocks import wall_clock_us
 from federator.runtime.retained.broker import RetainedBroker, RetainedCounters
+from federator.runtime.retained.scanner import NOTHING
 
 GATHER_S = 0.03
 """Filters that come within so long are compared together."""
@@ -173,9 +174,8 @@ class RetainedRounds:
             Whether all that was asked for came.
         """
         below = sorted({*filters, *(each.filter for _, each in heard)})
-        if below:
-            await self._broker.scan(below)
-        round_ = self._round = Round(self._store, wanted=self._wanted)
+        scan = await self._broker.scan(below) if below else NOTHING
+        round_ = self._round = Round(self._store, wanted=self._wanted, found=scan.digest)
         self._collecting = True
         self._counters.rounds += 1
         for way, body in heard:

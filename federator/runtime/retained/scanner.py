@@ -74,12 +74,20 @@ class Scan:
     qos_known: bool
     complete: bool
 
+    def digest(self, topic: str) -> int | None:
+        """The digest of what was found on ``topic``."""
+        found = self.found.get(topic)
+        return None if found is None else found.digest
+
     def packet(self, topic: str, digest: int) -> bytes | None:
         """The value of ``topic`` if it is the one meant, at QoS 1 where its QoS is not known."""
         found = self.found.get(topic)
         if found is None or found.packet is None or found.digest != digest:
             return None
         return found.packet if self.qos_known else at_least_once(found.packet)
+
+
+NOTHING = Scan({}, qos_known=True, complete=True)
 
 
 @dataclass(slots=True)

@@ -143,7 +143,7 @@ def test_no_more_topics_are_held_than_allowed():
     known(store, "a", 60, 8)
 
     assert len(store) == 2
-    assert store.refused == 1
+    assert store.places.refused == 1
     assert store.get("a").digest == 8
 
 

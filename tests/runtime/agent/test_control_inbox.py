@@ -61,11 +61,10 @@ async def test_a_flood_of_one_takes_no_room_of_another():
     taken = []
     inbox = ControlInbox(lambda packet: taken.append(told(packet)))
 
-    for number in range(3):
-        inbox.put(message(1, number, LARGE))
-    inbox.put(message(2, 0))
+    room = [inbox.put(message(1, number, LARGE)) for number in range(3)]
+    room.append(inbox.put(message(2, 0)))
     inbox.work()
     await until(lambda: len(taken) == 2, "what had room is taken")
 
+    assert room == [True, False, False, True]
     assert taken == [(1, 0), (2, 0)]
-    assert inbox.refused == 2
