@@ -37,6 +37,7 @@ from federator.runtime.mqtt.link import Inbound, MqttLink
 from federator.runtime.mqtt.secret_names import secret_name
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 from federator.runtime.process.notices import log_notice
+from federator.runtime.trust.words import words_of
 
 TICK_S: Final = 0.1
 """The time between two checks whether something is due."""
@@ -166,6 +167,7 @@ class Collector:
         self.sources: dict[str, Source] = {}
         self.malformed = self.misled = self.land_failures = 0
         self._tasks = tasks
+        self._words = words_of(settings.federation, settings.keys, own=None, required=["agent"])
         self._running: dict[str, asyncio.Task[None]] = {}
         self._leaving = False
         self._done = asyncio.Event()
@@ -251,7 +253,11 @@ class Collector:
         except DecodeError as error:
             self._on_malformed(source, error)
             return
-        if guide.federation == self.settings.federation and self._believe(source, guide.broker):
+        if guide.federation != self.settings.federation:
+            return
+        topic, name = topics.guide_topic(guide.federation), str(guide.broker)
+        proven = self._words.believes(topic, payload, "agent", name=name, stays=True)
+        if proven and self._believe(source, guide.broker):
             failing = {url for url, each in self.sources.items() if each.failing}
             self._follow(self.directory.on_guide(guide, failing=failing))
 

@@ -12,6 +12,7 @@ from pydantic import Field, Strict, model_validator
 from federator.config.brokers import Address, BrokerAddress, Credentials, in_clear
 from federator.config.observability import HttpSettings, LogSettings
 from federator.config.section import Name, Section, Switch, WholeNumber, wrong
+from federator.config.security import TrustSettings
 from federator.config.topology import HOSTS_MAX, HostPattern, host_matches
 from federator.protocol.effects import Notice
 
@@ -99,6 +100,7 @@ class CollectorSettings(Section):
     login: LoginSettings = LoginSettings()
     files: LandingSettings = LandingSettings()
     reading: CollectingSettings = CollectingSettings()
+    keys: TrustSettings = TrustSettings()
     http: CollectorHttpSettings = CollectorHttpSettings()
     log: LogSettings = LogSettings()
 

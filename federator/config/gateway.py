@@ -16,6 +16,7 @@ from federator.config.brokers import BrokerAddress, Credentials, check_pair, in_
 from federator.config.certificates import server_context
 from federator.config.observability import HttpSettings, LogSettings
 from federator.config.section import BrokerNumber, Name, Section, WholeNumber, wrong
+from federator.config.security import GatewayKeySettings
 from federator.protocol.effects import Notice
 from federator.protocol.filters import validate_filter
 
@@ -224,6 +225,7 @@ class GatewaySettings(Section):
     attachment: AttachmentSettings = AttachmentSettings()
     clients: ClientSettings = ClientSettings()
     failover: FailoverSettings = FailoverSettings()
+    keys: GatewayKeySettings = GatewayKeySettings()
     http: GatewayHttpSettings = GatewayHttpSettings()
     log: LogSettings = LogSettings()
 

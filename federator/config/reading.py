@@ -85,6 +85,8 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
 def load_gateway(path: Path | None, environ: Mapping[str, str]) -> GatewaySettings:
     """Read, merge and check everything a gateway is told; as ``load``."""
     settings, source = _settings(GatewaySettings, path, environ)
+    if settings.keys.gateway_file is not None:
+        _check_secret_file(settings.keys.gateway_file, ("keys", "gateway_file"), source)
     now = datetime.now(UTC)
     for index, listener in enumerate(settings.listeners):
         if listener.key_file is None:

@@ -87,6 +87,27 @@ class KeySettings(TrustSettings):
         return _read(self.agent_file, AgentKeys, "keys.agent_file")
 
 
+class GatewayKeySettings(TrustSettings):
+    """Whom to believe, and who we are: files that ``federator keys`` made, read at start. With
+    federation_files agents have to sign their guides."""
+
+    gateway_file: Path | None = None
+    """This gateway's key and certificate; closed to others."""
+    roles: Roles = "wanted"
+    """Words of other gateways: "required": nobody is believed without a gateway's key; "wanted":
+    who has shown one must go on showing it, others are believed without."""
+
+    def own_keys(self, name: str) -> RoleKeys | None:
+        """The key in ``gateway_file``, of the gateway of that name."""
+        keys = role_keys(self.gateway_file, "gateway", "keys.gateway_file")
+        if keys is not None and (keys.name != name or not self.federation_files):
+            what = f"{self.gateway_file} is of {keys.name!r}, this is {name!r}: name its own"
+            if keys.name == name:
+                what = "federation_files is empty: name the federation's public key"
+            raise ConfigError(f"keys.gateway_file: {what}", exit_code=os.EX_CONFIG)
+        return keys
+
+
 def role_keys(path: Path | None, role: Role, at: str) -> RoleKeys | None:
     """The key of a gateway or an operator; ``None`` when no file is named.
 

@@ -39,6 +39,7 @@ from federator.protocol.messages.gateways import Claim
 from federator.protocol.messages.guide import Guide
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.process.clocks import wall_clock_ms
+from federator.runtime.trust.words import words_of
 
 TEND_S: Final = 1.0
 POLL_S: Final = 0.02
@@ -80,8 +81,14 @@ class Gateway:
             bytes_max=max(clients.connecting_bytes_max, clients.packet_bytes_max + READ_BYTES_MAX),
             shared=clients.shared_addresses,
         )
+        words = words_of(
+            settings.federation,
+            settings.keys,
+            own=settings.keys.own_keys(settings.name),
+            required=("agent", "gateway") if settings.keys.roles == "required" else ("agent",),
+        )
         self.brokers = {
-            BrokerId(each.id): Broker(each, settings, self) for each in settings.brokers
+            BrokerId(each.id): Broker(each, settings, self, words) for each in settings.brokers
         }
         self.guides = GuideBook()
         self.journal = Journal(

@@ -17,12 +17,13 @@ from federator.errors import DecodeError
 from federator.gateway.metrics import GatewayCounters
 from federator.protocol.messages import gateways, topics
 from federator.protocol.messages.guide import Guide
-from federator.protocol.messages.json_codec import decode, encode
+from federator.protocol.messages.json_codec import JsonMessage, decode, encode
 from federator.protocol.types import BrokerId
 from federator.runtime.doctor.strangers import Speakers, StrangerWatch
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.link import Inbound, MqttLink
 from federator.runtime.mqtt.secret_names import secret_name
+from federator.runtime.trust.words import SignedWords
 
 PROBE_S: Final = 0.5
 """How long a broker may take to answer whether it lives; then it counts as dead."""
@@ -77,7 +78,11 @@ class Broker:
     """
 
     def __init__(
-        self, settings: GatewayBrokerSettings, gateway: GatewaySettings, observer: BrokerObserver
+        self,
+        settings: GatewayBrokerSettings,
+        gateway: GatewaySettings,
+        observer: BrokerObserver,
+        words: SignedWords,
     ) -> None:
         self.id = BrokerId(settings.id)
         self.address = settings.address
@@ -87,6 +92,7 @@ class Broker:
         self.round_trip_s = float("inf")
         self.endpoint = endpoint_of(settings)
         self._observer = observer
+        self._words = words
         self._gateway = gateway.name
         self._federation = gateway.federation
         self._unanswered = 0
@@ -154,15 +160,22 @@ class Broker:
     def _read(self, topic: str, payload: bytes) -> None:
         if topic == topics.guide_topic(self._federation):
             if payload:
-                self._observer.on_guide(decode(Guide, payload))
+                guide = decode(Guide, payload)
+                name = str(guide.broker)
+                if self._words.believes(topic, payload, "agent", name=name, stays=True):
+                    self._observer.on_guide(guide)
         elif topic == topics.claims_topic(self._federation):
-            self._observer.on_claim(decode(gateways.Claim, payload))
+            claim = decode(gateways.Claim, payload)
+            if self._is_gateways(claim.gateway, topic, payload):
+                self._observer.on_claim(claim)
         elif topic == topics.recall_topic(self._federation):
-            if self.may_recall:
-                self._observer.on_recall(decode(gateways.Recall, payload), self)
+            recall = decode(gateways.Recall, payload)
+            if self.may_recall and self._is_gateways(recall.gateway, topic, payload):
+                self._observer.on_recall(recall, self)
         elif topic == topics.recalled_topic(self._federation, self._gateway):
-            if self.may_recall:
-                self._observer.on_recalled(decode(gateways.Recalled, payload))
+            recalled = decode(gateways.Recalled, payload)
+            if self.may_recall and self._is_gateways(recalled.gateway, topic, payload):
+                self._observer.on_recalled(recalled)
         elif topic == topics.taken_topic(self._federation, self._gateway):
             self.has_agent = True
             self._observer.on_taken(self.id, decode(gateways.Taken, payload).number)
@@ -171,7 +184,15 @@ class Broker:
             settled = decode(gateways.Settled, payload)
             self._observer.on_settled(settled.token, settled.known)
 
+    def _is_gateways(self, name: str, topic: str, payload: bytes) -> bool:
+        """Whether the gateway of that name said it, just now."""
+        return self._words.believes(topic, payload, "gateway", name=name, place=self.id, ages=True)
+
     # -- what it is asked -----------------------------------------------------------------------
+
+    def _say(self, topic: str, message: JsonMessage, *, urgent: bool = False) -> bool:
+        """Say it as ours, if we have a key."""
+        return self.link.publish(topic, self._words.sign(topic, encode(message)), urgent=urgent)
 
     def ask_settled(self, token: int, filters: tuple[str, ...]) -> bool:
         """Ask the agent when ``filters`` are known; ``False`` when an answer is not to be expected.
@@ -179,9 +200,7 @@ class Broker:
         A broker without an agent would make every subscriber wait for nothing.
         """
         settle = gateways.Settle(self._gateway, token, filters)
-        asked = self.link.publish(
-            topics.settle_topic(self._federation), encode(settle), urgent=True
-        )
+        asked = self._say(topics.settle_topic(self._federation), settle, urgent=True)
         self._unanswered += 1
         return asked and self._unanswered <= UNANSWERED_MAX
 
@@ -192,20 +211,20 @@ class Broker:
 
     def claim(self, claim: gateways.Claim) -> None:
         """Tell other gateways whom we have."""
-        self.link.publish(topics.claims_topic(self._federation), encode(claim))
+        self._say(topics.claims_topic(self._federation), claim)
 
     def ask_others(self, recall: gateways.Recall) -> None:
         """Ask other gateways what their clients published."""
         if self.may_recall:
-            self.link.publish(topics.recall_topic(self._federation), encode(recall))
+            self._say(topics.recall_topic(self._federation), recall)
 
     def answer(self, gateway: str, answer: gateways.Recalled) -> None:
         """Answer another gateway's question."""
-        self.link.publish(topics.recalled_topic(self._federation, gateway), encode(answer))
+        self._say(topics.recalled_topic(self._federation, gateway), answer)
 
     def report(self, page: gateways.SessionReport) -> bool:
         """Tell the agent who is here."""
-        return self.link.publish(topics.sessions_topic(self._federation), encode(page), urgent=True)
+        return self._say(topics.sessions_topic(self._federation), page, urgent=True)
 
     async def lives(self, generation: int) -> bool:
         """Whether the broker we were connected to as ``generation`` lives; measures how fast."""

@@ -101,6 +101,7 @@ class WordJudge:
         to: bytes = NOBODY,
         place: int = 0,
         ages: bool = False,
+        stays: bool = False,
     ) -> None:
         """Accept the word ``payload``, which was said on ``topic``.
 
@@ -110,6 +111,7 @@ class WordJudge:
             to: Whom it must be for.
             place: Where it was heard: copies of one word may come by several brokers.
             ages: It is said as it happens, so an old one was recorded.
+            stays: It is retained: the newest may come again.
 
         Raises:
             DecodeError: It is not to be believed.
@@ -139,7 +141,8 @@ class WordJudge:
         if ages and abs(now_us - number) > LATE_MAX_US:
             raise DistrustError(f"a word of {who} is old: see the clocks of both hosts")
         said = (who, place, topic)
-        if (since, number) <= self._newest.get(said, (0, 0)):
+        newest = self._newest.get(said, (0, 0))
+        if (since, number) < newest or ((since, number) == newest and not stays):
             raise DistrustError(f"a word of {who} came before")
         text = _signed_text(topic, data[: _HEADER.size], body + b"}")
         if not self._verify(certificate.signing_key, signed.signature, text):

@@ -6,7 +6,7 @@ ourselves to learn when it is through: the table of parts (``parts``) says who t
 Source: docs/ARCHITECTURE.md, "Connections".
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mqtt5 import PublishPacket, Will
 
@@ -32,7 +32,7 @@ class ControlConnection:
         filters: What it subscribes.
     """
 
-    def __init__(self, own_broker: OwnBroker, will: Will | None) -> None:
+    def __init__(self, own_broker: OwnBroker, will: Callable[[], Will] | None) -> None:
         self.link = own_broker.link("ctl", self, will=will)
         self.filters: tuple[str, ...] = ()
         self._inbox = ControlInbox(self._take)

@@ -1,6 +1,7 @@
 """Makes what speaks with our broker and with neighbours: connections, the node, its messages."""
 
 import asyncio
+from functools import partial
 
 from mqtt5 import Will
 
@@ -44,7 +45,7 @@ class ControlParts:
         self.trust = trust = None if settings.security == "open" else Trust(settings, state.path)
         self.node = _node(settings, state, epoch, trust)
         self.driver = Driver(self.node)
-        gone = guide_will(settings) if settings.failover.enabled else None
+        gone = partial(guide_will, settings, trust) if settings.failover.enabled else None
         self.control = ControlConnection(self.own_broker, gone)
         self.data = DataConnection(
             self.own_broker,

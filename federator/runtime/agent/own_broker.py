@@ -6,6 +6,7 @@ of our state folder: who could guess them could take our place, and what waits f
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -59,7 +60,7 @@ class OwnBroker:
         observer: LinkObserver,
         *,
         clean_start: bool = False,
-        will: Will | None = None,
+        will: Will | Callable[[], Will] | None = None,
     ) -> MqttLink:
         """A connection for one purpose. Whoever asks for it runs it."""
         links = self.settings.links

@@ -68,6 +68,7 @@ class Services:
             covers=data.covers,
             tell=control.traffic.tell,
             link=link,
+            is_gateways=self.guide.is_gateways,
         )
         self.guard = SharedBrokerGuard(
             me=AgentAtBroker(control.epoch, settings.broker_id),

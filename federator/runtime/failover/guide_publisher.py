@@ -25,14 +25,17 @@ from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.trust.guarding import Trust
 
 COMPLAINT_GAP_MS = Millis(60_000)
+REFRESH_MS = 30_000
 
 _log = structlog.get_logger()
 
 
-def guide_will(settings: Settings) -> Will:
-    """What our broker says in place of the guide when we vanish."""
-    gone = json_codec.encode(_gone(settings))
-    return Will(topics.guide_topic(settings.federation), payload=gone, retain=True)
+def guide_will(settings: Settings, trust: Trust | None) -> Will:
+    """What our broker says in place of the guide when we vanish; to be made for each connection."""
+    topic, gone = topics.guide_topic(settings.federation), json_codec.encode(_gone(settings))
+    if trust is not None:
+        gone = trust.words.sign_will(topic, gone)
+    return Will(topic, payload=gone, retain=True)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -60,6 +63,7 @@ class GuidePublisher:
         self.reports = SessionReports()
         self.newest: g.Guide | None = None
         self.published = self.malformed = 0
+        self._written_ms = monotonic_ms()
         self.topic = topics.guide_topic(federation)
         self.sessions_topic = topics.sessions_topic(federation)
         self.drain_topic = topics.drain_topic(federation)
@@ -72,6 +76,11 @@ class GuidePublisher:
         if self.newest is not None and self.link.connected:
             self._write(self.newest)
 
+    def refresh(self) -> None:
+        """Write the guide again now and then: somebody may have put an old one in its place."""
+        if monotonic_ms() - self._written_ms >= REFRESH_MS:
+            self.publish()
+
     def withdraw(self) -> None:
         """We leave in order: say what the Will would."""
         if self.newest is not None and self.link.connected:
@@ -83,6 +92,8 @@ class GuidePublisher:
         try:
             if packet.topic == self.sessions_topic:
                 page = json_codec.decode(gateways.SessionReport, packet.payload)
+                if not self.is_gateways(packet, page.gateway):
+                    return
                 refused, size = self.reports.refused, len(packet.payload)
                 self.reports.on_page(page, size=size, now_ms=now_ms)
                 if self.reports.refused > refused and self._complaints.allow("refused", now_ms):
@@ -96,6 +107,12 @@ class GuidePublisher:
             if self._complaints.allow(packet.topic, now_ms):
                 _log.warning("guide.malformed", reason=str(error)[:200], so_far=self.malformed)
 
+    def is_gateways(self, packet: PublishPacket, name: str) -> bool:
+        """Whether the gateway of that name said it."""
+        return self.trust is None or self.trust.words.believes(
+            packet.topic, packet.payload, "gateway", name=name, ages=True
+        )
+
     def _is_operators(self, packet: PublishPacket) -> bool:
         """Whether an operator said it, and to this run of ours: orders are not for repeating."""
         if self.trust is None:
@@ -105,11 +122,14 @@ class GuidePublisher:
 
     def _write(self, guide: g.Guide) -> None:
         payload = json_codec.encode(guide)
+        if self.trust is not None:
+            payload = self.trust.words.sign(self.topic, payload)
         if len(payload) > json_codec.MESSAGE_BYTES_MAX:
             _log.error("guide.too_long", bytes=len(payload), limit=json_codec.MESSAGE_BYTES_MAX)
             return
         self.link.write_packets((PublishPacket(self.topic, payload, retain=True).write(),), 1)
         self.published += 1
+        self._written_ms = monotonic_ms()
 
 
 def _gone(settings: Settings) -> g.Guide:

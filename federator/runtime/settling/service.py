@@ -41,6 +41,7 @@ class SettlingService:
         covers: Whether what our clients publish below a filter comes to us.
         tell: Passes a wave or an echo on to a neighbour, if there is a way.
         link: The control connection to our broker, by which gateways are answered.
+        is_gateways: Whether the gateway of that name said it.
 
     Attributes:
         malformed: Questions that could not be read.
@@ -53,6 +54,7 @@ class SettlingService:
     covers: Callable[[str], bool]
     tell: Callable[[BrokerId, Wave | Echo], None]
     link: MqttLink
+    is_gateways: Callable[[PublishPacket, str], bool]
 
     def __post_init__(self) -> None:
         self.malformed = 0
@@ -69,6 +71,8 @@ class SettlingService:
         now_ms = monotonic_ms()
         try:
             asked = json_codec.decode(gateways.Settle, packet.payload)
+            if not self.is_gateways(packet, asked.gateway):
+                return
             texts = [text for filter in asked.filters for text in self._texts(filter)]
         except (DecodeError, ValueError) as error:
             self.malformed += 1

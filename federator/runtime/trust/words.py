@@ -73,12 +73,15 @@ class SignedWords:
         to: bytes = NOBODY,
         place: int = 0,
         ages: bool = False,
+        stays: bool = False,
     ) -> bool:
         """Whether to believe a word; see ``WordJudge.check``."""
         if self._judge is None:
             return True
         try:
-            self._judge.check(topic, payload, role, name=name, to=to, place=place, ages=ages)
+            self._judge.check(
+                topic, payload, role, name=name, to=to, place=place, ages=ages, stays=stays
+            )
         except DecodeError as error:
             self.refuse(topic.rpartition("/")[2], error)
             return False

@@ -3,19 +3,25 @@
 The attacker may write and read all of ``$fed/#``. docs/security.md, "Roles".
 """
 
+import asyncio
 import json
+import time
 
 import pytest
 from mqtt5 import PublishPacket
 
-from federator.protocol.messages.json_codec import encode
+from federator.protocol.messages.gateways import Claim
+from federator.protocol.messages.guide import Guide, GuideBroker
+from federator.protocol.messages.json_codec import decode, encode
 from federator.protocol.messages.operators import Drain
+from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.observability.test_cli_agent import ran
 from tests.real.plain_agents import eventually, gets_through, linked
-from tests.real.polling import until
-from tests.real.trust.test_signed import Attacker, Office, keys, refusals
+from tests.real.polling import ASK_S, DEADLINE_S, until
+from tests.real.telemetry.collecting import CollectorProcess
+from tests.real.trust.test_signed import Attacker, Office, keys, refusals, up
 
 ECHOES = 5
 """Marks of an agent to itself, two a second: by then it has noted what its broker has."""
@@ -57,6 +63,15 @@ class Recorder(Attacker):
         packet, heard = PublishPacket(f"$fed/fed/{kind}", payload, retain=True), len(self.heard)
         await until(lambda: self.link.write_packets([packet.write()], 1), "there is room")
         await until(lambda: (packet.topic, payload) in self.heard[heard:], "it is heard")
+
+    def guides(self, state):
+        """What was said as a guide that calls broker 1 so."""
+        said = [payload for _, payload in self.of("guide")]
+        return [each for each in said if decode(Guide, each).brokers[0].state == state]
+
+    async def say_until(self, kind, payload, done):
+        self.say(kind, payload)
+        await until(done, f"{kind} is refused")
 
 
 def all_came(publisher, subscriber):
@@ -130,3 +145,79 @@ async def test_only_an_operator_drains_a_broker_and_the_order_cannot_be_repeated
 
     assert json.dumps(status).count("draining") == 0, status
     assert len(named(agents[1], "drain.started")) == len(named(agents[1], "drain.ended")) == 1
+
+
+def gateway(tmp_path, office, brokers, name):
+    """A gateway with a key of its own."""
+    keys("issue", "--dir", office.folder, "--role", "gateway", "--name", name)
+    named_keys = {
+        "gateway_file": str(office.folder / f"gateway-{name}.key"),
+        "federation_files": [str(office.folder / "federation.pub")],
+        "roles": "required",
+    }
+    urls = {id_: broker.url for id_, broker in enumerate(brokers, 1)}
+    options = {"keys": named_keys, "attachment": {"assign": ["*=1"]}}
+    config = GatewayConfig(name, urls, federation="fed", more=options)
+    return GatewayProcess(tmp_path / name, config)
+
+
+async def test_no_forged_or_recorded_claim_or_guide_moves_a_gateways_client(
+    plain, office, tmp_path
+):
+    brokers, agents = await pair(plain, office)
+    recorders = [Recorder(broker.port) for broker in brokers]
+    async with gateway(tmp_path, office, brokers, "gate") as gate:
+        client = Subscriber(gate.port, "a/#", client_id="sub", qos=1)
+        publisher = Publisher(brokers[1].port, "a/b", client_id="pub", qos=1)
+        async with running(client, publisher, *recorders):
+            await gets_through(publisher, client)
+            await until(lambda: recorders[0].of("claims"), "the gateway claims its client")
+            agents[0].kill9()  # its broker says its Will: that nobody serves it
+            await until(lambda: recorders[0].guides("gone"), "the Will is said")
+            (will,) = recorders[0].guides("gone")
+            await agents[0].restart()
+            await eventually(agents[0], lambda s: up(s) == {2}, "linked again")
+            await until(lambda: len(recorders[0].guides("up")) > 3, "a guide is said")
+            moved = len(named(gate, "gateway.moving"))
+
+            forged = Claim("other", 1, "sub", 2, came=True, lasts=False)
+            gone = Guide(1, "fed", 2, 2, 2**60, 1, (GuideBroker(1, state="gone"),))
+            for kind, payload, why in (
+                ("claims", encode(forged), "gateway other without its signature"),
+                ("guide", encode(gone), "agent 2 without its signature"),
+                ("guide", will, "a word of broker 1 came before"),
+            ):
+                await recorders[0].say_until(kind, payload, lambda w=why: refusals(gate, w))
+            await gets_through(publisher, client)
+
+    assert len(named(gate, "gateway.moving")) == moved
+    assert client.link.counters.attempts == 1
+    assert not [each for agent in agents for each in refusals(agent, "gate")]
+
+
+async def test_a_collector_that_has_the_federations_key_follows_signed_guides_only(
+    plain, office, tmp_path
+):
+    brokers, _ = await pair(plain, office)
+    public = json.dumps(str(office.folder / "federation.pub"))
+    sections = f"[keys]\nfederation_files = [{public}]\n"
+    forger = Recorder(brokers[0].port)
+
+    async def known():
+        return {each["url"]: each["id"] for each in (await collector.status())["brokers"]}
+
+    async with (
+        running(forger),
+        CollectorProcess(tmp_path / "collector", brokers[0].url, sections=sections) as collector,
+    ):
+        end_s = time.monotonic() + DEADLINE_S
+        while (await known()).get(brokers[0].url) != 1:
+            assert time.monotonic() < end_s, "its guide is believed"
+            await asyncio.sleep(ASK_S)
+        before = await known()
+        elsewhere = (GuideBroker(1, brokers[0].url), GuideBroker(9, "mqtt://localhost:9"))
+        forged = encode(Guide(1, "fed", 1, 1, 2**60, 1, elsewhere))
+        why = "agent 1 without its signature"
+        await forger.say_until("guide", forged, lambda: refusals(collector, why))
+
+        assert await known() == before

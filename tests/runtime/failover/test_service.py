@@ -28,6 +28,9 @@ class Clients:
 class Guide:
     reports = SessionReports()
 
+    def refresh(self):
+        pass
+
 
 def service(tmp_path, clients):
     told = []
