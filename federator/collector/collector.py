@@ -31,6 +31,7 @@ from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.telemetry.reader import Pace
 from federator.protocol.telemetry.records import encode
 from federator.protocol.telemetry.replay import Ask, decode_head
+from federator.protocol.trust.words import Wanted
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.link import Inbound, MqttLink
@@ -256,7 +257,7 @@ class Collector:
         if guide.federation != self.settings.federation:
             return
         topic, name = topics.guide_topic(guide.federation), str(guide.broker)
-        proven = self._words.believes(topic, payload, "agent", name=name, stays=True)
+        proven = self._words.believes(topic, payload, Wanted("agent", name, stays=True))
         if proven and self._believe(source, guide.broker):
             failing = {url for url, each in self.sources.items() if each.failing}
             self._follow(self.directory.on_guide(guide, failing=failing))

@@ -18,6 +18,7 @@ from federator.gateway.metrics import GatewayCounters
 from federator.protocol.messages import gateways, topics
 from federator.protocol.messages.guide import Guide
 from federator.protocol.messages.json_codec import JsonMessage, decode, encode
+from federator.protocol.trust.words import Wanted
 from federator.protocol.types import BrokerId
 from federator.runtime.doctor.strangers import Speakers, StrangerWatch
 from federator.runtime.mqtt.endpoint import endpoint_of
@@ -162,7 +163,7 @@ class Broker:
             if payload:
                 guide = decode(Guide, payload)
                 name = str(guide.broker)
-                if self._words.believes(topic, payload, "agent", name=name, stays=True):
+                if self._words.believes(topic, payload, Wanted("agent", name, stays=True)):
                     self._observer.on_guide(guide)
         elif topic == topics.claims_topic(self._federation):
             claim = decode(gateways.Claim, payload)
@@ -186,7 +187,8 @@ class Broker:
 
     def _is_gateways(self, name: str, topic: str, payload: bytes) -> bool:
         """Whether the gateway of that name said it, just now."""
-        return self._words.believes(topic, payload, "gateway", name=name, place=self.id, ages=True)
+        wanted = Wanted("gateway", name, place=self.id, ages=True)
+        return self._words.believes(topic, payload, wanted)
 
     # -- what it is asked -----------------------------------------------------------------------
 

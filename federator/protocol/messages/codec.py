@@ -32,6 +32,7 @@ from federator.protocol.messages.control import (
     Wave,
 )
 from federator.protocol.messages.destinations import destination_filter, is_destination_record
+from federator.protocol.messages.fields import decoded
 from federator.protocol.messages.group_records import is_record
 from federator.protocol.messages.places import is_place_record
 from federator.protocol.messages.session_records import is_record as is_controller_record
@@ -80,12 +81,7 @@ def decode(kind: str, payload: bytes) -> Message:
     Raises:
         DecodeError: When the payload is too long, malformed, out of range, or not of ``kind``.
     """
-    if len(payload) > CONTROL_BYTES_MAX:
-        raise DecodeError(f"{kind}: {len(payload)} bytes, at most {CONTROL_BYTES_MAX} wanted")
-    try:
-        message: Message = _decoder.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DecodeError(f"{kind}: {error}") from error
+    message: Message = decoded(_decoder, kind, payload, CONTROL_BYTES_MAX)
     if kind_of(message) != kind:
         raise DecodeError(f"{kind}: carries a {type(message).__name__}")
     filters = _filters_in(message)

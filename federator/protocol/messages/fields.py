@@ -1,9 +1,10 @@
-"""Fields that messages share, with what is checked of each on receipt."""
+"""What messages share: fields, with what is checked of each, and how bytes become one."""
 
-from typing import Annotated
+from typing import Annotated, Protocol, TypeVar
 
 import msgspec
 
+from federator.errors import DecodeError
 from federator.protocol.types import BROKER_ID_MAX, EPOCH_MAX, BrokerId, Epoch
 
 Id = Annotated[BrokerId, msgspec.Meta(ge=0, le=BROKER_ID_MAX)]
@@ -15,3 +16,26 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=65_535)]
 
 Token = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern="^[A-Za-z0-9_.-]+$")]
 """A name that may be a level of a topic."""
+
+_T = TypeVar("_T", covariant=True)
+
+
+class Decoder(Protocol[_T]):
+    """A decoder of msgspec, of JSON or MessagePack."""
+
+    def decode(self, data: bytes, /) -> _T:
+        """The value in ``data``."""
+
+
+def decoded(decoder: Decoder[_T], what: str, data: bytes, bytes_max: int) -> _T:
+    """The value in ``data``, which somebody sent or stored as ``what``.
+
+    Raises:
+        DecodeError: It is too long, or malformed.
+    """
+    if len(data) > bytes_max:
+        raise DecodeError(f"{what}: {len(data)} bytes, at most {bytes_max} wanted")
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError) as error:
+        raise DecodeError(f"{what}: {error}") from error

@@ -10,6 +10,7 @@ from typing import Final, TypeVar, get_args
 import msgspec
 
 from federator.errors import DecodeError
+from federator.protocol.messages.fields import Decoder, decoded
 from federator.protocol.messages.gateways import (
     Claim,
     Mark,
@@ -57,13 +58,8 @@ def decode(kind: type[_M], payload: bytes) -> _M:
     Raises:
         DecodeError: When the payload is too long, malformed, out of range or not of ``kind``.
     """
-    if len(payload) > MESSAGE_BYTES_MAX:
-        limit = f"at most {MESSAGE_BYTES_MAX} wanted"
-        raise DecodeError(f"{kind.__name__}: {len(payload)} bytes, {limit}")
-    try:
-        message: object = _decoders[kind].decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DecodeError(f"{kind.__name__}: {error}") from error
+    decoder: Decoder[object] = _decoders[kind]
+    message = decoded(decoder, kind.__name__, payload, MESSAGE_BYTES_MAX)
     if isinstance(message, Guide) and message.version != GUIDE_VERSION:
         raise DecodeError(f"Guide: version {message.version}, {GUIDE_VERSION} wanted")
     assert isinstance(message, kind)

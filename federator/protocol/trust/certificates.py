@@ -7,12 +7,11 @@ Source: docs/security.md, "Keys".
 """
 
 from hashlib import blake2b
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from federator.errors import DecodeError
-from federator.protocol.messages.fields import Id
+from federator.protocol.messages.fields import Id, decoded
 from federator.protocol.trust.primitives import (
     EXCHANGE_KEY_BYTES,
     SIGNATURE_BYTES,
@@ -101,7 +100,6 @@ class Signed(msgspec.Struct, frozen=True, array_like=True):
     ]
 
 
-_T = TypeVar("_T")
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 _certificate: Final = msgspec.msgpack.Decoder(Certificate)
 _revocations: Final = msgspec.msgpack.Decoder(Revocations)
@@ -122,41 +120,24 @@ def decode_signed(data: bytes) -> Signed:
     """What was signed, its signature not looked at.
 
     Raises:
-        DecodeError: ``data`` is nothing of the kind.
+        DecodeError: ``data`` is nothing of the kind. So do the two below.
     """
-    if len(data) > SIGNED_BYTES_MAX:
-        raise DecodeError(f"signed: {len(data)} bytes, at most {SIGNED_BYTES_MAX} wanted")
-    return _decoded(_signed, "signed", data)
+    return decoded(_signed, "signed", data, SIGNED_BYTES_MAX)
 
 
 def decode_certificate(text: bytes) -> Certificate:
-    """The certificate in the text of a ``Signed``.
-
-    Raises:
-        DecodeError: The text is no certificate.
-    """
-    return _decoded(_certificate, "certificate", text)
+    """The certificate in the text of a ``Signed``."""
+    return decoded(_certificate, "certificate", text, SIGNED_BYTES_MAX)
 
 
 def decode_revocations(text: bytes) -> Revocations:
-    """The list of serials in the text of a ``Signed``.
-
-    Raises:
-        DecodeError: The text is no such list.
-    """
-    return _decoded(_revocations, "revocations", text)
+    """The list of serials in the text of a ``Signed``."""
+    return decoded(_revocations, "revocations", text, SIGNED_BYTES_MAX)
 
 
 def fingerprint(key: bytes) -> str:
     """A short name of ``key``, by which people tell keys apart."""
     return blake2b(key, digest_size=8).hexdigest()
-
-
-def _decoded(decoder: "msgspec.msgpack.Decoder[_T]", what: str, data: bytes) -> _T:
-    try:
-        return decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError) as error:
-        raise DecodeError(f"{what}: {error}") from error
 
 
 def as_document(value: msgspec.Struct) -> dict[str, Any]:

@@ -10,9 +10,8 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from federator.errors import DecodeError
 from federator.protocol.messages.control import NEIGHBOURS_MAX
-from federator.protocol.messages.fields import Id
+from federator.protocol.messages.fields import Id, decoded
 from federator.protocol.trust.primitives import SIGNATURE_BYTES
 
 MARK: Final = b"S"
@@ -73,10 +72,5 @@ def unpack(payload: bytes) -> tuple[Greeting, bytes, bytes]:
     Raises:
         DecodeError: The payload is no greeting.
     """
-    if len(payload) > GREETING_BYTES_MAX:
-        raise DecodeError(f"greeting: {len(payload)} bytes, at most {GREETING_BYTES_MAX} wanted")
     signature, text = payload[1 : 1 + SIGNATURE_BYTES], payload[1 + SIGNATURE_BYTES :]
-    try:
-        return _decoder.decode(text), text, signature
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DecodeError(f"greeting: {error}") from error
+    return decoded(_decoder, "greeting", text, GREETING_BYTES_MAX), text, signature

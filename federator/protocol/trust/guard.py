@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Final
 
+import msgspec
+
 from federator.errors import DecodeError
 from federator.protocol.messages.control import (
     NEIGHBOURS_MAX,
@@ -39,14 +41,12 @@ from federator.protocol.trust.greetings import (
 from federator.protocol.trust.peers import KeyAgreement, Peer, agreement_half
 from federator.protocol.trust.primitives import TAG_BYTES, Identity, Verifier
 from federator.protocol.trust.proofs import (
-    AddressReader,
-    Proof,
-    ProofReader,
+    ProofJudge,
+    address_text,
     decode_proof,
-    encode_proof,
+    facts_of,
     presence_text,
     prove,
-    prove_address,
 )
 from federator.protocol.types import BrokerId, Epoch
 
@@ -122,8 +122,7 @@ class Guard:
         self._identity = identity
         self._now_s = now_s
         self._encrypts = manner is Manner.SEALED
-        self._proofs = ProofReader(federation, authority, verify)
-        self._addresses = AddressReader(federation, authority, verify)
+        self._proofs = ProofJudge(federation, authority, verify)
         self._ours = agreement_half(certificate, authority.judge(certificate, now_s=now_s()), salt)
         self._peers: OrderedDict[BrokerId, Peer] = OrderedDict()
         self._epochs: dict[BrokerId, Epoch] = {}
@@ -162,15 +161,7 @@ class Guard:
 
     def prove_address(self, address: str, epoch: Epoch) -> bytes:
         """Our signature on our own address, for whoever hears of it."""
-        ours = self._ours
-        return prove_address(
-            self._federation,
-            ours.certificate.id,
-            epoch,
-            address,
-            certificate=ours.data,
-            by=self._identity,
-        )
+        return self.vouch(address_text(self._federation, self._ours.certificate.id, epoch, address))
 
     def check_address(self, id: BrokerId, epoch: Epoch, address: str, proof: bytes) -> None:
         """Accept what somebody passed on as the address of ``id``.
@@ -178,13 +169,13 @@ class Guard:
         Raises:
             DecodeError: That broker did not sign it.
         """
-        self._addresses.check(id, epoch, address, proof, now_s=self._now_s())
+        self._proofs.check_address(id, epoch, address, proof, now_s=self._now_s())
 
     # -- words ------------------------------------------------------------------------------------
 
     def vouch(self, text: bytes) -> bytes:
         """Our signature on ``text``, with our certificate."""
-        return encode_proof(Proof(self._ours.data, self._identity.sign(text)))
+        return prove(text, self._ours.data, self._identity)
 
     def signer(self, text: bytes, proof: bytes) -> BrokerId | None:
         """The broker that signed ``text``; ``None`` when nobody of the federation did."""
@@ -213,7 +204,8 @@ class Guard:
     def prove(self, message: Message) -> Message:
         """Return ``message``, with our signature as a core when it is an announcement of ours."""
         if isinstance(message, CoreAnn) and message.core == self._ours.certificate.id:
-            return prove(message, self._federation, self._ours.data, self._identity)
+            proof = self.vouch(facts_of(self._federation, message))
+            return msgspec.structs.replace(message, proof=proof)
         return message
 
     def greet(self, kind: str, body: bytes, to: BrokerId | None, *, will: bool = False) -> bytes:
@@ -332,9 +324,9 @@ class Guard:
             if isinstance(message, Hello):
                 raise DistrustError(f"a hello of {sender} that is no greeting")
             if isinstance(message, CoreAnn):
-                self._proofs.check(message, now_s=self._now_s())
+                self._proofs.check_announcement(message, now_s=self._now_s())
             elif isinstance(message, Solicit) and message.shown is not None:
-                self._proofs.check(message.shown, now_s=self._now_s())
+                self._proofs.check_announcement(message.shown, now_s=self._now_s())
         elif isinstance(message, Hello):
             self._shake_hands(sender, message.epoch, greeting)
         elif isinstance(message, Bye):

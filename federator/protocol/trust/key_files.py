@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal, TypeVar
 import msgspec
 
 from federator.errors import DecodeError
-from federator.protocol.messages.fields import Id
+from federator.protocol.messages.fields import Id, decoded
 from federator.protocol.trust.certificates import Role
 
 KEY_FILE_BYTES_MAX: Final = 262_144
@@ -87,12 +87,7 @@ def read_key_file(text: bytes, kind: type[_P]) -> _P:
 
 def read_any_key_file(text: bytes) -> AnyKeyFile:
     """The key file with this text, of whatever kind; see ``read_key_file``."""
-    if len(text) > KEY_FILE_BYTES_MAX:
-        raise DecodeError(f"{len(text)} bytes, at most {KEY_FILE_BYTES_MAX} wanted")
-    try:
-        return _decoder.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DecodeError(f"no key file ({error})") from error
+    return decoded(_decoder, "no key file", text, KEY_FILE_BYTES_MAX)
 
 
 def _tag(kind: type[KeyFile]) -> str:

@@ -17,7 +17,7 @@ import struct
 from base64 import b64decode, b64encode
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from federator.errors import DecodeError
 from federator.protocol.trust.authority import Authority, DistrustError
@@ -35,6 +35,26 @@ SPEAKERS_MAX: Final = 4_096
 _WILL: Final = 2**64 - 1
 _HEADER = struct.Struct(">QQ16s")
 _FIELD: Final = b',"proof":"'
+
+
+class Wanted(NamedTuple):
+    """What a word must be to be believed.
+
+    Attributes:
+        role: What its speaker is,
+        name: and who; empty: anybody in that role.
+        to: Whom it is for.
+        place: Where it was heard: copies of one word may come by several brokers.
+        ages: It is said as it happens, so an old one was recorded.
+        stays: It is retained: the newest may come again.
+    """
+
+    role: Role
+    name: str = ""
+    to: bytes = NOBODY
+    place: int = 0
+    ages: bool = False
+    stays: bool = False
 
 
 class WordSigner:
@@ -91,31 +111,13 @@ class WordJudge:
         self._newest: OrderedDict[tuple[str, int, str], tuple[int, int]] = OrderedDict()
         self._proven: set[tuple[Role, str]] = set()
 
-    def check(
-        self,
-        topic: str,
-        payload: bytes,
-        role: Role,
-        *,
-        name: str = "",
-        to: bytes = NOBODY,
-        place: int = 0,
-        ages: bool = False,
-        stays: bool = False,
-    ) -> None:
+    def check(self, topic: str, payload: bytes, wanted: Wanted) -> None:
         """Accept the word ``payload``, which was said on ``topic``.
-
-        Args:
-            role: What its speaker must be,
-            name: and who; empty: anybody in that role.
-            to: Whom it must be for.
-            place: Where it was heard: copies of one word may come by several brokers.
-            ages: It is said as it happens, so an old one was recorded.
-            stays: It is retained: the newest may come again.
 
         Raises:
             DecodeError: It is not to be believed.
         """
+        role, name, to, place, ages, stays = wanted
         body, bar, proof = payload.rpartition(_FIELD)
         if not bar:
             if role in self._required or (role, name) in self._proven:

@@ -19,6 +19,7 @@ from federator.protocol.events import DrainRequested
 from federator.protocol.messages import gateways, json_codec, operators, topics
 from federator.protocol.messages import guide as g
 from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.trust.words import NOBODY, Wanted
 from federator.protocol.types import Epoch, Millis
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.process.clocks import monotonic_ms
@@ -109,16 +110,16 @@ class GuidePublisher:
 
     def is_gateways(self, packet: PublishPacket, name: str) -> bool:
         """Whether the gateway of that name said it."""
-        return self.trust is None or self.trust.words.believes(
-            packet.topic, packet.payload, "gateway", name=name, ages=True
-        )
+        return self._is_of(packet, Wanted("gateway", name, ages=True))
 
     def _is_operators(self, packet: PublishPacket) -> bool:
         """Whether an operator said it, and to this run of ours: orders are not for repeating."""
-        if self.trust is None:
-            return True
-        to = self.trust.guard.ours.salt
-        return self.trust.words.believes(packet.topic, packet.payload, "operator", to=to)
+        to = NOBODY if self.trust is None else self.trust.guard.ours.salt
+        return self._is_of(packet, Wanted("operator", to=to))
+
+    def _is_of(self, packet: PublishPacket, wanted: Wanted) -> bool:
+        trust = self.trust
+        return trust is None or trust.words.believes(packet.topic, packet.payload, wanted)
 
     def _write(self, guide: g.Guide) -> None:
         payload = json_codec.encode(guide)

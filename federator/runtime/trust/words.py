@@ -15,8 +15,8 @@ from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.trust.authority import Authority
 from federator.protocol.trust.certificates import Role
 from federator.protocol.trust.key_files import RoleKeys
-from federator.protocol.trust.proofs import Proof, encode_proof
-from federator.protocol.trust.words import NOBODY, WordJudge, WordSigner
+from federator.protocol.trust.proofs import prove
+from federator.protocol.trust.words import NOBODY, Wanted, WordJudge, WordSigner
 from federator.protocol.types import Millis
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 from federator.runtime.trust.crypto import SecretIdentity, verify
@@ -63,25 +63,12 @@ class SignedWords:
         """The same for a Will, made for each connection."""
         return body if self._signer is None else self._signer.sign_will(topic, body)
 
-    def believes(
-        self,
-        topic: str,
-        payload: bytes,
-        role: Role,
-        *,
-        name: str = "",
-        to: bytes = NOBODY,
-        place: int = 0,
-        ages: bool = False,
-        stays: bool = False,
-    ) -> bool:
+    def believes(self, topic: str, payload: bytes, wanted: Wanted) -> bool:
         """Whether to believe a word; see ``WordJudge.check``."""
         if self._judge is None:
             return True
         try:
-            self._judge.check(
-                topic, payload, role, name=name, to=to, place=place, ages=ages, stays=stays
-            )
+            self._judge.check(topic, payload, wanted)
         except DecodeError as error:
             self.refuse(topic.rpartition("/")[2], error)
             return False
@@ -122,4 +109,4 @@ def vouch_by(keys: RoleKeys | None) -> Callable[[bytes], bytes] | None:
     if keys is None:
         return None
     identity, certificate = SecretIdentity(keys.signing, keys.signing), keys.certificate
-    return lambda text: encode_proof(Proof(certificate, identity.sign(text)))
+    return lambda text: prove(text, certificate, identity)

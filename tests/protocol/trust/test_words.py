@@ -8,7 +8,7 @@ from federator.errors import DecodeError
 from federator.protocol.messages.json_codec import decode, encode
 from federator.protocol.messages.operators import Drain
 from federator.protocol.trust.authority import Authority
-from federator.protocol.trust.words import LATE_MAX_US, WordJudge, WordSigner
+from federator.protocol.trust.words import LATE_MAX_US, Wanted, WordJudge, WordSigner
 from federator.runtime.trust.crypto import verify
 from federator.runtime.trust.key_maker import KeyMaker
 from federator.runtime.trust.words import vouch_by
@@ -42,14 +42,14 @@ def world():
 
 def refused(judge, payload, role="operator", topic=TOPIC, **options):
     with pytest.raises(DecodeError) as told:
-        judge.check(topic, payload, role, **options)
+        judge.check(topic, payload, Wanted(role, **options))
     return str(told.value)
 
 
 def test_a_proven_word_is_believed_and_read_by_who_knows_nothing_of_proofs(world):
     word = world.signer("operator", "ann").sign(TOPIC, BODY, to=RUN)
 
-    world.judge("operator").check(TOPIC, word, "operator", to=RUN)
+    world.judge("operator").check(TOPIC, word, Wanted("operator", to=RUN))
 
     assert decode(Drain, word) == Drain(3, True)
     assert json.loads(word)["broker"] == 3
@@ -69,7 +69,7 @@ def test_nothing_of_a_word_can_be_another(world):
     assert "in the name of bob" in refused(judge, word, name="bob", to=RUN)
     assert "not trusted" in refused(judge, stranger, to=RUN)
     assert "proof" in refused(judge, BODY[:-1] + b',"proof":"!"}', to=RUN)
-    judge.check(TOPIC, word, "operator", to=RUN)
+    judge.check(TOPIC, word, Wanted("operator", to=RUN))
 
 
 def test_a_field_behind_the_proof_is_none_of_the_word(world):
@@ -82,19 +82,19 @@ def test_a_word_is_believed_once_in_each_place(world):
     signer, judge = world.signer("gateway", "a"), world.judge()
     first, second = signer.sign(TOPIC, BODY), signer.sign(TOPIC, BODY)
 
-    judge.check(TOPIC, second, "gateway")
+    judge.check(TOPIC, second, Wanted("gateway"))
 
     for payload in (first, second):
         assert "came before" in refused(judge, payload, "gateway")
-        judge.check(TOPIC, payload, "gateway", place=2)
+        judge.check(TOPIC, payload, Wanted("gateway", place=2))
 
 
 def test_numbers_grow_though_the_clock_goes_back(world):
     signer, judge = world.signer("gateway", "a"), world.judge()
-    judge.check(TOPIC, signer.sign(TOPIC, BODY), "gateway")
+    judge.check(TOPIC, signer.sign(TOPIC, BODY), Wanted("gateway"))
     world.now_us -= 5_000_000
 
-    judge.check(TOPIC, signer.sign(TOPIC, BODY), "gateway")
+    judge.check(TOPIC, signer.sign(TOPIC, BODY), Wanted("gateway"))
 
 
 @pytest.mark.parametrize("way", [-1, 1])
@@ -103,37 +103,37 @@ def test_where_age_counts_an_old_word_is_not_believed(world, way):
     world.now_us += way * (LATE_MAX_US + 1)
 
     assert "clocks" in refused(world.judge(), word, "gateway", ages=True)
-    world.judge().check(TOPIC, word, "gateway")
+    world.judge().check(TOPIC, word, Wanted("gateway"))
 
 
 def test_a_will_ends_what_was_said_since_its_connection_and_nothing_later(world):
     signer, judge = world.signer("gateway", "a"), world.judge()
     will, said = signer.sign_will(TOPIC, BODY), signer.sign(TOPIC, BODY)
 
-    judge.check(TOPIC, said, "gateway")
-    judge.check(TOPIC, will, "gateway")
+    judge.check(TOPIC, said, Wanted("gateway"))
+    judge.check(TOPIC, will, Wanted("gateway"))
 
     assert "came before" in refused(judge, signer.sign(TOPIC, BODY), "gateway")
     signer.sign_will(TOPIC, BODY)  # it connects again
-    judge.check(TOPIC, signer.sign(TOPIC, BODY), "gateway")
+    judge.check(TOPIC, signer.sign(TOPIC, BODY), Wanted("gateway"))
     assert "came before" in refused(judge, will, "gateway")
 
 
 def test_who_has_proven_a_word_has_to_go_on_doing_so(world):
     judge = world.judge()
-    judge.check(TOPIC, BODY, "gateway", name="a")
+    judge.check(TOPIC, BODY, Wanted("gateway", name="a"))
 
-    judge.check(TOPIC, world.signer("gateway", "a").sign(TOPIC, BODY), "gateway", name="a")
+    judge.check(TOPIC, world.signer("gateway", "a").sign(TOPIC, BODY), Wanted("gateway", name="a"))
 
     assert "without its signature" in refused(judge, BODY, "gateway", name="a")
-    judge.check(TOPIC, BODY, "gateway", name="b")
+    judge.check(TOPIC, BODY, Wanted("gateway", name="b"))
 
 
 def test_no_garbage_raises_anything_else(world):
     word = world.signer("operator", "ann").sign(TOPIC, BODY, to=RUN)
     for cut in range(1, len(word)):
         with pytest.raises(DecodeError):
-            world.judge("operator").check(TOPIC, word[:cut], "operator", to=RUN)
+            world.judge("operator").check(TOPIC, word[:cut], Wanted("operator", to=RUN))
 
 
 def test_a_gateways_certificate_is_none_of_an_agent(world):
