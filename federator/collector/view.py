@@ -13,6 +13,7 @@ from prometheus_client.core import Metric
 
 from federator.collector.collector import Collector
 from federator.runtime.process.exposition import Definition, families, table
+from federator.runtime.process.serving import Page
 
 _table: Final = partial(table, prefix="federator_collector_")
 
@@ -68,7 +69,7 @@ LISTED_MAX: Final = 1_000
 Answer = dict[str, object]
 
 
-class CollectorView:
+class CollectorView(Page):
     """Answers for one collector.
 
     Attributes:
@@ -141,18 +142,6 @@ class CollectorView:
             }
             for position in islice(self._collector.collection.positions(), LISTED_MAX)
         )
-
-    def explain(self, topic: str) -> Answer:
-        """An answer that says nothing: where publications go is the agents' to say."""
-        return {"topic": topic, "text": "ask the agent of a broker: a collector routes nothing"}
-
-    def controller(self) -> Answer:
-        """An answer that says nothing: who is the controller is the agents' to say."""
-        return {"enabled": False, "controller": None}
-
-    def topology(self) -> Answer:
-        """The graph is the agents' to say, too."""
-        return {"mode": None, "brokers": [], "links": []}
 
     def metrics(self) -> Iterable[Metric]:
         """Counters and gauges."""

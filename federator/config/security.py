@@ -19,7 +19,7 @@ from federator.protocol.trust.key_files import (
     AgentKeys,
     FederationPublic,
     RevocationFile,
-    RoleKeys,
+    holder_of,
     read_key_file,
 )
 
@@ -27,7 +27,7 @@ FEDERATION_KEYS_MAX = 16
 REVOCATIONS_KEPT = "revocations"
 """The file in the state directory where an agent writes the lists it has heard of."""
 
-_P = TypeVar("_P", AgentKeys, FederationPublic, RevocationFile, RoleKeys)
+_P = TypeVar("_P", AgentKeys, FederationPublic, RevocationFile)
 
 Security = Literal["signed", "sealed", "open"]
 
@@ -97,26 +97,25 @@ class GatewayKeySettings(TrustSettings):
     """Words of other gateways: "required": nobody is believed without a gateway's key; "wanted":
     who has shown one must go on showing it, others are believed without."""
 
-    def own_keys(self, name: str) -> RoleKeys | None:
+    def own_keys(self, name: str) -> AgentKeys | None:
         """The key in ``gateway_file``, of the gateway of that name."""
         keys = role_keys(self.gateway_file, "gateway", "keys.gateway_file")
-        if keys is not None and (keys.name != name or not self.federation_files):
-            what = f"{self.gateway_file} is of {keys.name!r}, this is {name!r}: name its own"
-            if keys.name == name:
-                what = "federation_files is empty: name the federation's public key"
-            raise ConfigError(f"keys.gateway_file: {what}", exit_code=os.EX_CONFIG)
+        if keys is not None and (holder_of(keys).name != name or not self.federation_files):
+            text = f"keys.gateway_file: {self.gateway_file} is of {holder_of(keys).holder}: "
+            text += f"name the key of gateway {name}, and federation_files"
+            raise ConfigError(text, exit_code=os.EX_CONFIG)
         return keys
 
 
-def role_keys(path: Path | None, role: Role, at: str) -> RoleKeys | None:
+def role_keys(path: Path | None, role: Role, at: str) -> AgentKeys | None:
     """The key of a gateway or an operator; ``None`` when no file is named.
 
     Raises:
         ConfigError: It cannot be used; ``at`` says who named it.
     """
-    keys = None if path is None else _read(path, RoleKeys, at)
-    if keys is not None and keys.role != role:
-        text = f"{at}: {path} is of {keys.role} {keys.name!r}: name the key of one {role}"
+    keys = None if path is None else _read(path, AgentKeys, at)
+    if keys is not None and (told := holder_of(keys)).role != role:
+        text = f"{at}: {path} is of {told.holder}: name the key of one {role}"
         raise ConfigError(text, exit_code=os.EX_CONFIG)
     return keys
 
@@ -124,7 +123,10 @@ def role_keys(path: Path | None, role: Role, at: str) -> RoleKeys | None:
 def _read(path: Path, kind: type[_P], at: str) -> _P:
     try:
         with path.open("rb") as file:
-            return read_key_file(file.read(KEY_FILE_BYTES_MAX + 1), kind)
+            found = read_key_file(file.read(KEY_FILE_BYTES_MAX + 1), kind)
+        if isinstance(found, AgentKeys):
+            holder_of(found)
+        return found
     except OSError as error:
         text = f"{at}: {path}: {(error.strerror or str(error)).lower()}: correct the path"
         raise ConfigError(text, exit_code=os.EX_CONFIG) from error

@@ -12,6 +12,7 @@ from federator.config.certificates import expiries_s
 from federator.gateway.gateway import Gateway
 from federator.gateway.metrics import GATEWAY
 from federator.runtime.process.exposition import Labelled, families
+from federator.runtime.process.serving import Page
 
 LISTED_MAX: Final = 1_000
 """Clients in one answer; totals are given beside."""
@@ -19,7 +20,7 @@ LISTED_MAX: Final = 1_000
 Answer = dict[str, object]
 
 
-class GatewayView:
+class GatewayView(Page):
     """The HTTP answers of one gateway.
 
     Attributes:
@@ -73,10 +74,6 @@ class GatewayView:
             "counters": asdict(gateway.counters),
         }
 
-    def explain(self, topic: str) -> Answer:
-        """Say who knows where ``topic`` goes: the agents, not the gateway."""
-        return {"topic": topic, "text": "ask the agent of a broker: a gateway routes nothing"}
-
     def routes(self) -> Iterable[Answer]:
         """One entry per client that a broker accepted, of at most ``LISTED_MAX``."""
         return (
@@ -97,10 +94,6 @@ class GatewayView:
         """Who is the controller; the rest is known to the agents."""
         guide = self._gateway.guides.newest
         return {"enabled": False, "controller": guide.controller if guide is not None else None}
-
-    def topology(self) -> Answer:
-        """Nothing: the graph of brokers is known to the agents."""
-        return {"mode": None, "brokers": [], "links": []}
 
     def metrics(self) -> Iterable[Metric]:
         """The counters and gauges for Prometheus."""

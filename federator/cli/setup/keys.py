@@ -29,7 +29,6 @@ from federator.protocol.trust.key_files import (
     FederationPublic,
     KeyFile,
     RevocationFile,
-    RoleKeys,
     read_any_key_file,
     read_key_file,
     write_key_file,
@@ -81,11 +80,9 @@ def issue(
     if who is None or (broker is None) == (name is None):
         raise click.UsageError(f"{'--broker ID' if role == 'agent' else '--name NAME'} wanted")
     maker, now_s = _key_maker(folder), int(time.time())
-    paper: AgentKeys | RoleKeys
-    if broker is not None:
-        paper, certificate = maker.issue(BrokerId(broker), days=days, now_s=now_s)
-    else:
-        paper, certificate = maker.issue_role(role, _name(str(name)), days=days, now_s=now_s)
+    paper, certificate = maker.issue(
+        BrokerId(broker or 0), days=days, now_s=now_s, role=role, name=_name(name) if name else ""
+    )
     path = out or folder / f"{role}-{who}.key"
     _create(path, paper)
     row = {
@@ -155,7 +152,7 @@ def _describe(path: Path) -> str:
                 text = f"secret key of federation {paper.federation!r}, {fingerprint(public.key)}"
             case FederationPublic():
                 text = f"key of federation {paper.federation!r}, {fingerprint(paper.key)}"
-            case AgentKeys() | RoleKeys():
+            case AgentKeys():
                 signed = decode_signed(paper.certificate)
                 told = decode_certificate(signed.text)
                 text = "agent of " if told.role == "agent" else ""

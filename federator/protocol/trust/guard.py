@@ -45,7 +45,6 @@ from federator.protocol.trust.proofs import (
     address_text,
     decode_proof,
     facts_of,
-    presence_text,
     prove,
 )
 from federator.protocol.types import BrokerId, Epoch
@@ -177,27 +176,15 @@ class Guard:
         """Our signature on ``text``, with our certificate."""
         return prove(text, self._ours.data, self._identity)
 
-    def signer(self, text: bytes, proof: bytes) -> BrokerId | None:
-        """The broker that signed ``text``; ``None`` when nobody of the federation did."""
+    def vouched(self, id: BrokerId, text: bytes, proof: bytes) -> bool:
+        """Whether broker ``id`` signed ``text``."""
         try:
             read = decode_proof(proof)
             certificate = self.authority.judge(read.certificate, now_s=self._now_s())
         except DecodeError:
-            return None
-        signed = self._verify(certificate.signing_key, read.signature, text)
-        return certificate.id if signed else None
-
-    def vouched(self, id: BrokerId, text: bytes, proof: bytes) -> bool:
-        """Whether broker ``id`` signed ``text``."""
-        return self.signer(text, proof) == id
-
-    def prove_presence(self, about: bytes) -> bytes:
-        """Our signature on what we say of ourselves at our own broker."""
-        return self.vouch(presence_text(self._federation, about))
-
-    def present(self, about: bytes, proof: bytes) -> BrokerId | None:
-        """Whose agent said ``about`` of itself; ``None`` when nobody's did."""
-        return self.signer(presence_text(self._federation, about), proof)
+            return False
+        whose = certificate.id == id
+        return whose and self._verify(certificate.signing_key, read.signature, text)
 
     # -- control messages -------------------------------------------------------------------------
 

@@ -12,7 +12,11 @@ import msgspec
 
 from federator.errors import DecodeError
 from federator.protocol.messages.fields import Id, decoded
-from federator.protocol.trust.certificates import Role
+from federator.protocol.trust.certificates import (
+    Certificate,
+    decode_certificate,
+    decode_signed,
+)
 
 KEY_FILE_BYTES_MAX: Final = 262_144
 
@@ -40,20 +44,13 @@ class FederationPublic(KeyFile, frozen=True, kw_only=True, tag="federation publi
 
 
 class AgentKeys(KeyFile, frozen=True, kw_only=True, tag="agent key"):
-    """One agent's two secrets, and its certificate as the federation key signed it."""
+    """Two secrets of an agent, a gateway or an operator, and its certificate as the federation key
+    signed it, which says what it is.
+    """
 
     id: Id
     signing: _Key
     exchange: _Key
-    certificate: bytes
-
-
-class RoleKeys(KeyFile, frozen=True, kw_only=True, tag="role key"):
-    """The secret of a gateway or an operator, and its certificate."""
-
-    role: Role
-    name: _Name
-    signing: _Key
     certificate: bytes
 
 
@@ -63,7 +60,7 @@ class RevocationFile(KeyFile, frozen=True, kw_only=True, tag="revocations"):
     revocations: bytes
 
 
-AnyKeyFile = FederationKey | FederationPublic | AgentKeys | RoleKeys | RevocationFile
+AnyKeyFile = FederationKey | FederationPublic | AgentKeys | RevocationFile
 _P = TypeVar("_P", bound=KeyFile)
 _decoder: Final[msgspec.json.Decoder[AnyKeyFile]] = msgspec.json.Decoder(AnyKeyFile)
 
@@ -88,6 +85,15 @@ def read_key_file(text: bytes, kind: type[_P]) -> _P:
 def read_any_key_file(text: bytes) -> AnyKeyFile:
     """The key file with this text, of whatever kind; see ``read_key_file``."""
     return decoded(_decoder, "no key file", text, KEY_FILE_BYTES_MAX)
+
+
+def holder_of(keys: AgentKeys) -> Certificate:
+    """Whose ``keys`` are, as their certificate says; its signature is not looked at.
+
+    Raises:
+        DecodeError: There is no certificate.
+    """
+    return decode_certificate(decode_signed(keys.certificate).text)
 
 
 def _tag(kind: type[KeyFile]) -> str:

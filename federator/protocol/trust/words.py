@@ -71,17 +71,15 @@ class WordSigner:
         self._number = 0
         self._since = 0
 
-    def sign(self, topic: str, body: bytes, *, to: bytes = NOBODY) -> bytes:
-        """Return the JSON object ``body`` with our proof, for whoever hears ``topic``."""
+    def sign(self, topic: str, body: bytes, *, to: bytes = NOBODY, is_will: bool = False) -> bytes:
+        """Return the JSON object ``body`` with our proof, for whoever hears ``topic``.
+
+        A Will, made for each connection, ends all that we say from now until the next one.
+        """
         self._number = max(self._number + 1, self._now_us())
-        return self._signed(topic, body, _HEADER.pack(self._since, self._number, to))
-
-    def sign_will(self, topic: str, body: bytes) -> bytes:
-        """The same for a Will: it ends all that we say from now until the next one."""
-        self._number = self._since = max(self._number + 1, self._now_us())
-        return self._signed(topic, body, _HEADER.pack(self._since, _WILL, NOBODY))
-
-    def _signed(self, topic: str, body: bytes, header: bytes) -> bytes:
+        if is_will:
+            self._since = self._number
+        header = _HEADER.pack(self._since, _WILL if is_will else self._number, to)
         proof = b64encode(header + self._vouch(_signed_text(topic, header, body)))
         return body[:-1] + _FIELD + proof + b'"}'
 

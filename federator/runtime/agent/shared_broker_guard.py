@@ -29,6 +29,7 @@ from federator.protocol.messages.control import PROOF_BYTES_MAX
 from federator.protocol.messages.topics import agents_topic
 from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.trust.guard import Guard
+from federator.protocol.trust.proofs import presence_text
 from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.process.clocks import monotonic_ms
@@ -178,14 +179,17 @@ class SharedBrokerGuard:
     def _is_proven(self, word: Word) -> bool:
         if self.guard is None:
             return True
-        signer = self.guard.present(signed_part(word.agent, word.answered), word.proof)
-        return signer == word.agent.id
+        text = self._signed_text(word.agent, word.answered)
+        return self.guard.vouched(word.agent.id, text, word.proof)
+
+    def _signed_text(self, agent: AgentAtBroker, answered: str) -> bytes:
+        return presence_text(self.federation, signed_part(agent, answered))
 
     def _say(self, *, answering: str = "") -> None:
         """Say who we are, and ask who else has our id."""
         proof = b""
         if answering and self.guard is not None:
-            proof = self.guard.prove_presence(signed_part(self.me, answering))
+            proof = self.guard.vouch(self._signed_text(self.me, answering))
         word = Word(self.me, self._question, answering, proof)
         self.link.publish(self.topic, word.encode(), urgent=True)
 

@@ -35,7 +35,7 @@ def guide_will(settings: Settings, trust: Trust | None) -> Will:
     """What our broker says in place of the guide when we vanish; to be made for each connection."""
     topic, gone = topics.guide_topic(settings.federation), json_codec.encode(_gone(settings))
     if trust is not None:
-        gone = trust.words.sign_will(topic, gone)
+        gone = trust.words.sign(topic, gone, is_will=True)
     return Will(topic, payload=gone, retain=True)
 
 

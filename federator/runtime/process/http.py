@@ -50,6 +50,8 @@ _PAGES = b"/metrics /healthz /readyz /status /routes /explain /controller /topol
 class AgentView(Protocol):
     """What a daemon can be asked. Called from the event loop: answer from memory.
 
+    What only agents know, others leave to the answers here.
+
     Attributes:
         http_refused: Tells how many connections were refused; set by whoever listens.
     """
@@ -64,15 +66,18 @@ class AgentView(Protocol):
 
     def explain(self, topic: str) -> Mapping[str, object]:
         """Where a publication on ``topic`` would go, and why."""
+        return {"topic": topic, "text": "ask the agent of a broker: only agents route"}
 
     def routes(self) -> Iterable[Mapping[str, object]]:
         """The routes, one entry per filter; bounded."""
 
     def controller(self) -> Mapping[str, object]:
         """Who steps in for which broker, and why; lists are bounded."""
+        return {"enabled": False, "controller": None}
 
     def topology(self) -> Mapping[str, object]:
         """The whole graph as this agent knows it; lists are bounded."""
+        return {"mode": None, "brokers": [], "links": []}
 
     def metrics(self) -> Iterable[Metric]:
         """Counters and gauges, read now."""

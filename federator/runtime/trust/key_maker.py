@@ -17,12 +17,11 @@ from federator.protocol.trust.certificates import (
     encode,
     signed_text,
 )
-from federator.protocol.trust.key_files import AgentKeys, FederationKey, FederationPublic, RoleKeys
+from federator.protocol.trust.key_files import AgentKeys, FederationKey, FederationPublic
 from federator.protocol.types import BrokerId
 from federator.runtime.trust.crypto import SecretIdentity
 
 DAY_S = 86_400
-NO_BROKER = BrokerId(0)
 BACKDATED_S = 3_600
 """Certificates begin an hour ago: hosts' clocks differ."""
 
@@ -48,10 +47,32 @@ class KeyMaker:
         """What agents trust."""
         return FederationPublic(federation=self.key.federation, key=self._identity.signing_key)
 
-    def issue(self, broker: BrokerId, *, days: int, now_s: int) -> tuple[AgentKeys, Certificate]:
-        """Fresh keys for one agent, with their certificate."""
+    def issue(
+        self,
+        broker: BrokerId,
+        *,
+        days: int,
+        now_s: int,
+        role: Role = "agent",
+        name: str = "",
+    ) -> tuple[AgentKeys, Certificate]:
+        """Fresh keys for one agent, with their certificate.
+
+        Or for a gateway or an operator of that ``name``; then ``broker`` says nothing.
+        """
         identity = SecretIdentity.new()
-        certificate = self._certificate(identity, days=days, now_s=now_s, id=broker)
+        certificate = Certificate(
+            version=1 if role == "agent" else 2,
+            federation=self.key.federation,
+            id=broker,
+            signing_key=identity.signing_key,
+            exchange_key=identity.exchange_key,
+            not_before_s=now_s - BACKDATED_S,
+            expires_s=now_s + days * DAY_S,
+            serial=os.urandom(SERIAL_BYTES),
+            role=role,
+            name=name,
+        )
         signing, exchange = identity.secrets
         agent_keys = AgentKeys(
             federation=self.key.federation,
@@ -61,44 +82,6 @@ class KeyMaker:
             certificate=self._sign(certificate),
         )
         return agent_keys, certificate
-
-    def issue_role(
-        self, role: Role, name: str, *, days: int, now_s: int
-    ) -> tuple[RoleKeys, Certificate]:
-        """A fresh key for one gateway or operator, with its certificate."""
-        identity = SecretIdentity.new()
-        certificate = self._certificate(identity, days=days, now_s=now_s, role=role, name=name)
-        role_keys = RoleKeys(
-            federation=self.key.federation,
-            role=role,
-            name=name,
-            signing=identity.secrets[0],
-            certificate=self._sign(certificate),
-        )
-        return role_keys, certificate
-
-    def _certificate(
-        self,
-        identity: SecretIdentity,
-        *,
-        days: int,
-        now_s: int,
-        id: BrokerId = NO_BROKER,
-        role: Role = "agent",
-        name: str = "",
-    ) -> Certificate:
-        return Certificate(
-            version=1 if role == "agent" else 2,
-            federation=self.key.federation,
-            id=id,
-            signing_key=identity.signing_key,
-            exchange_key=identity.exchange_key,
-            not_before_s=now_s - BACKDATED_S,
-            expires_s=now_s + days * DAY_S,
-            serial=os.urandom(SERIAL_BYTES),
-            role=role,
-            name=name,
-        )
 
     def revoke(self, serials: Iterable[bytes], *, number: int) -> bytes:
         """The signed list number ``number`` of these serials."""

@@ -14,7 +14,7 @@ from federator.errors import ConfigError, DecodeError
 from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.trust.authority import Authority
 from federator.protocol.trust.certificates import Role
-from federator.protocol.trust.key_files import RoleKeys
+from federator.protocol.trust.key_files import AgentKeys, holder_of
 from federator.protocol.trust.proofs import prove
 from federator.protocol.trust.words import NOBODY, Wanted, WordJudge, WordSigner
 from federator.protocol.types import Millis
@@ -55,13 +55,11 @@ class SignedWords:
         if authority is not None:
             self._judge = WordJudge(authority, verify, wall_clock_us, required)
 
-    def sign(self, topic: str, body: bytes, *, to: bytes = NOBODY) -> bytes:
-        """Return ``body`` with our proof, if we have a key."""
-        return body if self._signer is None else self._signer.sign(topic, body, to=to)
-
-    def sign_will(self, topic: str, body: bytes) -> bytes:
-        """The same for a Will, made for each connection."""
-        return body if self._signer is None else self._signer.sign_will(topic, body)
+    def sign(self, topic: str, body: bytes, *, to: bytes = NOBODY, is_will: bool = False) -> bytes:
+        """Return ``body`` with our proof, if we have a key; see ``WordSigner.sign``."""
+        if self._signer is None:
+            return body
+        return self._signer.sign(topic, body, to=to, is_will=is_will)
 
     def believes(self, topic: str, payload: bytes, wanted: Wanted) -> bool:
         """Whether to believe a word; see ``WordJudge.check``."""
@@ -84,7 +82,7 @@ class SignedWords:
 
 
 def words_of(
-    federation: str, keys: TrustSettings, *, own: RoleKeys | None, required: Iterable[Role]
+    federation: str, keys: TrustSettings, *, own: AgentKeys | None, required: Iterable[Role]
 ) -> SignedWords:
     """The words of whoever is no agent.
 
@@ -98,15 +96,16 @@ def words_of(
         if (revocations := keys.revocations()) is not None:
             authority.revoke(revocations)
         if own is not None:
-            authority.judge(own.certificate, now_s=wall_clock_us() // 1_000_000, role=own.role)
+            now_s = wall_clock_us() // 1_000_000
+            authority.judge(own.certificate, now_s=now_s, role=holder_of(own).role)
     except DecodeError as error:
         raise ConfigError(f"keys: {error}: issue another", exit_code=78) from error
     return SignedWords(authority, vouch=vouch_by(own), required=required)
 
 
-def vouch_by(keys: RoleKeys | None) -> Callable[[bytes], bytes] | None:
+def vouch_by(keys: AgentKeys | None) -> Callable[[bytes], bytes] | None:
     """What signs with a key that was given to a gateway or an operator."""
     if keys is None:
         return None
-    identity, certificate = SecretIdentity(keys.signing, keys.signing), keys.certificate
+    identity, certificate = SecretIdentity(keys.signing, keys.exchange), keys.certificate
     return lambda text: prove(text, certificate, identity)

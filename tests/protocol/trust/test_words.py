@@ -27,7 +27,7 @@ class World:
         self.now_us = NOW_S * 1_000_000
 
     def signer(self, role, name):
-        keys, _ = self.maker.issue_role(role, name, days=1, now_s=NOW_S)
+        keys, _ = self.maker.issue(0, days=1, now_s=NOW_S, role=role, name=name)
         return WordSigner(vouch_by(keys), lambda: self.now_us)
 
     def judge(self, *required):
@@ -108,13 +108,13 @@ def test_where_age_counts_an_old_word_is_not_believed(world, way):
 
 def test_a_will_ends_what_was_said_since_its_connection_and_nothing_later(world):
     signer, judge = world.signer("gateway", "a"), world.judge()
-    will, said = signer.sign_will(TOPIC, BODY), signer.sign(TOPIC, BODY)
+    will, said = signer.sign(TOPIC, BODY, is_will=True), signer.sign(TOPIC, BODY)
 
     judge.check(TOPIC, said, Wanted("gateway"))
     judge.check(TOPIC, will, Wanted("gateway"))
 
     assert "came before" in refused(judge, signer.sign(TOPIC, BODY), "gateway")
-    signer.sign_will(TOPIC, BODY)  # it connects again
+    signer.sign(TOPIC, BODY, is_will=True)  # it connects again
     judge.check(TOPIC, signer.sign(TOPIC, BODY), Wanted("gateway"))
     assert "came before" in refused(judge, will, "gateway")
 
@@ -137,7 +137,7 @@ def test_no_garbage_raises_anything_else(world):
 
 
 def test_a_gateways_certificate_is_none_of_an_agent(world):
-    keys, _ = world.maker.issue_role("gateway", "a", days=1, now_s=NOW_S)
+    keys, _ = world.maker.issue(0, days=1, now_s=NOW_S, role="gateway", name="a")
     authority = Authority("fed", [world.maker.public.key], verify)
 
     with pytest.raises(DecodeError, match="does not speak as agent"):
