@@ -226,7 +226,8 @@ class RetainedSettings(Section):
     enabled: Switch = True
     """Whether to fetch, give and order values; otherwise only live ones travel."""
     topics_max: WholeNumber = Field(default=100_000, ge=1, le=2**24)
-    """Topics whose version is known, deleted ones included; others take what comes."""
+    """Topics whose version is known, deleted ones included; each broker has a share of them, and
+    others take what comes."""
     tombstone_keep_s: WholeNumber = Field(default=604_800, ge=60, le=2**31)
     """How long a delete is remembered: longer than brokers are apart from each other, or what was
     deleted meanwhile comes back."""

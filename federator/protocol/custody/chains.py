@@ -130,6 +130,7 @@ class OriginState(Generic[F]):
     Attributes:
         heard_ms: When it was heard last.
         top: The greatest number taken; ``None`` before the first.
+        begun_by: The neighbour that brought it first.
         brought_by: The neighbour that brought what is looked at now.
         gaps: The chains on which something is missing; a dictionary for the sake of its order.
         held: The frames that wait, by number.
@@ -141,6 +142,7 @@ class OriginState(Generic[F]):
     epoch: int
     heard_ms: Millis
     top: int | None = None
+    begun_by: BrokerId = NOBODY
     brought_by: BrokerId = NOBODY
     chains: dict[bytes, Chain] = field(default_factory=dict)
     gaps: dict[bytes, None] = field(default_factory=dict)

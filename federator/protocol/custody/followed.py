@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Generic
 
 from federator.protocol.custody.chains import (
+    NOBODY,
     RETRY_MIN_MS,
     Chain,
     Chained,
@@ -24,6 +25,7 @@ from federator.protocol.types import BrokerId, Millis
 FIRST_ASK_MS = 20
 """A gap may close by itself: copies on a longer way come later."""
 
+ORIGINS_MAX = 4_096
 CHAINS_MAX = 1_048_576
 HELD_BYTES_MAX = 8 * 1024 * 1024
 HELD_MAX = 65_536
@@ -34,6 +36,7 @@ class Followed(Generic[F]):
 
     Args:
         keep_ms: An origin unheard for so long has forgotten what we could ask for.
+        origins_max: Origins followed; when there are more, who brought most of them makes room.
         chains_max: Chains followed; of more, frames are delivered as they come.
         held_bytes_max: Bytes of frames that wait for earlier ones; more are asked for again.
 
@@ -45,13 +48,16 @@ class Followed(Generic[F]):
         self,
         *,
         keep_ms: int = 3_600_000,
+        origins_max: int = ORIGINS_MAX,
         chains_max: int = CHAINS_MAX,
         held_bytes_max: int = HELD_BYTES_MAX,
     ) -> None:
         self._keep_ms = keep_ms
+        self._origins_max = origins_max
         self._chains_max = chains_max
         self._held_bytes_max = held_bytes_max
         self._origins: dict[BrokerId, OriginState[F]] = {}
+        self._brought: dict[BrokerId, dict[BrokerId, None]] = {}  # by neighbour, oldest first
         self._wanted = Wanted(keep_ms=keep_ms)
         self._chains = 0
         self._timers: Timers[BrokerId] = Timers()
@@ -164,18 +170,41 @@ class Followed(Generic[F]):
 
     # Inside
 
-    def _begin_epoch(self, origin: BrokerId, epoch: int, now_ms: Millis) -> OriginState[F]:
+    def _begin_epoch(
+        self, origin: BrokerId, epoch: int, now_ms: Millis, brought_by: BrokerId = NOBODY
+    ) -> OriginState[F]:
         known = self._origins.get(origin)
         if known is not None:
+            brought_by = known.begun_by
             self._forget(origin, known)
-        known = self._origins[origin] = OriginState(epoch, now_ms)
+        known = self._origins[origin] = OriginState(epoch, now_ms, begun_by=brought_by)
+        self._brought.setdefault(brought_by, {})[origin] = None
         return known
+
+    def _has_room(self, brought_by: BrokerId) -> bool:
+        """Whether one more origin can be followed, in place of the newest of somebody's with more.
+
+        A member may invent as many as it likes; those that others brought stay.
+        """
+        if len(self._origins) < self._origins_max:
+            return True
+        named = (by for by in self._brought if by != NOBODY)
+        most = max(named, key=lambda by: len(self._brought[by]), default=brought_by)
+        if len(self._brought.get(most, ())) <= len(self._brought.get(brought_by, ())) + 1:
+            return False
+        newest = next(reversed(self._brought[most]))
+        self._forget(newest, self._origins[newest])
+        return True
 
     def _forget(self, origin: BrokerId, known: OriginState[F]) -> None:
         self._chains -= len(known.chains)
         self.held_bytes -= sum(held.size for held in known.held.values())
         self._timers.clear(origin)
         del self._origins[origin]
+        brought = self._brought[known.begun_by]
+        del brought[origin]
+        if not brought:
+            del self._brought[known.begun_by]
 
     def _look_for_gap(
         self, origin: BrokerId, known: OriginState[F], key: bytes, now_ms: Millis

@@ -53,6 +53,7 @@ class Receiver(Followed[F]):
     Attributes:
         duplicates: Frames that were here before.
         voids: Times that an origin no longer had what we missed.
+        unfollowed: Frames of origins that there was no room to follow.
         asked: Requests made.
         doubts: What the origins must be asked.
     """
@@ -61,6 +62,7 @@ class Receiver(Followed[F]):
         super().__init__(**bounds)
         self.duplicates = 0
         self.voids = 0
+        self.unfollowed = 0
         self.asked = 0
         self.doubts = Doubts()
 
@@ -100,6 +102,9 @@ class Receiver(Followed[F]):
         """
         known = self._origin(origin, epoch, links[0].key, seq, brought_by, now_ms)
         if known is None:
+            if first and room and seq <= SEQ_MAX and origin not in self._origins:
+                self.unfollowed += 1  # it is delivered as it comes
+                return [Delivery(origin, epoch, seq, b"".join(key for key, _ in links), frame)]
             self.duplicates += 1
             return []
         chains = known.chains
@@ -321,13 +326,17 @@ class Receiver(Followed[F]):
     ) -> OriginState[F] | None:
         """The state of ``origin``; ``None`` when it must be asked first whether this is its word.
 
+        Also when there is no room for another one.
+
         Only of an origin that is met for the first time every epoch and number is taken.
         """
         if number > SEQ_MAX:
             return None
         known = self._origins.get(origin)
         if known is None:
-            known = self._begin_epoch(origin, epoch, now_ms)
+            if not self._has_room(brought_by):
+                return None
+            known = self._begin_epoch(origin, epoch, now_ms, brought_by)
         if known.top is None:
             known.top = number
         if epoch != known.epoch or number > known.top + JUMP_MAX:

@@ -135,4 +135,5 @@ def counts(custody: Custodian, stores: CustodyStores) -> dict[str, int]:
         "asked": receiver.asked,
         "duplicates": receiver.duplicates,
         "gone": receiver.voids,
+        "unfollowed": receiver.unfollowed,
     }

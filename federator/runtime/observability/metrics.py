@@ -118,6 +118,7 @@ _CUSTODY: Final = table(
     ("custody_repairs", "custody_repairs_sent", "Frames sent again on request."),
     ("custody_duplicates", "custody_frames_duplicate", "Frames that were delivered before."),
     ("custody_gone", "custody_gaps_lost", "Gaps whose frames the origin no longer had."),
+    ("custody_unfollowed", "custody_frames_unfollowed", "Frames of origins beyond those followed."),
     ("custody_dropped_by_age", "custody_log_expired", "Frames dropped from the log, too old."),
     ("custody_dropped_for_room", "custody_log_overflowed", "Frames dropped, no room in the log."),
     ("custody_failures", "custody_write_failures", "Times that log or journal were not written."),

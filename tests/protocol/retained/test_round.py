@@ -206,3 +206,30 @@ def test_pages_out_of_turn_and_topics_beside_the_filter_change_nothing(many):
     assert round_.give_up_reading() == 1
     round_.decide(NOW_US)
     assert round_.next_ask() is None
+
+
+def test_what_a_peer_offered_and_no_longer_knows_is_asked_for_another_time(many):
+    round_ = Round(RetainedStore(3, tombstone_keep_us=1_000), wanted=lambda topic: True)
+    [(_, pull)] = round_.on_offer((3, 1), make_offer("#", many.buckets("#")))
+    forgetful = RetainedStore(1, tombstone_keep_us=1_000)
+
+    round_.on_page((3, 1), answer_pull(forgetful, pull))
+
+    assert not round_.reading
+    assert round_.give_up_reading() == 1
+
+
+def test_a_value_that_our_broker_has_without_a_place_for_its_version_is_not_fetched(many):
+    has = {topic: entry.digest for topic, entry in many.entries("#")}
+    changed = next(iter(has))
+    has[changed] += 1
+    full = RetainedStore(3, topics_max=1, tombstone_keep_us=1_000)
+    round_ = Round(full, wanted=lambda topic: True, found=has.get)
+    post = round_.on_offer((3, 1), make_offer("#", many.buckets("#")))
+    while post:
+        [(_, pull)] = post
+        post = round_.on_page((3, 1), answer_pull(many, pull))
+
+    round_.decide(NOW_US)
+
+    assert round_.next_ask()[1].topics == (changed,)
