@@ -30,13 +30,16 @@ from federator.protocol.messages.control import (
 )
 from federator.protocol.telemetry.frame_events import FrameEventBuffer
 from federator.protocol.types import Epoch
+from federator.runtime.agent.control_connection import ControlConnection
 from federator.runtime.agent.control_parts import ControlParts
+from federator.runtime.agent.data_connection import DataConnection
 from federator.runtime.agent.data_parts import DataParts
 from federator.runtime.agent.driver import Ports
-from federator.runtime.agent.parts import Part
+from federator.runtime.agent.parts import Dispatch, Part
 from federator.runtime.agent.priority_file import follow_placement
 from federator.runtime.agent.services import Services
 from federator.runtime.custody.stores import CustodyStores
+from federator.runtime.data.busy_poll import BusyPoll
 from federator.runtime.data.drops import LOOK_S, DropReports
 from federator.runtime.data.former_session import FormerSession
 from federator.runtime.loops.watch import NOTICE_TOPIC, STATE_FILTER
@@ -52,13 +55,7 @@ TEND_S = 1.0
 
 
 class Agent:
-    """The agent of one broker.
-
-    Attributes:
-        control: The node, and the connections by which it is heard.
-        data: What carries publications.
-        services: What serves gateways, operators and clients besides.
-    """
+    """The agent of one broker."""
 
     def __init__(self, settings: Settings, state: StateDir, tasks: asyncio.TaskGroup) -> None:
         self.settings = settings
@@ -95,22 +92,22 @@ class Agent:
         """Connect to our broker and to the neighbours."""
         control, data, services = self.control, self.data, self.services
         parts = list(self._parts())
-        control.control.start(
-            parts,
-            traffic=control.traffic,
-            discovery=services.discovery,
-            loops=data.loops,
-            presence=services.presence,
+        control.link.observer = ControlConnection(
+            Dispatch(parts), control.traffic, services.discovery, data.loops, services.presence
         )
-        control.data.start(
-            data.path,
+        control.link.subscribe(each for part in parts for each in part.subscriptions)
+        self._data_connection = control.data_link.observer = DataConnection(
+            busy_poll=BusyPoll(self.settings.data.busy_poll_us),
             cover=data.cover,
-            marks=data.marks,
+            data_path=data.path,
+            enter=data.enter,
             loops=data.loops,
-            renaming=data.renaming,
-            retained=data.retained,
+            marks=data.marks,
             presence=services.presence,
+            retained=data.retained,
         )
+        topics = (data.path.data_topic, data.marks.topic)
+        control.data_link.subscribe(live_filter(topic, no_local=True) for topic in topics)
         data.cover.start()
         data.path.resume()
         data.sharing.resume()
@@ -148,7 +145,7 @@ class Agent:
         )
         yield Part(
             tasks={
-                "control connection": self.control.control.link.run,
+                "control connection": self.control.link.run,
                 "data connection": self._keep_data_connection,
                 "drop reports": self._report_drops,
             }
@@ -239,17 +236,17 @@ class Agent:
 
     async def _keep_data_connection(self) -> None:
         """Run the data connection, once what waits under a name of former times is taken."""
-        state, data, link = self._state, self.data, self.control.data.link
-        if state.has_former_session:
+        state, data, link = self._state, self.data, self.control.data_link
+        if state.former_session.exists():
             subscribed = [*data.cover.session.recalled(), *link.wanted_filters]
             await FormerSession(
                 self.control.own_broker.former,
                 federation=self.settings.federation,
                 subscribed=subscribed,
                 data_path=data.path,
-                take=self.control.data.take,
+                take=self._data_connection.take,
             ).empty()
-            state.forget_former_session()
+            state.former_session.unlink()
         await link.run()
 
     async def _tend_custody(self) -> None:
@@ -264,7 +261,7 @@ class Agent:
         while True:
             await asyncio.sleep(LOOK_S)
             links = [link for n in self.control.connections.all for link in n.links]
-            reports.look([self.control.data.link, *links], now_ms=monotonic_ms())
+            reports.look([self.control.data_link, *links], now_ms=monotonic_ms())
 
     # -- leaving ----------------------------------------------------------------------------------
 
@@ -291,7 +288,7 @@ class Agent:
 
         Mosquitto takes twenty messages at a time, so a burst needs a moment.
         """
-        link = self.control.data.link
+        link = self.control.data_link
         for _ in range(HAND_OVER_POLLS):
             if not (link.connected and link.unacknowledged):
                 return

@@ -38,7 +38,7 @@ async def run(settings: Settings) -> None:
 async def _be_agent(agent: Agent, tasks: asyncio.TaskGroup, stop: asyncio.Event) -> None:
     settings = agent.settings
     view, control = view_of(agent), agent.control
-    own_links = (control.control.link, control.data.link)
+    own_links = (control.link, control.data_link)
     async with http_page(view, settings.http) as port:
         if port is not None:
             write_whole(settings.state_dir / "http.port", b"%d\n" % port)

@@ -9,12 +9,9 @@ from federator.config import Settings
 from federator.protocol.messages.control import Bye
 from federator.protocol.node import Identity, Node
 from federator.protocol.types import ConnId, Epoch
-from federator.runtime.agent.control_connection import ControlConnection
-from federator.runtime.agent.data_connection import DataConnection
 from federator.runtime.agent.driver import Driver
 from federator.runtime.agent.health import health_will
 from federator.runtime.agent.own_broker import OwnBroker
-from federator.runtime.data.busy_poll import BusyPoll
 from federator.runtime.failover.guide_publisher import guide_will
 from federator.runtime.links.control_traffic import ControlTraffic
 from federator.runtime.links.dialler import Dialler
@@ -30,6 +27,10 @@ class ControlParts:
 
     Args:
         is_new: We owe nothing of an earlier session with our broker.
+
+    Attributes:
+        link: The control connection to our broker, and
+        data_link: the data connection.
     """
 
     def __init__(
@@ -46,13 +47,9 @@ class ControlParts:
         self.node = _node(settings, state, epoch, trust)
         self.driver = Driver(self.node)
         gone = partial(guide_will, settings, trust) if settings.failover.enabled else None
-        self.control = ControlConnection(self.own_broker, gone)
-        self.data = DataConnection(
-            self.own_broker,
-            clean_start=is_new,
-            will=health_will(settings, epoch),
-            busy_poll=BusyPoll(settings.data.busy_poll_us),
-        )
+        self.link = self.own_broker.link("ctl", will=gone)
+        will = health_will(settings, epoch)
+        self.data_link = self.own_broker.link("data", clean_start=is_new, will=will)
         self.peers = PeerTraffic() if settings.metrics.enabled else None
         # A connection needs its Will from the traffic, which sends over these connections.
         self.connections = NeighbourLinks(tasks, will_for=self._will, tell=self.driver.handle)

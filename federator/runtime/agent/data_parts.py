@@ -1,6 +1,7 @@
 """Makes what carries publications: policies, the data path, shared groups and retained values."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from federator.config import Settings
@@ -24,7 +25,7 @@ from federator.runtime.data.data_path import CustodyMessenger, DataPath
 from federator.runtime.data.renaming import Renaming
 from federator.runtime.datagrams.service import DatagramService
 from federator.runtime.loops.watch import LoopWatch
-from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.link import Inbound, MqttLink
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 from federator.runtime.retained.retained import Retained
 from federator.runtime.sharing.file import ShareFile
@@ -53,19 +54,19 @@ class DataParts:
 
     def __post_init__(self) -> None:
         settings, control = self.settings, self.control
-        self._data_link = control.data.link
+        self._data_link = control.data_link
         self.policy = _policy(settings)
         self.link_policies = LinkPolicies(*settings.link_rules())
         renames = self.policy.renames
         topic = data_topic(settings.federation)
         self.renaming = Renaming(renames, topic) if renames else None
-        self.loops = LoopWatch(settings.loops, data_topic=topic, pass_on=control.data.enter)
+        self.loops = LoopWatch(settings.loops, data_topic=topic, pass_on=self.enter)
         self.forwarder = Forwarder(
             topic_cache_max=settings.data.topic_cache_max,
             allows_export=self.policy.allows_export,
             here=renames.filter_inward if renames else None,
         )
-        self.marks = GatewayMarks(settings.federation, control.control.link)
+        self.marks = GatewayMarks(settings.federation, control.link)
         self.cover = CoverSubscriber(
             self._data_link, settings.federation, SessionFilters(self.stores.subscribed)
         )
@@ -74,6 +75,13 @@ class DataParts:
         self.datagrams = self._datagrams() if settings.uses_datagrams else None
         self.path = self._data_path()
         self.sharing = self._sharing()
+
+    def enter(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
+        """Let publications into the data path that are copies of none, and of no bridge's loop."""
+        if self.renaming is not None:
+            chunk, publishes = self.renaming.outgoing(chunk, publishes)
+        if publishes:
+            self.path.on_publishes(chunk, publishes)
 
     def covers(self, filter_: str) -> bool:
         """Whether what our clients publish below a filter that others want comes to us."""
@@ -116,7 +124,7 @@ class DataParts:
             links=control.node.links,
             connections=control.connections,
             traffic=control.traffic,
-            link=control.control.link,
+            link=control.link,
             policy=self.policy,
             link_policies=self.link_policies,
             forwarder=self.forwarder,

@@ -23,6 +23,10 @@ CONTROL_SESSION_EXPIRY_S: Final = 60
 Role = Literal["ctl", "data", "retained"]
 
 
+class _Nobody(LinkObserver):
+    """Hears nothing, in place of a part that is made after the connection."""
+
+
 @dataclass(eq=False)
 class OwnBroker:
     """Makes the connections of one agent to its own broker.
@@ -57,17 +61,17 @@ class OwnBroker:
     def link(
         self,
         role: Role,
-        observer: LinkObserver,
+        observer: LinkObserver | None = None,
         *,
         clean_start: bool = False,
         will: Will | Callable[[], Will] | None = None,
     ) -> MqttLink:
-        """A connection for one purpose. Whoever asks for it runs it."""
+        """A connection for one purpose. Whoever asks for it runs it, once it has an observer."""
         links = self.settings.links
         expiry_s = {"ctl": CONTROL_SESSION_EXPIRY_S, "data": self.settings.custody.keep_s}
         return MqttLink(
             endpoint_of(self.settings.broker),
-            observer,
+            observer or _Nobody(),
             client_id=self.client_id(role),
             clean_start=clean_start,
             session_expiry_s=expiry_s.get(role, 0),

@@ -36,7 +36,7 @@ def view_of(agent: Agent) -> v.LiveView:
 def _status(agent: Agent, routes: v.RoutesView) -> v.Answer:
     """What ``/status`` answers."""
     settings, control, data, services = agent.settings, agent.control, agent.data, agent.services
-    link, trust, datagrams = control.control.link, control.trust, data.datagrams
+    link, trust, datagrams = control.link, control.trust, data.datagrams
     ready, reason = services.ready()
     settling, path = services.settling, data.path
     return {
@@ -90,7 +90,7 @@ def _values(agent: Agent) -> m.Values:
             node=node,
             presence=services.presence,
             neighbours=control.connections,
-            own_links=(control.control.link, control.data.link),
+            own_links=(control.link, control.data_link),
             data_path=data.path,
             discovery=discovery,
             loops=loops,

@@ -46,7 +46,7 @@ class Services:
 
     def __post_init__(self) -> None:
         settings, control, data = self.settings, self.control, self.data
-        node, link = control.node, control.control.link
+        node, link = control.node, control.link
         self.guide = GuidePublisher(
             settings=settings, link=link, ordered=control.driver.handle, trust=control.trust
         )
@@ -84,7 +84,7 @@ class Services:
             broker=settings.broker.id,
             url=settings.broker.reached_at,
             control=link,
-            data=control.data.link,
+            data=control.data_link,
             others=lambda: data.retained_links,
             changed=self._on_presence,
         )
@@ -97,7 +97,7 @@ class Services:
         self.ready = Readiness(
             settings.broker,
             presence=self.presence,
-            own_links=(link, control.data.link),
+            own_links=(link, control.data_link),
             node=node,
             neighbours=control.connections,
         )
@@ -105,7 +105,7 @@ class Services:
             settings,
             links=node.links,
             neighbours=control.connections,
-            data_link=control.data.link,
+            data_link=control.data_link,
             ready=self.ready,
         )
 
@@ -114,12 +114,12 @@ class Services:
         return Discovery(
             settings.discovery,
             federation=settings.federation,
-            own_id=control.control.link.client_id,
+            own_id=control.link.client_id,
             state_dir=self.state.path,
             interest_changed=self._interest_changed,
             share=settings.share,
             members_changed=self._members_changed if settings.groups_span_brokers else None,
-            control_filters=lambda: control.control.filters,
+            control_filters=lambda: control.link.wanted_filters,
             own_links=self._own_links,
         )
 
@@ -154,7 +154,7 @@ class Services:
 
     def _metrics(self, frame_events: FrameEventBuffer) -> MetricsStream:
         settings, control, data = self.settings, self.control, self.data
-        link, federation = control.control.link, settings.federation
+        link, federation = control.link, settings.federation
         assert control.peers is not None, "control messages are counted where metrics are kept"
         failover = self.failover
         parameters = settings.parameters()
@@ -163,7 +163,7 @@ class Services:
             parameters=parameters,
             neighbours=control.connections,
             neighbour_at=control.traffic.neighbour_at,
-            own_links=(link, control.data.link),
+            own_links=(link, control.data_link),
             data_path=data.path,
             discovery=self.discovery,
             clients=lambda: failover.clients if settings.failover.enabled else None,
@@ -209,4 +209,4 @@ class Services:
     def _own_links(self) -> list[MqttLink]:
         """Our connections to our broker besides the control connection."""
         data = self.data
-        return [self.control.data.link, *data.sharing.stand_ins.links, *data.retained_links]
+        return [self.control.data_link, *data.sharing.stand_ins.links, *data.retained_links]

@@ -155,13 +155,10 @@ class CustodyLog:
             segment = self._begin_next()
         seq = segment.end_seq
         parts: list[bytes] = []
-        sizes: list[int] = []
         for record in records:
             assert record.seq == seq, f"record {record.seq}, {seq} wanted"
             seq += 1
-            stored = encode(record)
-            parts.append(stored)
-            sizes.append(len(stored))
+            parts.append(encode(record))
         before = segment.size
         write_at(self._fd, b"".join(parts) if len(parts) != 1 else parts[0], before)
         try:
@@ -175,7 +172,7 @@ class CustodyLog:
             prevs = record.prevs
             entries += len(prevs)
             chain(record.keys, prevs, record.seq)
-        segment.add([record.time_us for record in records], sizes, entries)
+        segment.add([record.time_us for record in records], list(map(len, parts)), entries)
         self.bytes += segment.size - before
         self.records += len(records)
         self._entries += entries

@@ -100,7 +100,6 @@ class CoverSubscriber:
 
     Attributes:
         sorting: Copies or identifiers may come.
-        duplicates_dropped: Second copies of publications.
     """
 
     def __init__(self, link: MqttLink, federation: str, session: SessionFilters) -> None:

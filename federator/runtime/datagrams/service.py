@@ -54,7 +54,6 @@ class DatagramCounters:
     Attributes:
         datagrams_out, bytes_out: Sent, with their seals.
         datagrams_in, bytes_in: Taken: the seal was whole and new.
-        refused: Not taken.
         unsent: Lost here: the kernel took no more, or there was no key.
         by_broker: Frames that were tried in datagrams and then went by the broker.
     """
@@ -74,7 +73,6 @@ class _Peer:
 
     Attributes:
         offered: Where it takes datagrams, as it said; empty when it did not.
-        address: The same, looked up.
         link: Our link over datagrams, if both ends have that.
         losses: What the neighbour says that links to it lose.
         told: Whether the link was usable when that was logged last.

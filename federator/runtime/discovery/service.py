@@ -274,7 +274,7 @@ class Discovery:
                     log_notice(effect)
                 case _:
                     assert_never(effect)
-        self._arm()
+        self._timer.set(self._pure.next_deadline_ms())
 
     def _probe(self, subscribe: bool) -> None:
         if self._link is None:
@@ -286,9 +286,6 @@ class Discovery:
             self._link.subscribe(live_filter(probe, QoS.AT_MOST_ONCE) for probe in self._probes)
         if not subscribe:
             self._link.unsubscribe(self._probes)
-
-    def _arm(self) -> None:
-        self._timer.set(self._pure.next_deadline_ms())
 
     def _on_time(self) -> None:
         self._perform(self._pure.on_deadline(now_ms=monotonic_ms()))

@@ -9,6 +9,7 @@ Source: docs/ARCHITECTURE.md, "What we ask of a broker".
 """
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -80,12 +81,10 @@ class Findings:
         self, probe: BrokerProbe, seconds_max: float, satisfied: Callable[[], bool]
     ) -> None:
         """Note publications until ``satisfied``, or for ``seconds_max``."""
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds_max):
                 while not satisfied():
                     self.note(await probe.next_message())
-        except TimeoutError:
-            return
 
 
 async def examine(

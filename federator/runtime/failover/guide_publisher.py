@@ -48,10 +48,7 @@ class GuidePublisher:
         trust: Our keys; ``None`` in an open federation.
 
     Attributes:
-        reports: What gateways said.
         newest: The guide as it should stand; ``None`` before the first.
-        published: Guides written so far.
-        malformed: Words that could not be read.
     """
 
     settings: Settings

@@ -38,8 +38,6 @@ class NeighbourLink:
 
     Attributes:
         address: As configured, or as the neighbour named itself.
-        expected_id: The configured id.
-        cost: The configured one.
         conn: Of the current connections, or of those being tried.
         dialled_for: The neighbour that was dialled back, else ``None``.
         control: Carries control messages, and has the Will.

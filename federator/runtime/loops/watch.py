@@ -60,7 +60,6 @@ class LoopWatch:
     Attributes:
         watching: Whether publications must go through ``sift``.
         bridges: Client ids of the bridges at our broker, and where they come from if that is known.
-        held_bytes: What is held back at the moment.
     """
 
     def __init__(self, settings: LoopSettings, *, data_topic: str, pass_on: PassOn) -> None:
@@ -117,7 +116,7 @@ class LoopWatch:
             else:
                 key = self._key(topic)
                 fates.append(detector.on_intake(key, hash((key, packet.payload)), now_ms=now_ms))
-        self._arm()
+        self._timer.set(self.detector.next_deadline_ms())
         if all(fate is Fate.PASS for fate in fates):
             return chunk, publishes
         passed: list[tuple[PublishPacket, memoryview]] = []
@@ -178,10 +177,6 @@ class LoopWatch:
         self._perform(self.detector.forget_all())
         self.watching = self._settings.watch == "always" or bool(self.bridges)
 
-    def _arm(self) -> None:
-        """Wake up at the detector's next deadline."""
-        self._timer.set(self.detector.next_deadline_ms())
-
     def _on_time(self) -> None:
         self._perform(self.detector.on_deadline(now_ms=monotonic_ms()))
 
@@ -201,7 +196,7 @@ class LoopWatch:
                     _log.info("bridge.loop_over", dropped=dropped)
                 case _:
                     assert_never(effect)
-        self._arm()
+        self._timer.set(self.detector.next_deadline_ms())
 
     def named_bridges(self) -> list[str]:
         """The bridges at our broker, for people."""

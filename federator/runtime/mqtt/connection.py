@@ -18,7 +18,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mqtt5 import ConnAckPacket, ConnectPacket, DisconnectPacket, DisconnectReasonCode, Will
+from mqtt5 import ConnAckPacket, ConnectPacket, DisconnectPacket, Will
+from mqtt5 import DisconnectReasonCode as Code
 
 from federator.errors import LinkError
 from federator.runtime.mqtt.endpoint import Endpoint
@@ -147,11 +148,7 @@ class MqttConnection:
 
     async def leave(self, *, with_will: bool, keep_session: bool = True) -> None:
         """Send DISCONNECT and what the transport holds, within ``CLOSE_TIMEOUT_S``."""
-        code = (
-            DisconnectReasonCode.DISCONNECT_WITH_WILL_MESSAGE
-            if with_will
-            else DisconnectReasonCode.NORMAL_DISCONNECTION
-        )
+        code = Code.DISCONNECT_WITH_WILL_MESSAGE if with_will else Code.NORMAL_DISCONNECTION
         try:
             if self._accepted.done():
                 expiry_s = None if keep_session else 0

@@ -52,6 +52,7 @@ class LinkObserver(Protocol):
 
     def on_up(self, link: "MqttLink", session_present: bool) -> None:
         """Called when the broker accepted the connection; subscriptions are on their way."""
+        return
 
     def on_subscribed(self, link: "MqttLink") -> None:
         """Called when all subscriptions were answered: after each connection and each change."""
@@ -59,6 +60,7 @@ class LinkObserver(Protocol):
 
     def on_down(self, link: "MqttLink", reason: str) -> None:
         """Called when a connection that was up is gone."""
+        return
 
     def on_publishes(self, link: "MqttLink", chunk: memoryview, publishes: list[Inbound]) -> None:
         """Called with all publications of one socket read, in order, each QoS 2 one once.
@@ -93,6 +95,7 @@ class MqttLink(PacketSender):
         taken_over: The last connection ended because another client has our client id.
         closed_by_broker: The broker ended the last connection without a word.
         gave_way: We left the place to another, and are not back.
+        observer: As given; may be another until ``run`` begins.
     """
 
     def __init__(
@@ -120,7 +123,7 @@ class MqttLink(PacketSender):
         self.last_error: str | None = None
         self.refused_with: ConnAckReasonCode | None = None
         self.taken_over = self.closed_by_broker = self.gave_way = False
-        self._observer = observer
+        self.observer = observer
         introduction = Introduction(
             client_id=client_id,
             username=endpoint.username,
@@ -197,7 +200,7 @@ class MqttLink(PacketSender):
             admitted = self._session.admit(publishes, out)
             self._counters.publishes_in += len(admitted)
             if admitted:
-                self._observer.on_publishes(self, chunk, admitted)
+                self.observer.on_publishes(self, chunk, admitted)
         if out:
             self._send(out)
         if failure is not None:
@@ -232,7 +235,7 @@ class MqttLink(PacketSender):
                 "connection.publication_rejected", reason=self._session.window.first_rejection
             )
         if not settled and self._session.subscriptions.settled:
-            self._observer.on_subscribed(self)
+            self.observer.on_subscribed(self)
 
     def _on_connack(self, ack: ConnAckPacket) -> None:
         connection = self._reconnector.connection
@@ -250,9 +253,9 @@ class MqttLink(PacketSender):
         self._log.info("connection.up", session_present=ack.session_present)
         self._send(out)
         connection.on_accepted(ack)
-        self._observer.on_up(self, ack.session_present)
+        self.observer.on_up(self, ack.session_present)
         if self._session.subscriptions.settled:
-            self._observer.on_subscribed(self)
+            self.observer.on_subscribed(self)
 
     # Life cycle
 
@@ -307,7 +310,7 @@ class MqttLink(PacketSender):
             quiet = stopping or self.gave_way  # the owner says it better
             level = logging.INFO if quiet else logging.WARNING
             self._log.log(level, "connection.down", reason=reason)
-            self._observer.on_down(self, reason)
+            self.observer.on_down(self, reason)
         elif not stopping and reason != self._logged_error:
             self._logged_error = reason
             self._log.warning("connection.refused", reason=reason)

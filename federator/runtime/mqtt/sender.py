@@ -38,11 +38,7 @@ class LinkCounters:
 
 
 class PacketSender:
-    """The sending half of a client: its session, and the connection that carries it, if any.
-
-    Attributes:
-        limits: What the broker granted last.
-    """
+    """The sending half of a client: its session, and the connection that carries it, if any."""
 
     def __init__(self, *, queue_bytes_max: int, acknowledge: bool) -> None:
         self.limits: BrokerLimits | None = None

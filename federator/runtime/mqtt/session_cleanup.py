@@ -1,9 +1,6 @@
-"""Forgetting a session at a broker, by a connection of its own.
+"""Forgetting a session at a broker, by a connection of its own: why so, ``connection`` tells.
 
-A session that must be new and must outlast its broker takes two connections: Mosquitto up to 2.0
-saves, when it stops in order, only the sessions that did not begin with a clean start.
-
-Source: measured on Mosquitto 2.0.11; OASIS MQTT 5.0, 3.1.2.4.
+Source: OASIS MQTT 5.0, 3.1.2.4.
 """
 
 import asyncio

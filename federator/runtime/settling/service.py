@@ -42,9 +42,6 @@ class SettlingService:
         tell: Passes a wave or an echo on to a neighbour, if there is a way.
         link: The control connection to our broker, by which gateways are answered.
         is_gateways: Whether the gateway of that name said it.
-
-    Attributes:
-        malformed: Questions that could not be read.
     """
 
     settings: Settings

@@ -17,11 +17,7 @@ _log = structlog.get_logger()
 
 
 class DiskTrouble:
-    """The errors of some files.
-
-    Attributes:
-        failures: Errors so far.
-    """
+    """The errors of some files."""
 
     def __init__(self) -> None:
         self.failures = 0

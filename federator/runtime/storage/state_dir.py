@@ -82,11 +82,16 @@ class LockedFolder:
 
 
 class StateDir(LockedFolder):
-    """The state folder of one agent, locked while it runs."""
+    """The state folder of one agent, locked while it runs.
+
+    Attributes:
+        former_session: Is there while publications may wait under our name that had no secret.
+    """
 
     def __init__(self, path: Path) -> None:
         taken = "another agent uses it: stop it, or name another folder"
         super().__init__(path, "lock", key="state_dir", taken=taken)
+        self.former_session = path / "former-session"
 
     def client_token(self) -> str:
         """The secret part of our names at our broker. To be asked before ``next_epoch``.
@@ -101,26 +106,13 @@ class StateDir(LockedFolder):
                     path.chmod(PRIVATE_FILE)
                     return token
             if (self.path / "epoch").exists():
-                write_whole(self._former_path, b"")
+                write_whole(self.former_session, b"")
             token = secrets.token_hex(SECRET_DIGITS // 2)
             write_whole(path, f"{token}\n".encode(), mode=PRIVATE_FILE)
         except OSError as error:
             text = f"state_dir: {path}: {error.strerror}: let this user read and write it"
             raise ConfigError(text, exit_code=CANNOT_CREATE) from error
         return token
-
-    @property
-    def has_former_session(self) -> bool:
-        """Whether publications may wait at our broker under the name that had no secret."""
-        return self._former_path.exists()
-
-    def forget_former_session(self) -> None:
-        """Nothing waits under that name any longer."""
-        self._former_path.unlink(missing_ok=True)
-
-    @property
-    def _former_path(self) -> Path:
-        return self.path / "former-session"
 
     def next_epoch(self) -> Epoch:
         """An epoch greater than every one before, written down."""
