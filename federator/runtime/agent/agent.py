@@ -17,17 +17,7 @@ from federator.config import Settings
 from federator.protocol.discovery import LOG_TOPICS, SYS_TOPICS
 from federator.protocol.discovery.log_lines import ERROR_TOPIC
 from federator.protocol.events import LeaveRequested, Received
-from federator.protocol.messages.control import (
-    DatagramOffer,
-    Echo,
-    NodeMessage,
-    RepairRequest,
-    RetainedLetter,
-    RetainedRequest,
-    Revoked,
-    TraceEcho,
-    Wave,
-)
+from federator.protocol.messages import control as msg
 from federator.protocol.telemetry.frame_events import FrameEventBuffer
 from federator.protocol.types import Epoch
 from federator.runtime.agent.control_connection import ControlConnection
@@ -163,17 +153,17 @@ class Agent:
         marker, handle = data.path.marker_topic, control.driver.handle
         yield Part(
             subscriptions=control.traffic.subscriptions(),
-            messages=dict.fromkeys(get_args(NodeMessage), lambda said: handle(Received(said))),
+            messages=dict.fromkeys(get_args(msg.NodeMessage), lambda said: handle(Received(said))),
         )
         yield Part(
             subscriptions=[live_filter(settling.topic, no_local=True)],
             topics={settling.topic: settling.on_question},
-            messages=dict.fromkeys((Wave, Echo), settling.on_message),
+            messages=dict.fromkeys((msg.Wave, msg.Echo), settling.on_message),
         )
         yield Part(
             subscriptions=[tracing.subscription()],
             topics={tracing.topic: tracing.on_order},
-            messages={TraceEcho: tracing.on_echo},
+            messages={msg.TraceEcho: tracing.on_echo},
         )
         yield Part(
             subscriptions=[live_filter(guard.topic, QoS.AT_MOST_ONCE, no_local=True)],
@@ -182,7 +172,7 @@ class Agent:
         yield Part(
             subscriptions=[TopicFilter(marker)],
             topics={marker: lambda packet: data.path.on_marker(packet.payload)},
-            messages={RepairRequest: data.path.on_request},
+            messages={msg.RepairRequest: data.path.on_request},
         )
 
     def _client_parts(self) -> Iterator[Part]:
@@ -206,11 +196,11 @@ class Agent:
         retained, datagrams, keys = self.data.retained, self.data.datagrams, control.keys
         metrics = self.services.metrics
         if retained is not None:
-            scanner = retained.scanner
+            scanner, letters = retained.scanner, (msg.RetainedRequest, msg.RetainedLetter)
             yield Part(
                 subscriptions=[scanner.mark_filter()],
                 topics=dict.fromkeys((*LOG_TOPICS, scanner.mark_topic), scanner.on_control),
-                messages=dict.fromkeys((RetainedRequest, RetainedLetter), retained.on_message),
+                messages=dict.fromkeys(letters, retained.on_message),
                 tasks={"retained connection": scanner.run, "retained values": retained.run},
             )
         if metrics is not None:
@@ -224,9 +214,9 @@ class Agent:
             )
         if datagrams is not None:
             tasks = {"datagrams": datagrams.run}
-            yield Part(messages={DatagramOffer: datagrams.on_offer}, tasks=tasks)
+            yield Part(messages={msg.DatagramOffer: datagrams.on_offer}, tasks=tasks)
         if keys is not None:
-            yield Part(messages={Revoked: keys.on_revoked}, tasks={"keys": keys.run})
+            yield Part(messages={msg.Revoked: keys.on_revoked}, tasks={"keys": keys.run})
         if settings.topology.mode == "auto":
             yield Part(tasks={"topology": control.arranger.run})
         if settings.mesh.core == "placed":
@@ -240,13 +230,13 @@ class Agent:
         if state.former_session.exists():
             subscribed = [*data.cover.session.recalled(), *link.wanted_filters]
             await FormerSession(
-                self.control.own_broker.former,
+                make_link=self.control.own_broker.former,
                 federation=self.settings.federation,
                 subscribed=subscribed,
                 data_path=data.path,
                 take=self._data_connection.take,
             ).empty()
-            state.former_session.unlink()
+            state.former_session.unlink(missing_ok=True)
         await link.run()
 
     async def _tend_custody(self) -> None:

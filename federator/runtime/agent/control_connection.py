@@ -19,7 +19,7 @@ from federator.runtime.loops.watch import LoopWatch
 from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ControlConnection(LinkObserver):
     """Handles what comes over the control connection."""
 

@@ -34,12 +34,7 @@ class ControlParts:
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        state: StateDir,
-        tasks: asyncio.TaskGroup,
-        *,
-        is_new: bool,
+        self, settings: Settings, state: StateDir, tasks: asyncio.TaskGroup, *, is_new: bool
     ) -> None:
         self.own_broker = OwnBroker(settings, tasks, state.client_token())
         epoch = state.next_epoch()
@@ -62,10 +57,7 @@ class ControlParts:
         )
         self.dialler = Dialler(settings, self.connections)
         self.arranger = Arranger(
-            state.path,
-            neighbours=self.connections,
-            dialler=self.dialler,
-            measured=self.driver.handle,
+            state.path, self.connections, self.dialler, measured=self.driver.handle
         )
         self.keys = None if trust is None else self._key_watcher(trust)
 

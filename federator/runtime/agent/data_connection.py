@@ -19,7 +19,7 @@ from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
 from federator.runtime.retained.retained import Retained
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class DataConnection(LinkObserver):
     """Handles what comes over the data connection.
 

@@ -37,7 +37,7 @@ HELD_SHARE = 4
 """Frames that come loose all at once may take one part in so many of the queue to our broker."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class DataParts:
     """What carries the publications of one agent's clients, and those for them.
 

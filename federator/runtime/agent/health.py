@@ -32,7 +32,6 @@ CHECK_S = 1.0
 EVERY_S = 10
 LINKS_TOLD_MAX = 1_000
 
-Ready = Callable[[], tuple[bool, str]]
 State = Literal["ready", "not_ready", "down"]
 Told = dict[str, Literal["up", "down"]]
 
@@ -43,7 +42,7 @@ def health_will(settings: Settings, epoch: Epoch) -> Will:
     return Will(health_topic(settings.federation), payload=payload, retain=True)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class HealthReporter:
     """Tells how one agent is.
 
@@ -55,7 +54,7 @@ class HealthReporter:
     links: Links
     neighbours: NeighbourLinks
     data_link: MqttLink
-    ready: Ready
+    ready: Callable[[], tuple[bool, str]]
 
     def __post_init__(self) -> None:
         self._topic = health_topic(self.settings.federation)

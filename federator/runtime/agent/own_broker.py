@@ -27,12 +27,11 @@ class _Nobody(LinkObserver):
     """Hears nothing, in place of a part that is made after the connection."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class OwnBroker:
     """Makes the connections of one agent to its own broker.
 
     Args:
-        tasks: Runs the stand-ins.
         token: The secret part of our names.
     """
 

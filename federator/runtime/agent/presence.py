@@ -63,13 +63,11 @@ class TakeoverDetector:
         return taken_at_s is not None and self._clock() - taken_at_s < NEXT_MOMENT_S
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class OwnBrokerPresence:
     """Whether one agent is at its own broker, with both its connections.
 
     Args:
-        broker: Our own broker's id, for people.
-        url: Where it is, for people.
         others: What else gives way with them.
         changed: Told when we came or went, with ``up``.
 

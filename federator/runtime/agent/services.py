@@ -29,7 +29,7 @@ from federator.runtime.telemetry.state import AgentState
 from federator.runtime.telemetry.stream import MetricsStream
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Services:
     """What one agent does beside carrying publications.
 

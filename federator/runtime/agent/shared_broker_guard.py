@@ -102,7 +102,7 @@ def signed_part(agent: AgentAtBroker, answered: str) -> bytes:
     return f"{agent.id} {agent.epoch} {agent.run} {answered}".encode()
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class SharedBrokerGuard:
     """Watches for other agents at our own broker.
 

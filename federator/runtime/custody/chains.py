@@ -32,7 +32,7 @@ _ENTRY = struct.Struct("<8sQI")  # key, head, CRC-32 of the two
 _ENTRY_CHECKED = 16
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class _Chain:
     """The numbers of one filter's records. Those below ``oldest`` are trimmed now and then."""
 

@@ -36,15 +36,8 @@ import msgspec
 from federator.protocol.custody import ports
 from federator.protocol.forwarding.frames import KEY_BYTES, keys_in
 from federator.protocol.types import BrokerId
-from federator.runtime.storage.durable import (
-    BOOT_BYTES,
-    LEAP,
-    private_folder,
-    replace_file,
-    this_boot,
-    unusable,
-    write_at,
-)
+from federator.runtime.storage import durable
+from federator.runtime.storage.durable import write_at
 
 BYTES_MAX = 2 * 1024 * 1024
 FILE_NAME = "deliveries"
@@ -54,7 +47,7 @@ KEY_DRAWN_BYTES = 32
 PROOF_BYTES = 16
 
 _MAGIC = b"feddelv1"
-_HEADER = struct.Struct(f"<8sQ{BOOT_BYTES}sQQII")
+_HEADER = struct.Struct(f"<8sQ{durable.BOOT_BYTES}sQQII")
 _BATCH = struct.Struct("<IQI")  # bytes in all, number of the first entry, entries
 _ENTRY = struct.Struct("<IQQI")  # origin, epoch, seq, keys
 _MARKED = struct.Struct("<Q")
@@ -127,8 +120,8 @@ class DeliveryJournal:
     ) -> None:
         self._path = folder / FILE_NAME
         self._bytes_max = bytes_max
-        boot = boot or this_boot()
-        self._boot = boot or bytes(BOOT_BYTES)
+        boot = boot or durable.this_boot()
+        self._boot = boot or bytes(durable.BOOT_BYTES)
         self.journal_id = 0
         self.last = 0
         self.lost_bytes = 0
@@ -136,11 +129,11 @@ class DeliveryJournal:
         self._tail_at = self._size = 0
         self._key = b""
         self._takes_unproven = False  # the newest marker may be of an older release
-        private_folder(folder, key=CONFIG_KEY)
+        durable.private_folder(folder, key=CONFIG_KEY)
         try:
             self._recover(known_boot=boot is not None)
         except OSError as error:
-            raise unusable(folder, error, key=CONFIG_KEY) from error
+            raise durable.unusable(folder, error, key=CONFIG_KEY) from error
 
     @property
     def is_due(self) -> bool:
@@ -286,7 +279,7 @@ class DeliveryJournal:
         """Put a whole file in place."""
         header = _Header(self.journal_id, self._boot, folded_to, self.last + 1, len(snapshot))
         parts = [header.pack(snapshot), snapshot, batches]
-        fd = replace_file(self._path, parts, sync=True)
+        fd = durable.replace_file(self._path, parts, sync=True)
         self.close()
         self._fd = fd
         self._tail_at = _HEADER.size + len(snapshot)
@@ -317,7 +310,7 @@ class DeliveryJournal:
         self._key = state.key or os.urandom(KEY_DRAWN_BYTES)
         leaps = bool(self.lost_bytes) or not known_boot or header.boot != self._boot
         if leaps or self._takes_unproven:
-            self.last += LEAP if leaps else 0
+            self.last += durable.LEAP if leaps else 0
             snapshot = self._encode_snapshot(state.positions, state.since_us)
             batches = content[header.end : self._size]
             self._write(snapshot, batches, folded_to=header.folded_to)

@@ -31,9 +31,6 @@ _OURS: Final = "agent".ljust(65, ".")  # longer than a gateway's name may be
 class GatewayMarks:
     """The marks that came and are not answered yet.
 
-    Args:
-        link: The control connection, by which answers go.
-
     Attributes:
         topic: Where marks come, on the data connection.
     """

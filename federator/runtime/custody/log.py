@@ -26,18 +26,8 @@ from federator.protocol.custody import Record
 from federator.runtime.custody.chains import Chains, HeadsFile
 from federator.runtime.custody.segment import Segment, decode, encode, file_name, segment_files
 from federator.runtime.process.clocks import wall_clock_us
-from federator.runtime.storage.durable import (
-    BOOT_BYTES,
-    LEAP,
-    FsyncPolicy,
-    Syncing,
-    open_private,
-    private_folder,
-    sync_folder,
-    this_boot,
-    unusable,
-    write_at,
-)
+from federator.runtime.storage import durable
+from federator.runtime.storage.durable import write_at
 
 SEGMENT_BYTES = 8 * 1024 * 1024
 SEGMENTS_MIN = 8
@@ -72,7 +62,6 @@ class CustodyLog:
     Attributes:
         epoch: Grows whenever numbering begins anew.
         bytes: Of all files.
-        records: Held.
         dropped_by_age, dropped_for_room: Records dropped since it was opened.
         lost_bytes: Found damaged when it was opened, and cut off.
         unreadable: Records that were asked for and could not be read.
@@ -89,7 +78,7 @@ class CustodyLog:
         bytes_max: int,
         age_max_s: float,
         segment_bytes: int = SEGMENT_BYTES,
-        fsync: FsyncPolicy = "never",
+        fsync: durable.FsyncPolicy = "never",
         wall_clock_us: Callable[[], int] = wall_clock_us,
         records_max: int = RECORDS_MAX,
         epoch_min: int = 1,
@@ -101,8 +90,8 @@ class CustodyLog:
         self._segment_bytes = max(1, min(segment_bytes, bytes_max // SEGMENTS_MIN))
         self._records_max = records_max
         self._wall_clock_us = wall_clock_us
-        self._syncing = Syncing(fsync)
-        self._boot = boot or this_boot()
+        self._syncing = durable.Syncing(fsync)
+        self._boot = boot or durable.this_boot()
         self.epoch = 0
         self.bytes = self.records = self._entries = 0
         self.dropped_by_age = self.dropped_for_room = 0
@@ -114,11 +103,11 @@ class CustodyLog:
         self._segments: list[Segment] = []  # the last one is being written
         self._fd = -1
         self._handles: OrderedDict[int, int] = OrderedDict()  # first seq -> descriptor
-        private_folder(folder, key=CONFIG_KEY)
+        durable.private_folder(folder, key=CONFIG_KEY)
         try:
             self._recover(epoch_min)
         except OSError as error:
-            raise unusable(folder, error, key=CONFIG_KEY) from error
+            raise durable.unusable(folder, error, key=CONFIG_KEY) from error
 
     # Numbers
 
@@ -251,7 +240,7 @@ class CustodyLog:
             return self._fd
         fd = self._handles.get(segment.first_seq)
         if fd is None:
-            fd = open_private(segment.path, os.O_RDONLY)
+            fd = durable.open_private(segment.path, os.O_RDONLY)
             self._keep_handle(segment, fd)
         else:
             self._handles.move_to_end(segment.first_seq)
@@ -279,7 +268,7 @@ class CustodyLog:
             epoch=self.epoch,
             first_seq=first_seq,
             previous_end=previous.end_seq if previous else 0,
-            boot=self._boot or bytes(BOOT_BYTES),
+            boot=self._boot or bytes(durable.BOOT_BYTES),
         )
         segment.latest_us = previous.latest_us if previous else 0
         return segment
@@ -343,12 +332,12 @@ class CustodyLog:
         else:
             last = self._segments[-1]
             if damaged or self._boot is None or last.boot != self._boot:
-                leapt = max(last.end_seq, found[-1][0]) + LEAP
+                leapt = max(last.end_seq, found[-1][0]) + durable.LEAP
                 segment = self._new_segment(leapt, previous=last)
                 self._write_to(segment, _create(segment, sync=True))
                 os.truncate(last.path, last.size)  # only now: the leap is on the disk
             else:
-                self._fd = open_private(last.path, os.O_RDWR)
+                self._fd = durable.open_private(last.path, os.O_RDWR)
         kept = {segment.path for segment in self._segments}
         for _, _, path in files:
             if path not in kept:
@@ -379,12 +368,12 @@ class CustodyLog:
 
 def _create(segment: Segment, *, sync: bool) -> int:
     """Make the file of ``segment``; nothing is left behind when that fails."""
-    fd = open_private(segment.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    fd = durable.open_private(segment.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     try:
         write_at(fd, segment.header(), 0)
         if sync:
             os.fsync(fd)
-            sync_folder(segment.path.parent)
+            durable.sync_folder(segment.path.parent)
     except OSError:
         os.close(fd)
         with contextlib.suppress(OSError):

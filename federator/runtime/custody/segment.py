@@ -91,7 +91,7 @@ def segment_files(folder: Path) -> list[tuple[int, int, Path]]:
     return sorted(found)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Segment:
     """What memory holds of a segment: 8 bytes a record.
 

@@ -24,9 +24,6 @@ class CustodyStores:
         folder: Where it is; made when missing.
 
     Attributes:
-        keep_s: How long all of this is worth anything.
-        log: What we are the origin of.
-        journal: What we delivered.
         owed: Filters that stay wanted.
         subscribed: What our session at the broker may hold.
 

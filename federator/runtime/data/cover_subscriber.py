@@ -13,14 +13,7 @@ from typing import Final, assert_never
 import structlog
 from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
 
-from federator.protocol.data.cover_transition import (
-    CoverTransition,
-    Mark,
-    Order,
-    Stage,
-    Subscribe,
-    Unsubscribe,
-)
+from federator.protocol.data import cover_transition as transitions
 from federator.protocol.filters import CoverChange
 from federator.protocol.messages.topics import cover_topic
 from federator.protocol.types import Millis
@@ -108,7 +101,7 @@ class CoverSubscriber:
         self._link = link
         self.session = session
         self._topic = cover_topic(federation)
-        self._transition = CoverTransition()
+        self._transition = transitions.CoverTransition()
         self._own_words = OwnWords()
         self._copies = Copies()
         self._expected: tuple[tuple[str, ...], tuple[str, ...], int] | None = ((), (), 0)
@@ -161,7 +154,7 @@ class CoverSubscriber:
     def _on_mark(self, number: int) -> None:
         transition = self._transition
         altered = (*transition.arriving, *transition.retiring)
-        if transition.stage is Stage.RESUMING:
+        if transition.stage is transitions.Stage.RESUMING:
             altered = tuple(self._link.wanted_filters)
         answered = self._link.answered(altered)
         self._perform(transition.on_mark(number, answered=answered))
@@ -172,19 +165,25 @@ class CoverSubscriber:
         if self._transition.given_up > given_up:
             _log.warning("cover.mark_lost", topic=self._topic, stages=self._transition.given_up)
 
-    def _perform(self, orders: Iterable[Order]) -> None:
+    def _perform(self, orders: Iterable[transitions.Order]) -> None:
         self._prepare()
         for order in orders:
             match order:
-                case Subscribe(filters, identifier):
+                case transitions.Subscribe(filters, identifier):
                     self.session.note(filters)
                     wanted = [_cover_filter(filter) for filter in filters]
                     self._link.subscribe(wanted, identifier=identifier)
-                case Unsubscribe(filters):
+                case transitions.Unsubscribe(filters):
                     self.session.note(filters, gone_us=wall_clock_us())
                     self._link.unsubscribe(filters)
+<<<<<<< HEAD
                 case Mark(number):
                     self._link.publish(self._topic, self._own_words.say(number), qos=1)
+=======
+                case transitions.Mark(number):
+                    mark = number.to_bytes(_NUMBER_BYTES, "big")
+                    self._link.publish(self._topic, mark, qos=1)
+>>>>>>> 44d73bf (Fewer names are imported one by one; parts are told apart by what they are, and never spelled out)
                     self._timer.set(Millis(monotonic_ms() + MARK_GAP_MS))
                 case _:
                     assert_never(order)
@@ -194,7 +193,7 @@ class CoverSubscriber:
         transition = self._transition
         self.sorting = transition.marked
         expected = None
-        if transition.stage is not Stage.RESUMING:
+        if transition.stage is not transitions.Stage.RESUMING:
             expected = transition.retiring, transition.arriving, transition.identifier
         if self._expected != expected:
             self._expected = expected
@@ -202,7 +201,7 @@ class CoverSubscriber:
                 self._copies.expect_any()
             else:
                 self._copies.expect(*expected)
-        if transition.stage is Stage.STEADY:
+        if transition.stage is transitions.Stage.STEADY:
             self._timer.set(None)
 
 

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -27,6 +28,7 @@ MARKS_MAX: Final = 10
 _log = structlog.get_logger()
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class FormerSession(LinkObserver):
     """One former session, and the connection that resumes it.
 
@@ -38,25 +40,21 @@ class FormerSession(LinkObserver):
         take: Takes what comes, as on the data connection.
     """
 
-    def __init__(
-        self,
-        make_link: Callable[[LinkObserver], MqttLink],
-        *,
-        federation: str,
-        subscribed: Iterable[str],
-        data_path: DataPath,
-        take: Callable[[memoryview, list[Inbound]], None],
-    ) -> None:
-        self._link = make_link(self)
-        self._data_path = data_path
-        self._take = take
-        self._mark_topic = cover_topic(federation)
+    make_link: Callable[[LinkObserver], MqttLink]
+    federation: str
+    subscribed: Iterable[str]
+    data_path: DataPath
+    take: Callable[[memoryview, list[Inbound]], None]
+
+    def __post_init__(self) -> None:
+        self._link = self.make_link(self)
+        self._mark_topic = cover_topic(self.federation)
         self._mark = secrets.token_bytes(16)
         self._owed: set[int] = set()  # packet ids that are not acknowledged yet
         self._marked = False
         self._taken = 0
         self._through = asyncio.Event()
-        self._link.recall(subscribed)
+        self._link.recall(self.subscribed)
         self._link.subscribe([live_filter(self._mark_topic)])
 
     async def empty(self) -> None:
@@ -97,7 +95,7 @@ class FormerSession(LinkObserver):
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
         """The broker accepted us; perhaps it knows no such session."""
-        self._data_path.on_data_up(session_present=session_present)
+        self.data_path.on_data_up(session_present=session_present)
         if not session_present:
             self._through.set()
 
@@ -105,7 +103,7 @@ class FormerSession(LinkObserver):
         """What was not acknowledged comes again."""
         self._owed.clear()
         self._marked = False
-        self._data_path.on_data_down()
+        self.data_path.on_data_down()
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
         """Take what one socket read brought."""
@@ -117,5 +115,5 @@ class FormerSession(LinkObserver):
         )
         others = [each for each in publishes if each[0].topic != self._mark_topic]
         self._taken += len(others)
-        self._take(chunk, others)
-        self._data_path.acknowledge(self, ids)
+        self.take(chunk, others)
+        self.data_path.acknowledge(self, ids)

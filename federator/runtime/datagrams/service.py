@@ -86,7 +86,7 @@ class _Peer:
     told: bool = False
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class DatagramService:
     """All links over datagrams of one agent.
 

@@ -27,7 +27,7 @@ GAP_S: Final = 0.5
 """Between two marks: a loss is noticed within a second."""
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class BrokerEcho:
     """Publishes marks, and hears them.
 

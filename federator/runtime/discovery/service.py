@@ -37,9 +37,6 @@ VERSION_CHARS_MAX = 80
 
 _log = structlog.get_logger()
 
-InterestChanged = Callable[[frozenset[str], frozenset[str]], None]
-MembersChanged = Callable[[pure.MembersChanged], None]
-
 
 class SavedDiscovery(msgspec.Struct, array_like=True, frozen=True):
     """What the file holds: whether it was written at an orderly stop, when, and the record."""
@@ -49,7 +46,7 @@ class SavedDiscovery(msgspec.Struct, array_like=True, frozen=True):
     record: bytes
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Discovery:
     """Learns what the clients of our own broker subscribe to.
 
@@ -71,9 +68,9 @@ class Discovery:
     federation: str
     own_id: str
     state_dir: Path
-    interest_changed: InterestChanged
+    interest_changed: Callable[[frozenset[str], frozenset[str]], None]
     share: ShareSettings = field(default_factory=ShareSettings)
-    members_changed: MembersChanged | None = None
+    members_changed: Callable[[pure.MembersChanged], None] | None = None
     control_filters: Callable[[], Iterable[str]] = tuple
     own_links: Callable[[], Iterable[MqttLink]] = tuple
 

@@ -58,12 +58,9 @@ async def who_may_speak(broker: BrokerAddress, *, federation: str, name: str) ->
     return Speakers.NOBODY
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class StrangerWatch:
     """Knows whether strangers may speak at a broker, and says so loudly in the log.
-
-    Args:
-        is_up: Whether we are there.
 
     Attributes:
         speakers: What was found last; ``None`` before the first try.

@@ -39,7 +39,7 @@ def guide_will(settings: Settings, trust: Trust | None) -> Will:
     return Will(topic, payload=gone, retain=True)
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class GuidePublisher:
     """Publishes guides; hears session reports and drain orders.
 

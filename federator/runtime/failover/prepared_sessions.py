@@ -33,7 +33,7 @@ UNNOTICED_MS = 5_000
 _log = structlog.get_logger()
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class PreparedSessions:
     """Makes sessions, and ends those that nobody will come for.
 

@@ -29,14 +29,13 @@ LOAD_SMOOTHING = 0.2
 _log = structlog.get_logger()
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class FailoverService:
     """Feeds the node's ``failover`` machine.
 
     Args:
         address: Where clients reach our broker.
         may_tell: Whether the federation may know of a filter.
-        handle: Takes events to the node.
 
     Attributes:
         clients: How many were connected to our broker at the last report.

@@ -27,7 +27,7 @@ COMPLAINT_GAP_MS = Millis(60_000)
 _log = structlog.get_logger()
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class ControlTraffic:
     """Sends, receives and counts the control messages of one agent.
 

@@ -24,7 +24,7 @@ LINK_UP, LINK_DOWN = b"1", b"0"
 _log = structlog.get_logger()
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Dialler:
     """Makes the connections of one agent to neighbours' brokers."""
 

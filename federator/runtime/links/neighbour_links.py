@@ -25,7 +25,6 @@ from federator.runtime.mqtt.link import LinkObserver, MqttLink
 DIALLED_BACK_MAX = 256
 """Brokers that named themselves and are dialled for ever; anybody may invent one."""
 
-ConnectionEvent = NeighbourConnected | NeighbourDisconnected
 MakeLink = Callable[
     [Literal["ctl", "data"], "NeighbourObserver", Callable[[], Will] | None], MqttLink
 ]
@@ -75,13 +74,13 @@ class NeighbourLink:
         return next((error for error in errors if error), None)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class NeighbourLinks:
     """All connections to neighbours' brokers."""
 
     tasks: asyncio.TaskGroup
     will_for: Callable[[ConnId], Will]
-    tell: Callable[[ConnectionEvent], None]
+    tell: Callable[[NeighbourConnected | NeighbourDisconnected], None]
 
     def __post_init__(self) -> None:
         self.all: list[NeighbourLink] = []
@@ -173,7 +172,7 @@ class NeighbourLinks:
         self.tell(NeighbourDisconnected(neighbour.conn))
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class NeighbourObserver(LinkObserver):
     """Passes on that a connection came or went. Neighbours' brokers send us nothing."""
 

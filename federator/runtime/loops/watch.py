@@ -10,6 +10,7 @@ Source: docs/rules.md; mosquitto.conf(5), ``notifications``.
 import random
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import assert_never
 
 import structlog
@@ -46,14 +47,12 @@ _ENDINGS = (" disconnected", " closed its connection", " has exceeded timeout", 
 
 _log = structlog.get_logger()
 
-PassOn = Callable[[memoryview, Sequence[Inbound]], None]
 
-
+@dataclass(eq=False, repr=False)
 class LoopWatch:
     """Watches for loops at the broker of one agent.
 
     Args:
-        settings: Whether and how to watch.
         data_topic: Where frames travel: not a client's publication.
         pass_on: Takes publications that were held and may go.
 
@@ -62,7 +61,12 @@ class LoopWatch:
         bridges: Client ids of the bridges at our broker, and where they come from if that is known.
     """
 
-    def __init__(self, settings: LoopSettings, *, data_topic: str, pass_on: PassOn) -> None:
+    settings: LoopSettings
+    data_topic: str
+    pass_on: Callable[[memoryview, Sequence[Inbound]], None]
+
+    def __post_init__(self) -> None:
+        settings = self.settings
         self.bridges: dict[str, str] = {}
         self.held_bytes = 0
         self.detector = LoopDetector(
@@ -75,9 +79,6 @@ class LoopWatch:
             chance=random.Random().random,
             trusted=lambda topic: any(matches(each, topic) for each in settings.trust),
         )
-        self._settings = settings
-        self._data_topic = data_topic
-        self._pass_on = pass_on
         self._held: list[tuple[PublishPacket, bytes]] = []
         self._key = BoundedCache(without_repetition, answers_max=TOPICS_MAX)
         self._timer = DeadlineTimer(self._on_time)
@@ -85,13 +86,13 @@ class LoopWatch:
 
     def subscriptions(self) -> list[TopicFilter]:
         """What the control connection must subscribe."""
-        if self._settings.watch == "never":
+        if self.settings.watch == "never":
             return []
         return [TopicFilter(STATE_FILTER, max_qos=QoS.AT_LEAST_ONCE)]
 
     def on_publish(self, packet: PublishPacket) -> None:
         """Take what our broker says about its bridges."""
-        if self._settings.watch == "never":
+        if self.settings.watch == "never":
             return
         if (state := _STATE.fullmatch(packet.topic)) is not None:
             if state.group(1).startswith(OWN_PREFIX):
@@ -107,7 +108,7 @@ class LoopWatch:
         self, chunk: memoryview, publishes: Sequence[Inbound]
     ) -> tuple[memoryview, Sequence[Inbound]]:
         """What one read brought, without publications that are held or have come back."""
-        now_ms, detector, data_topic = monotonic_ms(), self.detector, self._data_topic
+        now_ms, detector, data_topic = monotonic_ms(), self.detector, self.data_topic
         fates = []
         for packet, _, _ in publishes:
             topic = packet.topic
@@ -175,7 +176,7 @@ class LoopWatch:
             return
         _log.info("bridge.gone", bridge=id[:80])
         self._perform(self.detector.forget_all())
-        self.watching = self._settings.watch == "always" or bool(self.bridges)
+        self.watching = self.settings.watch == "always" or bool(self.bridges)
 
     def _on_time(self) -> None:
         self._perform(self.detector.on_deadline(now_ms=monotonic_ms()))
@@ -212,4 +213,4 @@ class LoopWatch:
             key = self._key(packet.topic)
             self.detector.on_released(key, hash((key, packet.payload)), now_ms=now_ms)
         if held:
-            self._pass_on(*joined(held))
+            self.pass_on(*joined(held))

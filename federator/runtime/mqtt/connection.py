@@ -80,7 +80,7 @@ class Introduction:
         ).write()
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class MqttConnection:
     """One connection: open it, then keep it alive; leave it at any time.
 

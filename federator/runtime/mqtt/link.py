@@ -18,15 +18,9 @@ from mqtt5 import ConnAckPacket, ConnAckReasonCode, DisconnectPacket, Packet, Pi
 
 from federator.errors import LinkError
 from federator.protocol.client_names import shown
+from federator.runtime.mqtt import failures
 from federator.runtime.mqtt.connection import Introduction
 from federator.runtime.mqtt.endpoint import Endpoint
-from federator.runtime.mqtt.failures import (
-    TakenOverError,
-    check_greeting,
-    dismissal,
-    explain,
-    refusal,
-)
 from federator.runtime.mqtt.reconnector import Backoff, Reconnector
 from federator.runtime.mqtt.sender import LinkCounters, PacketSender
 from federator.runtime.mqtt.transport import PacketTransport
@@ -177,7 +171,7 @@ class MqttLink(PacketSender):
     def _on_read(self, chunk: memoryview) -> int:
         """Handle every whole packet in ``chunk``; return where the rest begins."""
         if not self._up:
-            check_greeting(chunk)
+            failures.check_greeting(chunk)
         publishes: list[Inbound] = []
         others: list[Packet] = []
         out: Out = []
@@ -217,7 +211,7 @@ class MqttLink(PacketSender):
             case PingRespPacket():
                 pass
             case DisconnectPacket():
-                raise dismissal(packet)
+                raise failures.dismissal(packet)
             case _:
                 self._on_session_packet(packet, out)
 
@@ -243,7 +237,7 @@ class MqttLink(PacketSender):
             raise LinkError("a second CONNACK")
         if ack.reason_code != ConnAckReasonCode.SUCCESS:
             self.refused_with = ack.reason_code
-            raise LinkError(refusal(ack))
+            raise LinkError(failures.refusal(ack))
         out: Out = []
         self.limits = self._session.resume(ack, out)
         self._up = True
@@ -300,12 +294,12 @@ class MqttLink(PacketSender):
         stopping = self._reconnector.stopping
         closed = pipe.reason is None or isinstance(pipe.reason, ConnectionError)
         self.closed_by_broker = closed and not stopping
-        self.taken_over = isinstance(pipe.reason, TakenOverError)
+        self.taken_over = isinstance(pipe.reason, failures.TakenOverError)
         was_up, self._up = self._up, False
         if stopping:
             reason = "closed by us"
         else:
-            reason = self.last_error = explain(pipe.reason, host=self.endpoint.host)
+            reason = self.last_error = failures.explain(pipe.reason, host=self.endpoint.host)
         if was_up:
             quiet = stopping or self.gave_way  # the owner says it better
             level = logging.INFO if quiet else logging.WARNING

@@ -9,6 +9,7 @@ Source: OASIS MQTT 5.0.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Any, Self
 
 import mqtt5
@@ -58,6 +59,7 @@ def plain(code: mqtt5.PubAckReasonCode) -> str:
     return str(code.name).replace("_", " ").lower()
 
 
+@dataclass(eq=False, repr=False)
 class BrokerProbe:
     """One connection for questions: an async context manager that connects and disconnects.
 
@@ -70,14 +72,14 @@ class BrokerProbe:
 
     Attributes:
         connack: The broker's answer to CONNECT, with its limits.
-        messages: What was published to us, oldest first.
         messages_dropped: Publications beyond ``MESSAGES_MAX`` waiting ones.
     """
 
-    def __init__(self, connection: BrokerAddress, *, client_id: str) -> None:
-        self._connection = connection
-        self._place = connection.reached_at
-        self._client_id = client_id
+    connection: BrokerAddress
+    client_id: str
+
+    def __post_init__(self) -> None:
+        self._place = self.connection.reached_at
         self.connack = mqtt5.ConnAckPacket()
         self.messages: asyncio.Queue[mqtt5.PublishPacket] = asyncio.Queue(MESSAGES_MAX)
         self.messages_dropped = 0
@@ -87,10 +89,10 @@ class BrokerProbe:
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def __aenter__(self) -> Self:
-        host = self._connection.address.host
+        host = self.connection.address.host
         try:
             async with asyncio.timeout(ANSWER_SECONDS_MAX):
-                self._reader, self._writer = await endpoint_of(self._connection).streams()
+                self._reader, self._writer = await endpoint_of(self.connection).streams()
                 try:
                     await self._connect()
                 except BaseException:
@@ -120,9 +122,9 @@ class BrokerProbe:
 
     async def _connect(self) -> None:
         packet = mqtt5.ConnectPacket(
-            self._client_id,
-            username=self._connection.username,
-            password=self._connection.secret(),
+            self.client_id,
+            username=self.connection.username,
+            password=self.connection.secret(),
             clean_start=True,
             keep_alive=2 * KEEP_ALIVE_S,
             max_packet_size=PACKET_BYTES_MAX,
@@ -163,7 +165,7 @@ class BrokerProbe:
         except LinkError as error:
             reason = str(error)
         except OSError as error:
-            reason = explain(error, host=self._connection.address.host)
+            reason = explain(error, host=self.connection.address.host)
         self._lose(LinkError(f"{self._place}: {reason}"))
 
     def _on_packet(self, packet: mqtt5.Packet) -> None:

@@ -23,7 +23,7 @@ _DOUBLINGS_MAX = 32
 _EXPECTED = (OSError, UnicodeError, LinkError)  # UnicodeError: of an impossible host name
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Backoff:
     """Delays between attempts: exponential, capped, with full jitter.
 
@@ -54,14 +54,13 @@ class Backoff:
             self._failures = 0
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class Reconnector:
     """Makes one connection to a broker after another, and backs off in between.
 
     Args:
         make_pipe: A fresh transport, which the client uses from now on.
         on_lost: The connection over a transport is gone; tells whether it was up.
-
     """
 
     endpoint: Endpoint

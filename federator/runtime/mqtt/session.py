@@ -24,12 +24,7 @@ from mqtt5 import (
 
 from federator.errors import LinkError
 from federator.runtime.mqtt.subscriptions import Subscriptions
-from federator.runtime.mqtt.window import (
-    PACKET_ID_USUAL,
-    BrokerLimits,
-    OutboundWindow,
-    PacketIds,
-)
+from federator.runtime.mqtt.window import PACKET_ID_USUAL, BrokerLimits, OutboundWindow, PacketIds
 from federator.runtime.mqtt.wire import (
     PUBACK,
     PUBCOMP,

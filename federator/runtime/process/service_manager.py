@@ -72,7 +72,7 @@ async def told(
                 notifier.say("STOPPING=1", "STATUS=leaving the federation")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ServiceNotifier:
     """Tells one service manager how we are."""
 

@@ -31,7 +31,7 @@ COMPLAINT_GAP_MS = Millis(60_000)
 _log = structlog.get_logger()
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, repr=False)
 class SettlingService:
     """Where gateways' questions are asked and answered: the surroundings of ``Settling``.
 

@@ -13,13 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from federator.runtime.storage.durable import (
-    open_private,
-    private_folder,
-    replace_file,
-    unusable,
-    write_at,
-)
+from federator.runtime.storage import durable
 
 FILTERS_MAX = 131_072
 OWED = "owed"
@@ -55,13 +49,13 @@ class FilterFile:
         self._times_us: dict[str, int] = {}
         self._lines = 0
         self.unreadable = 0
-        private_folder(folder, key=CONFIG_KEY)
+        durable.private_folder(folder, key=CONFIG_KEY)
         self.is_new = not self._path.exists()
         try:
-            self._fd = open_private(self._path, os.O_RDWR | os.O_CREAT)
+            self._fd = durable.open_private(self._path, os.O_RDWR | os.O_CREAT)
             self._size = self._recover()
         except OSError as error:
-            raise unusable(folder, error, key=CONFIG_KEY) from error
+            raise durable.unusable(folder, error, key=CONFIG_KEY) from error
 
     def load(self) -> dict[str, int]:
         """The time of each filter that is listed."""
@@ -98,7 +92,7 @@ class FilterFile:
 
     def _append(self, *lines: _Line) -> None:
         content = b"".join(_encode(line) + b"\n" for line in lines)
-        write_at(self._fd, content, self._size)
+        durable.write_at(self._fd, content, self._size)
         self._size += len(content)
         self._lines += len(lines)
 
@@ -108,7 +102,7 @@ class FilterFile:
         lines = [_encode(line) + b"\n" for line in self._times_us.items()]
         self._lines = len(lines)
         with contextlib.suppress(OSError):  # the long file is as good; tried again in a while
-            fd = replace_file(self._path, lines, sync=True)
+            fd = durable.replace_file(self._path, lines, sync=True)
             os.close(self._fd)
             self._fd, self._size = fd, sum(map(len, lines))
 

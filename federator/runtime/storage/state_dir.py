@@ -21,19 +21,14 @@ from federator.errors import ConfigError
 from federator.protocol.client_names import SECRET_DIGITS, is_secret
 from federator.protocol.types import EPOCH_MAX, Epoch
 from federator.runtime.process.clocks import wall_clock_ms
-from federator.runtime.storage.durable import (
-    CANNOT_CREATE,
-    PRIVATE_FILE,
-    PRIVATE_FOLDER,
-    write_whole,
-)
+from federator.runtime.storage import durable
 
 TOKEN_FILE = "client-token"
 IN_USE = 75
 """Exit code of ``sysexits.h``."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class LockedFolder:
     """A folder that nobody else uses while we do. Use as a context manager.
 
@@ -54,7 +49,7 @@ class LockedFolder:
     key: str
     taken: str
     access: int = os.F_OK
-    mode: int = PRIVATE_FOLDER
+    mode: int = durable.PRIVATE_FOLDER
     _lock: int | None = field(default=None, init=False)
 
     def __enter__(self) -> Self:
@@ -63,10 +58,10 @@ class LockedFolder:
             path.mkdir(mode=self.mode, parents=True, exist_ok=True)
             if not os.access(path, self.access):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            lock = os.open(path / self.name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+            lock = durable.open_private(path / self.name, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             text = f"{self.key}: {path}: {error.strerror}: name a folder this user may write"
-            raise ConfigError(text, exit_code=CANNOT_CREATE) from error
+            raise ConfigError(text, exit_code=durable.CANNOT_CREATE) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -103,15 +98,15 @@ class StateDir(LockedFolder):
         try:
             with contextlib.suppress(FileNotFoundError):
                 if is_secret(token := path.read_text(errors="replace").strip()):
-                    path.chmod(PRIVATE_FILE)
+                    path.chmod(durable.PRIVATE_FILE)
                     return token
             if (self.path / "epoch").exists():
-                write_whole(self.former_session, b"")
+                durable.write_whole(self.former_session, b"")
             token = secrets.token_hex(SECRET_DIGITS // 2)
-            write_whole(path, f"{token}\n".encode(), mode=PRIVATE_FILE)
+            durable.write_whole(path, f"{token}\n".encode(), mode=durable.PRIVATE_FILE)
         except OSError as error:
             text = f"state_dir: {path}: {error.strerror}: let this user read and write it"
-            raise ConfigError(text, exit_code=CANNOT_CREATE) from error
+            raise ConfigError(text, exit_code=durable.CANNOT_CREATE) from error
         return token
 
     def next_epoch(self) -> Epoch:
@@ -127,4 +122,4 @@ class StateDir(LockedFolder):
 
     def save_epoch(self, epoch: Epoch) -> None:
         """Write ``epoch`` down."""
-        write_whole(self.path / "epoch", b"%d\n" % epoch)
+        durable.write_whole(self.path / "epoch", b"%d\n" % epoch)

@@ -37,7 +37,7 @@ _brokers: Final = msgspec.json.Decoder(tuple[tuple[BrokerId, str], ...])
 Arrangement = e.CallOff | e.DialSeed | e.CallOffSeed | e.Measure | e.RememberBrokers
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ConfiguredAddressVerifier:
     """Vouches for our address with our key, and judges others' by theirs and by our rules."""
 
@@ -74,7 +74,7 @@ def known_brokers(folder: Path) -> tuple[tuple[BrokerId, str], ...]:
         return ()
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Arranger:
     """Performs the arrangements of one agent."""
 
