@@ -171,7 +171,7 @@ async def test_no_forged_or_recorded_claim_or_guide_moves_a_gateways_client(
         publisher = Publisher(brokers[1].port, "a/b", client_id="pub", qos=1)
         async with running(client, publisher, *recorders):
             await gets_through(publisher, client)
-            await until(lambda: recorders[0].of("claims"), "the gateway claims its client")
+            await until(lambda: recorders[0].link.subscribed, "who records hears")
             agents[0].kill9()  # its broker says its Will: that nobody serves it
             await until(lambda: recorders[0].guides("gone"), "the Will is said")
             (will,) = recorders[0].guides("gone")
