@@ -176,14 +176,8 @@ class CoverSubscriber:
                 case transitions.Unsubscribe(filters):
                     self.session.note(filters, gone_us=wall_clock_us())
                     self._link.unsubscribe(filters)
-<<<<<<< HEAD
-                case Mark(number):
-                    self._link.publish(self._topic, self._own_words.say(number), qos=1)
-=======
                 case transitions.Mark(number):
-                    mark = number.to_bytes(_NUMBER_BYTES, "big")
-                    self._link.publish(self._topic, mark, qos=1)
->>>>>>> 44d73bf (Fewer names are imported one by one; parts are told apart by what they are, and never spelled out)
+                    self._link.publish(self._topic, self._own_words.say(number), qos=1)
                     self._timer.set(Millis(monotonic_ms() + MARK_GAP_MS))
                 case _:
                     assert_never(order)
