@@ -74,7 +74,7 @@ class FailoverService:
         self.guide.reports.on_deadline(now_ms=monotonic_ms())
         self._report_rows()
         self._report_status()
-        self._guide.refresh()
+        self.guide.refresh()
 
     def set_draining(self, drain: bool) -> None:
         """Keep to an operator's order, over restarts too."""
